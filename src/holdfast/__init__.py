@@ -1,0 +1,45 @@
+"""Holdfast: keeps every good state of AI work, and brings any of them back exactly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused, Unavailable
+    from holdfast.model import Checkpoint, CheckpointDiff, Plan, Restored, Uncovered, VerifyReport
+    from holdfast.workspace import Workspace
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointDiff",
+    "Conflict",
+    "Damaged",
+    "HoldfastError",
+    "NotFound",
+    "Plan",
+    "Refused",
+    "Restored",
+    "Unavailable",
+    "Uncovered",
+    "VerifyReport",
+    "Workspace",
+    "__version__",
+]
+
+_ERRORS = {"Conflict", "Damaged", "HoldfastError", "NotFound", "Refused", "Unavailable"}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first asked for, so that `import holdfast` costs next to nothing."""
+    if name not in __all__:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    import importlib
+
+    room = "errors" if name in _ERRORS else "workspace" if name == "Workspace" else "model"
+    return getattr(importlib.import_module(f"holdfast.{room}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,20 @@
+"""The only room that changes a disk: writes, syncs, renames into place, takes locks.
+
+Everything goes through `disk()`, one small object, so that a test can put a faulty one in its place and interrupt
+every write, rename, sync and removal in turn (`holdfast.testing.faults`).
+"""
+
+from holdfast.durable.disk import Disk, disk, use_disk
+from holdfast.durable.files import make_folder, remove_tree, sync_folder, write_atomically
+from holdfast.durable.lock import Lock
+
+__all__ = [
+    "Disk",
+    "Lock",
+    "disk",
+    "make_folder",
+    "remove_tree",
+    "sync_folder",
+    "use_disk",
+    "write_atomically",
+]

@@ -1,0 +1,151 @@
+"""Every call that changes a disk, in one replaceable object."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+from collections.abc import Iterator
+
+_RENAME_NOREPLACE = 1
+_RENAME_EXCHANGE = 2
+_NOT_SUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
+
+
+class Disk:
+    """The real disk. Names are relative to `dir_fd` where one is given; links are never followed."""
+
+    def create(self, name: str, *, mode: int = 0o600, dir_fd: int | None = None) -> int:
+        """Make a new file and open it for writing; an existing one is an error."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(name, flags, mode, dir_fd=dir_fd)
+
+    def write(self, fd: int, data: bytes | bytearray | memoryview) -> None:
+        """Write all of it."""
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+
+    def pwrite(self, fd: int, data: bytes, offset: int) -> None:
+        """Write all of it at an offset."""
+        view = memoryview(data)
+        while view:
+            count = os.pwrite(fd, view, offset)
+            view, offset = view[count:], offset + count
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def fsync(self, fd: int) -> None:
+        """Put the content of a file, or the names in a folder, on the medium."""
+        os.fsync(fd)
+
+    def syncfs(self, fd: int) -> None:
+        """Put everything of the file system that holds `fd` on the medium: one call for many files."""
+        if _libc().syncfs(fd):
+            _raise_errno()
+
+    def rename(self, src: str, dst: str, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
+        """Move, replacing what is at `dst`."""
+        os.rename(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    def place(self, src: str, dst: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        """Move to where nothing is; FileExistsError when something came there first."""
+        try:
+            _renameat2(src, dst, src_dir_fd, dst_dir_fd, _RENAME_NOREPLACE)
+        except OSError as error:
+            if error.errno not in _NOT_SUPPORTED:
+                raise
+            os.link(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=False)
+            os.unlink(src, dir_fd=src_dir_fd)
+
+    def exchange(self, src: str, dst: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        """Swap two names in one step, so that whatever stood at `dst` is at `src` afterwards and nothing is lost.
+
+        Where the file system cannot, the old file is linked aside first and then replaced.
+        """
+        try:
+            _renameat2(src, dst, src_dir_fd, dst_dir_fd, _RENAME_EXCHANGE)
+        except OSError as error:
+            if error.errno not in _NOT_SUPPORTED:
+                raise
+            aside = src + ".old"
+            os.link(dst, aside, src_dir_fd=dst_dir_fd, dst_dir_fd=src_dir_fd, follow_symlinks=False)
+            os.rename(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+            os.rename(aside, src, src_dir_fd=src_dir_fd, dst_dir_fd=src_dir_fd)
+
+    def link(self, src: str, dst: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        os.link(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=False)
+
+    def symlink(self, target: str, name: str, *, dir_fd: int) -> None:
+        os.symlink(target, name, dir_fd=dir_fd)
+
+    def mknod(self, name: str, mode: int, device: int, *, dir_fd: int) -> None:
+        os.mknod(name, mode, device, dir_fd=dir_fd)
+
+    def mkdir(self, name: str, *, mode: int = 0o700, dir_fd: int | None = None) -> None:
+        os.mkdir(name, mode, dir_fd=dir_fd)
+
+    def rmdir(self, name: str, *, dir_fd: int | None = None) -> None:
+        os.rmdir(name, dir_fd=dir_fd)
+
+    def unlink(self, name: str, *, dir_fd: int | None = None) -> None:
+        os.unlink(name, dir_fd=dir_fd)
+
+    def chmod(self, fd: int, mode: int) -> None:
+        """Set the mode of what `fd` names; `fd` may be an O_PATH handle of a file that cannot be opened."""
+        os.chmod(f"/proc/self/fd/{fd}", mode)
+
+    def chown(self, fd: int, uid: int, gid: int) -> None:
+        os.chown(f"/proc/self/fd/{fd}", uid, gid)
+
+    def set_mtime(self, name: str, mtime_ns: int, *, dir_fd: int) -> None:
+        """Set the time of last change (and of last use) of a file, a folder (`.`) or a link itself."""
+        os.utime(name, ns=(mtime_ns, mtime_ns), dir_fd=dir_fd, follow_symlinks=False)
+
+    def setxattr(self, fd: int, name: str, value: bytes) -> None:
+        os.setxattr(f"/proc/self/fd/{fd}", name, value)
+
+    def removexattr(self, fd: int, name: str) -> None:
+        os.removexattr(f"/proc/self/fd/{fd}", name)
+
+
+_current = Disk()
+_loaded: ctypes.CDLL | None = None
+
+
+def disk() -> Disk:
+    """The disk in use."""
+    return _current
+
+
+@contextlib.contextmanager
+def use_disk(other: Disk) -> Iterator[None]:
+    """Put another disk in place of the real one, for a test."""
+    global _current
+    before, _current = _current, other
+    try:
+        yield
+    finally:
+        _current = before
+
+
+def _libc() -> ctypes.CDLL:
+    global _loaded
+    if _loaded is None:
+        _loaded = ctypes.CDLL(None, use_errno=True)
+    return _loaded
+
+
+def _renameat2(src: str, dst: str, src_dir_fd: int, dst_dir_fd: int, flags: int) -> None:
+    function = getattr(_libc(), "renameat2", None)
+    if function is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if function(src_dir_fd, os.fsencode(src), dst_dir_fd, os.fsencode(dst), flags):
+        _raise_errno(dst)
+
+
+def _raise_errno(name: str | None = None) -> None:
+    code = ctypes.get_errno()
+    raise OSError(code, os.strerror(code), name)

@@ -1,0 +1,87 @@
+"""One writer at a time: a lock that the kernel gives back when its owner dies (P9)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+import weakref
+from pathlib import Path
+from types import TracebackType
+
+from holdfast.errors import Unavailable
+
+_POLL_S = 0.01
+_held: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+class Lock:
+    """An exclusive lock on a file that stays empty. Also excludes other threads; not to be taken twice by one.
+
+    It belongs to the open file, so the kernel frees it with its process, however that ends; a forked child closes
+    its copy, so that it cannot keep the lock alive.
+    """
+
+    def __init__(self, path: Path, *, timeout_s: float = 600.0) -> None:
+        self._path = path
+        self._timeout_s = timeout_s
+        self._fd = -1
+
+    def acquire(self, *, wait: bool = True) -> bool:
+        """Take the lock; without `wait` say at once whether it was free. Unavailable when the time is up."""
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        give_up = time.monotonic() + (self._timeout_s if wait else 0.0)
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() < give_up:
+                    time.sleep(_POLL_S)
+                    continue
+                owner = _owner(fd)
+                os.close(fd)
+                if not wait:
+                    return False
+                raise Unavailable(
+                    f"another process{owner} has been writing to this store for {self._timeout_s:.0f} seconds",
+                    hint="Wait for it to end, or end it; its lock is freed at once.",
+                ) from None
+            except BaseException:
+                os.close(fd)
+                raise
+            self._fd = fd
+            _held.add(self)
+            return True
+
+    def release(self) -> None:
+        """Give the lock back."""
+        fd, self._fd = self._fd, -1
+        _held.discard(self)
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Lock:
+        self.acquire()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self.release()
+
+
+def _owner(fd: int) -> str:
+    """Name the process that holds the lock, where the system tells."""
+    number = f":{os.fstat(fd).st_ino} "
+    try:
+        with open("/proc/locks") as table:
+            owners = [line.split()[4] for line in table if "FLOCK" in line and number in line]
+    except OSError:
+        return ""
+    return f" ({owners[0]})" if owners and owners[0] != "-1" else ""
+
+
+def _forget_in_child() -> None:
+    for lock in list(_held):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,230 @@
+"""The nouns: what a checkpoint is, what a restore would do and did, what differs, what is damaged.
+
+Pure values: no clock, no environment, no input or output. Paths are relative to the workspace, with `/` between
+folders, and are `str` as Python decodes file names (a byte that is no text becomes a lone surrogate and comes back).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+JSON = Any
+"""A JSON-like value: None, bool, int, float, str, list, or dict with str keys."""
+
+Progress = Callable[[str, int, int], None]
+"""Told (stage, done, total) while long work goes on; total is 0 when it is not known."""
+
+
+class Reason(StrEnum):
+    """Why a checkpoint does not hold a path."""
+
+    EXCLUDED = "excluded"  # by exclude_patterns or a .holdfastignore
+    DEPENDENCIES = "dependencies"  # a dependency or build folder
+    IGNORED_LARGE = "ignored-large"  # ignored by git's rules, and above the size limit
+    IGNORED_MANY = "ignored-many"  # ignored, and above the limit for all ignored files together
+    GIT_DIRECTORY = "git-directory"  # a repository's own .git folder
+    OTHER_FILESYSTEM = "other-filesystem"  # a mount point
+    SOCKET = "socket"  # has no content that could be kept
+    RULES_NOT_APPLIED = "rules-not-applied"  # an ignore file that is too large: held, but its rules are not followed
+    UNREADABLE = "unreadable"
+    CHANGED = "changed-while-read"
+    LIVE_DATABASE = "live-database"  # held, but written to while it was read: may be torn
+    NOTHING_HELD = "nothing-held"  # the rules left every file out
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether this was meant to be held and is not (rather than left out by a rule)."""
+        return self in _FAILURES
+
+
+_FAILURES = frozenset({Reason.UNREADABLE, Reason.CHANGED, Reason.LIVE_DATABASE, Reason.NOTHING_HELD})
+
+
+@dataclass(frozen=True, slots=True)
+class Uncovered:
+    """A path that a checkpoint does not hold, and why. A folder stands for everything in it."""
+
+    path: str
+    reason: Reason
+    detail: str = ""
+
+
+class Lazy(Protocol):
+    """Where a checkpoint's larger parts are read from when they are asked for."""
+
+    def state(self, checkpoint: Checkpoint) -> dict[str, JSON]: ...
+    def files_changed(self, checkpoint: Checkpoint) -> list[str]: ...
+    def uncovered(self, checkpoint: Checkpoint) -> tuple[Uncovered, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """The restore, undo or redo before which a safety checkpoint was taken."""
+
+    verb: str  # "restore" | "undo" | "redo"
+    target: str  # the checkpoint that it went to
+    paths: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One saved state of a workspace."""
+
+    id: str
+    sequence: int
+    message: str
+    timestamp: datetime
+    name: str | None = None
+    session: str | None = None
+    actor: str | None = None
+    step: int | None = None
+    parent: str | None = None
+    metadata: Mapping[str, JSON] = field(default_factory=dict)
+    pinned: bool = False
+    complete: bool = True
+    quiet: bool = True
+    """False when files changed while they were being read."""
+    operation: Operation | None = None
+    """Set on a safety checkpoint: what was about to happen."""
+    commit: str = ""
+    """The git commit that holds it."""
+    _lazy: Lazy | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def state(self) -> dict[str, JSON]:
+        """The named state saved with the files; read from the store each time."""
+        return self._lazy.state(self) if self._lazy else {}
+
+    @property
+    def files_changed(self) -> list[str]:
+        """The paths that differ from the parent checkpoint, sorted; all of them where there is no parent."""
+        return self._lazy.files_changed(self) if self._lazy else []
+
+    @property
+    def uncovered(self) -> tuple[Uncovered, ...]:
+        """Everything that this checkpoint does not hold, with the reason."""
+        return self._lazy.uncovered(self) if self._lazy else ()
+
+
+class Renamed(NamedTuple):
+    """A file that went from one path to another."""
+
+    old: str
+    new: str
+
+
+class LineCount(NamedTuple):
+    """How many lines of a file came and went; None where its content is not text."""
+
+    added: int | None
+    removed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointDiff:
+    """What differs between two states."""
+
+    from_id: str
+    to_id: str | None
+    """None: the folder as it was when the diff was made."""
+    added_files: list[str]
+    modified_files: list[str]
+    deleted_files: list[str]
+    renamed_files: list[Renamed]
+    touched_files: list[str]
+    """Same content and mode; only times, links or extended attributes differ."""
+    line_counts: dict[str, LineCount]
+    diff_content: str
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.added_files or self.modified_files or self.deleted_files or self.renamed_files or self.touched_files
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a restore would do. Nothing else is touched."""
+
+    checkpoint: str
+    paths: tuple[str, ...] | None
+    keep_new: bool
+    written: list[str]
+    """Absent now, would be brought back."""
+    replaced: list[str]
+    """Different now, would become as they were (content, type or metadata)."""
+    removed: list[str]
+    """Made since; would be removed, after they are saved."""
+    kept: dict[str, str]
+    """Left alone though the checkpoint does not have them, and why."""
+    blocked: dict[str, str]
+    """Would be restored but cannot, and why: the restore would report them as failed."""
+    missing: dict[str, str]
+    """Was there when the checkpoint was made, is gone now, and is not held: cannot be brought back."""
+    bytes_to_write: int
+    digest: str
+    """Changes when the folder or the target does; hand the plan to `restore` to be held to it."""
+
+    def __bool__(self) -> bool:
+        return bool(self.written or self.replaced or self.removed)
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore did."""
+
+    checkpoint: str
+    undo_id: str
+    """The safety checkpoint: what was there before."""
+    written: list[str]
+    """Brought back or made as they were."""
+    removed: list[str]
+    kept: dict[str, str]
+    failed: dict[str, str]
+    missing: dict[str, str]
+    state: dict[str, JSON]
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything that was asked for was done (P4)."""
+        return not self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """How an interrupted restore was dealt with when the workspace was next opened."""
+
+    verb: str
+    target: str
+    outcome: str  # "finished" | "taken back"
+    found_id: str
+    """The safety checkpoint of what was found."""
+    failed: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that `verify` found wrong."""
+
+    what: str
+    detail: str
+    checkpoints: tuple[str, ...] = ()
+    """The checkpoints that it touches; all others are sound."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What `verify` read and found."""
+
+    problems: Sequence[Problem]
+    checkpoints: int
+    objects: int
+    bytes_read: int
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems

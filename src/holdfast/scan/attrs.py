@@ -1,0 +1,141 @@
+"""What git cannot say of a folder's entries, as text: a line each, the folder itself first under the name `.`.
+
+    MODE MTIME EXTRAS NAME
+    100600 1731700000123456789 - .env
+    100644 -1 owner=0:0,xattr.user.tag=Ymx1ZQ== notes.txt
+
+MODE is the whole mode in octal, type included; MTIME nanoseconds since 1970; EXTRAS is `-` or what else is so,
+separated by commas; NAME runs to the end of the line, with `%` and newline written as `%25` and `%0A`. Entries that
+share a `link=` are one file under several names. Files of special kinds are here alone, without content in `files/`.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode, b64encode
+from typing import NamedTuple
+
+from holdfast.errors import Damaged
+
+NOTHING = b"-"
+SPARSE = b"sparse"
+_UNKEPT_XATTRS = ("security.selinux", "security.ima", "security.evm", "trusted.", "system.nfs4_acl")
+
+
+class Attr(NamedTuple):
+    """What is known of an entry beside its content."""
+
+    mode: int
+    mtime_ns: int
+    extras: bytes
+
+    @property
+    def is_sparse(self) -> bool:
+        return SPARSE in self.extras.split(b",")
+
+    @property
+    def link(self) -> bytes | None:
+        """Entries with the same link are the same file."""
+        return self._value(b"link=")
+
+    @property
+    def owner(self) -> tuple[int, int] | None:
+        """User and group, where they are not those of the workspace."""
+        value = self._value(b"owner=")
+        if value is None:
+            return None
+        uid, _, gid = value.partition(b":")
+        return int(uid), int(gid)
+
+    @property
+    def device(self) -> int:
+        """The number of a device."""
+        return int(self._value(b"device=") or b"0")
+
+    @property
+    def xattrs(self) -> dict[str, bytes]:
+        """Extended attributes."""
+        found = {}
+        for part in self.extras.split(b","):
+            if part.startswith(b"xattr."):
+                name, _, value = part[6:].partition(b"=")
+                found[os.fsdecode(_unquote(name))] = b64decode(value)
+        return found
+
+    def without_link(self) -> Attr:
+        """The same, but for hard links."""
+        kept = [part for part in self.extras.split(b",") if not part.startswith(b"link=")]
+        return self._replace(extras=b",".join(kept) or NOTHING)
+
+    def _value(self, key: bytes) -> bytes | None:
+        for part in self.extras.split(b","):
+            if part.startswith(key):
+                return part[len(key) :]
+        return None
+
+
+def encode_line(mode: int, mtime_ns: int, extras: bytes, name: str) -> bytes:
+    """One line of the text."""
+    encoded = os.fsencode(name)
+    if b"%" in encoded or b"\n" in encoded:
+        encoded = encoded.replace(b"%", b"%25").replace(b"\n", b"%0A")
+    return b"%o %d %s %s\n" % (mode, mtime_ns, extras or NOTHING, encoded)
+
+
+def decode(text: bytes) -> dict[str, Attr]:
+    """Read a folder's attributes by name; the folder's own are under `.`."""
+    found = {}
+    try:
+        for line in text.split(b"\n")[:-1]:
+            mode, mtime_ns, extras, name = line.split(b" ", 3)
+            if b"%" in name:
+                name = name.replace(b"%0A", b"\n").replace(b"%25", b"%")
+            found[os.fsdecode(name)] = Attr(int(mode, 8), int(mtime_ns), extras)
+    except ValueError:
+        raise Damaged("a folder's attributes cannot be read", hint="Run `holdfast verify`.") from None
+    return found
+
+
+def extras_of(fd: int | None, status: os.stat_result, owner: tuple[int, int]) -> bytes:
+    """What is out of the ordinary about an open file or folder (or, without `fd`, about something not opened)."""
+    parts = []
+    if (status.st_uid, status.st_gid) != owner:
+        parts.append(b"owner=%d:%d" % (status.st_uid, status.st_gid))
+    if fd is None:
+        if status.st_rdev:
+            parts.append(b"device=%d" % status.st_rdev)
+        return b",".join(parts)
+    if status.st_blocks * 512 < status.st_size - 4096:
+        parts.append(SPARSE)
+    parts.extend(_xattrs(fd))
+    return b",".join(parts)
+
+
+def _xattrs(fd: int) -> list[bytes]:
+    try:
+        names = os.listxattr(fd)
+    except OSError:
+        return []  # a file system without them
+    found = []
+    for name in sorted(names):
+        if not name.startswith(_UNKEPT_XATTRS):
+            value = os.getxattr(fd, name)
+            found.append(b"xattr.%s=%s" % (_quote(os.fsencode(name)), b64encode(value)))
+    return found
+
+
+def is_kept_xattr(name: str) -> bool:
+    """Whether an extended attribute is the user's, rather than the system's own bookkeeping."""
+    return not name.startswith(_UNKEPT_XATTRS)
+
+
+def _quote(name: bytes) -> bytes:
+    for byte, text in ((b"%", b"%25"), (b",", b"%2C"), (b"=", b"%3D"), (b" ", b"%20"), (b"\n", b"%0A")):
+        name = name.replace(byte, text)
+    return name
+
+
+def _unquote(name: bytes) -> bytes:
+    for byte, text in ((b"\n", b"%0A"), (b" ", b"%20"), (b"=", b"%3D"), (b",", b"%2C"), (b"%", b"%25")):
+        name = name.replace(text, byte)
+    return name

@@ -1,0 +1,181 @@
+"""Deciding about the entries of one folder that is being listed: held, left out, and by what rule."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from holdfast.model import Reason
+from holdfast.scan import ignore
+from holdfast.scan.folder import (
+    CTIME,
+    FAILED,
+    FLAGS,
+    IGNORED,
+    INO,
+    LEFT_OUT,
+    MODE,
+    MTIME,
+    SIZE,
+    UNKNOWN,
+    WIDTH,
+    YOUNG,
+    Folder,
+)
+from holdfast.scan.folders import BUILD_FOLDERS, DEPENDENCY_FOLDERS
+from holdfast.scan.handles import join
+
+if TYPE_CHECKING:
+    from holdfast.scan.walk import Walk
+
+_VIRTUALENV_NAMES = {"venv", "env", "virtualenv"}
+_PARTLY = "partly: "  # the context of a left-out folder in which something is wanted
+_PARTLY_HARD = "partly, excluded: "
+_SLACK_NS = 50_000_000  # the coarsest clock tick of a kernel, with room
+_COARSE_SLACK_NS = 3_000_000_000  # file systems that count whole seconds
+
+
+def is_partly(context: str) -> bool:
+    """Whether only what is wanted is held of a folder."""
+    return context.startswith((_PARTLY, _PARTLY_HARD))
+
+
+class Judge:
+    """Decides about the entries of one folder that is being listed."""
+
+    def __init__(self, walk: Walk, folder: Folder, rules: ignore.Rules, fd: int, old: Folder | None, now: int) -> None:
+        self._walk = walk
+        self._folder = folder
+        self._rules = rules
+        self._fd = fd
+        self._old = old
+        self._known = {name: place for place, name in enumerate(old.names)} if old else {}
+        self._now = now
+        self._partly = is_partly(folder.context)
+        self._hard = folder.context.startswith(_PARTLY_HARD)
+        self.rows: list[int] = []
+        self.contexts: dict[str, str] = {}
+
+    def add(self, name: str, status: os.stat_result) -> None:
+        path = join(self._folder.path, name)
+        if stat.S_ISDIR(status.st_mode):
+            self._add_folder(name, path)
+        elif stat.S_ISSOCK(status.st_mode):
+            self._folder.skipped[name] = (Reason.SOCKET, "")
+        else:
+            self._add_file(name, path, status)
+
+    def _add_folder(self, name: str, path: str) -> None:
+        folder, walk = self._folder, self._walk
+        if name == ".git":
+            folder.skipped[name] = (Reason.GIT_DIRECTORY, "a repository's own folder")
+            return
+        if self._partly:
+            if walk.wanted.folder(path, hard=self._hard):
+                folder.folders.append(name)
+            return
+        verdict = self._rules.decide(path, is_dir=True)
+        kind = verdict.kind if verdict else None
+        rule = verdict.rule if verdict else folder.context
+        if kind == ignore.INCLUDED or (kind is None and not folder.context and not self._is_dependency(name)):
+            folder.folders.append(name)
+            return
+        if kind == ignore.EXCLUDED:
+            self._skip_folder(name, path, Reason.EXCLUDED, rule)
+        elif self._is_dependency(name):
+            self._skip_folder(name, path, Reason.DEPENDENCIES, f"built-in: {name}")
+        elif name in BUILD_FOLDERS:
+            self._skip_folder(name, path, Reason.DEPENDENCIES, rule)
+        elif folder.context:
+            folder.folders.append(name)
+        else:
+            folder.probes.append(name)
+            if walk.is_small(self._fd, name):
+                folder.folders.append(name)
+                self.contexts[name] = rule
+            else:
+                self._skip_folder(name, path, Reason.IGNORED_MANY, rule)
+
+    def _skip_folder(self, name: str, path: str, reason: Reason, rule: str) -> None:
+        if self._walk.wanted.folder(path, hard=reason is Reason.EXCLUDED):
+            self._folder.folders.append(name)
+            self.contexts[name] = (_PARTLY_HARD if reason is Reason.EXCLUDED else _PARTLY) + rule
+        self._folder.skipped[name] = (reason, rule)
+
+    def _is_dependency(self, name: str) -> bool:
+        if name in DEPENDENCY_FOLDERS:
+            return True
+        if name not in _VIRTUALENV_NAMES:
+            return False
+        with contextlib.suppress(OSError):
+            os.stat(f"{name}/pyvenv.cfg", dir_fd=self._fd, follow_symlinks=False)
+            return True
+        return False
+
+    def _add_file(self, name: str, path: str, status: os.stat_result) -> None:
+        walk, folder = self._walk, self._folder
+        flags = 0
+        if self._partly:
+            if not walk.wanted.file(path, hard=self._hard):
+                return
+        else:
+            verdict = self._rules.decide(path, is_dir=False)
+            kind = verdict.kind if verdict else None
+            if kind == ignore.EXCLUDED and not walk.wanted.file(path, hard=True):
+                folder.skipped[name] = (Reason.EXCLUDED, verdict.rule if verdict else "")
+                return
+            if kind == ignore.IGNORED or (folder.context and kind is None):
+                flags = self._ignored(name, path, status, verdict)
+        self._add_row(name, status, flags)
+
+    def _ignored(self, name: str, path: str, status: os.stat_result, verdict: ignore.Verdict | None) -> int:
+        if status.st_size <= self._walk.limits.file_max_bytes:
+            return IGNORED
+        if self._walk.wanted.file(path, hard=False):
+            return 0
+        rule = verdict.rule if verdict else self._folder.context
+        self._folder.skipped[name] = (Reason.IGNORED_LARGE, rule)
+        return LEFT_OUT
+
+    def _add_row(self, name: str, status: os.stat_result, flags: int) -> None:
+        folder, place = self._folder, len(self._folder.names)
+        folder.names.append(name)
+        self.rows += (
+            status.st_mode,
+            status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+            status.st_nlink,
+            flags | young(status, self._now),
+        )
+        content = UNKNOWN
+        known = self._known.get(name)
+        if self._old is not None and known is not None and not self._walk.rehash:
+            content = _known_content(self._old, known, status)
+            if content != UNKNOWN and name in self._old.extras:
+                folder.extras[name] = self._old.extras[name]
+        folder.contents += content
+        if content == UNKNOWN and not flags & LEFT_OUT:
+            self._walk.listing.pending.append((folder, place))
+
+
+def _known_content(old: Folder, place: int, status: os.stat_result) -> bytes:
+    rows, at = old.rows, WIDTH * place
+    same = (
+        status.st_ctime_ns == rows[at + CTIME]
+        and status.st_mtime_ns == rows[at + MTIME]
+        and status.st_ino == rows[at + INO]
+        and status.st_size == rows[at + SIZE]
+        and status.st_mode == rows[at + MODE]
+        and not rows[at + FLAGS] & (FAILED | YOUNG)
+    )
+    return old.content(place) if same else UNKNOWN
+
+
+def young(status: os.stat_result, now: int) -> int:
+    """YOUNG if a later change could leave the same times: never trusted by the next scan."""
+    slack = _SLACK_NS if status.st_ctime_ns % 1_000_000_000 else _COARSE_SLACK_NS
+    return YOUNG if status.st_ctime_ns > now - slack else 0

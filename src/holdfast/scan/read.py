@@ -1,0 +1,176 @@
+"""Reading what a walk found, without being fooled by what changes meanwhile.
+
+A file is looked at before and after it is read; a file that keeps changing is reported rather than stored torn. The
+identity that is recorded is that of the file which was opened, whatever the name meant before.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from holdfast.errors import Conflict
+from holdfast.model import Reason
+from holdfast.scan.attrs import extras_of
+from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, MODE, MTIME, NLINK, SIZE, WIDTH, YOUNG, Folder
+
+LARGE_BYTES = 8 << 20
+_PIECE_BYTES = 1 << 20
+_TRIES = 4
+_PAUSE_S = 0.02
+_TICK_NS = 20_000_000
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_SQLITE_MAGIC = b"SQLite format 3\0"
+_ZEROS = bytes(_PIECE_BYTES)
+
+
+class Consumer(Protocol):
+    """What becomes of content: it is given a name, and kept somewhere."""
+
+    def whole(self, data: bytes) -> bytes:
+        """Take a small file and return the name of its content. May be called from several threads."""
+
+    def pieces(self, size: int, pieces: Iterator[bytes]) -> bytes:
+        """Take a large file. Conflict if it is not `size` bytes long after all."""
+
+
+class Outcome(NamedTuple):
+    """What reading an entry gave: its content's name, or why there is none."""
+
+    content: bytes = b""
+    reason: Reason | None = None
+    detail: str = ""
+    steady: bool = True  # False: it changed while it was read, and was read again
+    is_database: bool = False
+    vanished: bool = False
+
+
+def read_entry(folder: Folder, place: int, fd: int, owner: tuple[int, int], consumer: Consumer) -> Outcome:
+    """Read one entry of the folder open at `fd`, and put its true status into the folder's row."""
+    name, mode = folder.names[place], folder.rows[WIDTH * place + MODE]
+    try:
+        if stat.S_ISREG(mode):
+            return _read_file(folder, place, fd, name, owner, consumer)
+        status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        if stat.S_IFMT(status.st_mode) != stat.S_IFMT(mode):
+            return Outcome(reason=Reason.CHANGED, detail="became something else while it was read", steady=False)
+        _record(folder, place, status, extras_of(None, status, owner))
+        if stat.S_ISLNK(mode):
+            return Outcome(consumer.whole(os.fsencode(os.readlink(name, dir_fd=fd))))
+        return Outcome(b"\1" * 20)  # a special file: it has no content, but is no longer unknown
+    except (FileNotFoundError, NotADirectoryError):
+        return Outcome(vanished=True, steady=False)
+    except OSError as error:
+        return Outcome(reason=Reason.UNREADABLE, detail=error.strerror or str(error))
+
+
+def mark_failed(folder: Folder, place: int, outcome: Outcome) -> None:
+    """Record that an entry is not held, and why; the next scan tries again."""
+    folder.rows[WIDTH * place + FLAGS] |= FAILED
+    folder.skipped[folder.names[place]] = (outcome.reason or Reason.UNREADABLE, outcome.detail)
+
+
+def _read_file(folder: Folder, place: int, fd: int, name: str, owner: tuple[int, int], consumer: Consumer) -> Outcome:
+    file = _open(name, fd)
+    try:
+        before = os.fstat(file)
+        if not stat.S_ISREG(before.st_mode):
+            return Outcome(reason=Reason.CHANGED, detail="became something else while it was read", steady=False)
+        for attempt in range(_TRIES):
+            if attempt:
+                time.sleep(_PAUSE_S * attempt)
+                before = os.fstat(file)
+            read = _read_large if before.st_size > LARGE_BYTES else _read_small
+            result = read(file, before, consumer)
+            after = os.fstat(file)
+            if result is not None and _same(before, after):
+                content, is_database = result
+                _record(folder, place, before, extras_of(file, before, owner))
+                return Outcome(content, steady=not attempt, is_database=is_database)
+        return Outcome(reason=Reason.CHANGED, detail=f"changed {_TRIES} times while it was read", steady=False)
+    finally:
+        os.close(file)
+
+
+def _read_small(file: int, before: os.stat_result, consumer: Consumer) -> tuple[bytes, bool] | None:
+    size = before.st_size
+    data = os.pread(file, size + 1, 0)
+    if len(data) != size:
+        return None
+    if before.st_ctime_ns > time.time_ns() - _TICK_NS and os.pread(file, size + 1, 0) != data:
+        return None  # written to within a tick of the clock: its times would not show it
+    return consumer.whole(data), data.startswith(_SQLITE_MAGIC)
+
+
+def _read_large(file: int, before: os.stat_result, consumer: Consumer) -> tuple[bytes, bool] | None:
+    try:
+        content = consumer.pieces(before.st_size, _pieces(file, before.st_size))
+    except Conflict:
+        return None
+    return content, os.pread(file, len(_SQLITE_MAGIC), 0) == _SQLITE_MAGIC
+
+
+def _pieces(file: int, size: int) -> Iterator[bytes]:
+    """The content of a file; its holes are not read."""
+    at = 0
+    while at < size:
+        try:
+            data_at = os.lseek(file, at, os.SEEK_DATA)
+            hole_at = os.lseek(file, data_at, os.SEEK_HOLE)
+        except OSError:
+            data_at, hole_at = (size, size) if _is_hole(file, at) else (at, size)
+        yield from _zeros(min(data_at, size) - at)
+        at = data_at
+        while at < min(hole_at, size):
+            piece = os.pread(file, min(_PIECE_BYTES, hole_at - at), at)
+            if not piece:
+                return
+            at += len(piece)
+            yield piece
+
+
+def _is_hole(file: int, at: int) -> bool:
+    """Whether there is no data from here to the end (as opposed to a file system that cannot tell)."""
+    try:
+        os.lseek(file, at, os.SEEK_DATA)
+    except OSError as error:
+        return error.errno == errno.ENXIO
+    return False
+
+
+def _zeros(count: int) -> Iterator[bytes]:
+    while count > 0:
+        yield _ZEROS[: min(count, _PIECE_BYTES)]
+        count -= _PIECE_BYTES
+
+
+def _open(name: str, fd: int) -> int:
+    try:
+        return os.open(name, _FLAGS | os.O_NOATIME, dir_fd=fd)
+    except PermissionError:
+        return os.open(name, _FLAGS, dir_fd=fd)  # only the owner may read without leaving a trace
+
+
+def _same(before: os.stat_result, after: os.stat_result) -> bool:
+    return (before.st_size, before.st_mtime_ns, before.st_ctime_ns) == (
+        after.st_size,
+        after.st_mtime_ns,
+        after.st_ctime_ns,
+    )
+
+
+def _record(folder: Folder, place: int, status: os.stat_result, extras: bytes) -> None:
+    at, rows = WIDTH * place, folder.rows
+    if rows[at + CTIME] != status.st_ctime_ns or rows[at + INO] != status.st_ino:
+        rows[at + FLAGS] |= YOUNG  # another one than the walk saw: look again next time
+    rows[at + MODE], rows[at + INO], rows[at + SIZE] = status.st_mode, status.st_ino, status.st_size
+    rows[at + MTIME], rows[at + CTIME], rows[at + NLINK] = status.st_mtime_ns, status.st_ctime_ns, status.st_nlink
+    name = folder.names[place]
+    if extras:
+        folder.extras[name] = extras
+    else:
+        folder.extras.pop(name, None)

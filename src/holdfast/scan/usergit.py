@@ -1,0 +1,326 @@
+"""What the user's own git says: where a repository keeps its data, what its settings exclude, what it tracks.
+
+Everything here only reads (P6), needs no git program, and answers "nothing" where it meets what it cannot read. Not
+supported: `includeIf`, `config.worktree`, `~user/` and settings from the environment or a command line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from bisect import bisect_left
+from pathlib import Path
+
+from holdfast.scan.ignore import MAX_IGNORE_BYTES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MAX_INCLUDE_DEPTH = 5
+MAX_CONFIG_FILES = 64
+"""Where configuration files include each other, this many are read."""
+
+RACY_NS = 50_000_000
+"""A file that changed so shortly before it was looked at may change again without looking different."""
+
+_SYSTEM_CONFIG = Path("/etc/gitconfig")
+
+
+def git_dir(folder: Path) -> Path | None:
+    """Return where the repository rooted at `folder` keeps its data: `.git`, or what a `.git` file names."""
+    place = folder / ".git"
+    if not _is_folder(place):
+        text = _content(place)
+        if text is None or not text.startswith(b"gitdir: "):
+            return None
+        place = folder / os.fsdecode(text[8:].rstrip(b"\r\n"))
+    shared = common_dir(place)
+    is_one = os.path.lexists(place / "HEAD") and _is_folder(shared / "objects") and _is_folder(shared / "refs")
+    return place if is_one else None
+
+
+def common_dir(git: Path) -> Path:
+    """Return the folder that a linked worktree's git directory shares with its repository; else `git` itself."""
+    text = _content(git / "commondir")
+    return git if text is None else git / os.fsdecode(text.rstrip(b"\r\n"))
+
+
+def info_exclude(git: Path) -> bytes:
+    """Return the content of a repository's own exclude file, given its git directory."""
+    return _content(common_dir(git) / "info" / "exclude") or b""
+
+
+def excludes_file(home: Path, config_home: Path, repository: Path | None, *, system: Path = _SYSTEM_CONFIG) -> bytes:
+    """Return the content of the user's exclude file: what `core.excludesFile` names, else `git/ignore`.
+
+    repository: the root of the repository whose own settings count as well, if it is one.
+    """
+    places = [system, config_home / "git" / "config", home / ".gitconfig"]
+    git = git_dir(repository) if repository is not None else None
+    if git is not None:
+        places.append(common_dir(git) / "config")
+    config = _Config(home)
+    chosen = [value for place in places for value in config.values(place, "core.excludesfile")]
+    if not chosen:
+        return _content(config_home / "git" / "ignore") or b""
+    path = config.expanded(chosen[-1])
+    if not path.is_absolute():
+        if repository is None:
+            return b""
+        path = repository / path
+    return _content(path) or b""
+
+
+class Tracked:
+    """What a repository's index tracks. The index is read on the first question that `memo` cannot answer.
+
+    memo, memo_key: the answers of an earlier `Tracked` and its key; they count while the index is the same. Paths are
+    relative to the repository's root.
+    """
+
+    def __init__(
+        self, git: Path, memo: dict[str, bool] | None, memo_key: bytes, *, clock: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._git = git
+        self._clock = clock
+        self._key = self._stat_key()
+        self._memo = dict(memo) if memo and memo_key and memo_key == self._key else {}
+        self._names: list[bytes] | None = None
+
+    @property
+    def key(self) -> bytes:
+        """Names the state of the index that the answers hold for; empty, which never counts, where that is unsure."""
+        return self._key
+
+    @property
+    def memo(self) -> dict[str, bool]:
+        """All answers so far: of files by path, of folders by path and a slash."""
+        return self._memo
+
+    def file(self, path: str) -> bool:
+        """Whether this very path is tracked."""
+        return self._answer(path)
+
+    def folder(self, path: str) -> bool:
+        """Whether anything below this folder is tracked, or the folder itself as a submodule."""
+        return self._answer(path + "/")
+
+    def _answer(self, question: str) -> bool:
+        answer = self._memo.get(question)
+        if answer is None:
+            answer = self._memo[question] = self._look_up(os.fsencode(question))
+        return answer
+
+    def _look_up(self, question: bytes) -> bool:
+        if self._names is None:
+            self._names = _index_names(self._git, "index")
+            if self._stat_key() != self._key:
+                self._key = b""  # it was replaced in between: what was read is not what the key names
+        if question == b"/":
+            return bool(self._names)
+        return _holds(self._names, question, is_prefix=question.endswith(b"/")) or (
+            question.endswith(b"/") and _holds(self._names, question[:-1], is_prefix=False)
+        )
+
+    def _stat_key(self) -> bytes:
+        try:
+            status = os.stat(self._git / "index")
+        except FileNotFoundError:
+            return b"absent"
+        except (OSError, ValueError):
+            return b""
+        if max(status.st_mtime_ns, status.st_ctime_ns) > self._clock() - RACY_NS:
+            return b""
+        return b"%d %d %d %d" % (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+
+# ---- The index ----
+
+
+def _holds(names: list[bytes], name: bytes, *, is_prefix: bool) -> bool:
+    place = bisect_left(names, name)
+    return place < len(names) and (names[place].startswith(name) if is_prefix else names[place] == name)
+
+
+def _index_names(git: Path, file: str) -> list[bytes]:
+    """Return the sorted names in an index file; none where it is damaged.
+
+    A split index: those of the shared file as well, even where they were since removed. A sparse index: a folder that
+    is not checked out is one name, with a slash at its end.
+    """
+    data = _content(git / file, max_bytes=None) or b""
+    hash_bytes = 32 if _is_sha256(git) else 20
+    try:
+        names, end = _entries(data, hash_bytes)
+    except (IndexError, ValueError):
+        return []
+    shared = _shared_index(data, end, hash_bytes)
+    if shared and file == "index":
+        names += _index_names(git, f"sharedindex.{shared}")
+    names.sort()
+    return names
+
+
+def _entries(data: bytes, hash_bytes: int) -> tuple[list[bytes], int]:
+    """Read the names of an index and where its entries end. Raises IndexError or ValueError where it is damaged."""
+    version = int.from_bytes(data[4:8])
+    if data[:4] != b"DIRC" or version not in (2, 3, 4):
+        raise ValueError("not an index")
+    flags_at = 40 + hash_bytes
+    names = []
+    name = b""
+    at = 12
+    for _ in range(int.from_bytes(data[8:12])):
+        start = at + flags_at + (4 if data[at + flags_at] & 0x40 else 2)
+        if version == 4:
+            dropped, start = _varint(data, start)
+            if dropped > len(name):
+                raise ValueError("a name is shorter than nothing")
+            end = data.index(0, start)
+            name = name[: len(name) - dropped] + data[start:end]
+            at = end + 1
+        else:
+            end = data.index(0, start)
+            name = data[start:end]
+            at += (end - at + 8) & ~7
+        if name:  # an entry of a split index that stands for one in the shared file has none
+            names.append(name)
+    return names, at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = data[at] & 127
+    while data[at] & 128:
+        at += 1
+        value = ((value + 1) << 7) + (data[at] & 127)
+    return value, at + 1
+
+
+def _shared_index(data: bytes, at: int, hash_bytes: int) -> str:
+    """The name of the file that a split index builds upon, from its extensions; empty where it does not."""
+    while at + 8 <= len(data) - hash_bytes:
+        if data[at : at + 4] == b"link":
+            name = data[at + 8 : at + 8 + hash_bytes]
+            return name.hex() if any(name) else ""
+        at += 8 + int.from_bytes(data[at + 4 : at + 8])
+    return ""
+
+
+def _is_sha256(git: Path) -> bool:
+    settings = _settings(os.fsdecode(_content(common_dir(git) / "config") or b""))
+    return any(name == "extensions.objectformat" and value.lower() == "sha256" for name, value in settings)
+
+
+# ---- Configuration ----
+
+_HEADER = r'\[([-.a-zA-Z0-9]+)(?:[ \t]+"((?:[^"\\\n]|\\[^\n])*)")?\]'
+_KEY = r"([a-zA-Z][-a-zA-Z0-9]*)[ \t]*(=|$)"
+_ESCAPES = {"n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"', "\n": ""}
+
+
+class _Config:
+    """Reads configuration files, and those that they include."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._left = MAX_CONFIG_FILES
+
+    def values(self, file: Path, key: str, *, depth: int = 0) -> Iterator[str]:
+        """Yield the values of one setting, in order."""
+        self._left -= 1
+        data = _content(file) or b""
+        folded = data.lower()
+        if key.rpartition(".")[2].encode() not in folded and b"include" not in folded:
+            return  # as most are; spares the parsing
+        for name, value in _settings(os.fsdecode(data)):
+            if name == key:
+                yield value
+            elif name == "include.path" and depth < MAX_INCLUDE_DEPTH and self._left > 0:
+                yield from self.values(file.parent / self.expanded(value), key, depth=depth + 1)
+
+    def expanded(self, path: str) -> Path:
+        return self._home / path[2:] if path.startswith("~/") else Path(path)
+
+
+def _settings(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each setting as (`section.key` or `section.subsection.key`, value), up to where the text makes no sense."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    header_at, key_at = re.compile(_HEADER).match, re.compile(_KEY, re.MULTILINE).match
+    section = ""
+    at = 0
+    while at < len(text):
+        if text[at] in " \t\r\n":
+            at += 1
+        elif text[at] in "#;":
+            at = _line_end(text, at)
+        elif header := header_at(text, at):
+            section = header[1].lower() + ("" if header[2] is None else "." + re.sub(r"\\(.)", r"\1", header[2]))
+            at = header.end()
+        elif key := key_at(text, at):
+            at = key.end()
+            if key[2]:
+                value, at = _value(text, at)
+                if value is None:
+                    return
+                yield f"{section}.{key[1].lower()}", value
+        else:
+            return
+
+
+def _value(text: str, at: int) -> tuple[str | None, int]:
+    """Read a value and where it ends; None where it makes no sense."""
+    chars: list[str] = []
+    kept = 0  # what stands behind this is space at the end
+    quoted = False
+    while at < len(text) and text[at] != "\n":
+        char = text[at]
+        if char in "#;" and not quoted:
+            at = _line_end(text, at)
+            break
+        if char == "\\":
+            at += 1
+            if text[at : at + 1] not in _ESCAPES:
+                return None, at
+            chars += _ESCAPES[text[at]]
+        elif char == '"':
+            quoted = not quoted
+        elif quoted or chars or char not in " \t\r":
+            chars.append(char)
+        if quoted or char not in " \t\r":
+            kept = len(chars)
+        at += 1
+    return (None if quoted else "".join(chars[:kept])), at
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
+
+
+# ---- Files ----
+
+
+def _is_folder(place: Path) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(place).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _content(place: Path, *, max_bytes: int | None = MAX_IGNORE_BYTES) -> bytes | None:
+    """Read a regular file; None where there is none, it cannot be read or it is too large."""
+    try:
+        with open(place, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            data = file.read(-1 if max_bytes is None else max_bytes + 1)
+            return None if max_bytes is not None and len(data) > max_bytes else data
+    except (OSError, ValueError):  # ValueError: the name has a NUL in it
+        return None
+
+
+def _open_at_once(place: str, flags: int) -> int:
+    return os.open(place, flags | os.O_NONBLOCK)  # a pipe without a writer would hold us up

@@ -1,0 +1,415 @@
+"""Walking the tree: which entries there are, which of them changed, which are left out and by what rule.
+
+A folder whose own times are unchanged since a scan that it predates has the same names, so only its known files are
+looked at; any other is listed anew. Nothing is read here but ignore files: entries whose content is not known from
+the cache are left in `Listing.pending` for `holdfast.scan.read`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from array import array
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from holdfast.errors import Unavailable
+from holdfast.model import Reason
+from holdfast.scan import usergit
+from holdfast.scan.attrs import extras_of
+from holdfast.scan.folder import (
+    CTIME,
+    FAILED,
+    FLAGS,
+    IGNORED,
+    INO,
+    LEFT_OUT,
+    MODE,
+    MTIME,
+    SIZE,
+    UNKNOWN,
+    WIDTH,
+    YOUNG,
+    Folder,
+    Key,
+)
+from holdfast.scan.folders import BUILD_FOLDERS, DEPENDENCY_FOLDERS
+from holdfast.scan.handles import Handles, join
+from holdfast.scan.ignore import MAX_IGNORE_BYTES, Rules
+from holdfast.scan.judge import Judge, is_partly, young
+
+_RETRY = {Reason.UNREADABLE, Reason.CHANGED, Reason.OTHER_FILESYSTEM, Reason.LIVE_DATABASE}
+
+
+class Wanted(Protocol):
+    """What is held whatever the rules say: files that the user's git tracks, that the last checkpoint holds, that a
+    restore is about to replace."""
+
+    def file(self, path: str, *, hard: bool) -> bool:
+        """Whether to hold a file; `hard`: although the user excluded it by name."""
+
+    def folder(self, path: str, *, hard: bool) -> bool:
+        """Whether anything in a folder is to be held."""
+
+    @property
+    def may_override(self) -> bool:
+        """Whether `hard` can be answered with yes at all."""
+
+
+class Limits(NamedTuple):
+    """How much of what git ignores is held."""
+
+    file_max_bytes: int = 1 << 20
+    total_max_bytes: int = 64 << 20
+    folder_max_entries: int = 5_000
+
+
+class Listing:
+    """What a walk found: the folders, parents before children, and what is still to be read."""
+
+    def __init__(self, owner: tuple[int, int], device: int) -> None:
+        self.folders: dict[str, Folder] = {}
+        self.pending: list[tuple[Folder, int]] = []
+        self.changed: set[str] = set()  # folders that differ from the cache
+        self.owner = owner
+        self.device = device
+        self.vanished = False
+        self.repositories: dict[str, bytes] = {}  # folders with a .git: their info/exclude
+        self.oversized_rules: list[str] = []
+
+
+class Walk:
+    """One walk over a workspace."""
+
+    def __init__(
+        self,
+        handles: Handles,
+        root: Path,
+        *,
+        cache: Mapping[str, Folder],
+        rules: Rules,
+        wanted: Wanted,
+        limits: Limits,
+        rehash: bool = False,
+        except_for: frozenset[str] = frozenset(),
+    ) -> None:
+        self._handles = handles
+        self._root = root
+        self._cache = cache
+        self._rules = rules
+        self.wanted = wanted
+        self.limits = limits
+        self.rehash = rehash
+        self._except_for = except_for
+        self._mounts = _mounts_below(os.fsencode(root))
+        status = os.fstat(handles.open(""))
+        self.listing = Listing((status.st_uid, status.st_gid), status.st_dev)
+
+    def run(self) -> Listing:
+        """Walk. Unavailable if the workspace itself cannot be listed."""
+        stack: list[tuple[str, Rules, str]] = [("", self._rules, "")]
+        listing = self.listing
+        while stack:
+            path, rules, context = stack.pop()
+            try:
+                if path in self._mounts:
+                    self._leave_out(path, Reason.OTHER_FILESYSTEM, "a mount point")
+                    continue
+                fd = self._handles.open(path)
+                status = os.fstat(fd)
+                if status.st_dev != listing.device:
+                    self._leave_out(path, Reason.OTHER_FILESYSTEM, "a mount point")
+                    continue
+                folder, inner, contexts = self._look(path, fd, status, rules, context)
+            except PermissionError as error:
+                self._leave_out(path, Reason.UNREADABLE, error.strerror or "permission denied")
+                continue
+            except (FileNotFoundError, NotADirectoryError, OSError) as error:
+                if not path or isinstance(error, FileNotFoundError | NotADirectoryError):
+                    self._vanish(path, error)
+                else:
+                    self._leave_out(path, Reason.UNREADABLE, error.strerror or str(error))
+                continue
+            listing.folders[path] = folder
+            if folder is not self._cache.get(path):
+                listing.changed.add(path)
+            for name in reversed(folder.folders):
+                stack.append((join(path, name), inner, contexts.get(name, context)))
+        self._hold_to_total()
+        return listing
+
+    # one folder
+
+    def _look(
+        self, path: str, fd: int, status: os.stat_result, outer: Rules, context: str
+    ) -> tuple[Folder, Rules, dict[str, str]]:
+        key = (status.st_dev, status.st_ino, status.st_mode, status.st_mtime_ns, status.st_ctime_ns)
+        old = self._cache.get(path)
+        now = time.time_ns()
+        if old is not None and old.trusted and old.key == key and old.context == context and not is_partly(context):
+            rules = self._rules_of(path, fd, outer, *old.sources) if any(old.sources) else outer
+            if rules.digest == old.rules:
+                same = self._same_names(path, fd, old, now)
+                if same is not None:
+                    return same, rules, self._contexts(path, same, rules)
+        folder, rules, contexts = self._list(path, fd, status, key, outer, context, old, now)
+        return folder, rules, contexts
+
+    def _same_names(self, path: str, fd: int, old: Folder, now: int) -> Folder | None:
+        """Look at the known entries alone; None when the folder has to be listed after all."""
+        if old.skipped and not self._still_skipped(path, old):
+            return None
+        for name in old.probes:
+            if (self.is_small(fd, name)) != (name in old.folders):
+                return None
+        rows, lstat, rehash = old.rows, os.stat, self.rehash
+        changed: list[tuple[int, os.stat_result]] = []
+        at = 0
+        for place, name in enumerate(old.names):
+            try:
+                status = lstat(name, dir_fd=fd, follow_symlinks=False)
+            except FileNotFoundError:
+                return None
+            if (
+                status.st_ctime_ns != rows[at + CTIME]
+                or status.st_mtime_ns != rows[at + MTIME]
+                or status.st_ino != rows[at + INO]
+                or status.st_size != rows[at + SIZE]
+                or status.st_mode != rows[at + MODE]
+                or rows[at + FLAGS] > LEFT_OUT
+                or rehash
+            ):
+                changed.append((place, status))
+            at += WIDTH
+        if not changed:
+            return old
+        folder = old.copy()
+        for place, status in changed:
+            if not self._renew(folder, place, status, now):
+                return None
+        folder.count_ignored()
+        return folder
+
+    def _renew(self, folder: Folder, place: int, status: os.stat_result, now: int) -> bool:
+        """Take over a changed entry; False when it has to be judged anew."""
+        at = WIDTH * place
+        flags = folder.rows[at + FLAGS]
+        is_large = status.st_size > self.limits.file_max_bytes
+        if not stat.S_ISREG(status.st_mode) or stat.S_IFMT(folder.rows[at + MODE]) != stat.S_IFREG or flags & FAILED:
+            return False
+        if flags & (IGNORED | LEFT_OUT) and (is_large or flags & LEFT_OUT):
+            return False
+        _set_row(folder.rows, at, status, (flags & ~YOUNG) | young(status, now))
+        folder.set_content(place, UNKNOWN)
+        self.listing.pending.append((folder, place))
+        return True
+
+    def _still_skipped(self, path: str, old: Folder) -> bool:
+        wanted, override = self.wanted, self.wanted.may_override
+        for name, (reason, _) in old.skipped.items():
+            if reason in _RETRY:
+                return False
+            if reason in (Reason.GIT_DIRECTORY, Reason.SOCKET):
+                continue
+            hard = reason == Reason.EXCLUDED
+            if hard and not override:
+                continue
+            full = join(path, name)
+            if wanted.folder(full, hard=hard) or wanted.file(full, hard=hard):
+                return False
+        return True
+
+    def _contexts(self, path: str, folder: Folder, rules: Rules) -> dict[str, str]:
+        """Why the folders in it are ignored, for those that are."""
+        if folder.context:
+            return {}
+        found = {}
+        for name in folder.probes:
+            if name in folder.folders:
+                verdict = rules.decide(join(path, name), is_dir=True)
+                found[name] = verdict.rule if verdict else ""
+        return found
+
+    # listing
+
+    def _list(
+        self,
+        path: str,
+        fd: int,
+        status: os.stat_result,
+        key: Key,
+        outer: Rules,
+        context: str,
+        old: Folder | None,
+        now: int,
+    ) -> tuple[Folder, Rules, dict[str, str]]:
+        with os.scandir(fd) as entries:
+            found = sorted(entries, key=_name)
+        if not path and self._except_for:
+            found = [entry for entry in found if entry.name not in self._except_for]
+        names = {entry.name for entry in found}
+        folder = Folder(path, key)
+        folder.sources = (".gitignore" in names, ".holdfastignore" in names, ".git" in names)
+        folder.trusted = not young(status, now)
+        folder.extra = extras_of(fd, status, self.listing.owner).replace(b"sparse", b"").strip(b",")
+        folder.context = context
+        rules = self._rules_of(path, fd, outer, *folder.sources) if any(folder.sources) else outer
+        folder.rules = rules.digest
+        judge = Judge(self, folder, rules, fd, old, now)
+        for entry in found:
+            with contextlib.suppress(FileNotFoundError):  # gone since the folder was listed
+                judge.add(entry.name, entry.stat(follow_symlinks=False))
+        folder.rows = array("q", judge.rows)
+        folder.count_ignored()
+        return folder, rules, judge.contexts
+
+    def _rules_of(self, path: str, fd: int, outer: Rules, gitignore: bool, holdfastignore: bool, git: bool) -> Rules:
+        exclude = None
+        if git:
+            where = usergit.git_dir(self._root / path)
+            exclude = usergit.info_exclude(where) if where else None
+            self.listing.repositories[path] = exclude or b""
+        return outer.inside(
+            path,
+            gitignore=self._ignore_file(path, fd, ".gitignore") if gitignore else None,
+            holdfastignore=self._ignore_file(path, fd, ".holdfastignore") if holdfastignore else None,
+            repository=git,
+            info_exclude=exclude,
+        )
+
+    def _ignore_file(self, path: str, fd: int, name: str) -> bytes | None:
+        """The text of an ignore file. A link, a folder, an unreadable or an oversized one has no rules, as in git."""
+        try:
+            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
+        except OSError:
+            return None
+        try:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            if status.st_size > MAX_IGNORE_BYTES:
+                self.listing.oversized_rules.append(join(path, name))
+                return None
+            return os.read(file, MAX_IGNORE_BYTES)
+        finally:
+            os.close(file)
+
+    def is_small(self, fd: int, name: str) -> bool:
+        """Whether an ignored folder has few enough entries to be held."""
+        left = self.limits.folder_max_entries
+        todo = [name]
+        while todo:
+            current = todo.pop()
+            try:
+                inner = os.open(current, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            except OSError:
+                continue
+            with os.scandir(inner) as entries:
+                for entry in entries:
+                    left -= 1
+                    if left < 0:
+                        os.close(inner)
+                        return False
+                    if entry.is_dir(follow_symlinks=False) and entry.name not in DEPENDENCY_FOLDERS | BUILD_FOLDERS:
+                        todo.append(join(current, entry.name))
+            os.close(inner)
+        return True
+
+    # the limit for all ignored files together
+
+    def _hold_to_total(self) -> None:
+        """Leave out the largest ignored files when all of them together are too large, and take them back when not."""
+        listing, left = self.listing, self.limits.total_max_bytes
+        candidates = []
+        for folder in listing.folders.values():
+            if folder.ignored_bytes or folder.ignored_count:
+                rows = folder.rows
+                for place in range(len(folder.names)):
+                    if rows[WIDTH * place + FLAGS] & IGNORED:
+                        candidates.append((rows[WIDTH * place + SIZE], folder.path, place))
+        fits = sum(size for size, _, _ in candidates) <= left
+        for size, path, place in candidates if fits else sorted(candidates):
+            left -= size
+            folder = listing.folders[path]
+            hold = fits or left >= 0 or self.wanted.file(join(path, folder.names[place]), hard=False)
+            if hold == bool(folder.flags(place) & LEFT_OUT):
+                self._flip(path, place, hold)
+
+    def _flip(self, path: str, place: int, hold: bool) -> None:
+        listing = self.listing
+        if path not in listing.changed:
+            listing.folders[path] = listing.folders[path].copy()
+            listing.changed.add(path)
+        folder = listing.folders[path]
+        name = folder.names[place]
+        folder.rows[WIDTH * place + FLAGS] ^= LEFT_OUT
+        if hold:
+            folder.skipped.pop(name, None)
+            if folder.content(place) == UNKNOWN:
+                listing.pending.append((folder, place))
+        else:
+            limit = f"all ignored files together are above {self.limits.total_max_bytes} bytes"
+            folder.skipped[name] = (Reason.IGNORED_MANY, limit)
+            listing.pending = [row for row in listing.pending if row != (folder, place)]
+
+    # what cannot be entered
+
+    def _leave_out(self, path: str, reason: Reason, detail: str) -> None:
+        if not path:
+            raise Unavailable(f"{self._root} cannot be read: {detail}", hint="Check its permissions.")
+        self._change_parent(path).skipped[path.rpartition("/")[2]] = (reason, detail)
+
+    def _vanish(self, path: str, error: OSError) -> None:
+        """A folder went while the walk was under way: it is absent, unless it is the workspace itself."""
+        if not path:
+            raise Unavailable(f"{self._root} is gone: {error.strerror}", hint="Is its disk still there?")
+        self.listing.vanished = True
+        self._change_parent(path).trusted = False
+
+    def _change_parent(self, path: str) -> Folder:
+        parent, _, name = path.rpartition("/")
+        listing = self.listing
+        folder = listing.folders[parent]
+        if parent not in listing.changed:
+            folder = folder.copy()
+            listing.folders[parent] = folder
+            listing.changed.add(parent)
+        folder.folders = [other for other in folder.folders if other != name]
+        return folder
+
+
+def _set_row(rows: array[int], at: int, status: os.stat_result, flags: int) -> None:
+    rows[at : at + WIDTH] = array(
+        "q",
+        (
+            status.st_mode,
+            status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+            status.st_nlink,
+            flags,
+        ),
+    )
+
+
+def _name(entry: os.DirEntry[str]) -> str:
+    return entry.name
+
+
+def _mounts_below(root: bytes) -> frozenset[str]:
+    """Mount points inside the workspace, also those of the same device (bind mounts)."""
+    found = set()
+    prefix = root.rstrip(b"/") + b"/"
+    try:
+        with open("/proc/self/mountinfo", "rb") as table:
+            for line in table:
+                where = line.split(b" ", 5)[4].decode("unicode_escape").encode("latin-1")
+                if where.startswith(prefix):
+                    found.add(os.fsdecode(where[len(prefix) :]))
+    except (OSError, IndexError, UnicodeDecodeError):
+        pass
+    return frozenset(found)

@@ -1,0 +1,79 @@
+"""Merging packs as they accumulate: entries carry no deltas, so merging is copying.
+
+Order of writes (P3): the merged pack is durable before the first of the old ones goes, index first. A crash leaves
+objects twice, never not at all.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Container, Sequence
+
+from holdfast import durable
+from holdfast.errors import Damaged
+from holdfast.shadowgit.objects import PackEntry, encode_entry
+from holdfast.shadowgit.pack import Pack
+from holdfast.shadowgit.store import ObjectStore
+from holdfast.shadowgit.writer import PackWriter
+
+_FEW = 8
+_RATIO = 2
+
+
+def packs_due(packs: Sequence[Pack]) -> list[Pack]:
+    """The small packs to merge now, so that each pack is twice as large as all smaller ones together.
+
+    Every byte is then rewritten a number of times that grows with the logarithm of the store (P8).
+    """
+    ordered = sorted(packs, key=lambda pack: pack.size_bytes)
+    total = 0
+    for place, pack in enumerate(ordered):
+        if place >= _FEW and pack.size_bytes >= _RATIO * total:
+            return ordered[:place]
+        total += pack.size_bytes
+    return ordered if len(ordered) > _FEW else []
+
+
+def merge_packs(store: ObjectStore, packs: Sequence[Pack], *, keep: Container[bytes] | None = None) -> None:
+    """Put the objects of several packs into one; with `keep`, only those in it. Needs the store's lock.
+
+    A pack in which a byte is not what was written stays as it is, for `verify` to name.
+    """
+    sound = [pack for pack in packs if not _is_damaged(pack)]
+    others = [pack for pack in store.packs() if pack not in sound]
+    writer = PackWriter(store.pack_folder, has=lambda oid: any(pack.find(oid) is not None for pack in others))
+    try:
+        for pack in sound:
+            for start, end, oid, crc in pack.entries():
+                if (keep is None or oid in keep) and not writer.holds(oid):
+                    writer.add_entry(_entry(store, pack, start, end, oid, crc))
+        name = writer.commit()
+    except BaseException:
+        writer.abort()
+        raise
+    for pack in sound:
+        if pack.name != name:
+            _remove(pack)
+    durable.sync_folder(store.pack_folder)
+    store.refresh()
+
+
+def _remove(pack: Pack) -> None:
+    for suffix in (".bitmap", ".rev", ".mtimes", ".idx", ".pack"):  # the first three only where git repacked
+        path = pack.path.with_suffix(suffix)
+        if path.exists():
+            durable.disk().unlink(str(path))
+
+
+def _entry(store: ObjectStore, pack: Pack, start: int, end: int, oid: bytes, crc: int) -> PackEntry:
+    if not pack.is_delta(pack.header(start)):
+        return PackEntry(oid, pack.raw(start, end), crc)
+    kind, data = store.read(oid)
+    return encode_entry(kind, oid, data)
+
+
+def _is_damaged(pack: Pack) -> bool:
+    try:
+        return any(zlib.crc32(pack.raw(start, end)) != crc for start, end, _, crc in pack.entries())
+    except Damaged:
+        return True

@@ -1,0 +1,220 @@
+"""Reading one pack: an index to find objects by name, and their deflated content."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from hashlib import sha1
+from pathlib import Path
+from typing import NamedTuple
+
+from isal import isal_zlib
+from isal.igzip_lib import IsalError
+
+from holdfast.errors import Damaged
+from holdfast.shadowgit.objects import Kind
+
+INDEX_MAGIC = b"\xfftOc\x00\x00\x00\x02"
+_OFS_DELTA, _REF_DELTA = 6, 7
+_STREAM_BYTES = 1 << 20
+_HINT = "Run `holdfast verify` to see which checkpoints use it."
+
+
+class Header(NamedTuple):
+    """What stands before an object's content in a pack."""
+
+    kind: int
+    size: int
+    start: int  # where the deflated content begins
+    base: int | bytes | None = None  # for a delta: the offset or the name of what it builds on
+
+
+class Pack:
+    """One `.pack` file with its `.idx`, open for reading. Removing the files does not disturb it."""
+
+    def __init__(self, index_path: Path) -> None:
+        self.name = index_path.stem
+        self.path = index_path.with_suffix(".pack")
+        self._index = _map(index_path)
+        self._data = _map(self.path)
+        self.size_bytes = len(self._data)
+        if self._index[:8] != INDEX_MAGIC or len(self._index) < 8 + 1024 + 40:
+            raise Damaged(f"the index of {self.name} is not one", hint=_HINT)
+        self._fanout = struct.unpack(">256I", self._index[8:1032])
+        self.count = self._fanout[255]
+        self._crcs = 1032 + 20 * self.count
+        self._offsets = self._crcs + 4 * self.count
+        self._far_offsets = self._offsets + 4 * self.count
+        if len(self._index) < self._far_offsets + 40:
+            raise Damaged(f"the index of {self.name} is cut short", hint=_HINT)
+
+    def oids(self) -> Iterator[bytes]:
+        """The names of all objects, sorted."""
+        names = self._index[1032 : self._crcs]
+        return (names[at : at + 20] for at in range(0, len(names), 20))
+
+    def entries(self) -> list[tuple[int, int, bytes, int]]:
+        """(start, end, name, crc) of every object, in the order of the file."""
+        crcs = struct.unpack(f">{self.count}I", self._index[self._crcs : self._offsets])
+        starts = [self._offset(place) for place in range(self.count)]
+        ordered = sorted(zip(starts, self.oids(), crcs, strict=True))
+        ends = [row[0] for row in ordered[1:]] + [self.size_bytes - 20]
+        return [(start, end, oid, crc) for (start, oid, crc), end in zip(ordered, ends, strict=True)]
+
+    def find(self, oid: bytes) -> int | None:
+        """Where an object begins."""
+        first = oid[0]
+        low, high = (self._fanout[first - 1] if first else 0), self._fanout[first]
+        index = self._index
+        while low < high:
+            middle = (low + high) // 2
+            at = 1032 + 20 * middle
+            found = index[at : at + 20]
+            if found < oid:
+                low = middle + 1
+            elif found > oid:
+                high = middle
+            else:
+                return self._offset(middle)
+        return None
+
+    def raw(self, start: int, end: int) -> bytes:
+        """The bytes of the file between two places."""
+        return self._data[start:end]
+
+    def header(self, offset: int) -> Header:
+        """Read what an object is and how large."""
+        data = self._data
+        try:
+            at, byte = offset + 1, data[offset]
+            kind, size, shift = (byte >> 4) & 7, byte & 15, 4
+            while byte & 0x80:
+                byte = data[at]
+                size |= (byte & 0x7F) << shift
+                at, shift = at + 1, shift + 7
+            if kind == _OFS_DELTA:
+                byte, at = data[at], at + 1
+                back = byte & 0x7F
+                while byte & 0x80:
+                    byte, at = data[at], at + 1
+                    back = ((back + 1) << 7) | (byte & 0x7F)
+                return Header(kind, size, at, offset - back)
+        except IndexError:
+            raise Damaged(f"{self.name} is cut short", hint=_HINT) from None
+        if kind == _REF_DELTA:
+            return Header(kind, size, at + 20, data[at : at + 20])
+        return Header(kind, size, at)
+
+    def inflate(self, header: Header) -> bytes:
+        """The content that follows a header."""
+        try:
+            with memoryview(self._data) as view:
+                window = view[header.start : header.start + header.size + header.size // 64 + 1024]
+                with window:
+                    data: bytes = isal_zlib.decompressobj().decompress(window, header.size + 1)
+        except IsalError:
+            data = b""
+        if len(data) != header.size:
+            raise Damaged(f"an object in {self.name} cannot be inflated", hint=_HINT)
+        return data
+
+    def inflate_in_parts(self, header: Header) -> Iterator[bytes]:
+        """The same, piece by piece, for what does not fit in memory."""
+        inflater = isal_zlib.decompressobj()
+        at, left = header.start, header.size
+        try:
+            while left > 0:
+                piece = self._data[at : at + _STREAM_BYTES]
+                if not piece:
+                    break
+                at += len(piece)
+                data = inflater.decompress(piece)
+                left -= len(data)
+                yield data
+        except IsalError:
+            left = -1
+        if left:
+            raise Damaged(f"an object in {self.name} cannot be inflated", hint=_HINT)
+
+    def is_delta(self, header: Header) -> bool:
+        return header.kind in (_OFS_DELTA, _REF_DELTA)
+
+    def checksum_problems(self) -> Iterator[str]:
+        """Say whether the two files are, byte for byte, what was written."""
+        for label, data in (("index", self._index), ("pack", self._data)):
+            with memoryview(data) as view, view[:-20] as body:
+                if sha1(body).digest() != data[-20:]:
+                    yield f"the {label} file of {self.name} is not what was written"
+        if self._index[-40:-20] != self._data[-20:]:
+            yield f"the index of {self.name} belongs to another pack"
+
+    def _offset(self, place: int) -> int:
+        at = self._offsets + 4 * place
+        offset = int.from_bytes(self._index[at : at + 4], "big")
+        if offset & 0x80000000:
+            at = self._far_offsets + 8 * (offset & 0x7FFFFFFF)
+            offset = int.from_bytes(self._index[at : at + 8], "big")
+        return offset
+
+
+def apply_delta(base: bytes, delta: bytes) -> bytes:
+    """Make an object from the one it builds on; only git itself writes such (`git gc` in the store)."""
+    try:
+        base_size, at = _delta_size(delta, 0)
+        size, at = _delta_size(delta, at)
+        out = bytearray()
+        while at < len(delta):
+            code = delta[at]
+            at += 1
+            if not code & 0x80:
+                out += delta[at : at + code]
+                at += code
+                continue
+            numbers = []
+            for bits, count in ((code & 0x0F, 4), (code >> 4 & 7, 3)):
+                number = 0
+                for shift in range(count):
+                    if bits >> shift & 1:
+                        number |= delta[at] << (8 * shift)
+                        at += 1
+                numbers.append(number)
+            offset, length = numbers[0], numbers[1] or 0x10000
+            out += base[offset : offset + length]
+    except IndexError:
+        size = -1
+        out = bytearray()
+        base_size = len(base)
+    if len(out) != size or len(base) != base_size:
+        raise Damaged("a delta in a pack does not fit what it builds on", hint=_HINT)
+    return bytes(out)
+
+
+def delta_kind(kind: int) -> Kind:
+    """The kind of a whole object; Damaged for a number that means none."""
+    try:
+        return Kind(kind)
+    except ValueError:
+        raise Damaged(f"an object in a pack is of no known kind ({kind})", hint=_HINT) from None
+
+
+def _delta_size(delta: bytes, at: int) -> tuple[int, int]:
+    size, shift = 0, 0
+    while True:
+        byte = delta[at]
+        at += 1
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            return size, at
+
+
+def _map(path: Path) -> mmap.mmap:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if os.fstat(fd).st_size == 0:
+            raise Damaged(f"{path.name} is empty", hint=_HINT)
+        return mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+    finally:
+        os.close(fd)

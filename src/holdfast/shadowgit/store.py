@@ -1,0 +1,271 @@
+"""The shadow repository: a bare git repository of packs, and a ref for each checkpoint.
+
+HEAD, config, description   what git needs to take it for a repository
+objects/pack/               everything, in packs
+refs/tags/<id>              the commit of a checkpoint (or a line in packed-refs, if somebody ran `git gc`)
+refs/heads/main             a page that says what this is
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from hashlib import sha1
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast import durable
+from holdfast.errors import Damaged, NotFound
+from holdfast.shadowgit.objects import (
+    FILE_MODE,
+    KIND_NAMES,
+    Kind,
+    TreeEntry,
+    decode_tree,
+    encode_commit,
+    encode_tree,
+    object_id,
+)
+from holdfast.shadowgit.pack import Header, Pack, apply_delta, delta_kind
+from holdfast.shadowgit.writer import PackWriter, sweep
+
+CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n[gc]\n\tauto = 0\n"
+HEAD = b"ref: refs/heads/main\n"
+ABOUT = b"""# A Holdfast store
+
+Each tag is a checkpoint: `git log --all`, `git show ID:files/path/to/file`, `git show ID:checkpoint.json`.
+`files/` is the workspace, `attrs/` what git cannot say of it, `state/` the named state saved with it.
+Nothing here is needed by the workspace itself; removing this folder removes its checkpoints.
+"""
+_MAX_DELTA_CHAIN = 4096
+_HINT = "Run `holdfast verify` to see which checkpoints use it."
+
+
+class Found(NamedTuple):
+    """Where an object is."""
+
+    pack: Pack
+    offset: int
+
+
+class ObjectStore:
+    """Objects by name, and refs. Reading is safe beside any writer; writing needs the store's lock."""
+
+    def __init__(self, git_dir: Path) -> None:
+        self.git_dir = git_dir
+        self.pack_folder = git_dir / "objects" / "pack"
+        self._tags = git_dir / "refs" / "tags"
+        self._packs: dict[str, Pack] = {}
+        self._guard = threading.Lock()
+        self._listed = False
+
+    def create(self) -> None:
+        """Make an empty repository; what is there already stays. HEAD is written last: without it there is none."""
+        for folder in (self.pack_folder, self.git_dir / "refs" / "heads", self._tags):
+            durable.make_folder(folder)
+        durable.write_atomically(self.git_dir / "config", CONFIG)
+        writer = self.writer()
+        page = writer.add(Kind.BLOB, ABOUT)
+        tree = writer.add(Kind.TREE, encode_tree([TreeEntry(FILE_MODE, b"README.md", page)]))
+        commit = writer.add(Kind.COMMIT, encode_commit(tree, seconds=0, message="About this store"))
+        writer.commit()
+        durable.write_atomically(self.git_dir / "refs" / "heads" / "main", commit.hex().encode() + b"\n")
+        durable.write_atomically(self.git_dir / "HEAD", HEAD)
+
+    @property
+    def exists(self) -> bool:
+        return (self.git_dir / "HEAD").is_file()
+
+    # objects
+
+    def writer(self) -> PackWriter:
+        """A writer for one pack; call `refresh` after its commit."""
+        return PackWriter(self.pack_folder, has=self.has)
+
+    def sweep(self) -> None:
+        """Remove what dead writers left. Needs the store's lock."""
+        sweep(self.pack_folder)
+
+    def has(self, oid: bytes) -> bool:
+        """Whether an object is here, as far as the packs listed last tell."""
+        return any(pack.find(oid) is not None for pack in self.packs())
+
+    def kind_and_size(self, oid: bytes) -> tuple[Kind, int]:
+        """What an object is and how large, without reading it all."""
+        found = self._find(oid)
+        header = found.pack.header(found.offset)
+        if found.pack.is_delta(header):
+            kind, data = self.read(oid)
+            return kind, len(data)
+        return delta_kind(header.kind), header.size
+
+    def read(self, oid: bytes) -> tuple[Kind, bytes]:
+        """An object's content, proven to be what its name says. NotFound, or Damaged."""
+        found = self._find(oid)
+        kind, data = self._inflate(found.pack, found.offset)
+        if object_id(kind, data) != oid:
+            raise Damaged(f"object {oid.hex()} in {found.pack.name} is not what was stored", hint=_HINT)
+        return kind, data
+
+    def blob(self, oid: bytes) -> bytes:
+        """The content of a blob."""
+        return self._read_as(Kind.BLOB, oid)
+
+    def tree(self, oid: bytes) -> list[TreeEntry]:
+        """The entries of a tree."""
+        return list(decode_tree(self._read_as(Kind.TREE, oid)))
+
+    def commit(self, oid: bytes) -> bytes:
+        """The content of a commit."""
+        return self._read_as(Kind.COMMIT, oid)
+
+    def stream(self, oid: bytes) -> Iterator[bytes]:
+        """A blob piece by piece. Damaged is raised after the last piece if they were not what was stored."""
+        found = self._find(oid)
+        header = found.pack.header(found.offset)
+        if found.pack.is_delta(header):
+            yield self.blob(oid)
+            return
+        digest = sha1(b"%s %d\0" % (KIND_NAMES[delta_kind(header.kind)], header.size))
+        for piece in found.pack.inflate_in_parts(header):
+            digest.update(piece)
+            yield piece
+        if digest.digest() != oid:
+            raise Damaged(f"object {oid.hex()} in {found.pack.name} is not what was stored", hint=_HINT)
+
+    def packs(self) -> list[Pack]:
+        """The packs, newest listing."""
+        if not self._listed:
+            self.refresh()
+        return list(self._packs.values())
+
+    def refresh(self) -> None:
+        """List the packs anew. A pack that cannot be opened is passed over here and named by `verify`."""
+        with self._guard:
+            try:
+                names = {name[:-4] for name in os.listdir(self.pack_folder) if name.endswith(".idx")}
+            except FileNotFoundError:
+                names = set()
+            packs = {name: pack for name, pack in self._packs.items() if name in names}
+            for name in names - packs.keys():
+                try:
+                    packs[name] = Pack(self.pack_folder / f"{name}.idx")
+                except (FileNotFoundError, Damaged):
+                    continue
+            self._packs = packs
+            self._listed = True
+
+    def _read_as(self, kind: Kind, oid: bytes) -> bytes:
+        found, data = self.read(oid)
+        if found is not kind:
+            raise Damaged(f"object {oid.hex()} is a {found.name.lower()}, not a {kind.name.lower()}", hint=_HINT)
+        return data
+
+    def _find(self, oid: bytes) -> Found:
+        for attempt in range(2):
+            for pack in self.packs():
+                offset = pack.find(oid)
+                if offset is not None:
+                    return Found(pack, offset)
+            if not attempt:
+                self.refresh()  # another process may have merged packs since they were listed
+        raise Damaged(f"object {oid.hex()} is missing from the store", hint=_HINT)
+
+    def _inflate(self, pack: Pack, offset: int) -> tuple[Kind, bytes]:
+        deltas: list[bytes] = []
+        header = self._header(pack, offset)
+        while pack.is_delta(header):
+            deltas.append(pack.inflate(header))
+            if len(deltas) > _MAX_DELTA_CHAIN:
+                raise Damaged(f"a chain of deltas in {pack.name} does not end", hint=_HINT)
+            if isinstance(header.base, int):
+                offset = header.base
+            else:
+                pack, offset = self._find(header.base or b"")
+            header = self._header(pack, offset)
+        data = pack.inflate(header)
+        for delta in reversed(deltas):
+            data = apply_delta(data, delta)
+        return delta_kind(header.kind), data
+
+    @staticmethod
+    def _header(pack: Pack, offset: int) -> Header:
+        return pack.header(offset)
+
+    # refs
+
+    def refs(self) -> dict[str, str]:
+        """The checkpoint ids and what each ref says (normally a commit's name in hex)."""
+        found = self._packed_refs()
+        for name in self.loose_refs():
+            try:
+                found[name] = (self._tags / name).read_text("ascii", "replace").strip()
+            except FileNotFoundError:
+                continue
+        return found
+
+    def ref_names(self) -> set[str]:
+        """The ids of all checkpoints, without reading what they point to."""
+        return {*self._packed_refs(), *self.loose_refs()}
+
+    def loose_refs(self) -> list[str]:
+        try:
+            return [name for name in os.listdir(self._tags) if not name.endswith(".new")]
+        except FileNotFoundError:
+            return []
+
+    def ref(self, name: str) -> bytes:
+        """The commit that a ref names. NotFound, or Damaged if it names none."""
+        try:
+            text = (self._tags / name).read_text("ascii", "replace").strip()
+        except (FileNotFoundError, NotADirectoryError):
+            text = self._packed_refs().get(name, "")
+            if not text:
+                raise NotFound(f"there is no checkpoint {name}", hint="See `holdfast log`.") from None
+        try:
+            oid = bytes.fromhex(text)
+        except ValueError:
+            oid = b""
+        if len(oid) != 20:
+            raise Damaged(f"the ref of checkpoint {name} is not one", hint=_HINT)
+        return oid
+
+    def set_ref(self, name: str, commit: bytes) -> None:
+        """Name a commit: the commit point of a save (P3)."""
+        durable.write_atomically(self._tags / name, commit.hex().encode() + b"\n")
+
+    def delete_ref(self, name: str) -> None:
+        """Take a name away: the commit point of a deletion."""
+        packed = self._packed_refs()
+        if packed.pop(name, None) is not None:
+            lines = [f"{commit} refs/tags/{tag}\n" for tag, commit in sorted(packed.items())]
+            others = self._other_packed_refs()
+            text = "# pack-refs with: peeled fully-peeled sorted \n" + "".join(sorted([*others, *lines], key=_ref_of))
+            durable.write_atomically(self.git_dir / "packed-refs", text.encode())
+        path = self._tags / name
+        if os.path.lexists(path):
+            durable.disk().unlink(str(path))
+            durable.sync_folder(self._tags)
+
+    def _packed_lines(self) -> list[str]:
+        try:
+            text = (self.git_dir / "packed-refs").read_text("utf-8", "replace")
+        except FileNotFoundError:
+            return []
+        return [line for line in text.splitlines() if line[:1] not in "#^"]
+
+    def _packed_refs(self) -> dict[str, str]:
+        found = {}
+        for line in self._packed_lines():
+            commit, _, name = line.partition(" refs/tags/")
+            if name:
+                found[name] = commit
+        return found
+
+    def _other_packed_refs(self) -> list[str]:
+        return [f"{line}\n" for line in self._packed_lines() if " refs/tags/" not in line]
+
+
+def _ref_of(line: str) -> str:
+    return line.partition(" ")[2]

@@ -1,0 +1,170 @@
+"""The catalog: an SQLite table of all checkpoints, so that finding one does not mean reading all.
+
+Only a memory of what refs and commits say. `sync` makes it agree with them each time a store is opened; one that is
+missing, damaged or cannot be written is made anew, in memory if need be. Readers never wait for writers (WAL).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS checkpoints (
+    id TEXT PRIMARY KEY, sequence INTEGER NOT NULL, name TEXT, session TEXT, message TEXT NOT NULL,
+    timestamp TEXT NOT NULL, safety INTEGER NOT NULL, git_commit TEXT NOT NULL, content TEXT NOT NULL,
+    state TEXT NOT NULL, record TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_sequence ON checkpoints (safety, sequence);
+CREATE INDEX IF NOT EXISTS by_session ON checkpoints (session, sequence);
+CREATE INDEX IF NOT EXISTS by_name ON checkpoints (name);
+CREATE INDEX IF NOT EXISTS by_content ON checkpoints (content, sequence);
+"""
+
+
+class Row(NamedTuple):
+    """What the catalog knows of a checkpoint."""
+
+    id: str
+    sequence: int
+    name: str | None
+    session: str | None
+    message: str
+    timestamp: str
+    safety: bool
+    commit: str
+    content: str  # the names of its files, attributes and coverage: equal means equal
+    state: str
+    record: str  # checkpoint.json
+
+
+class Catalog:
+    """One file. Every call opens it anew, so that threads and forks share nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._memory: sqlite3.Connection | None = None
+
+    def sync(self, ids: set[str], load: Callable[[str], Row | None]) -> None:
+        """Make the catalog hold exactly these checkpoints; `load` reads one that it lacks (None: it cannot be read)."""
+        known = {str(row[0]) for row in self._query("SELECT id FROM checkpoints")}
+        missing = [row for row in map(load, sorted(ids - known)) if row is not None]
+        if missing or known - ids:
+            with contextlib.suppress(sqlite3.OperationalError):  # locked for long: the next call does it
+                self._change(missing, known - ids)
+
+    def add(self, row: Row) -> None:
+        """Add a checkpoint that has just been committed; failing to is no loss, `sync` makes up for it."""
+        with contextlib.suppress(sqlite3.Error):
+            self._change([row], ())
+
+    def remove(self, checkpoint_id: str) -> None:
+        """Forget a checkpoint that has just been deleted."""
+        with contextlib.suppress(sqlite3.Error):
+            self._change([], [checkpoint_id])
+
+    def newest(self, *, limit: int | None, session: str | None, safety: bool) -> list[Row]:
+        """Checkpoints, newest first."""
+        where, values = ["1" if safety else "safety = 0"], []
+        if session is not None:
+            where.append("session = ?")
+            values.append(session)
+        text = f"SELECT * FROM checkpoints WHERE {' AND '.join(where)} ORDER BY sequence DESC LIMIT ?"
+        return self._rows(text, [*values, -1 if limit is None else limit])
+
+    def nth(self, back: int) -> Row | None:
+        """The newest save, or one so many before it."""
+        text = "SELECT * FROM checkpoints WHERE safety = 0 ORDER BY sequence DESC LIMIT 1 OFFSET ?"
+        return next(iter(self._rows(text, [back])), None)
+
+    def by_id(self, checkpoint_id: str) -> Row | None:
+        return next(iter(self._rows("SELECT * FROM checkpoints WHERE id = ?", [checkpoint_id])), None)
+
+    def by_name(self, name: str) -> Row | None:
+        text = "SELECT * FROM checkpoints WHERE name = ? ORDER BY sequence DESC LIMIT 1"
+        return next(iter(self._rows(text, [name])), None)
+
+    def by_prefix(self, prefix: str) -> list[Row]:
+        """Up to three checkpoints whose id begins so."""
+        text = "SELECT * FROM checkpoints WHERE id >= ? AND id < ? ORDER BY id LIMIT 3"
+        return self._rows(text, [prefix, prefix + "\U0010ffff"])
+
+    def by_content(self, content: str, state: str | None) -> Row | None:
+        """The newest save that holds this content (and this state, where one is asked for)."""
+        text = "SELECT * FROM checkpoints WHERE content = ? AND safety = 0"
+        values = [content]
+        if state is not None:
+            text += " AND state = ?"
+            values.append(state)
+        return next(iter(self._rows(f"{text} ORDER BY sequence DESC LIMIT 1", values)), None)
+
+    def operations(self) -> list[Row]:
+        """The safety checkpoints, oldest first."""
+        return self._rows("SELECT * FROM checkpoints WHERE safety = 1 ORDER BY sequence", [])
+
+    def greatest(self) -> Row | None:
+        """The checkpoint with the greatest sequence number, of any kind."""
+        return next(iter(self._rows("SELECT * FROM checkpoints ORDER BY sequence DESC LIMIT 1", [])), None)
+
+    def _rows(self, text: str, values: Iterable[object]) -> list[Row]:
+        return [Row(*row)._replace(safety=bool(row[6])) for row in self._query(text, tuple(values))]
+
+    def _query(self, text: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        with self._open() as connection:
+            return connection.execute(text, values).fetchall()
+
+    def _change(self, rows: list[Row], gone: Iterable[str]) -> None:
+        with self._open() as connection, connection:
+            connection.executemany(f"INSERT OR REPLACE INTO checkpoints VALUES ({','.join('?' * 11)})", rows)
+            connection.executemany("DELETE FROM checkpoints WHERE id = ?", [(one,) for one in gone])
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        if self._memory is not None:
+            yield self._memory
+            return
+        try:
+            connection = self._connect()
+        except sqlite3.OperationalError:
+            yield self._in_memory()
+            return
+        except sqlite3.DatabaseError:
+            self._discard()
+            try:
+                connection = self._connect()
+            except sqlite3.DatabaseError:
+                yield self._in_memory()
+                return
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        if not self._path.exists():
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        connection = sqlite3.connect(self._path, timeout=10)
+        try:
+            if connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.executescript(f"DROP TABLE IF EXISTS checkpoints;{_SCHEMA}PRAGMA user_version={_VERSION};")
+            connection.execute("PRAGMA synchronous=NORMAL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _in_memory(self) -> sqlite3.Connection:
+        self._memory = sqlite3.connect(":memory:", check_same_thread=False)
+        self._memory.executescript(_SCHEMA)
+        return self._memory
+
+    def _discard(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            with contextlib.suppress(OSError):
+                os.unlink(f"{self._path}{suffix}")

@@ -1,0 +1,187 @@
+"""Differences for people: which files came, went, changed or moved, and the lines of the text among them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from zlib import crc32
+
+from holdfast.model import CheckpointDiff, LineCount, Renamed
+from holdfast.workspace.gathering import Gathering
+from holdfast.workspace.tree import Change, Entry
+
+_TEXT_BYTES = 4 << 20  # larger files are named, not shown
+_MOST_RENAMES = 400  # above so many candidates only exact renames are found
+_ALIKE = 0.5
+
+
+def make_diff(from_id: str, to_id: str | None, changes: Iterable[Change], source: Gathering) -> CheckpointDiff:
+    """Put a diff together from the paths that differ."""
+    added: dict[str, Entry] = {}
+    deleted: dict[str, Entry] = {}
+    modified: list[tuple[str, Entry, Entry]] = []
+    touched: list[str] = []
+    for path, before, after in _merged(changes):
+        before = None if before is None or before.is_folder else before
+        after = None if after is None or after.is_folder else after
+        if before and after:
+            if is_modified(before, after):
+                modified.append((path, before, after))
+            else:
+                touched.append(path)
+        elif after:
+            added[path] = after
+        elif before:
+            deleted[path] = before
+    renamed = _renames(deleted, added, source)
+    pairs: list[tuple[str, str, Entry | None, Entry | None]] = []
+    pairs += [(path, path, before, after) for path, before, after in modified]
+    pairs += [(old, new, deleted.pop(old), added.pop(new)) for old, new in renamed]
+    pairs += [(path, path, None, entry) for path, entry in added.items()]
+    pairs += [(path, path, entry, None) for path, entry in deleted.items()]
+    texts, counts = [], {}
+    for old, new, before, after in sorted(pairs, key=lambda pair: pair[1]):
+        text, counts[new] = _patch(old, new, before, after, source)
+        texts.append(text)
+    return CheckpointDiff(
+        from_id=from_id,
+        to_id=to_id,
+        added_files=sorted(added),
+        modified_files=sorted(path for path, _, _ in modified),
+        deleted_files=sorted(deleted),
+        renamed_files=renamed,
+        touched_files=sorted(touched),
+        line_counts=counts,
+        diff_content="".join(texts),
+    )
+
+
+def is_modified(before: Entry, after: Entry) -> bool:
+    """Whether content, type or mode differ, rather than times and such alone."""
+    return before.oid != after.oid or before.attr.mode != after.attr.mode
+
+
+def files_changed(changes: Iterable[Change]) -> list[str]:
+    """The paths of files that came, went or were modified."""
+    found = []
+    for path, before, after in _merged(changes):
+        is_folder = (before is None or before.is_folder) and (after is None or after.is_folder)
+        if not is_folder and (before is None or after is None or is_modified(before, after)):
+            found.append(path)
+    return sorted(found)
+
+
+def _merged(changes: Iterable[Change]) -> Iterable[Change]:
+    """A file that became a folder, or the reverse, is one change."""
+    found: dict[str, Change] = {}
+    for change in changes:
+        other = found.get(change.path)
+        if other is not None:
+            change = Change(change.path, change.before or other.before, change.after or other.after)
+        found[change.path] = change
+    return found.values()
+
+
+def _renames(deleted: dict[str, Entry], added: dict[str, Entry], source: Gathering) -> list[Renamed]:
+    found = []
+    by_content: dict[bytes, list[str]] = {}
+    for path, entry in sorted(deleted.items(), reverse=True):
+        if entry.oid:
+            by_content.setdefault(entry.oid, []).append(path)
+    left = []
+    for path, entry in sorted(added.items()):
+        if by_content.get(entry.oid):
+            found.append(Renamed(by_content[entry.oid].pop(), path))
+        elif entry.is_file:
+            left.append(path)
+    gone = [path for paths in by_content.values() for path in paths if deleted[path].is_file]
+    if len(left) * len(gone) <= _MOST_RENAMES:
+        found += _similar(gone, left, deleted, added, source)
+    return sorted(found)
+
+
+def _similar(
+    gone: Sequence[str], new: Sequence[str], deleted: dict[str, Entry], added: dict[str, Entry], source: Gathering
+) -> list[Renamed]:
+    """Pairs of files more than half of whose lines are the same, best first."""
+    lines = {path: _line_sizes(deleted[path].oid, source) for path in gone}
+    scores = []
+    for path in new:
+        mine = _line_sizes(added[path].oid, source)
+        for other in gone:
+            total = max(sum(mine.values()), sum(lines[other].values()))
+            common = sum(min(size, lines[other].get(line, 0)) for line, size in mine.items())
+            if total and common / total >= _ALIKE:
+                scores.append((-common / total, other, path))
+    found: dict[str, str] = {}
+    for _, other, path in sorted(scores):
+        if other not in found and path not in found.values():
+            found[other] = path
+    return [Renamed(old, path) for old, path in found.items()]
+
+
+def _line_sizes(oid: bytes, source: Gathering) -> dict[int, int]:
+    sizes: dict[int, int] = {}
+    for line in (_text(oid, source) or b"").splitlines(keepends=True):
+        key = crc32(line)
+        sizes[key] = sizes.get(key, 0) + len(line)
+    return sizes
+
+
+def _text(oid: bytes, source: Gathering) -> bytes | None:
+    """A file's content, if it is small enough to be shown."""
+    size = source.size(oid)
+    return source.blob(oid) if size is not None and size <= _TEXT_BYTES else None
+
+
+def _patch(old: str, new: str, before: Entry | None, after: Entry | None, source: Gathering) -> tuple[str, LineCount]:
+    head = [f"diff --git {_quoted('a/' + old)} {_quoted('b/' + new)}"]
+    if before is None and after is not None:
+        head.append(f"new file mode {after.attr.mode:o}")
+    elif after is None and before is not None:
+        head.append(f"deleted file mode {before.attr.mode:o}")
+    elif before and after and before.attr.mode != after.attr.mode:
+        head += [f"old mode {before.attr.mode:o}", f"new mode {after.attr.mode:o}"]
+    if old != new:
+        head += [f"rename from {_quoted(old)}", f"rename to {_quoted(new)}"]
+    if (before and before.oid) == (after and after.oid):
+        return "\n".join(head) + "\n", LineCount(0, 0)
+    from_name = _quoted("a/" + old) if before else "/dev/null"
+    to_name = _quoted("b/" + new) if after else "/dev/null"
+    hunks, count = _hunks(before, after, source)
+    if hunks is None:
+        head.append(f"Binary files {from_name} and {to_name} differ")
+        return "\n".join(head) + "\n", count
+    if hunks:
+        head += [f"--- {from_name}", f"+++ {to_name}"]
+    return "\n".join(head) + "\n" + hunks, count
+
+
+def _hunks(before: Entry | None, after: Entry | None, source: Gathering) -> tuple[str | None, LineCount]:
+    import pygit2  # costs more to import than most commands take
+
+    sides = [b"" if entry is None or not entry.oid else _text(entry.oid, source) for entry in (before, after)]
+    if sides[0] is None or sides[1] is None or any(b"\0" in side[:8000] for side in sides if side):
+        return None, LineCount(None, None)
+    patch = pygit2.Patch.create_from(sides[0], sides[1])
+    _, added, removed = patch.line_stats
+    data: bytes = patch.data
+    start = data.find(b"\n@@ ")
+    text = data[start + 1 :].decode("utf-8", "surrogateescape") if start >= 0 else ""
+    return text, LineCount(added, removed)
+
+
+def _quoted(path: str) -> str:
+    """A path as git writes it in a patch."""
+    if all(char.isprintable() and char not in '"\\' for char in path):
+        return path
+    out = []
+    for byte in os.fsencode(path):
+        char = chr(byte)
+        if char in '"\\':
+            out.append("\\" + char)
+        elif 32 <= byte < 127:
+            out.append(char)
+        else:
+            out.append({"\n": "\\n", "\t": "\\t"}.get(char, f"\\{byte:03o}"))
+    return '"' + "".join(out) + '"'

@@ -1,0 +1,64 @@
+"""Where a snapshot puts its objects: into a pack, or into memory alone for a look that stores nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha1
+
+from holdfast.shadowgit import Kind, ObjectStore, PackEntry, PackWriter, TreeEntry, object_id
+from holdfast.shadowgit.objects import decode_tree
+
+_KEPT_FILE_BYTES = 1 << 20
+
+
+class Gathering:
+    """Takes objects, and reads them (and those of the store) at once, before they are committed."""
+
+    def __init__(self, store: ObjectStore, writer: PackWriter | None, *, keep_files: bool = False) -> None:
+        """Without a writer nothing is stored; `keep_files` then keeps small changed files in memory, for a diff."""
+        self._store = store
+        self._writer = writer
+        self._keep_files = keep_files
+        self._objects: dict[bytes, bytes] = {}
+
+    def lacks(self, oid: bytes, data: bytes) -> bool:
+        """Whether a file has to be deflated and given to `add_entry`. May be asked from several threads."""
+        if self._writer is not None:
+            return not self._writer.holds(oid)
+        if self._keep_files and len(data) <= _KEPT_FILE_BYTES:
+            self._objects[oid] = data
+        return False
+
+    def add(self, kind: Kind, data: bytes) -> bytes:
+        """Take a tree, or a blob that is no file."""
+        oid = self._writer.add(kind, data) if self._writer else object_id(kind, data)
+        self._objects[oid] = data
+        return oid
+
+    def add_entry(self, entry: PackEntry) -> None:
+        if self._writer is not None:
+            self._writer.add_entry(entry)
+
+    def add_stream(self, kind: Kind, size: int, pieces: Iterable[bytes]) -> bytes:
+        """Take a large file. Conflict if it is not `size` bytes long after all."""
+        if self._writer is not None:
+            return self._writer.add_stream(kind, size, pieces)
+        digest = sha1(b"blob %d\0" % size)
+        for piece in pieces:
+            digest.update(piece)
+        return digest.digest()
+
+    def tree(self, oid: bytes) -> list[TreeEntry]:
+        data = self._objects.get(oid)
+        return self._store.tree(oid) if data is None else list(decode_tree(data))
+
+    def blob(self, oid: bytes) -> bytes:
+        data = self._objects.get(oid)
+        return self._store.blob(oid) if data is None else data
+
+    def size(self, oid: bytes) -> int | None:
+        """How large a file is; None if it is neither in memory nor in the store."""
+        data = self._objects.get(oid)
+        if data is not None:
+            return len(data)
+        return self._store.kind_and_size(oid)[1] if self._store.has(oid) else None

@@ -1,0 +1,54 @@
+"""Names of checkpoints: ids that sort by sequence, and the references people type."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import NamedTuple
+
+from holdfast.errors import Refused
+
+_ALPHABET = "0123456789abcdefhjkmnpqrstuvwxyz"  # 32 characters; no g, so that git does not read a description into it
+_RANDOM = 8
+_ID = re.compile(r"([a-z])([1-9][0-9]*)-[0-9a-z]{8}")
+_ID_PREFIX = re.compile(r"[a-z][1-9][0-9]*(-[0-9a-z]*)?")
+_LATEST = re.compile(r"latest(?:~([0-9]+))?")
+_NAME = re.compile(r"[^\x00-\x1f\x7f~\ud800-\udfff]{1,200}")
+
+
+class Latest(NamedTuple):
+    """The newest checkpoint, or one so many before it."""
+
+    back: int
+
+
+def new_id(sequence: int) -> str:
+    """An id such as `c123-x7k2mqrs`: how many digits (a letter), the sequence number, chance.
+
+    Ids sort as text in the order of their sequence numbers, and the part before the dash is a unique prefix.
+    """
+    digits = str(sequence)
+    chance = "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM))
+    return f"{chr(ord('a') + len(digits) - 1)}{digits}-{chance}"
+
+
+def sequence_of(checkpoint_id: str) -> int | None:
+    """The sequence number in an id; None if it is not one."""
+    match = _ID.fullmatch(checkpoint_id)
+    return int(match[2]) if match and ord(match[1]) - ord("a") + 1 == len(match[2]) else None
+
+
+def parse_latest(ref: str) -> Latest | None:
+    """Read `latest` and `latest~2`."""
+    match = _LATEST.fullmatch(ref)
+    return Latest(int(match[1] or 0)) if match else None
+
+
+def check_name(name: str) -> None:
+    """Refused unless a name can be told from an id and from `latest`."""
+    looks_like_id = _ID_PREFIX.fullmatch(name) is not None
+    if not _NAME.fullmatch(name) or name.strip() != name or looks_like_id or name.startswith("latest"):
+        raise Refused(
+            f"{name!r} cannot name a checkpoint",
+            hint="Use up to 200 characters without ~ or control characters; not `latest`, not something like an id.",
+        )

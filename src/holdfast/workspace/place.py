@@ -1,0 +1,123 @@
+"""Where a workspace may be, and where its store is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+
+from holdfast import durable
+from holdfast.errors import NotFound, Refused, Unavailable
+
+FORMAT = 1
+_SYSTEM = frozenset(
+    [
+        "/",
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/home",
+        "/lib",
+        "/lib64",
+        "/media",
+        "/mnt",
+        "/opt",
+        "/proc",
+        "/root",
+        "/run",
+        "/sbin",
+        "/srv",
+        "/sys",
+        "/tmp",
+        "/usr",
+        "/usr/bin",
+        "/usr/lib",
+        "/usr/local",
+        "/var",
+        "/var/lib",
+        "/var/tmp",
+    ]
+)
+_SYSTEM_TREES = ("/proc", "/sys", "/dev", "/boot")
+_PERSONAL = ("Desktop", "Documents", "Downloads", "Library", ".config", ".local", ".ssh")
+
+
+def real_workspace(path: str | os.PathLike[str], *, home: Path, allow_home: bool) -> Path:
+    """The real path of a workspace, whichever link or spelling led there. Refused for places that are not projects."""
+    real = Path(os.path.realpath(path))
+    if not real.is_dir():
+        what = "is not a folder" if real.exists() else "does not exist"
+        raise NotFound(f"{real} {what}", hint="Name an existing project folder.")
+    home = Path(os.path.realpath(home))
+    is_system = str(real) in _SYSTEM or any(real.is_relative_to(tree) for tree in _SYSTEM_TREES)
+    if is_system and real != home:
+        raise Refused(f"{real} is a place of the system", hint="Name the project folder.")
+    if home.is_relative_to(real) or real in [home / name for name in _PERSONAL]:
+        what = "is your home folder" if real == home else "holds your home folder or personal files"
+        if not (allow_home and real.is_relative_to(home)):
+            raise Refused(f"{real} {what}", hint="Name the project folder, or pass allow_home=True if you mean it.")
+    return real
+
+
+def store_folder(workspace: Path, *, store: str | os.PathLike[str] | None, environ: Mapping[str, str]) -> Path:
+    """The folder of a workspace's store. Refused inside the workspace, and where the workspace is inside the store."""
+    if store is not None:
+        folder = Path(os.path.realpath(store))
+    else:
+        label = re.sub(r"[^A-Za-z0-9._-]+", "-", workspace.name)[:40].strip("-.") or "workspace"
+        digest = sha256(os.fsencode(workspace)).hexdigest()[:24]
+        folder = Path(os.path.realpath(_stores_root(environ))) / f"{label}-{digest}"
+    if folder.is_relative_to(workspace) or workspace.is_relative_to(folder):
+        raise Refused(
+            f"the store {folder} and the workspace {workspace} are inside one another",
+            hint="Choose a store outside the workspace with store=… (or HOLDFAST_STORE_ROOT).",
+        )
+    return folder
+
+
+def check_owner(folder: Path, workspace: Path) -> None:
+    """Refused if a store was made by a newer Holdfast or belongs to another workspace."""
+    path = folder / "holdfast" / "store.json"
+    try:
+        data = json.loads(path.read_bytes())
+        version, owner = int(data["format"]), str(data["workspace"])
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Unavailable(
+            f"{path} cannot be read ({error.__class__.__name__})",
+            hint="Removing that one file makes the store usable again for the folder you then open.",
+        ) from None
+    if version > FORMAT:
+        raise Refused(f"{folder} was written by a newer Holdfast", hint="Upgrade Holdfast to use this store.")
+    if owner != os.fspath(workspace) and os.path.isdir(owner) and not os.path.samefile(owner, workspace):
+        raise Refused(
+            f"{folder} holds the checkpoints of {owner}, not of {workspace}",
+            hint="Open that folder, or choose another store.",
+        )
+
+
+def write_owner(folder: Path, workspace: Path) -> None:
+    """Say whose store this is; a workspace that was moved takes its store along."""
+    path = folder / "holdfast" / "store.json"
+    text = json.dumps({"format": FORMAT, "workspace": os.fspath(workspace)}, indent=1) + "\n"
+    try:
+        if path.read_text() == text:
+            return
+    except OSError:
+        pass
+    durable.write_atomically(path, text.encode())
+
+
+def _stores_root(environ: Mapping[str, str]) -> Path:
+    if chosen := environ.get("HOLDFAST_STORE_ROOT"):
+        return Path(chosen)
+    if state := environ.get("XDG_STATE_HOME"):
+        return Path(state) / "holdfast" / "workspaces"
+    from platformdirs import user_state_path  # costs more to import than a save with nothing changed
+
+    return user_state_path("holdfast") / "workspaces"

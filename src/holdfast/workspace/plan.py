@@ -1,0 +1,262 @@
+"""Deciding what a restore does. Nothing is touched here; the same folder and target give the same plan and digest.
+
+What is left alone (P1, P4): paths that the checkpoint says it does not hold; files that git's rules ignored when it
+was made or ignore now; repositories cloned since; and, asked to, everything made since.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Container, Set
+from hashlib import sha256
+from typing import NamedTuple
+
+from holdfast.model import Plan, Reason, Uncovered
+from holdfast.scan.attrs import Attr
+from holdfast.scan.folder import IGNORED
+from holdfast.scan.handles import Handles, split, upwards
+from holdfast.scan.ignore import decide_path
+from holdfast.scan.walk import Listing
+from holdfast.workspace.record import Node
+from holdfast.workspace.scanner import Frozen
+from holdfast.workspace.scope import Scope
+from holdfast.workspace.tree import Change, Entry, TreeReader
+
+
+class Target(NamedTuple):
+    """The checkpoint to go to."""
+
+    id: str
+    root: Node
+    uncovered: tuple[Uncovered, ...]
+    rules: Frozen
+
+
+class Present(NamedTuple):
+    """The folder as it is."""
+
+    root: Node
+    uncovered: list[Uncovered]
+    listing: Listing
+
+
+class Steps(NamedTuple):
+    """A plan with what is needed to carry it out."""
+
+    plan: Plan
+    changes: dict[str, Change]
+    """By path, `before` being what is there now and `after` what is to be there."""
+    obstacles: frozenset[str]
+    """Paths that must be held by the safety checkpoint, whatever the rules say, before they can be replaced."""
+
+
+class Planner:
+    """Makes a plan from a target and what is there now."""
+
+    def __init__(
+        self,
+        target: Target,
+        present: Present,
+        reader: TreeReader,
+        handles: Handles,
+        *,
+        scope: Scope,
+        keep_new: bool,
+        made: Set[str],
+    ) -> None:
+        """`made`: paths that the operation being undone made, and that may go although they are ignored."""
+        self._target = target
+        self._present = present
+        self._reader = reader
+        self._handles = handles
+        self._scope = scope
+        self._keep_new = keep_new
+        self._made = made
+        self._changes: dict[str, Change] = {}
+        self._kept: dict[str, str] = {}
+        self._blocked: dict[str, str] = {}
+        self._obstacles: set[str] = set()
+        self._make_way: dict[str, str] = {}
+        self._above_kept = {above for item in present.uncovered for above in upwards(split(item.path)[0])}
+        self._uncovered_then = {item.path: item for item in target.uncovered if item.path}
+        new = present.listing.repositories.keys() - target.rules.repositories.keys() - {""}
+        self._new_repositories = dict.fromkeys(new, "a repository made since the checkpoint")
+
+    def make(self) -> Steps:
+        """The plan."""
+        differing = self._differing()
+        for change in differing.values():
+            if change.after is not None:
+                self._bring(change)
+        for path, change in sorted(differing.items(), reverse=True):
+            if change.after is None and not _nearest(path, self._blocked):
+                self._remove(change)
+        for path in [path for path in self._changes if _nearest(path, self._blocked)]:
+            del self._changes[path]
+        changes = dict(sorted(self._changes.items()))
+        return Steps(self._plan(changes), changes, frozenset(self._obstacles))
+
+    def _differing(self) -> dict[str, Change]:
+        found: dict[str, Change] = {}
+        for change in self._reader.diff(self._present.root, self._target.root):
+            if change.path in self._scope:
+                other = found.get(change.path)
+                if other is not None:
+                    change = Change(change.path, change.before or other.before, change.after or other.after)
+                if change.before is None or change.after is None or differs(change.before, change.after):
+                    found[change.path] = change
+                else:
+                    found.pop(change.path, None)
+        return found
+
+    # what comes
+
+    def _bring(self, change: Change) -> None:
+        path, before, after = change
+        if _nearest(path, self._blocked):
+            return
+        if before is None:
+            status = self._status(path)
+            if status is not None and after is not None:
+                if stat.S_ISDIR(status.st_mode) and after.is_folder:
+                    before = Entry(Attr(status.st_mode, status.st_mtime_ns, b"-"), b"")  # there, but not held
+                elif not self._block_unless_held(path):
+                    return
+        elif before.is_folder and after is not None and not after.is_folder:
+            if not self._block_unless_held(path):
+                return
+            self._make_way[path] = ""
+        self._changes[path] = Change(path, before, after)
+
+    def _block_unless_held(self, path: str) -> bool:
+        """A thing in the way may be replaced only once everything of it is in the store (P1)."""
+        below = f"{path}/"
+        loose = [item for item in self._present.uncovered if item.path == path or item.path.startswith(below)]
+        if not loose and self._reader.find(self._present.root, path) is not None:
+            return True
+        self._obstacles.add(path)
+        what = loose[0] if loose else None
+        if what is not None and what.reason is Reason.GIT_DIRECTORY:
+            self._blocked[path] = f"a git repository is in the way ({what.path})"
+        elif what is not None:
+            self._blocked[path] = f"{what.path} is in the way and cannot be saved first: {what.reason}"
+        else:
+            self._blocked[path] = "something in the way cannot be saved first"
+        return False
+
+    def _status(self, path: str) -> os.stat_result | None:
+        folder, name = split(path)
+        try:
+            return os.stat(name, dir_fd=self._handles.open(folder), follow_symlinks=False)
+        except OSError:
+            return None
+
+    # what goes
+
+    def _remove(self, change: Change) -> None:
+        path, before, _ = change
+        if before is None or not path:
+            return
+        if not _nearest(path, self._make_way):
+            why = self._why_kept(path, before)
+            if why:
+                self._kept[path] = why
+                self._above_kept.update(upwards(split(path)[0]))
+                return
+        if before.is_folder and path in self._above_kept:
+            return  # something in it stays, so it does
+        self._changes[path] = change
+
+    def _why_kept(self, path: str, entry: Entry) -> str:
+        if self._keep_new:
+            return "made since the checkpoint"
+        if _nearest(path, self._new_repositories):
+            return "a repository made since the checkpoint"
+        uncovered = self._uncovered_then.get(_nearest(path, self._uncovered_then))
+        if uncovered is not None:
+            return f"not held by the checkpoint: {uncovered.reason}"
+        if path in self._made:
+            return ""
+        if self._is_ignored_now(path):
+            return "ignored by git's rules"
+        verdict = decide_path(
+            self._target.rules.rules, path, is_dir=entry.is_folder, sources=self._target.rules.sources
+        )
+        if verdict is not None and verdict.kind != "included":
+            return f"{verdict.kind} when the checkpoint was made ({verdict.rule})"
+        return ""
+
+    def _is_ignored_now(self, path: str) -> bool:
+        folder, name = split(path)
+        listed = self._present.listing.folders.get(path)
+        if listed is not None:
+            return bool(listed.context)
+        holder = self._present.listing.folders.get(folder)
+        if holder is None or holder.context:
+            return holder is not None
+        place = holder.place(name)
+        return place is not None and bool(holder.flags(place) & IGNORED)
+
+    # the plan
+
+    def _plan(self, changes: dict[str, Change]) -> Plan:
+        shown = {path: change for path, change in changes.items() if is_shown(change)}
+        written = [path for path, change in shown.items() if change.before is None]
+        replaced = [path for path, change in shown.items() if change.before and change.after]
+        removed = [path for path, change in shown.items() if change.after is None]
+        digest = sha256(repr((self._target.id, self._scope.paths, self._keep_new)).encode("utf-8", "surrogateescape"))
+        for change in changes.values():
+            digest.update(repr(change).encode("utf-8", "surrogateescape"))
+        for path, why in sorted((*self._kept.items(), *self._blocked.items())):
+            digest.update(f"{path}\0{why}\0".encode("utf-8", "surrogateescape"))
+        return Plan(
+            checkpoint=self._target.id,
+            paths=self._scope.given,
+            keep_new=self._keep_new,
+            written=written,
+            replaced=replaced,
+            removed=removed,
+            kept=dict(sorted(self._shown_kept().items())),
+            blocked=dict(sorted(self._blocked.items())),
+            missing=self._missing(),
+            bytes_to_write=0,
+            digest=digest.hexdigest(),
+        )
+
+    def _shown_kept(self) -> dict[str, str]:
+        """A repository made since is named once, not file by file."""
+        found = {}
+        for path, why in self._kept.items():
+            found[_nearest(path, self._new_repositories) or path] = why
+        return found
+
+    def _missing(self) -> dict[str, str]:
+        return {
+            item.path: f"not held by the checkpoint: {item.reason}"
+            for item in self._target.uncovered
+            if item.path in self._scope and item.path and self._status(item.path) is None
+        }
+
+
+def differs(before: Entry, after: Entry) -> bool:
+    """Whether restoring would change anything. Where a file has its holes is not part of its state."""
+    return before.oid != after.oid or _comparable(before.attr) != _comparable(after.attr)
+
+
+def is_shown(change: Change) -> bool:
+    """Whether a change is worth a person's eye; the time of a folder, which follows from what is in it, is not."""
+    path, before, after = change
+    if before is None or after is None or not (before.is_folder and after.is_folder):
+        return True
+    return bool(path) and before.attr._replace(mtime_ns=0) != after.attr._replace(mtime_ns=0)
+
+
+def _comparable(attr: Attr) -> Attr:
+    kept = [part for part in attr.extras.split(b",") if part != b"sparse"]
+    return attr._replace(extras=b",".join(kept) or b"-")
+
+
+def _nearest(path: str, others: Container[str]) -> str:
+    """The path itself or the nearest folder above it that is among others; "" if none is."""
+    return next((above for above in upwards(path) if above in others), "")

@@ -1,0 +1,161 @@
+"""How a checkpoint is written down: one commit, whose tree holds everything.
+
+files/           the workspace
+attrs            what git cannot say of it, folder by folder
+state/           the named state
+checkpoint.json  the record: who, when, why, and what follows what
+changes.json     the paths that differ from the parent
+uncovered.json   what is not held, and why
+rules.json       the ignore rules that are not files of the workspace
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from holdfast.errors import Damaged
+from holdfast.model import Checkpoint, Lazy, Operation, Reason, Uncovered
+from holdfast.shadowgit import (
+    EMPTY_TREE,
+    FILE_MODE,
+    FOLDER_MODE,
+    Kind,
+    TreeEntry,
+    decode_commit,
+    encode_commit,
+    encode_tree,
+)
+from holdfast.workspace.parts import Sink, Source
+
+FORMAT = 1
+
+
+class Node(NamedTuple):
+    """One stored folder: its tree in `files/` and its attributes."""
+
+    tree: bytes
+    attrs: bytes
+    attrs_is_tree: bool
+
+
+class Contents(NamedTuple):
+    """The parts of a checkpoint, by name."""
+
+    root: Node
+    state: bytes  # EMPTY_TREE: none
+    record: bytes
+    changes: bytes
+    uncovered: bytes
+    rules: bytes
+
+
+def encode_record(checkpoint: Checkpoint) -> bytes:
+    """`checkpoint.json`."""
+    operation = checkpoint.operation
+    return to_json(
+        {
+            "format": FORMAT,
+            "id": checkpoint.id,
+            "sequence": checkpoint.sequence,
+            "message": checkpoint.message,
+            "timestamp": checkpoint.timestamp.isoformat(),
+            "name": checkpoint.name,
+            "session": checkpoint.session,
+            "actor": checkpoint.actor,
+            "step": checkpoint.step,
+            "parent": checkpoint.parent,
+            "metadata": dict(checkpoint.metadata),
+            "pinned": checkpoint.pinned,
+            "complete": checkpoint.complete,
+            "quiet": checkpoint.quiet,
+            "operation": operation and [operation.verb, operation.target, operation.paths],
+        }
+    )
+
+
+def decode_record(data: bytes, *, commit: str, lazy: Lazy | None) -> Checkpoint:
+    """Read `checkpoint.json`."""
+    try:
+        row = json.loads(data)
+        operation = row["operation"]
+        if operation is not None:
+            verb, target, paths = operation
+            operation = Operation(verb, target, None if paths is None else tuple(paths))
+        return Checkpoint(
+            id=row["id"],
+            sequence=row["sequence"],
+            message=row["message"],
+            timestamp=datetime.fromisoformat(row["timestamp"]).astimezone(UTC),
+            name=row["name"],
+            session=row["session"],
+            actor=row["actor"],
+            step=row["step"],
+            parent=row["parent"],
+            metadata=row["metadata"],
+            pinned=row["pinned"],
+            complete=row["complete"],
+            quiet=row["quiet"],
+            operation=operation,
+            commit=commit,
+            _lazy=lazy,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise Damaged(
+            f"the record of commit {commit} cannot be read ({error})", hint="Run `holdfast verify`."
+        ) from None
+
+
+def write_commit(sink: Sink, checkpoint: Checkpoint, contents: Contents) -> bytes:
+    """Put a checkpoint together; the name of its commit."""
+    attrs_mode = FOLDER_MODE if contents.root.attrs_is_tree else FILE_MODE
+    entries = [
+        TreeEntry(attrs_mode, b"attrs", contents.root.attrs),
+        TreeEntry(FILE_MODE, b"changes.json", contents.changes),
+        TreeEntry(FILE_MODE, b"checkpoint.json", contents.record),
+        TreeEntry(FOLDER_MODE, b"files", contents.root.tree),
+        TreeEntry(FILE_MODE, b"rules.json", contents.rules),
+        TreeEntry(FILE_MODE, b"uncovered.json", contents.uncovered),
+    ]
+    if contents.state != EMPTY_TREE:
+        entries.append(TreeEntry(FOLDER_MODE, b"state", contents.state))
+    tree = sink.add(Kind.TREE, encode_tree(entries))
+    title = checkpoint.message or ("before " + checkpoint.operation.verb if checkpoint.operation else checkpoint.id)
+    seconds = int(checkpoint.timestamp.timestamp())
+    return sink.add(Kind.COMMIT, encode_commit(tree, seconds=seconds, message=title))
+
+
+def read_contents(source: Source, commit: bytes) -> Contents:
+    """The parts of a stored checkpoint."""
+    tree = decode_commit(commit)
+    entries = {entry.name: entry for entry in source.tree(tree)}
+    try:
+        attrs = entries[b"attrs"]
+        state = entries.get(b"state")
+        return Contents(
+            root=Node(entries[b"files"].oid, attrs.oid, attrs.mode == FOLDER_MODE),
+            state=state.oid if state else EMPTY_TREE,
+            record=entries[b"checkpoint.json"].oid,
+            changes=entries[b"changes.json"].oid,
+            uncovered=entries[b"uncovered.json"].oid,
+            rules=entries[b"rules.json"].oid,
+        )
+    except KeyError as error:
+        raise Damaged(f"a checkpoint has no {error.args[0].decode()}", hint="Run `holdfast verify`.") from None
+
+
+def encode_uncovered(uncovered: Sequence[Uncovered]) -> bytes:
+    """`uncovered.json`."""
+    return to_json([[item.path, item.reason, item.detail] for item in uncovered])
+
+
+def decode_uncovered(data: bytes) -> tuple[Uncovered, ...]:
+    """Read `uncovered.json`."""
+    return tuple(Uncovered(path, Reason(reason), detail) for path, reason, detail in json.loads(data))
+
+
+def to_json(value: Any) -> bytes:
+    """JSON for people and programs: ASCII, one line an item, the same for the same value."""
+    return json.dumps(value, indent=1, sort_keys=isinstance(value, Mapping)).encode() + b"\n"

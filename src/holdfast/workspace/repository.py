@@ -1,0 +1,213 @@
+"""Checkpoints in a store: found by reference, written, deleted. Knows nothing of the folder they are of."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast import durable
+from holdfast.errors import Conflict, Damaged, NotFound, Unavailable
+from holdfast.model import JSON, Checkpoint, Uncovered
+from holdfast.shadowgit import EMPTY_TREE, ObjectStore, PackWriter, merge_packs, packs_due
+from holdfast.workspace.catalog import Catalog, Row
+from holdfast.workspace.ids import parse_latest, sequence_of
+from holdfast.workspace.record import Contents, Node, decode_record, decode_uncovered, read_contents
+from holdfast.workspace.state import read_state
+from holdfast.workspace.tree import TreeReader
+
+
+class History(NamedTuple):
+    """Restores that can be undone and redone, oldest first; each is the safety checkpoint taken before it."""
+
+    done: list[Checkpoint]
+    undone: list[Checkpoint]
+
+
+class Repository:
+    """The checkpoints of one store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.own = folder / "holdfast"
+        self.objects = ObjectStore(folder)
+        self.catalog = Catalog(self.own / "catalog.db")
+        self.lock = durable.Lock(self.own / "lock")
+
+    @property
+    def exists(self) -> bool:
+        return self.objects.exists
+
+    def sync(self) -> None:
+        """Make the catalog agree with the refs."""
+        self.catalog.sync(self.objects.ref_names(), self.load_row)
+
+    # finding
+
+    def find(self, ref: str) -> Checkpoint:
+        """A checkpoint by id, unique prefix, name, `latest` or `latest~N`. NotFound, or Conflict if ambiguous."""
+        row = self._find_row(ref)
+        if row is None:
+            raise NotFound(f"there is no checkpoint {ref!r}", hint="See `holdfast log`.")
+        return self.checkpoint(row)
+
+    def _find_row(self, ref: str) -> Row | None:
+        latest = parse_latest(ref)
+        if latest is not None:
+            return self.catalog.nth(latest.back)
+        row = self.catalog.by_id(ref) or self.catalog.by_name(ref)
+        if row is not None or not ref:
+            return row
+        rows = self.catalog.by_prefix(ref)
+        if len(rows) > 1:
+            some = ", ".join(row.id for row in rows[:3])
+            raise Conflict(f"{ref!r} is the beginning of several checkpoints: {some}", hint="Give more of the id.")
+        return rows[0] if rows else None
+
+    def checkpoint(self, row: Row) -> Checkpoint:
+        """A checkpoint from its row."""
+        return decode_record(row.record.encode(), commit=row.commit, lazy=self)
+
+    def contents(self, checkpoint: Checkpoint) -> Contents:
+        """The parts of a checkpoint, read through its ref."""
+        return read_contents(self.objects, self.objects.commit(self.objects.ref(checkpoint.id)))
+
+    def head(self) -> Checkpoint | None:
+        """The checkpoint that the folder was last made equal to."""
+        row = self.catalog.greatest()
+        newest = self.checkpoint(row) if row else None
+        if newest is None or newest.operation is None:
+            return newest
+        operation = newest.operation
+        moved = operation.paths is None and operation.verb != "found"
+        row = self.catalog.by_id(operation.target if moved else newest.parent or "")
+        row = row or self.catalog.nth(0)
+        return self.checkpoint(row) if row else None
+
+    def history(self) -> History:
+        """What can be undone and redone, from the safety checkpoints in order (P10)."""
+        done: list[Checkpoint] = []
+        undone: list[Checkpoint] = []
+        for row in self.catalog.operations():
+            checkpoint = self.checkpoint(row)
+            verb = checkpoint.operation.verb if checkpoint.operation else ""
+            if verb == "restore":
+                done.append(checkpoint)
+                undone.clear()
+            elif verb == "undo" and done:
+                done.pop()
+                undone.append(checkpoint)
+            elif verb == "redo" and undone:
+                undone.pop()
+                done.append(checkpoint)
+        return History(done, undone)
+
+    # parts that are read when they are asked for
+
+    def state(self, checkpoint: Checkpoint) -> dict[str, JSON]:
+        tree = self.contents(checkpoint).state
+        return {} if tree == EMPTY_TREE else read_state(self.objects, tree)
+
+    def files_changed(self, checkpoint: Checkpoint) -> list[str]:
+        contents = self.contents(checkpoint)
+        changes = json.loads(self.objects.blob(contents.changes))
+        if changes is not None:
+            return list(changes)
+        everything = TreeReader(self.objects).walk(contents.root)
+        return sorted(path for path, entry in everything if not entry.is_folder)
+
+    def uncovered(self, checkpoint: Checkpoint) -> tuple[Uncovered, ...]:
+        return decode_uncovered(self.objects.blob(self.contents(checkpoint).uncovered))
+
+    def rules(self, contents: Contents) -> Mapping[str, JSON]:
+        """The frozen rules of a checkpoint."""
+        found = json.loads(self.objects.blob(contents.rules))
+        if not isinstance(found, dict):
+            raise Damaged("the rules of a checkpoint cannot be read", hint="Run `holdfast verify`.")
+        return found
+
+    # writing; all of it needs the lock
+
+    def next_sequence(self) -> int:
+        """One more than any checkpoint has, or ever had (P10)."""
+        greatest = max((sequence_of(name) or 0 for name in self.objects.ref_names()), default=0)
+        return max(greatest, self._floor()) + 1
+
+    def publish(self, writer: PackWriter, checkpoint: Checkpoint, contents: Contents, commit: bytes) -> None:
+        """Make a checkpoint exist: its objects, then its ref (the commit point), then the catalog."""
+        writer.commit()
+        self.objects.refresh()
+        self.objects.set_ref(checkpoint.id, commit)
+        self.catalog.add(_row(checkpoint, contents, commit.hex(), self.objects))
+
+    def delete(self, checkpoint: Checkpoint) -> None:
+        """Take a checkpoint away. Its number is remembered first, so that no other ever gets it."""
+        if checkpoint.sequence > self._floor():
+            durable.write_atomically(self.own / "sequence", b"%d\n" % checkpoint.sequence)
+        self.objects.delete_ref(checkpoint.id)
+        self.catalog.remove(checkpoint.id)
+
+    def upkeep(self, *, everything: bool = False) -> bool:
+        """Merge packs that have accumulated."""
+        due = self.objects.packs() if everything else packs_due(self.objects.packs())
+        if len(due) > 1:
+            merge_packs(self.objects, due)
+            return True
+        return False
+
+    def _floor(self) -> int:
+        try:
+            return int((self.own / "sequence").read_bytes())
+        except FileNotFoundError:
+            return 0
+        except (OSError, ValueError) as error:
+            raise Unavailable(
+                f"{self.own / 'sequence'} cannot be read ({error.__class__.__name__})",
+                hint="Removing that one file is safe if no checkpoint has been deleted lately.",
+            ) from None
+
+    def load_row(self, checkpoint_id: str) -> Row | None:
+        """A checkpoint as the catalog should have it, read from its commit; None if it cannot be."""
+        try:
+            commit = self.objects.ref(checkpoint_id)
+            contents = read_contents(self.objects, self.objects.commit(commit))
+            data = self.objects.blob(contents.record)
+            checkpoint = decode_record(data, commit=commit.hex(), lazy=None)
+        except (Damaged, NotFound):
+            return None  # `verify` names it
+        return _row(checkpoint, contents, commit.hex(), self.objects) if checkpoint.id == checkpoint_id else None
+
+
+def content_key(root: Node, uncovered: bytes) -> str:
+    """Equal for checkpoints that hold the same files, exactly."""
+    return f"{root.tree.hex()}{root.attrs.hex()}{uncovered.hex()}"
+
+
+def plain_text(text: str | None) -> str | None:
+    """A text as SQLite can hold it: half a character becomes an escape."""
+    return text if text is None else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _row(checkpoint: Checkpoint, contents: Contents, commit: str, objects: ObjectStore) -> Row:
+    return Row(
+        id=checkpoint.id,
+        sequence=checkpoint.sequence,
+        name=checkpoint.name,
+        session=plain_text(checkpoint.session),
+        message=plain_text(checkpoint.message) or "",
+        timestamp=checkpoint.timestamp.isoformat(),
+        safety=checkpoint.operation is not None,
+        commit=commit,
+        content=content_key(contents.root, contents.uncovered),
+        state=contents.state.hex(),
+        record=objects.blob(contents.record).decode(),
+    )
+
+
+def store_bytes(folder: Path) -> int:
+    """How much disk a store takes."""
+    return sum(
+        os.lstat(os.path.join(where, name)).st_blocks * 512 for where, _, names in os.walk(folder) for name in names
+    )

@@ -1,0 +1,316 @@
+"""Restoring: save what is there, go to a checkpoint, prove it, and be able to go back.
+
+Order of writes (P1, P3): the safety checkpoint; the journal; the stage; then the workspace; then, when all of it is
+durable, the stage goes and the journal is closed. A crash before the journal leaves one safety checkpoint more and
+nothing else. A crash after it is found when the workspace is next opened: what is there then is saved once more,
+stage included, and the restore is finished; if that cannot be done it is taken back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
+from typing import NamedTuple
+
+from holdfast import durable
+from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Unavailable
+from holdfast.model import JSON, Checkpoint, Operation, Plan, Progress, Recovery, Restored
+from holdfast.scan.handles import Handles
+from holdfast.workspace.apply import Application
+from holdfast.workspace.gathering import Gathering
+from holdfast.workspace.journal import Entry as JournalEntry
+from holdfast.workspace.journal import Journal
+from holdfast.workspace.plan import Planner, Present, Steps, Target, is_shown
+from holdfast.workspace.repository import Repository
+from holdfast.workspace.save import Saver
+from holdfast.workspace.scanner import Frozen, Scanner
+from holdfast.workspace.scope import Scope, parse_scope
+from holdfast.workspace.snapshot import Snapshot
+from holdfast.workspace.tree import TreeReader
+
+STAGE_PREFIX = ".holdfast-restore-"
+_SPACE_MARGIN_BYTES = 1 << 20
+
+
+class Wish(NamedTuple):
+    """A restore as asked for."""
+
+    verb: str
+    target: Checkpoint
+    paths: Sequence[str] | None = None
+    keep_new: bool = False
+    skip_damaged: bool = False
+    made: frozenset[str] = frozenset()
+    state: dict[str, JSON] | None = None
+
+
+class Restorer:
+    """Restores one workspace. Everything but `preview` needs the store's lock."""
+
+    def __init__(self, repository: Repository, scanner: Scanner, saver: Saver) -> None:
+        self._repository = repository
+        self._scanner = scanner
+        self._saver = saver
+        self._root = scanner.root
+        self._journal = Journal(repository.own / "journal.json")
+
+    def preview(self, wish: Wish) -> Plan:
+        """What a restore would do. Nothing is stored and nothing is touched."""
+        with Handles(os.fspath(self._root)) as handles:
+            _, steps, _ = self._look(wish, handles, lambda: Gathering(self._repository.objects, None))
+            return self._weighed(steps)
+
+    def restore(self, wish: Wish, *, plan: Plan | None = None, progress: Progress | None = None) -> Restored:
+        """Make the workspace as it was. Conflict if `plan` is given and is no longer what would be done."""
+        with Handles(os.fspath(self._root)) as handles:
+            writer = self._repository.objects.writer()
+            gathering = Gathering(self._repository.objects, writer)
+            try:
+                snapshot, steps, remember = self._look(wish, handles, lambda: gathering, progress)
+                if plan is not None and plan.digest != steps.plan.digest:
+                    raise Conflict("the folder changed since the plan was made", hint="Preview again, then restore.")
+                plan = self._weighed(steps)
+                self._check_space(plan, handles)
+                paths = None if wish.paths is None else tuple(steps.changes)
+                operation = Operation(wish.verb, wish.target.id, paths)
+                safety = self._saver.publish_safety(writer, gathering, snapshot, operation, state=wish.state)
+            except BaseException:
+                writer.abort()
+                raise
+            remember()
+            application = self._carry_out(wish, handles, snapshot, steps, safety, progress)
+            return self._result(wish, plan, steps, application, safety)
+
+    # looking
+
+    def _look(
+        self,
+        wish: Wish,
+        handles: Handles,
+        gathering: Callable[[], Gathering],
+        progress: Progress | None = None,
+    ) -> tuple[Snapshot, Steps, Callable[[], None]]:
+        """Snapshot and plan; again, with what is in the way held too, if something is."""
+        target = self._target(wish.target)
+        force: frozenset[str] = frozenset()
+        while True:
+            put = gathering()
+            head = self._repository.head()
+            snapshot, remember = self._scanner.take(put, head=head, force=force, progress=progress)
+            reader = TreeReader(put)
+            present = Present(snapshot.root, snapshot.uncovered, snapshot.listing)
+            scope = self._scope(wish, reader, target, present)
+            planner = Planner(target, present, reader, handles, scope=scope, keep_new=wish.keep_new, made=wish.made)
+            steps = planner.make()
+            if steps.obstacles <= force:
+                return snapshot, steps, remember
+            force = force | steps.obstacles
+
+    def _scope(self, wish: Wish, reader: TreeReader, target: Target, present: Present) -> Scope:
+        def exists(path: str) -> bool:
+            places = (target.root, present.root)
+            return any(reader.find(root, path) is not None for root in places) or os.path.lexists(self._root / path)
+
+        if wish.verb in ("undo", "redo"):
+            return Scope(wish.paths)
+        return parse_scope(wish.paths, self._root, exists)
+
+    def _target(self, checkpoint: Checkpoint) -> Target:
+        contents = self._repository.contents(checkpoint)
+        objects = self._repository.objects
+        frozen = Frozen(self._repository.rules(contents), TreeReader(objects), objects.blob, contents.root)
+        return Target(checkpoint.id, contents.root, self._repository.uncovered(checkpoint), frozen)
+
+    def _weighed(self, steps: Steps) -> Plan:
+        size = 0
+        for change in steps.changes.values():
+            if (
+                change.after
+                and change.after.is_file
+                and (change.before is None or change.before.oid != change.after.oid)
+            ):
+                with contextlib.suppress(Damaged):
+                    size += self._repository.objects.kind_and_size(change.after.oid)[1]
+        return replace(steps.plan, bytes_to_write=size)
+
+    def _check_space(self, plan: Plan, handles: Handles) -> None:
+        room = os.fstatvfs(handles.open(""))
+        needed = plan.bytes_to_write + _SPACE_MARGIN_BYTES if plan.bytes_to_write else 0
+        count = len(plan.written) + len(plan.replaced)
+        if needed > room.f_bavail * room.f_frsize or (room.f_files and count + 8 > room.f_favail):
+            raise Unavailable(
+                f"the restore needs {needed} bytes and {count} files, and the disk has no room for them",
+                hint="Free some space; nothing was changed.",
+            )
+
+    # doing
+
+    def _carry_out(
+        self,
+        wish: Wish,
+        handles: Handles,
+        snapshot: Snapshot,
+        steps: Steps,
+        safety: Checkpoint,
+        progress: Progress | None,
+        *,
+        recovering: bool = False,
+    ) -> Application:
+        stage = STAGE_PREFIX + secrets.token_hex(4)
+        application = Application(
+            handles, self._repository.objects, snapshot.listing, steps.changes, stage=stage, progress=progress
+        )
+        if not steps.changes:
+            return application
+        paths = None if wish.paths is None else list(steps.changes)
+        entry = JournalEntry(wish.verb, wish.target.id, safety.id, paths, sorted(wish.made), wish.keep_new, stage)
+        try:
+            self._journal.open(entry)
+            application.prepare()
+            if application.damaged and not wish.skip_damaged:
+                raise _damaged(application.damaged)
+            application.swap()
+            application.check()
+            application.sync()
+        except BaseException as error:
+            self._take_back(application, None if recovering else safety)
+            if isinstance(error, OSError):
+                raise Unavailable(
+                    f"the restore failed and was taken back: {error.strerror or error}",
+                    hint="Nothing was changed. Mend the cause and try again.",
+                ) from error
+            raise
+        application.discard()
+        self._journal.close()
+        return application
+
+    def _take_back(self, application: Application, safety: Checkpoint | None) -> None:
+        """Undo a restore that failed in our own hands. If that fails too, the journal stays for the next opening.
+
+        Without `safety` this is the second attempt at an interrupted restore, which stays interrupted.
+        """
+        application.take_back()
+        application.sync()
+        application.discard()
+        if safety is not None:
+            self._repository.delete(safety)  # it says that something was restored, and nothing was
+            if self._journal.exists:
+                self._journal.close()
+
+    def _result(self, wish: Wish, plan: Plan, steps: Steps, application: Application, safety: Checkpoint) -> Restored:
+        failed = {**plan.blocked, **application.damaged, **application.failed}
+        kept = {**plan.kept, **application.kept}
+        shown = [path for path, change in steps.changes.items() if is_shown(change)]
+        done = [path for path in shown if path not in failed and path not in kept]
+        return Restored(
+            checkpoint=wish.target.id,
+            undo_id=safety.id,
+            written=[path for path in done if steps.changes[path].after is not None],
+            removed=[path for path in done if steps.changes[path].after is None],
+            kept=kept,
+            failed=failed,
+            missing=plan.missing,
+            state=self._repository.state(wish.target),
+        )
+
+    # undo and redo
+
+    def wish_to_undo(self) -> Wish:
+        """The last restore that was not undone, the other way round."""
+        done = self._repository.history().done
+        if not done:
+            raise NotFound("there is no restore to undo", hint="`holdfast log --all` shows every state.")
+        return self._reverse("undo", done[-1])
+
+    def wish_to_redo(self) -> Wish:
+        """The last undo that was not redone, the other way round."""
+        undone = self._repository.history().undone
+        if not undone:
+            raise NotFound("there is no undo to redo", hint="`holdfast log --all` shows every state.")
+        return self._reverse("redo", undone[-1])
+
+    def _reverse(self, verb: str, safety: Checkpoint) -> Wish:
+        operation = safety.operation
+        if operation is None:
+            raise NotFound(f"{safety.id} is no safety checkpoint", hint="See `holdfast log --all`.")
+        return Wish(verb, safety, operation.paths, made=frozenset(self._made(safety, operation.target)))
+
+    def _made(self, before: Checkpoint, target: str) -> Set[str]:
+        """The paths that a restore made: in its target, and not there before it."""
+        try:
+            after = self._repository.contents(self._repository.find(target)).root
+        except (NotFound, Damaged):
+            return set()
+        changes = TreeReader(self._repository.objects).diff(self._repository.contents(before).root, after)
+        return {change.path for change in changes if change.before is None}
+
+    # after an interruption
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a restore has begun and not ended (another process may be at it)."""
+        return self._journal.exists
+
+    def recover(self) -> Recovery | None:
+        """Finish a restore that was interrupted, or take it back."""
+        entry = self._journal.read()
+        if entry is None:
+            return None
+        try:
+            safety = self._repository.find(entry.safety)
+        except NotFound:  # taken back already, but for the journal
+            self._remove_stage(entry.stage)
+            self._journal.close()
+            return None
+        found = self._save_found(entry)
+        self._remove_stage(entry.stage)
+        outcome = "finished"
+        try:
+            target = self._repository.find(entry.target)
+            wish = Wish(entry.verb, target, entry.paths, entry.keep_new, made=frozenset(entry.made))
+            failed = self._finish(wish, safety)
+        except HoldfastError:
+            made = frozenset(self._made(safety, entry.target))
+            failed = self._finish(Wish("undo", safety, entry.paths, made=made), safety)
+            outcome = "taken back"
+        if outcome == "taken back" or entry.target == safety.id:
+            outcome = "taken back"
+            if not failed:
+                self._repository.delete(safety)  # it says that something was restored, and nothing was
+        return Recovery(entry.verb, entry.target, outcome, found.id, failed)
+
+    def _finish(self, wish: Wish, safety: Checkpoint) -> dict[str, str]:
+        with Handles(os.fspath(self._root)) as handles:
+            snapshot, steps, _ = self._look(wish, handles, lambda: Gathering(self._repository.objects, None))
+            application = self._carry_out(wish, handles, snapshot, steps, safety, None, recovering=True)
+            if not steps.changes:
+                self._journal.close()
+            return {**steps.plan.blocked, **application.failed}
+
+    def _save_found(self, entry: JournalEntry) -> Checkpoint:
+        """Save what an interruption left, with the stage, so that nothing in it is lost (P1)."""
+        writer = self._repository.objects.writer()
+        gathering = Gathering(self._repository.objects, writer)
+        try:
+            stage = frozenset({entry.stage})
+            snapshot, _ = self._scanner.take(gathering, head=self._repository.head(), force=stage)
+            operation = Operation("found", entry.target, None)
+            return self._saver.publish_safety(writer, gathering, snapshot, operation, state=None)
+        except BaseException:
+            writer.abort()
+            raise
+
+    def _remove_stage(self, stage: str) -> None:
+        with Handles(os.fspath(self._root)) as handles:
+            durable.remove_tree(stage, dir_fd=handles.open(""))
+
+
+def _damaged(paths: dict[str, str]) -> Damaged:
+    some = ", ".join(sorted(paths)[:5]) + (", …" if len(paths) > 5 else "")
+    return Damaged(
+        f"{len(paths)} files of this checkpoint are damaged and cannot be restored: {some}",
+        hint="Nothing was changed. Restore the rest with skip_damaged (--skip-damaged), or use another.",
+    )

@@ -1,0 +1,170 @@
+"""Saving: one snapshot, one pack, one ref.
+
+Order of writes (P3): the pack and its index, synced; the ref, synced (the commit point); the catalog and the scan
+cache, which can be made again. A crash before the ref leaves a pack that nothing names, and no checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from holdfast.errors import Conflict, Damaged, NotFound, Refused
+from holdfast.model import JSON, Checkpoint, Operation, Progress
+from holdfast.shadowgit import EMPTY_TREE, Kind, PackWriter
+from holdfast.workspace.differ import files_changed
+from holdfast.workspace.gathering import Gathering
+from holdfast.workspace.ids import check_name, new_id
+from holdfast.workspace.record import Contents, encode_record, encode_uncovered, to_json, write_commit
+from holdfast.workspace.repository import Repository, content_key
+from holdfast.workspace.scanner import Scanner
+from holdfast.workspace.snapshot import Snapshot
+from holdfast.workspace.state import encode_value, write_state
+from holdfast.workspace.tree import TreeReader
+
+
+class Saver:
+    """Makes checkpoints of one workspace. Everything needs the store's lock."""
+
+    def __init__(self, repository: Repository, scanner: Scanner, clock: Callable[[], datetime]) -> None:
+        self._repository = repository
+        self._scanner = scanner
+        self._clock = clock
+
+    def save(
+        self,
+        label: Checkpoint,
+        *,
+        state: Mapping[str, JSON] | None,
+        allow_empty: bool,
+        rehash: bool,
+        progress: Progress | None,
+    ) -> Checkpoint:
+        """Save what is there under a label (whose id, sequence, time and parent are filled in here)."""
+        if label.name is not None and self._repository.catalog.by_name(label.name) is not None:
+            raise Conflict(f"a checkpoint is named {label.name!r} already", hint="Choose another name.")
+        head = self._repository.head()
+        writer = self._repository.objects.writer()
+        gathering = Gathering(self._repository.objects, writer)
+        try:
+            snapshot, remember = self._scanner.take(gathering, head=head, rehash=rehash, progress=progress)
+            state_tree = write_state(gathering, state) if state else EMPTY_TREE
+            uncovered = gathering.add(Kind.BLOB, encode_uncovered(snapshot.uncovered))
+            if not allow_empty and label.name is None and not label.pinned:
+                content = content_key(snapshot.root, uncovered)
+                row = self._repository.catalog.by_content(content, state_tree.hex() if state else None)
+                if row is not None:
+                    writer.abort()
+                    remember()
+                    return self._repository.checkpoint(row)
+            checkpoint = self._publish(writer, gathering, snapshot, label, head, state_tree, uncovered)
+        except BaseException:
+            writer.abort()
+            raise
+        self._repository.upkeep()
+        remember()
+        return checkpoint
+
+    def publish_safety(
+        self,
+        writer: PackWriter,
+        gathering: Gathering,
+        snapshot: Snapshot,
+        operation: Operation,
+        *,
+        state: Mapping[str, JSON] | None,
+    ) -> Checkpoint:
+        """Save a snapshot that is about to be replaced. Its state is the one given, or the one saved last."""
+        head = self._repository.head()
+        if state is not None:
+            state_tree = write_state(gathering, state) if state else EMPTY_TREE
+        else:
+            state_tree = self._last_state(head)
+        uncovered = gathering.add(Kind.BLOB, encode_uncovered(snapshot.uncovered))
+        label = Checkpoint("", 0, "", datetime.fromtimestamp(0, UTC), operation=operation)
+        return self._publish(writer, gathering, snapshot, label, head, state_tree, uncovered)
+
+    def _last_state(self, head: Checkpoint | None) -> bytes:
+        if head is None:
+            return EMPTY_TREE
+        try:
+            return self._repository.contents(head).state
+        except (Damaged, NotFound):
+            return EMPTY_TREE
+
+    def _publish(
+        self,
+        writer: PackWriter,
+        gathering: Gathering,
+        snapshot: Snapshot,
+        label: Checkpoint,
+        head: Checkpoint | None,
+        state_tree: bytes,
+        uncovered: bytes,
+    ) -> Checkpoint:
+        sequence = self._repository.next_sequence()
+        checkpoint = replace(
+            label,
+            id=new_id(sequence),
+            sequence=sequence,
+            timestamp=self._clock().astimezone(UTC),
+            parent=head.id if head else None,
+            complete=snapshot.complete,
+            quiet=snapshot.quiet,
+        )
+        contents = Contents(
+            root=snapshot.root,
+            state=state_tree,
+            record=gathering.add(Kind.BLOB, encode_record(checkpoint)),
+            changes=gathering.add(Kind.BLOB, to_json(self._changes(gathering, head, snapshot))),
+            uncovered=uncovered,
+            rules=gathering.add(Kind.BLOB, self._scanner.frozen_rules(snapshot)),
+        )
+        commit = write_commit(gathering, checkpoint, contents)
+        self._repository.publish(writer, checkpoint, contents, commit)
+        return replace(checkpoint, commit=commit.hex(), _lazy=self._repository)
+
+    def _changes(self, gathering: Gathering, head: Checkpoint | None, snapshot: Snapshot) -> list[str] | None:
+        """The paths that differ from the parent; None stands for all of them."""
+        if head is None:
+            return None
+        try:
+            before = self._repository.contents(head).root
+            return files_changed(TreeReader(gathering).diff(before, snapshot.root))
+        except (Damaged, NotFound):
+            return None
+
+
+def make_label(
+    message: str,
+    *,
+    session: str | None,
+    actor: str | None,
+    step: int | None,
+    metadata: Mapping[str, JSON] | None,
+    name: str | None,
+    pinned: bool,
+) -> Checkpoint:
+    """Check what a caller says of a checkpoint. Refused if it cannot be written down."""
+    if name is not None:
+        check_name(name)
+    for what, value in (("message", message), ("session", session), ("actor", actor)):
+        if value is not None and not isinstance(value, str):
+            raise Refused(f"{what} is not text", hint=f"It is of type {type(value).__name__}.")
+    if step is not None and (not isinstance(step, int) or isinstance(step, bool)):
+        raise Refused("step is not a whole number", hint=f"It is of type {type(step).__name__}.")
+    checked = json.loads(encode_value(dict(metadata or {}), "metadata"))
+    return Checkpoint(
+        id="",
+        sequence=0,
+        message=message,
+        timestamp=datetime.fromtimestamp(0, UTC),
+        name=name,
+        session=session,
+        actor=actor,
+        step=step,
+        metadata=checked,
+        pinned=pinned,
+    )

@@ -1,0 +1,84 @@
+"""Which paths an operation is about."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from fnmatch import translate
+from pathlib import Path
+
+from holdfast.errors import NotFound, Refused
+
+_GLOB = re.compile(r"[*?\[]")
+
+
+class Scope:
+    """Everything, or some paths and what is below them."""
+
+    def __init__(
+        self,
+        paths: Sequence[str] | None,
+        *,
+        patterns: Sequence[re.Pattern[str]] = (),
+        given: Sequence[str] | None = None,
+    ) -> None:
+        self.paths = None if paths is None else tuple(paths)
+        self.given = self.paths if given is None else tuple(given)
+        self._patterns = patterns
+
+    def __contains__(self, path: str) -> bool:
+        if self.paths is None:
+            return True
+        for chosen in self.paths:
+            if path == chosen or path.startswith(f"{chosen}/") or not chosen:
+                return True
+        return any(pattern.match(path) for pattern in self._patterns)
+
+
+def parse_scope(
+    paths: Sequence[str | os.PathLike[str]] | str | None, root: Path, exists: Callable[[str], bool]
+) -> Scope:
+    """Read paths as people give them: relative to the workspace or absolute in it; a literal path wins over a glob.
+
+    NotFound for a path that is neither there nor matches like a glob; Refused for one outside.
+    """
+    if paths is None:
+        return Scope(None)
+    if isinstance(paths, str):
+        raise Refused("paths is a single string", hint="Give a list of paths.")
+    literal, patterns = [], []
+    for given in paths:
+        path = _inside(os.fsdecode(given), root)
+        if exists(path):
+            literal.append(path)
+        elif _GLOB.search(path):
+            patterns.append(re.compile(_glob(path)))
+        else:
+            raise NotFound(f"{path!r} is neither in the checkpoint nor in the folder", hint="Check its spelling.")
+    return Scope(literal, patterns=patterns, given=[os.fsdecode(path) for path in paths])
+
+
+def _inside(path: str, root: Path) -> str:
+    if os.path.isabs(path):
+        real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+        path = os.path.relpath(real, root)
+    path = os.path.normpath(path)
+    if path == ".." or path.startswith("../"):
+        raise Refused(f"{path!r} is outside the workspace", hint="Name a path inside it.")
+    return "" if path == "." else path
+
+
+def _glob(pattern: str) -> str:
+    """A glob as an expression: `*` stays within a folder, `**` does not; what is below a match matches too."""
+    out = []
+    for part in re.split(r"(\*\*/?|\*|\?)", pattern):
+        if part.startswith("**"):
+            out.append(".*")
+        elif part == "*":
+            out.append("[^/]*")
+        elif part == "?":
+            out.append("[^/]")
+        else:
+            out.append(translate(part)[4:-3] if _GLOB.search(part) else re.escape(part))
+    return f"(?s:{''.join(out)})(?:/.*)?\\Z"

@@ -1,0 +1,310 @@
+"""Taking the state of a folder: walk, read what changed, and turn it into trees.
+
+Nothing is written to the workspace. Objects go into a sink: a pack for a save, a memory for a look.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha1
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.errors import Unavailable
+from holdfast.model import Progress, Reason, Uncovered
+from holdfast.scan.attrs import encode_line
+from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, LEFT_OUT, MODE, MTIME, NLINK, SIZE, WIDTH, Folder
+from holdfast.scan.handles import Handles, join
+from holdfast.scan.read import LARGE_BYTES, Outcome, mark_failed, read_entry
+from holdfast.scan.walk import Listing
+from holdfast.shadowgit import (
+    EXECUTABLE_MODE,
+    FILE_MODE,
+    FOLDER_MODE,
+    LINK_MODE,
+    Kind,
+    PackEntry,
+    TreeEntry,
+    encode_entry,
+    encode_tree,
+    object_id,
+    store_name,
+)
+from holdfast.workspace.gathering import Gathering
+from holdfast.workspace.parts import LINES, write_parts
+from holdfast.workspace.record import Node
+from holdfast.workspace.tree import ATTRS_NAME
+
+_BATCH_FILES = 64
+_BATCH_BYTES = 2 << 20
+_THREADS = min(4, os.cpu_count() or 1)
+_DATABASE_PARTS = ("-wal", "-journal", "-shm")
+_DATABASE_TRIES = 3
+
+
+class Snapshot(NamedTuple):
+    """The state of a folder as objects."""
+
+    root: Node
+    uncovered: list[Uncovered]
+    listing: Listing
+    quiet: bool
+    files: int
+
+    @property
+    def complete(self) -> bool:
+        return not any(item.reason.is_failure for item in self.uncovered)
+
+
+def take_snapshot(listing: Listing, root: Path, sink: Gathering, progress: Progress | None = None) -> Snapshot:
+    """Read what is pending in a listing and put trees for all of it into a sink."""
+    quiet = _read_pending(listing, root, sink, progress) and not listing.vanished
+    quiet = _settle_databases(listing, root, sink) and quiet
+    node = _build(listing, sink)
+    files = sum(len(folder.names) for folder in listing.folders.values())
+    return Snapshot(node, _uncovered(listing, files), listing, quiet, files)
+
+
+# reading
+
+
+class _Batch:
+    """A consumer for one thread: deflates small files, for the sink to take afterwards."""
+
+    def __init__(self, sink: Gathering) -> None:
+        self._sink = sink
+        self.entries: list[PackEntry] = []
+
+    def whole(self, data: bytes) -> bytes:
+        oid = object_id(Kind.BLOB, data)
+        if self._sink.lacks(oid, data):
+            self.entries.append(encode_entry(Kind.BLOB, oid, data))
+        return oid
+
+    def pieces(self, size: int, pieces: Iterator[bytes]) -> bytes:
+        return self._sink.add_stream(Kind.BLOB, size, pieces)
+
+
+Job = tuple[Folder, int]
+Reader = Callable[[list[Job]], tuple[list[Job], list[Outcome], list[PackEntry]]]
+
+
+def _read_pending(listing: Listing, root: Path, sink: Gathering, progress: Progress | None) -> bool:
+    small: list[Job] = []
+    large: list[Job] = []
+    for job in listing.pending:
+        (large if job[0].rows[WIDTH * job[1] + SIZE] > LARGE_BYTES else small).append(job)
+    done, total, quiet = 0, len(listing.pending), True
+
+    def read(jobs: list[Job]) -> tuple[list[Job], list[Outcome], list[PackEntry]]:
+        batch = _Batch(sink)
+        outcomes = []
+        with Handles(os.fspath(root)) as handles:
+            for folder, place in jobs:
+                outcomes.append(_read_one(folder, place, handles, listing.owner, batch))
+        return jobs, outcomes, batch.entries
+
+    for jobs, outcomes, entries in _in_threads(read, list(_batches(small)), [[job] for job in large]):
+        for entry in entries:
+            sink.add_entry(entry)
+        for (folder, place), outcome in zip(jobs, outcomes, strict=True):
+            quiet = _take(folder, place, outcome) and quiet
+        done += len(jobs)
+        if progress:
+            progress("reading", done, total)
+    return quiet
+
+
+def _read_one(folder: Folder, place: int, handles: Handles, owner: tuple[int, int], batch: _Batch) -> Outcome:
+    try:
+        fd = handles.open(folder.path)
+    except OSError as error:
+        return Outcome(reason=Reason.UNREADABLE, detail=error.strerror or str(error), steady=False)
+    return read_entry(folder, place, fd, owner, batch)
+
+
+def _take(folder: Folder, place: int, outcome: Outcome) -> bool:
+    if outcome.content:
+        folder.set_content(place, outcome.content)
+    elif outcome.vanished:
+        folder.rows[WIDTH * place + FLAGS] |= FAILED
+        folder.trusted = False
+    else:
+        mark_failed(folder, place, outcome)
+    return outcome.steady
+
+
+def _in_threads(
+    read: Reader, small: list[list[Job]], large: list[list[Job]]
+) -> Iterator[tuple[list[Job], list[Outcome], list[PackEntry]]]:
+    """Small files in threads, a bounded number of batches ahead; large ones after them, straight into the sink."""
+    if len(small) < 2 or _THREADS < 2:
+        yield from map(read, small)
+    else:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            running = [pool.submit(read, jobs) for jobs in small[: 2 * _THREADS]]
+            waiting = iter(small[2 * _THREADS :])
+            while running:
+                yield running.pop(0).result()
+                for jobs in waiting:
+                    running.append(pool.submit(read, jobs))
+                    break
+    yield from map(read, large)
+
+
+def _batches(jobs: list[Job]) -> Iterator[list[Job]]:
+    batch: list[Job] = []
+    size = 0
+    for folder, place in jobs:
+        batch.append((folder, place))
+        size += folder.rows[WIDTH * place + SIZE]
+        if len(batch) >= _BATCH_FILES or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+# databases: a file and its log belong together
+
+
+def _settle_databases(listing: Listing, root: Path, sink: Gathering) -> bool:
+    """Read a database and its log again until neither changed between the two; report those that never rest."""
+    groups = _database_groups(listing)
+    if not groups:
+        return True
+    quiet = True
+    with Handles(os.fspath(root)) as handles:
+        for jobs in groups:
+            for _ in range(_DATABASE_TRIES):
+                if all(_is_as_read(folder, place, handles) for folder, place in jobs):
+                    break
+                quiet = False
+                batch = _Batch(sink)
+                for folder, place in jobs:
+                    _take(folder, place, _read_one(folder, place, handles, listing.owner, batch))
+                for entry in batch.entries:
+                    sink.add_entry(entry)
+            else:
+                folder, place = jobs[0]
+                folder.skipped[folder.names[place]] = (Reason.LIVE_DATABASE, "written to while it was read")
+    return quiet
+
+
+def _database_groups(listing: Listing) -> list[list[Job]]:
+    seen: dict[tuple[str, str], list[Job]] = {}
+    for folder, place in listing.pending:
+        name = folder.names[place]
+        for part in _DATABASE_PARTS:
+            base = name.removesuffix(part)
+            if base != name and (folder.path, base) not in seen and base in folder.names:
+                wanted = [base, *(base + part for part in _DATABASE_PARTS[:2])]
+                places = [at for at, other in enumerate(folder.names) if other in wanted and folder.holds(at)]
+                places.sort(key=lambda at: folder.names[at] != base)
+                seen[folder.path, base] = [(folder, at) for at in places]
+    return list(seen.values())
+
+
+def _is_as_read(folder: Folder, place: int, handles: Handles) -> bool:
+    rows, at = folder.rows, WIDTH * place
+    try:
+        status = os.stat(folder.names[place], dir_fd=handles.open(folder.path), follow_symlinks=False)
+    except OSError:
+        return False
+    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns) == (
+        rows[at + INO],
+        rows[at + SIZE],
+        rows[at + MTIME],
+        rows[at + CTIME],
+    )
+
+
+# building
+
+
+def _build(listing: Listing, sink: Gathering) -> Node:
+    links = _links(listing)
+    rebuild = set(listing.changed)
+    for path in listing.changed:
+        while path:
+            path = path.rpartition("/")[0]
+            rebuild.add(path)
+    for path, folder in reversed(listing.folders.items()):
+        if path in rebuild or not folder.tree:
+            if path not in listing.changed:
+                folder = listing.folders[path] = folder.copy()
+            _build_folder(listing, folder, links, sink)
+    root = listing.folders.get("")
+    if root is None:
+        raise Unavailable("the workspace vanished while it was read", hint="Is its disk still there?")
+    return Node(root.tree, root.attrs, root.attrs_is_tree)
+
+
+def _build_folder(listing: Listing, folder: Folder, links: dict[tuple[str, int], bytes], sink: Gathering) -> None:
+    rows, trees, lines = folder.rows, [], [encode_line(folder.key[2], folder.key[3], folder.extra, ".")]
+    for place, name in enumerate(folder.names):
+        at = WIDTH * place
+        if rows[at + FLAGS] & (LEFT_OUT | FAILED):
+            continue
+        mode = rows[at + MODE]
+        extras = folder.extras.get(name, b"")
+        link = links.get((folder.path, place))
+        if link:
+            extras = extras + b"," + link if extras else link
+        lines.append(encode_line(mode, rows[at + MTIME], extras, name))
+        if stat.S_ISREG(mode):
+            git_mode = EXECUTABLE_MODE if mode & 0o100 else FILE_MODE
+            trees.append(TreeEntry(git_mode, store_name(os.fsencode(name)), folder.content(place)))
+        elif stat.S_ISLNK(mode):
+            trees.append(TreeEntry(LINK_MODE, store_name(os.fsencode(name), is_link=True), folder.content(place)))
+    attrs_mode, attrs = write_parts(sink, b"".join(lines), LINES)
+    below = []
+    for name in folder.folders:
+        child = listing.folders[join(folder.path, name)]
+        stored = store_name(os.fsencode(name))
+        trees.append(TreeEntry(FOLDER_MODE, stored, child.tree))
+        below.append(TreeEntry(FOLDER_MODE if child.attrs_is_tree else FILE_MODE, stored, child.attrs))
+    folder.attrs, folder.attrs_is_tree = attrs, False
+    if below or attrs_mode == FOLDER_MODE:
+        below.append(TreeEntry(attrs_mode, ATTRS_NAME, attrs))
+        folder.attrs, folder.attrs_is_tree = sink.add(Kind.TREE, encode_tree(below)), True
+    folder.tree = sink.add(Kind.TREE, encode_tree(trees))
+
+
+def _links(listing: Listing) -> dict[tuple[str, int], bytes]:
+    """Which entries are one file under several names: (folder, place) to what says so in their attributes."""
+    groups: dict[int, list[tuple[str, str, int]]] = {}
+    for path, folder in listing.folders.items():
+        rows = folder.rows
+        if not rows or max(rows[NLINK::WIDTH]) < 2:
+            continue
+        for place, name in enumerate(folder.names):
+            at = WIDTH * place
+            if rows[at + NLINK] > 1 and folder.holds(place) and stat.S_ISREG(rows[at + MODE]):
+                groups.setdefault(rows[at + INO], []).append((join(path, name), path, place))
+    found = {}
+    for members in groups.values():
+        if len(members) > 1:
+            first = min(members)[0]
+            link = b"link=" + sha1(os.fsencode(first)).hexdigest()[:16].encode()
+            for _, path, place in members:
+                found[path, place] = link
+    return found
+
+
+def _uncovered(listing: Listing, files: int) -> list[Uncovered]:
+    found = [
+        Uncovered(join(path, name), Reason(reason), detail)
+        for path, folder in listing.folders.items()
+        if folder.skipped
+        for name, (reason, detail) in folder.skipped.items()
+    ]
+    found += [
+        Uncovered(path, Reason.RULES_NOT_APPLIED, "an ignore file above 1 MiB") for path in listing.oversized_rules
+    ]
+    if not files and found:
+        found.append(Uncovered("", Reason.NOTHING_HELD, "the rules leave out every file"))
+    return sorted(found, key=lambda item: (item.path, item.reason))

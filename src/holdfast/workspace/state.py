@@ -1,0 +1,73 @@
+"""Named state, such as a conversation, stored beside the files: JSON-like values that come back equal."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from holdfast.errors import Damaged, Refused
+from holdfast.model import JSON
+from holdfast.shadowgit import Kind, TreeEntry, encode_tree
+from holdfast.workspace.parts import JSON_TOKENS, Sink, Source, read_parts, write_parts
+
+_NAME = re.compile(r"[\w][\w .:@+-]{0,150}")
+_SUFFIX = b".json"
+
+
+def write_state(sink: Sink, state: Mapping[str, JSON]) -> bytes:
+    """Store named values in a tree. Refused, with the path of the value, if one would not come back equal."""
+    entries = []
+    for name, value in state.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise Refused(f"{name!r} cannot name a state", hint="Use letters, digits, spaces and . : @ + - _")
+        mode, oid = write_parts(sink, encode_value(value, name), JSON_TOKENS)
+        entries.append(TreeEntry(mode, name.encode() + _SUFFIX, oid))
+    return sink.add(Kind.TREE, encode_tree(entries))
+
+
+def read_state(source: Source, tree: bytes) -> dict[str, JSON]:
+    """The named values of a tree."""
+    found = {}
+    for entry in source.tree(tree):
+        text = read_parts(source, entry.mode, entry.oid)
+        try:
+            found[entry.name.removesuffix(_SUFFIX).decode()] = json.loads(text)
+        except ValueError:
+            raise Damaged(f"state {entry.name!r} cannot be read", hint="Run `holdfast verify`.") from None
+    return found
+
+
+def encode_value(value: JSON, name: str) -> bytes:
+    """A value as JSON; Refused unless it comes back equal."""
+    try:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+        if json.loads(text) == value:
+            return text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = str(error)
+    else:
+        reason = "it would come back different"
+    where = _culprit(value, name, 0) or name
+    raise Refused(
+        f"state {where} cannot be stored: {reason}",
+        hint="State holds None, bool, int, finite float, str, list and dict with str keys.",
+    )
+
+
+def _culprit(value: JSON, path: str, depth: int) -> str | None:
+    """The path of the first part that is not JSON-like."""
+    if value is None or isinstance(value, bool | int | str) or depth > 200:
+        return None
+    if isinstance(value, float):
+        return path if value != value or value in (float("inf"), float("-inf")) else None
+    if isinstance(value, list):
+        found = (_culprit(item, f"{path}[{place}]", depth + 1) for place, item in enumerate(value))
+    elif isinstance(value, dict):
+        found = (
+            _culprit(item, f"{path}[{key!r}]", depth + 1) if isinstance(key, str) else f"{path}[{key!r}]"
+            for key, item in value.items()
+        )
+    else:
+        return f"{path} ({type(value).__name__})"
+    return next(filter(None, found), None)

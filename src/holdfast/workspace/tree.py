@@ -1,0 +1,142 @@
+"""Reading the tree of a checkpoint, and what differs between two of them. Equal folders are never opened (P8)."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from holdfast.errors import Damaged
+from holdfast.scan.attrs import Attr, decode
+from holdfast.scan.handles import join
+from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, LINK_MODE, real_name
+from holdfast.workspace.parts import Source, read_parts
+from holdfast.workspace.record import Node
+
+ATTRS_NAME = b"%"
+"""The entry of an `attrs/` tree that holds the folder's own attributes; no folder is stored under this name."""
+
+
+class Entry(NamedTuple):
+    """One path of a checkpoint."""
+
+    attr: Attr
+    oid: bytes  # of the content; empty for a folder or a special file
+
+    @property
+    def is_folder(self) -> bool:
+        return stat.S_ISDIR(self.attr.mode)
+
+    @property
+    def is_file(self) -> bool:
+        return stat.S_ISREG(self.attr.mode)
+
+    @property
+    def is_link(self) -> bool:
+        return stat.S_ISLNK(self.attr.mode)
+
+    @property
+    def kind(self) -> int:
+        return stat.S_IFMT(self.attr.mode)
+
+
+class Change(NamedTuple):
+    """A path that differs: what it was and what it is; None where it is not there."""
+
+    path: str
+    before: Entry | None
+    after: Entry | None
+
+
+class View(NamedTuple):
+    """One folder, read."""
+
+    own: Entry
+    entries: dict[str, Entry]  # all but folders
+    folders: dict[str, Node]
+
+
+_NOTHING = View(Entry(Attr(0, 0, b"-"), b""), {}, {})
+
+
+class TreeReader:
+    """Reads stored folders."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._views: dict[Node, View] = {}
+
+    def view(self, node: Node) -> View:
+        """A folder's entries."""
+        known = self._views.get(node)
+        if known is None:
+            known = self._views[node] = self._read(node)
+        return known
+
+    def _read(self, node: Node) -> View:
+        below: dict[bytes, Node] = {}
+        text_mode, text_oid = FILE_MODE, node.attrs
+        if node.attrs_is_tree:
+            for entry in self._source.tree(node.attrs):
+                if entry.name == ATTRS_NAME:
+                    text_mode, text_oid = entry.mode, entry.oid
+                else:
+                    below[entry.name] = Node(b"", entry.oid, entry.mode == FOLDER_MODE)
+        attrs = decode(read_parts(self._source, text_mode, text_oid))
+        entries, folders = {}, {}
+        for entry in self._source.tree(node.tree):
+            name = os.fsdecode(real_name(entry.name))
+            if entry.is_folder:
+                if entry.name not in below:
+                    raise Damaged(f"folder {name!r} of a checkpoint has no attributes", hint="Run `holdfast verify`.")
+                folders[name] = below[entry.name]._replace(tree=entry.oid)
+            else:
+                default = Attr(0o120777 if entry.mode == LINK_MODE else entry.mode, 0, b"-")
+                entries[name] = Entry(attrs.get(name, default), entry.oid)
+        for name, attr in attrs.items():
+            if name != "." and name not in entries:
+                entries[name] = Entry(attr, b"")
+        return View(Entry(attrs.get(".", Attr(0o040755, 0, b"-")), b""), entries, folders)
+
+    def find(self, root: Node, path: str) -> Entry | None:
+        """What a checkpoint has at a path."""
+        folder, _, name = path.rpartition("/")
+        node = self.node(root, folder)
+        if node is None:
+            return None
+        view = self.view(node)
+        if name in view.folders:
+            return self.view(view.folders[name]).own
+        return view.entries.get(name) if name else view.own
+
+    def node(self, root: Node, path: str) -> Node | None:
+        """The stored folder at a path."""
+        node: Node | None = root
+        for name in path.split("/") if path else ():
+            node = self.view(node).folders.get(name) if node else None
+        return node
+
+    def walk(self, root: Node, path: str = "") -> Iterator[tuple[str, Entry]]:
+        """Every path below a folder, and itself."""
+        for change in self.diff(None, root, path):
+            if change.after is not None:
+                yield change.path, change.after
+
+    def diff(self, before: Node | None, after: Node | None, path: str = "") -> Iterator[Change]:
+        """What differs between two folders, themselves included; parents before what is in them."""
+        stack = [(path, before, after)]
+        while stack:
+            where, old_node, new_node = stack.pop()
+            if old_node == new_node:
+                continue
+            old = self.view(old_node) if old_node else _NOTHING
+            new = self.view(new_node) if new_node else _NOTHING
+            if old.own != new.own or old_node is None or new_node is None:
+                yield Change(where, old.own if old_node else None, new.own if new_node else None)
+            for name in sorted({*old.entries, *new.entries}):
+                was, now = old.entries.get(name), new.entries.get(name)
+                if was != now:
+                    yield Change(join(where, name), was, now)
+            for name in sorted({*old.folders, *new.folders}, reverse=True):
+                stack.append((join(where, name), old.folders.get(name), new.folders.get(name)))

@@ -1,0 +1,187 @@
+"""Reading every byte of a store and naming what is wrong, and which checkpoints that touches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.errors import Damaged, HoldfastError
+from holdfast.model import Problem, Progress, VerifyReport
+from holdfast.scan.folder import load
+from holdfast.shadowgit import Pack, decode_commit
+from holdfast.shadowgit.store import CONFIG, HEAD
+from holdfast.workspace.record import Node, decode_record, decode_uncovered, read_contents
+from holdfast.workspace.repository import Repository
+from holdfast.workspace.tree import TreeReader
+
+
+class Verifier:
+    """One reading of a store."""
+
+    def __init__(self, repository: Repository, progress: Progress | None) -> None:
+        self._repository = repository
+        self._objects = repository.objects
+        self._progress = progress
+        self._problems: list[Problem] = []
+        self._bad: dict[bytes, str] = {}
+        self._sound: set[bytes] = set()
+        self._users: dict[bytes, list[str]] = {}  # of a bad object: the checkpoints that it is in
+        self._clean: set[bytes] = set()  # trees below which all is sound
+        self._nodes: set[Node] = set()
+        self._reader = TreeReader(self._objects)
+        self._bytes = 0
+
+    def run(self) -> VerifyReport:
+        """Read everything."""
+        self._objects.refresh()
+        self._small_files()
+        self._unopened_packs()
+        for pack in self._objects.packs():
+            self._pack(pack)
+        refs = self._objects.refs()
+        for number, checkpoint_id in enumerate(sorted(refs)):
+            self._checkpoint(checkpoint_id)
+            if self._progress:
+                self._progress("checkpoints", number + 1, len(refs))
+        for oid, detail in self._bad.items():
+            self._say(f"object {oid.hex()}", detail, self._users.get(oid, ()))
+        self._catalog()
+        return VerifyReport(self._problems, len(refs), len(self._sound) + len(self._bad), self._bytes)
+
+    def _say(self, what: str, detail: str, checkpoints: Iterable[str] = ()) -> None:
+        self._problems.append(Problem(what, detail, tuple(checkpoints)))
+
+    # files beside the packs
+
+    def _small_files(self) -> None:
+        folder = self._repository.folder
+        for name, expected in (("HEAD", HEAD), ("config", CONFIG)):
+            if _read(folder / name) != expected:
+                self._say(name, "is not what Holdfast wrote; git may not read the store")
+        self._main()
+        for name in ("store.json", "sequence", "journal.json"):
+            data = _read(self._repository.own / name)
+            if data is None:
+                continue
+            try:
+                json.loads(data)
+            except ValueError:
+                self._say(f"holdfast/{name}", "cannot be read")
+        cache = _read(self._repository.own / "scan.cache")
+        if cache is not None and load(cache) is None:
+            self._say("holdfast/scan.cache", "is damaged; it is made again by the next save")
+
+    def _main(self) -> None:
+        text = (_read(self._repository.folder / "refs" / "heads" / "main") or b"").strip()
+        with suppress(ValueError, HoldfastError):
+            if text and self._objects.commit(bytes.fromhex(text.decode("ascii", "replace"))):
+                return
+        if not (self._repository.folder / "packed-refs").exists():
+            self._say("refs/heads/main", "is damaged; no checkpoint is touched")
+
+    def _unopened_packs(self) -> None:
+        opened = {pack.name for pack in self._objects.packs()}
+        for path in sorted(self._objects.pack_folder.glob("*.idx")):
+            if path.stem not in opened:
+                self._say(path.stem, "cannot be opened")
+
+    # packs
+
+    def _pack(self, pack: Pack) -> None:
+        try:
+            for problem in pack.checksum_problems():
+                self._say(pack.name, problem)
+            oids = list(pack.oids())
+        except Damaged as error:
+            self._say(pack.name, error.message)
+            return
+        for number, oid in enumerate(oids):
+            self._object(pack, oid)
+            if self._progress and not number % 256:
+                self._progress(f"reading {pack.name[:12]}", number, len(oids))
+        self._bytes += pack.size_bytes
+
+    def _object(self, pack: Pack, oid: bytes) -> None:
+        if oid in self._sound:
+            return
+        try:
+            for _ in self._objects.stream(oid):
+                pass
+        except (HoldfastError, ValueError, IndexError, OverflowError, MemoryError) as error:
+            self._bad[oid] = f"{getattr(error, 'message', error)} ({pack.name})"
+        else:
+            self._sound.add(oid)
+
+    # checkpoints
+
+    def _checkpoint(self, checkpoint_id: str) -> None:
+        try:
+            commit = self._objects.ref(checkpoint_id)
+            self._reach(checkpoint_id, decode_commit(self._objects.commit(commit)))
+            contents = read_contents(self._objects, self._objects.commit(commit))
+            checkpoint = decode_record(self._objects.blob(contents.record), commit=commit.hex(), lazy=None)
+            if checkpoint.id != checkpoint_id:
+                self._say(f"refs/tags/{checkpoint_id}", f"names checkpoint {checkpoint.id}", [checkpoint_id])
+            decode_uncovered(self._objects.blob(contents.uncovered))
+            json.loads(self._objects.blob(contents.changes))
+            self._repository.rules(contents)
+            self._folders(contents.root)
+        except (HoldfastError, ValueError, TypeError, KeyError) as error:
+            self._say(f"checkpoint {checkpoint_id}", str(getattr(error, "message", error)), [checkpoint_id])
+
+    def _reach(self, checkpoint_id: str, root: bytes) -> None:
+        """Follow everything that a checkpoint names, and note which bad objects it uses."""
+        seen, stack, is_clean = set(), [root], True
+        while stack:
+            oid = stack.pop()
+            if oid in seen or oid in self._clean:
+                continue
+            seen.add(oid)
+            is_clean = self._use(checkpoint_id, oid) and is_clean
+            if oid not in self._sound:
+                continue
+            for entry in self._objects.tree(oid):
+                if entry.is_folder:
+                    stack.append(entry.oid)
+                else:
+                    is_clean = self._use(checkpoint_id, entry.oid) and is_clean
+        if is_clean:
+            self._clean |= seen
+
+    def _use(self, checkpoint_id: str, oid: bytes) -> bool:
+        if oid in self._sound:
+            return True
+        self._bad.setdefault(oid, "missing from the store")
+        users = self._users.setdefault(oid, [])
+        if checkpoint_id not in users:
+            users.append(checkpoint_id)
+        return False
+
+    def _folders(self, root: Node) -> None:
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if node not in self._nodes:
+                self._nodes.add(node)
+                stack.extend(self._reader.view(node).folders.values())
+
+    # the catalog
+
+    def _catalog(self) -> None:
+        """Compare the catalog with what the commits say."""
+        for row in self._repository.catalog.newest(limit=None, session=None, safety=True):
+            try:
+                fresh = self._repository.load_row(row.id)
+            except HoldfastError:
+                continue
+            if fresh is not None and fresh != row:
+                self._say("holdfast/catalog.db", f"differs from checkpoint {row.id}; remove it, it is made again")
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None

@@ -1,0 +1,73 @@
+"""What is held whatever the ignore rules say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from pathlib import Path
+from typing import Any
+
+from holdfast.scan import usergit
+from holdfast.scan.handles import upwards
+
+Memo = dict[str, list[Any]]
+"""By repository: the key of its index, and answers that hold as long as the key does."""
+
+
+class HeldAnyway:
+    """Files that the user's git tracks, that the last checkpoint holds, or that a restore is about to replace."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        held: Callable[[str], bool | None],
+        force: Set[str] = frozenset(),
+        memo: Memo | None = None,
+    ) -> None:
+        """`held` tells whether the last checkpoint has a path: True for a folder, False for anything else, or None."""
+        self._root = root
+        self._held = held
+        self._force = force
+        self._above_force = {above for path in force for above in upwards(path)} - force
+        self._memo = memo or {}
+        self._tracked: dict[str, usergit.Tracked | None] = {}
+
+    @property
+    def may_override(self) -> bool:
+        return bool(self._force)
+
+    def file(self, path: str, *, hard: bool) -> bool:
+        if self._is_forced(path):
+            return True
+        return not hard and (self._held(path) is False or self._is_tracked(path, is_folder=False))
+
+    def folder(self, path: str, *, hard: bool) -> bool:
+        if self._is_forced(path) or path in self._above_force:
+            return True
+        return not hard and (self._held(path) is True or self._is_tracked(path, is_folder=True))
+
+    def memo(self) -> Memo:
+        """What was learnt of the user's indexes, for the next time."""
+        found = dict(self._memo)
+        for folder, tracked in self._tracked.items():
+            if tracked is not None:
+                found[folder] = [tracked.key.hex(), tracked.memo]
+        return found
+
+    def _is_forced(self, path: str) -> bool:
+        return bool(self._force) and any(above in self._force for above in upwards(path))
+
+    def _is_tracked(self, path: str, *, is_folder: bool) -> bool:
+        for folder in (*upwards(path.rpartition("/")[0]), ""):
+            tracked = self._repository(folder)
+            if tracked is not None:
+                inner = path[len(folder) + 1 :] if folder else path
+                return tracked.folder(inner) if is_folder else tracked.file(inner)
+        return False
+
+    def _repository(self, folder: str) -> usergit.Tracked | None:
+        if folder not in self._tracked:
+            where = usergit.git_dir(self._root / folder)
+            key, answers = self._memo.get(folder, ("", {}))
+            self._tracked[folder] = usergit.Tracked(where, answers, bytes.fromhex(key)) if where else None
+        return self._tracked[folder]

@@ -1,0 +1,277 @@
+"""The workspace: what people and programs call."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from holdfast import durable
+from holdfast.errors import HoldfastError, NotFound, Refused, Unavailable
+from holdfast.model import JSON, Checkpoint, CheckpointDiff, Plan, Progress, Recovery, Restored, VerifyReport
+from holdfast.scan.walk import Limits
+from holdfast.workspace import place
+from holdfast.workspace.gathering import Gathering
+from holdfast.workspace.repository import Repository, plain_text
+from holdfast.workspace.restore import Restorer, Wish
+from holdfast.workspace.save import Saver, make_label
+from holdfast.workspace.scanner import Scanner
+from holdfast.workspace.scope import parse_scope
+from holdfast.workspace.tree import TreeReader
+
+Paths = Sequence[str | os.PathLike[str]]
+
+
+class Workspace:
+    """A folder whose states are kept: saved, listed, compared, restored, undone, verified.
+
+    Any number of processes and threads may use one workspace at once. Writers wait for each other; readers wait for
+    nobody. An interrupted restore is finished, or taken back, before anything else; `recovered` says which.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        store: str | os.PathLike[str] | None = None,
+        exclude_patterns: Sequence[str] = (),
+        ignored_file_max_bytes: int = 1 << 20,
+        ignored_total_max_bytes: int = 64 << 20,
+        allow_home: bool = False,
+        create: bool = True,
+        home: str | os.PathLike[str] | None = None,
+        environ: Mapping[str, str] | None = None,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        """Open a folder's store, or make it (unless `create` is False: NotFound).
+
+        Refused for the home folder and places of the system, and for a store inside the workspace.
+        """
+        environ = os.environ if environ is None else environ
+        home = Path(home) if home is not None else Path.home()
+        self.path = place.real_workspace(path, home=home, allow_home=allow_home)
+        self.store = place.store_folder(self.path, store=store, environ=environ)
+        self._repository = Repository(self.store)
+        config_home = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+        limits = Limits(ignored_file_max_bytes, ignored_total_max_bytes)
+        scanner = Scanner(
+            self.path,
+            self._repository,
+            exclude_patterns=exclude_patterns,
+            limits=limits,
+            home=home,
+            config_home=config_home,
+        )
+        self._scanner = scanner
+        self._saver = Saver(self._repository, scanner, clock or _now)
+        self._restorer = Restorer(self._repository, scanner, self._saver)
+        self.recovered: Recovery | None = None
+        with _plain_errors(self.store):
+            self._open(create=create)
+
+    def __repr__(self) -> str:
+        return f"Workspace({os.fspath(self.path)!r})"
+
+    # making checkpoints
+
+    def save(
+        self,
+        message: str = "",
+        *,
+        state: Mapping[str, JSON] | None = None,
+        session: str | None = None,
+        actor: str | None = None,
+        step: int | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        name: str | None = None,
+        pinned: bool = False,
+        allow_empty: bool = False,
+        rehash: bool = False,
+        progress: Progress | None = None,
+    ) -> Checkpoint:
+        """Keep the folder as it is now, with named state, in one checkpoint.
+
+        With nothing changed this returns the checkpoint that holds this state already, unless `allow_empty` (or a
+        name or a pin asks for one of its own). `rehash` reads every file instead of trusting times. What could not
+        be held is in the result's `uncovered`, and `complete` is then False (P4). On an error nothing is left behind.
+        """
+        label = make_label(
+            message, session=session, actor=actor, step=step, metadata=metadata, name=name, pinned=pinned
+        )
+        with self._writing():
+            return self._saver.save(label, state=state, allow_empty=allow_empty, rehash=rehash, progress=progress)
+
+    def delete(self, ref: str) -> Checkpoint:
+        """Delete a checkpoint; its id is never used again. Others are not touched."""
+        with self._writing():
+            checkpoint = self._repository.find(ref)
+            self._repository.delete(checkpoint)
+            return checkpoint
+
+    # finding them
+
+    def list(self, limit: int | None = 50, *, session: str | None = None, safety: bool = False) -> list[Checkpoint]:
+        """Checkpoints, newest first; with `safety` also those taken before restores."""
+        if limit is not None and limit < 0:
+            raise Refused("limit is negative", hint="Give 0 or more, or None for all.")
+        with self._reading():
+            rows = self._repository.catalog.newest(limit=limit, session=plain_text(session), safety=safety)
+            return [self._repository.checkpoint(row) for row in rows]
+
+    def get(self, ref: str) -> Checkpoint:
+        """A checkpoint by id, unique prefix of an id, name, `latest` or `latest~2`."""
+        with self._reading():
+            return self._repository.find(ref)
+
+    def diff(self, a: str, b: str | None = None, paths: Paths | None = None) -> CheckpointDiff:
+        """What differs between two checkpoints, or between one and the folder as it is now."""
+        from holdfast.workspace.differ import make_diff
+
+        with self._reading():
+            first = self._repository.find(a)
+            source = Gathering(self._repository.objects, None, keep_files=True)
+            reader = TreeReader(source)
+            before = self._repository.contents(first).root
+            if b is None:
+                snapshot, _ = self._scanner.take(source, head=self._repository.head())
+                second, after = None, snapshot.root
+            else:
+                other = self._repository.find(b)
+                second, after = other.id, self._repository.contents(other).root
+            scope = parse_scope(
+                _as_text(paths), self.path, lambda path: any(reader.find(root, path) for root in (before, after))
+            )
+            changes = (change for change in reader.diff(before, after) if change.path in scope)
+            return make_diff(first.id, second, changes, source)
+
+    # going back
+
+    def preview(self, ref: str, paths: Paths | None = None, *, keep_new: bool = False) -> Plan:
+        """What `restore` would do; nothing is touched. Hand the plan to `restore` to be held to it."""
+        with self._reading():
+            target = self._repository.find(ref)
+            return self._restorer.preview(Wish("restore", target, _as_text(paths), keep_new))
+
+    def restore(
+        self,
+        ref: str,
+        paths: Paths | None = None,
+        plan: Plan | None = None,
+        *,
+        keep_new: bool = False,
+        skip_damaged: bool = False,
+        state: Mapping[str, JSON] | None = None,
+        progress: Progress | None = None,
+    ) -> Restored:
+        """Make the folder, or some paths of it, exactly as a checkpoint holds them.
+
+        What is there now is saved first, so that `undo` brings it back (P1); `state` is saved with it. Files made
+        since are removed, unless `keep_new`; ignored files, what the checkpoint does not hold, and repositories
+        cloned since stay and are named in `kept`. Conflict if the folder no longer matches a given `plan`. On an
+        error everything is as it was.
+        """
+        with self._writing():
+            target = self._repository.find(ref)
+            if plan is not None:
+                keep_new, paths = keep_new or plan.keep_new, paths if paths is not None else plan.paths
+            wish = Wish(
+                "restore", target, _as_text(paths), keep_new, skip_damaged, state=None if state is None else dict(state)
+            )
+            return self._restorer.restore(wish, plan=plan, progress=progress)
+
+    def undo(self, *, progress: Progress | None = None) -> Restored:
+        """Take back the last restore that was not taken back yet. NotFound if there is none."""
+        with self._writing():
+            return self._restorer.restore(self._restorer.wish_to_undo(), progress=progress)
+
+    def redo(self, *, progress: Progress | None = None) -> Restored:
+        """Take back the last undo. NotFound if there is none since the last restore."""
+        with self._writing():
+            return self._restorer.restore(self._restorer.wish_to_redo(), progress=progress)
+
+    # upkeep
+
+    def verify(self, *, progress: Progress | None = None) -> VerifyReport:
+        """Read every byte of the store and name what is damaged, and which checkpoints that touches."""
+        from holdfast.workspace.verify import Verifier
+
+        with self._reading():
+            return Verifier(self._repository, progress).run()
+
+    def merge(self) -> None:
+        """Merge all packs into one now, rather than as they accumulate."""
+        with self._writing():
+            self._repository.upkeep(everything=True)
+
+    # opening and locking
+
+    def _open(self, *, create: bool) -> None:
+        if not self._repository.exists:
+            if not create:
+                raise NotFound(f"{self.path} has no checkpoints yet", hint="Make the first with `holdfast save`.")
+            self._create()
+        place.check_owner(self.store, self.path)
+        with contextlib.suppress(OSError):  # a read-only store can still be read
+            place.write_owner(self.store, self.path)
+        self._repository.sync()
+        if self._restorer.is_interrupted and self._repository.lock.acquire(wait=False):
+            try:
+                self.recovered = self._restorer.recover()
+            finally:
+                self._repository.lock.release()
+
+    def _create(self) -> None:
+        durable.make_folder(self._repository.own)
+        with self._repository.lock:
+            if not self._repository.exists:
+                place.check_owner(self.store, self.path)
+                place.write_owner(self.store, self.path)
+                self._repository.objects.create()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        with _plain_errors(self.store):
+            self._repository.sync()
+            yield
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """The store, alone; what dead writers left is swept, and what they interrupted is finished first."""
+        with _plain_errors(self.store):
+            if not self._repository.exists:
+                raise Unavailable(f"the store {self.store} is gone", hint="Open the workspace anew to make another.")
+            with self._repository.lock:
+                self._repository.objects.refresh()
+                self._repository.objects.sweep()
+                self._repository.sync()
+                recovered = self._restorer.recover()
+                if recovered is not None:
+                    self.recovered = recovered
+                yield
+
+
+@contextlib.contextmanager
+def _plain_errors(store: Path) -> Iterator[None]:
+    """What the system refuses becomes one sentence and a hint."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        raise Unavailable(
+            f"{error.strerror or error}{where}",
+            hint=f"Check the disk, and the permissions of {store}; nothing was saved or changed.",
+        ) from error
+
+
+def _as_text(paths: Paths | None) -> list[str] | None:
+    if isinstance(paths, str):
+        raise Refused("paths is a single text", hint="Give a list of paths.")
+    return None if paths is None else [os.fsdecode(path) for path in paths]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

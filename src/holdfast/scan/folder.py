@@ -7,6 +7,7 @@ an object of each. The cache carries a checksum and is only a memory: without it
 from __future__ import annotations
 
 import json
+import struct
 import zlib
 from array import array
 from bisect import bisect_left
@@ -26,12 +27,18 @@ YOUNG = 8  # changed so shortly before it was looked at that it may change again
 
 UNKNOWN = bytes(20)
 _MAGIC = b"holdfast scan 1 " + byteorder.encode() + b"\n"
+_SIZE = struct.Struct("<I")
+_HEAD = struct.Struct("<II")  # bytes of text, number of entries
+_ENTRY_BYTES = 8 * WIDTH + 20
 
 Key = tuple[int, int, int, int, int]
 
 
 class Folder:
-    """A folder's own status and its entries, column by column; never changed once the scan is over."""
+    """A folder's own status and its entries, column by column; never changed once the scan is over.
+
+    `record` must be emptied by whoever changes a folder that was read from the cache.
+    """
 
     __slots__ = (
         "attrs",
@@ -47,6 +54,7 @@ class Folder:
         "names",
         "path",
         "probes",
+        "record",
         "rows",
         "rules",
         "skipped",
@@ -75,6 +83,7 @@ class Folder:
         self.tree = b""  # what the last save made of it
         self.attrs = b""
         self.attrs_is_tree = False
+        self.record = b""  # its bytes in the cache, while they hold
 
     def copy(self) -> Folder:
         """A folder that may be changed, without what the last save made of it."""
@@ -86,7 +95,7 @@ class Folder:
             elif slot in ("extras", "skipped"):
                 value = dict(value)
             setattr(other, slot, value)
-        other.tree = other.attrs = b""
+        other.tree = other.attrs = other.record = b""
         return other
 
     def place(self, name: str) -> int | None:
@@ -98,6 +107,7 @@ class Folder:
         return bytes(self.contents[20 * place : 20 * place + 20])
 
     def set_content(self, place: int, oid: bytes) -> None:
+        self.record = b""
         self.contents[20 * place : 20 * place + 20] = oid
 
     def flags(self, place: int) -> int:
@@ -115,71 +125,77 @@ class Folder:
 
 
 def dump(folders: Iterable[Folder], memo: object) -> bytes:
-    """The cache as bytes. `memo` is any JSON value that the caller wants back."""
-    meta = []
-    rows: array[int] = array("q")
-    contents = bytearray()
-    for folder in folders:
-        meta.append(
-            [
-                folder.path,
-                folder.key,
-                folder.trusted,
-                folder.extra.decode("latin-1"),
-                folder.names,
-                {name: extra.decode("latin-1") for name, extra in folder.extras.items()},
-                folder.folders,
-                folder.skipped,
-                folder.probes,
-                folder.sources,
-                folder.rules.hex(),
-                folder.context,
-                folder.ignored_bytes,
-                folder.ignored_count,
-                folder.tree.hex(),
-                folder.attrs.hex(),
-                folder.attrs_is_tree,
-            ]
-        )
-        rows += folder.rows
-        contents += folder.contents
-    text = json.dumps([memo, meta], separators=(",", ":")).encode()
-    body = b"%s%d %d\n" % (_MAGIC, len(text), len(rows) // WIDTH) + text + rows.tobytes() + contents
-    return body + zlib.crc32(body).to_bytes(4, "big")
+    """The cache as bytes. `memo` is any JSON value that the caller wants back.
+
+    A record is kept as it was read while its folder has not changed, so that writing costs what changed (P8).
+    """
+    text = json.dumps(memo, separators=(",", ":")).encode()
+    records = [_SIZE.pack(len(text)), text]
+    records += [folder.record or _record(folder) for folder in folders]
+    body = b"".join(records)
+    return _MAGIC + zlib.crc32(body).to_bytes(4, "big") + body
 
 
 def load(data: bytes) -> tuple[object, dict[str, Folder]] | None:
     """Read a cache; None if it is not, to the last bit, what was written."""
-    head, _, _ = data[len(_MAGIC) : len(_MAGIC) + 64].partition(b"\n")
-    if not data.startswith(_MAGIC) or zlib.crc32(data[:-4]).to_bytes(4, "big") != data[-4:]:
+    start = len(_MAGIC) + 4
+    if data[: len(_MAGIC)] != _MAGIC or len(data) < start + 4:
         return None
-    text_size, count = map(int, head.split())
-    at = len(_MAGIC) + len(head) + 1
-    memo, meta = json.loads(data[at : at + text_size])
-    at += text_size
-    rows: array[int] = array("q")
-    rows.frombytes(data[at : at + 8 * WIDTH * count])
-    contents = data[at + 8 * WIDTH * count : -4]
+    with memoryview(data) as view, view[start:] as body:
+        if zlib.crc32(body).to_bytes(4, "big") != data[start - 4 : start]:
+            return None
+    (size,) = _SIZE.unpack_from(data, start)
+    at = start + 4
+    memo = json.loads(data[at : at + size])
+    at += size
     folders = {}
-    place = 0
-    for row in meta:
-        folder = _folder(row)
-        end = place + len(folder.names)
-        folder.rows = rows[WIDTH * place : WIDTH * end]
-        folder.contents = bytearray(contents[20 * place : 20 * end])
+    while at < len(data):
+        meta_size, count = _HEAD.unpack_from(data, at)
+        end = at + _HEAD.size + meta_size + _ENTRY_BYTES * count
+        folder = _folder(data[at:end], meta_size, count)
         folders[folder.path] = folder
-        place = end
+        at = end
     return memo, folders
 
 
-def _folder(row: list[Any]) -> Folder:
+def _record(folder: Folder) -> bytes:
+    meta = [
+        folder.path,
+        folder.key,
+        folder.trusted,
+        folder.extra.decode("latin-1"),
+        folder.names,
+        {name: extra.decode("latin-1") for name, extra in folder.extras.items()},
+        folder.folders,
+        folder.skipped,
+        folder.probes,
+        folder.sources,
+        folder.rules.hex(),
+        folder.context,
+        folder.ignored_bytes,
+        folder.ignored_count,
+        folder.tree.hex(),
+        folder.attrs.hex(),
+        folder.attrs_is_tree,
+    ]
+    text = json.dumps(meta, separators=(",", ":")).encode()
+    head = _HEAD.pack(len(text), len(folder.names))
+    folder.record = b"".join((head, text, folder.rows.tobytes(), folder.contents))
+    return folder.record
+
+
+def _folder(record: bytes, meta_size: int, count: int) -> Folder:
+    at = _HEAD.size + meta_size
+    row = _decode(record[_HEAD.size : at])
     folder = Folder(row[0], tuple(row[1]))
     folder.trusted = row[2]
     folder.extra = row[3].encode("latin-1")
     folder.names = row[4]
-    folder.extras = {name: extra.encode("latin-1") for name, extra in row[5].items()} if row[5] else {}
+    if row[5]:
+        folder.extras = {name: extra.encode("latin-1") for name, extra in row[5].items()}
     folder.folders = row[6]
-    folder.skipped = {name: (value[0], value[1]) for name, value in row[7].items()} if row[7] else {}
+    if row[7]:
+        folder.skipped = {name: (value[0], value[1]) for name, value in row[7].items()}
     folder.probes = row[8]
     folder.sources = tuple(row[9])
     folder.rules = bytes.fromhex(row[10])
@@ -189,4 +205,11 @@ def _folder(row: list[Any]) -> Folder:
     folder.tree = bytes.fromhex(row[14])
     folder.attrs = bytes.fromhex(row[15])
     folder.attrs_is_tree = row[16]
+    folder.rows.frombytes(record[at : at + 8 * WIDTH * count])
+    folder.contents = bytearray(record[at + 8 * WIDTH * count :])
+    folder.record = record
     return folder
+
+
+def _decode(text: bytes) -> Any:
+    return json.loads(text.decode())

@@ -121,9 +121,9 @@ class Tracked:
                 self._key = b""  # it was replaced in between: what was read is not what the key names
         if question == b"/":
             return bool(self._names)
-        return _holds(self._names, question, is_prefix=question.endswith(b"/")) or (
-            question.endswith(b"/") and _holds(self._names, question[:-1], is_prefix=False)
-        )
+        place = bisect_left(self._names, question)
+        found = self._names[place] if place < len(self._names) else b""
+        return found.startswith(question) if question.endswith(b"/") else found == question
 
     def _stat_key(self) -> bytes:
         try:
@@ -140,16 +140,11 @@ class Tracked:
 # ---- The index ----
 
 
-def _holds(names: list[bytes], name: bytes, *, is_prefix: bool) -> bool:
-    place = bisect_left(names, name)
-    return place < len(names) and (names[place].startswith(name) if is_prefix else names[place] == name)
-
-
 def _index_names(git: Path, file: str) -> list[bytes]:
     """Return the sorted names in an index file; none where it is damaged.
 
-    A split index: those of the shared file as well, even where they were since removed. A sparse index: a folder that
-    is not checked out is one name, with a slash at its end.
+    A submodule stands there twice, with and without a slash at its end, and a folder that a sparse index leaves out
+    with one. Of a split index the shared file is read as well, what was since removed from it included.
     """
     data = _content(git / file, max_bytes=None) or b""
     hash_bytes = 32 if _is_sha256(git) else 20
@@ -174,6 +169,7 @@ def _entries(data: bytes, hash_bytes: int) -> tuple[list[bytes], int]:
     name = b""
     at = 12
     for _ in range(int.from_bytes(data[8:12])):
+        is_submodule = data[at + 26] >> 4 == 0xE
         start = at + flags_at + (4 if data[at + flags_at] & 0x40 else 2)
         if version == 4:
             dropped, start = _varint(data, start)
@@ -188,6 +184,8 @@ def _entries(data: bytes, hash_bytes: int) -> tuple[list[bytes], int]:
             at += (end - at + 8) & ~7
         if name:  # an entry of a split index that stands for one in the shared file has none
             names.append(name)
+            if is_submodule:
+                names.append(name + b"/")
     return names, at
 
 

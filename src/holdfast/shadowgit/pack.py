@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from isal import isal_zlib
-from isal.igzip_lib import IsalError
 
 from holdfast.errors import Damaged
 from holdfast.shadowgit.objects import Kind
@@ -19,6 +18,7 @@ from holdfast.shadowgit.objects import Kind
 INDEX_MAGIC = b"\xfftOc\x00\x00\x00\x02"
 _OFS_DELTA, _REF_DELTA = 6, 7
 _STREAM_BYTES = 1 << 20
+_InflateError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls the class an instance
 _HINT = "Run `holdfast verify` to see which checkpoints use it."
 
 
@@ -114,7 +114,7 @@ class Pack:
                 window = view[header.start : header.start + header.size + header.size // 64 + 1024]
                 with window:
                     data: bytes = isal_zlib.decompressobj().decompress(window, header.size + 1)
-        except IsalError:
+        except _InflateError:
             data = b""
         if len(data) != header.size:
             raise Damaged(f"an object in {self.name} cannot be inflated", hint=_HINT)
@@ -133,7 +133,7 @@ class Pack:
                 data = inflater.decompress(piece)
                 left -= len(data)
                 yield data
-        except IsalError:
+        except _InflateError:
             left = -1
         if left:
             raise Damaged(f"an object in {self.name} cannot be inflated", hint=_HINT)

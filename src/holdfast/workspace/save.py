@@ -132,7 +132,8 @@ class Saver:
             return None
         try:
             before = self._repository.contents(head).root
-            return files_changed(TreeReader(gathering).diff(before, snapshot.root))
+            known = snapshot.changed_since(before)
+            return files_changed(TreeReader(gathering).diff(before, snapshot.root)) if known is None else known
         except (Damaged, NotFound):
             return None
 

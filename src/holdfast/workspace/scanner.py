@@ -72,7 +72,7 @@ class Scanner:
                     except_for=except_for,
                 ).run()
                 identity = os.fstat(handles.open(""))
-            snapshot = take_snapshot(listing, self.root, gathering, progress)
+            snapshot = take_snapshot(listing, self.root, gathering, cache, progress)
             now = os.stat(self.root)
         except FileNotFoundError as error:
             raise Unavailable(f"{self.root} is gone", hint="Is its disk still there?") from error
@@ -176,7 +176,7 @@ def _forget_missing(folders: Mapping[str, Folder], present: set[bytes]) -> None:
     """Distrust what is no longer in the store, so that it is read again."""
     for folder in folders.values():
         if folder.tree not in present or folder.attrs not in present:
-            folder.tree = b""
+            folder.tree = folder.record = b""
         for place in range(len(folder.names)):
             content = folder.content(place)
             if content not in present and content != b"\1" * 20:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
@@ -53,19 +52,53 @@ class Snapshot(NamedTuple):
     listing: Listing
     quiet: bool
     files: int
+    previous: Mapping[str, Folder]  # what the cache knew, for `changed_since`
+
+    def changed_since(self, before: Node) -> list[str] | None:
+        """The files that differ from a stored state, if that is the one the cache remembers; None if it is not.
+
+        The same answer as comparing the stored trees, without reading them.
+        """
+        root = self.previous.get("")
+        if root is None or (root.tree, root.attrs) != before[:2]:
+            return None
+        found = set()
+        for path in self.listing.changed:
+            found |= _held(self.previous.get(path)) ^ _held(self.listing.folders[path])
+        for path, folder in self.previous.items():
+            if path not in self.listing.folders:
+                found |= _held(folder)
+        return sorted({path for path, _, _ in found})
 
     @property
     def complete(self) -> bool:
         return not any(item.reason.is_failure for item in self.uncovered)
 
 
-def take_snapshot(listing: Listing, root: Path, sink: Gathering, progress: Progress | None = None) -> Snapshot:
+def _held(folder: Folder | None) -> set[tuple[str, int, bytes]]:
+    """The files of a folder: path, mode, content."""
+    if folder is None:
+        return set()
+    return {
+        (join(folder.path, name), folder.rows[WIDTH * place + MODE], folder.content(place))
+        for place, name in enumerate(folder.names)
+        if folder.holds(place)
+    }
+
+
+def take_snapshot(
+    listing: Listing,
+    root: Path,
+    sink: Gathering,
+    previous: Mapping[str, Folder],
+    progress: Progress | None = None,
+) -> Snapshot:
     """Read what is pending in a listing and put trees for all of it into a sink."""
     quiet = _read_pending(listing, root, sink, progress) and not listing.vanished
     quiet = _settle_databases(listing, root, sink) and quiet
     node = _build(listing, sink)
     files = sum(len(folder.names) for folder in listing.folders.values())
-    return Snapshot(node, _uncovered(listing, files), listing, quiet, files)
+    return Snapshot(node, _uncovered(listing, files), listing, quiet, files, previous)
 
 
 # reading
@@ -144,6 +177,8 @@ def _in_threads(
     if len(small) < 2 or _THREADS < 2:
         yield from map(read, small)
     else:
+        from concurrent.futures import ThreadPoolExecutor  # costs as much to import as a small save takes
+
         with ThreadPoolExecutor(_THREADS) as pool:
             running = [pool.submit(read, jobs) for jobs in small[: 2 * _THREADS]]
             waiting = iter(small[2 * _THREADS :])

@@ -1,0 +1,7 @@
+"""`python -m holdfast.cli`: the command line without the installed script."""
+
+import sys
+
+from holdfast.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,139 @@
+"""What every command is given: the global options, and the workspace that they mean."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli import documents, output, render
+from holdfast.errors import NotFound, Refused
+
+if TYPE_CHECKING:
+    from holdfast.model import Recovery
+    from holdfast.workspace import Workspace
+
+
+@dataclass
+class App:
+    """The global options of one run of the program."""
+
+    directory: str | None = None
+    store: str | None = None
+    json: bool = False
+    _recovered: Recovery | None = field(default=None, init=False)
+
+    def open(self, *, create: bool = False, exclude: Sequence[str] = ()) -> Workspace:
+        """Open the workspace that the options name, or the nearest one; raise NotFound where there is none."""
+        from holdfast.workspace import Workspace  # the engine is loaded when a command really opens a store
+
+        def attempt(folder: Path) -> Workspace:
+            return Workspace(folder, store=self.store, exclude_patterns=exclude, create=False)
+
+        folder = self.folder()
+        found = (
+            _existing(folder, attempt)
+            if self.directory
+            else nearest(folder, attempt, home=_home(), any_owner=self.store is not None)
+        )
+        if found is None:
+            if not create:
+                raise NotFound(f"{folder} has no checkpoints yet", hint="Make the first one with: holdfast save")
+            found = Workspace(folder, store=self.store, exclude_patterns=exclude)
+        self._tell_recovered(found)
+        return found
+
+    def open_here(self) -> tuple[Workspace, bool]:
+        """Open or create the store of exactly the named folder, and say whether it is new."""
+        from holdfast.workspace import Workspace
+
+        folder = self.folder()
+        found = _existing(folder, lambda at: Workspace(at, store=self.store, create=False))
+        workspace = found or Workspace(folder, store=self.store)
+        self._tell_recovered(workspace)
+        return workspace, found is None
+
+    def folder(self) -> Path:
+        """Return the folder that was named, or the current one."""
+        try:
+            return Path(self.directory or os.getcwd())
+        except FileNotFoundError:
+            raise NotFound("The current folder no longer exists", hint="Go to one that does, or pass -C.") from None
+
+    def paths(self, workspace: Workspace, given: Sequence[str]) -> list[str] | None:
+        """Return paths as the library takes them. Without -C they are meant from the current folder."""
+        if not given:
+            return None
+        if self.directory:
+            return list(given)
+        here = Path(os.getcwd()).relative_to(workspace.path).as_posix()
+        return [path if os.path.isabs(path) else posixpath.normpath(posixpath.join(here, path)) for path in given]
+
+    def document(self, value: dict[str, Any]) -> None:
+        """Print the one JSON document of this run."""
+        output.document(value | ({"recovered": documents.flat(self._recovered)} if self._recovered else {}))
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Ask before something destructive; raise Refused unless the answer, or `--yes`, says to go on."""
+        if yes:
+            return
+        if self.json or not output.can_ask():
+            raise Refused("This asks before it changes anything, and nobody is there to answer", hint="Pass --yes.")
+        if not output.ask(question):
+            raise Refused("Nothing was changed")
+
+    def _tell_recovered(self, workspace: Workspace) -> None:
+        self._recovered = recovered = workspace.recovered
+        if recovered is None:
+            return
+        target, found = documents.short(recovered.target), documents.short(recovered.found_id)
+        line = (
+            f"An interrupted {recovered.verb} to {target} was {recovered.outcome}; what was found is kept in {found}."
+        )
+        output.note(render.escape(line))
+        for failure in render.listing(recovered.failed):
+            output.note(failure)
+
+
+def nearest(start: Path, attempt: Callable[[Path], Workspace], *, home: Path, any_owner: bool) -> Workspace | None:
+    """Open the nearest folder, from `start` upward and below the home folder, that has a store already.
+
+    A refusal of `start` itself is raised. Further up it ends the search, except with `any_owner`: where one store was
+    named, each folder is asked whether it is the owner.
+    """
+    refusal: Refused | None = None
+    for folder in (start, *start.parents):
+        if folder != start and folder in (home, Path(folder.anchor)):
+            break
+        try:
+            return attempt(folder)
+        except NotFound:
+            continue
+        except Refused as error:
+            refusal = refusal or (error if folder == start else None)
+            if not any_owner:
+                break
+    if refusal is not None:
+        raise refusal
+    return None
+
+
+def _existing(folder: Path, attempt: Callable[[Path], Workspace]) -> Workspace | None:
+    try:
+        return attempt(folder)
+    except NotFound:
+        if not folder.is_dir():
+            raise
+        return None
+
+
+def _home() -> Path:
+    return Path(os.path.realpath(os.path.expanduser("~")))
+
+
+pass_app = click.make_pass_decorator(App, ensure=True)

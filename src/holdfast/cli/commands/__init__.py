@@ -1,0 +1,1 @@
+"""One file per command, named after it. Imported only when the command is run."""

@@ -1,0 +1,88 @@
+"""`holdfast diff`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from holdfast.cli import documents, output, render
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import PATHS, command
+from holdfast.model import CheckpointDiff, LineCount
+
+_COLOURS = (("+++", "bold"), ("---", "bold"), ("diff ", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
+
+
+@command(paths_after_dashes=True)
+@click.argument("a", default="latest")
+@click.argument("b", required=False)
+@click.option("--stat", is_flag=True, help="Only how many lines of each file came and went.")
+@click.option("--name-only", is_flag=True, help="Only the paths.")
+@pass_app
+@click.pass_context
+def diff(ctx: click.Context, app: App, *, a: str, b: str | None, stat: bool, name_only: bool) -> None:
+    """Show what differs between two states.
+
+    A is a checkpoint [default: latest]; B is another one, or, if it is left out, the folder as it is now.
+
+    \b
+    holdfast diff                    latest against now
+    holdfast diff b3 b7 --stat
+    holdfast diff latest~2 -- src/   paths come after --
+    """
+    workspace = app.open()
+    found = workspace.diff(a, b, app.paths(workspace, ctx.meta.get(PATHS, ())))
+    if app.json:
+        app.document(documents.diff(found))
+        return
+    if not found:
+        output.note("No differences.")
+    elif name_only:
+        _lines([render.escape(path) for path in _paths(found)])
+    elif stat:
+        _stat(found)
+    else:
+        _unified(found.diff_content)
+    if found.touched_files:
+        output.note(f"Only times or other metadata differ in {render.count(len(found.touched_files), 'path')}:")
+        _notes(render.listing(found.touched_files))
+
+
+def _paths(found: CheckpointDiff) -> list[str]:
+    renamed = [renamed.new for renamed in found.renamed_files]
+    return sorted([*found.added_files, *found.modified_files, *found.deleted_files, *renamed])
+
+
+def _stat(found: CheckpointDiff) -> None:
+    old = {renamed.new: renamed.old for renamed in found.renamed_files}
+    verbs = dict.fromkeys(found.added_files, "added") | dict.fromkeys(found.deleted_files, "deleted")
+    rows = []
+    for path in _paths(found):
+        plus, minus = found.line_counts.get(path, LineCount(None, None))
+        lines = "not text" if plus is None or minus is None else f"+{plus} -{minus}"
+        shown = f"{render.escape(old[path])} → {render.escape(path)}" if path in old else render.escape(path)
+        rows.append((verbs.get(path, "renamed" if path in old else "modified"), lines, shown))
+    if rows:
+        render.table(("", "lines", "path"), rows)
+
+
+def _unified(content: str) -> None:
+    """Print a diff: the bytes themselves into a file or pipe, harmless and coloured on a terminal."""
+    if not output.is_terminal(sys.stdout):
+        output.raw(content)
+        return
+    for line in content.split("\n")[: -1 if content.endswith("\n") else None]:
+        shown = render.escape(line, keep="\t")
+        colour = next((colour for start, colour in _COLOURS if line.startswith(start)), None)
+        output.answer(render.paint(shown, colour) if colour else shown)
+
+
+def _lines(lines: list[str]) -> None:
+    if lines:
+        output.answer("\n".join(lines))
+
+
+def _notes(lines: list[str]) -> None:
+    for line in lines:
+        output.note(line)

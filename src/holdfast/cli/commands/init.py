@@ -1,0 +1,40 @@
+"""`holdfast init`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli import documents, output, render
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.cli.exits import Exit
+from holdfast.cli.saved import show_saved
+
+
+@command()
+@click.option("--save", is_flag=True, help="Also save a first checkpoint.")
+@pass_app
+def init(app: App, *, save: bool) -> int:
+    """Make a store for this folder. (`save` does it too, when it is needed.)
+
+    \b
+    holdfast init
+    holdfast -C path/to/project init --save
+    """
+    workspace, created = app.open_here()
+    saved = workspace.save("first checkpoint") if save else None
+    if app.json:
+        place = {"workspace": str(workspace.path), "store": str(workspace.store), "created": created}
+        app.document(place | {"checkpoint": documents.whole_checkpoint(saved) if saved else None})
+    else:
+        output.answer(f"{'Made a store' if created else 'There is a store already'} for {_shown(workspace.path)}")
+        output.answer(f"in {_shown(workspace.store)}")
+        if saved:
+            show_saved(saved, new=True)
+        else:
+            output.note("Save a checkpoint with: holdfast save")
+    return Exit.DONE if saved is None or saved.complete else Exit.INCOMPLETE
+
+
+def _shown(path: object) -> str:
+    return render.escape(str(path))

@@ -1,0 +1,62 @@
+"""`holdfast log`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from holdfast.cli import documents, output, render
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.model import Checkpoint
+
+HEAD = ("id", "when", "name", "by", "message")
+
+
+@command()
+@click.option("-n", "--limit", type=click.IntRange(min=0), default=20, help="How many; 0 is all.", show_default=True)
+@click.option("--all", "safety", is_flag=True, help="Also those made before each restore.")
+@click.option("--session", metavar="ID", help="Only those of a session.")
+@pass_app
+def log(app: App, *, limit: int, safety: bool, session: str | None) -> None:
+    """List checkpoints, newest first.
+
+    \b
+    holdfast log
+    holdfast log -n 5 --session s1
+    """
+    workspace = app.open()
+    found = workspace.list(limit + 1 if limit else None, session=session, safety=safety)
+    shown = found[:limit] if limit else found
+    more = len(found) > len(shown)
+    if app.json:
+        app.document({"checkpoints": [documents.checkpoint(entry) for entry in shown], "more": more})
+        return
+    if not shown:
+        output.note("No checkpoints yet." if session is None else "No checkpoints of this session.")
+        return
+    render.table(HEAD, [_row(entry) for entry in shown])
+    if more:
+        output.note(f"There are more; holdfast log -n {2 * limit}")
+
+
+def _row(checkpoint: Checkpoint) -> tuple[str, ...]:
+    when = render.ago if output.is_terminal(sys.stdout) else render.local
+    flags = [checkpoint.name, "pinned" if checkpoint.pinned else "", "" if checkpoint.complete else "incomplete"]
+    step = "" if checkpoint.step is None else f"#{checkpoint.step}"
+    by = [checkpoint.actor, checkpoint.session, step]
+    return (
+        documents.short(checkpoint.id),
+        when(checkpoint.timestamp),
+        render.escape(" · ".join(filter(None, flags))),
+        render.escape(" ".join(filter(None, by))),
+        _message(checkpoint),
+    )
+
+
+def _message(checkpoint: Checkpoint) -> str:
+    operation = checkpoint.operation
+    if operation is not None and not checkpoint.message:
+        return f"before {render.escape(operation.verb)} to {documents.short(operation.target)}"
+    return render.first_line(checkpoint.message)

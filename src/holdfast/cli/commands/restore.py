@@ -1,0 +1,57 @@
+"""`holdfast restore`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli import documents, output, progress
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.cli.exits import Exit
+from holdfast.cli.restoring import plan_lines, show_restored
+
+
+@command()
+@click.argument("ref")
+@click.argument("paths", nargs=-1)
+@click.option("--keep-new", is_flag=True, help="Leave files made since the checkpoint.")
+@click.option("--skip-damaged", is_flag=True, help="Restore what is sound where stored bytes are damaged.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@pass_app
+def restore(
+    app: App, *, ref: str, paths: tuple[str, ...], keep_new: bool, skip_damaged: bool, dry_run: bool, yes: bool
+) -> int:
+    """Bring the folder back to a checkpoint.
+
+    Shows what it will do and asks. With PATHS, nothing else is touched. What it replaces or removes is saved first:
+    `holdfast undo` brings it back.
+
+    \b
+    holdfast restore latest
+    holdfast restore b14 src/ config.toml --yes
+    """
+    workspace = app.open()
+    chosen = app.paths(workspace, paths)
+    plan = workspace.preview(ref, chosen, keep_new=keep_new)
+    if dry_run:
+        if app.json:
+            app.document({"plan": documents.flat(plan), "restored": None})
+        else:
+            output.answer("\n".join(plan_lines(plan)))
+        return Exit.DONE
+    if not app.json and not (yes and plan):
+        output.note("\n".join(plan_lines(plan)))
+    if plan:
+        app.confirm("Restore?", yes=yes)
+    elif not plan.blocked:
+        if app.json:
+            app.document({"plan": documents.flat(plan), "restored": None})
+        return Exit.DONE
+    with progress.shown() as shown:
+        done = workspace.restore(ref, chosen, plan, keep_new=keep_new, skip_damaged=skip_damaged, progress=shown)
+    if app.json:
+        app.document({"plan": documents.flat(plan), "restored": documents.restored(done)})
+    else:
+        show_restored(done, verb="Restored", next_step="undo with: holdfast undo")
+    return Exit.DONE if done.ok else Exit.INCOMPLETE

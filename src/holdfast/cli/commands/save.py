@@ -1,0 +1,52 @@
+"""`holdfast save`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from holdfast.cli import documents, given, progress
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.cli.exits import Exit
+from holdfast.cli.saved import show_saved
+
+
+@command()
+@click.argument("text", metavar="[MESSAGE]", required=False)
+@click.option("-m", "--message", metavar="MESSAGE", help="The message, as an option.")
+@click.option("--name", metavar="NAME", help="A name to find it by.")
+@click.option("--pin", is_flag=True, help="Keep it when others are pruned.")
+@click.option("--session", metavar="ID", help="The session that it belongs to.")
+@click.option("--actor", metavar="NAME", help="Who saved it.")
+@click.option("--step", type=int, metavar="N", help="The step of the session.")
+@click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata, as text; may be repeated.")
+@click.option("--state", multiple=True, metavar="NAME=FILE.json", help="State saved with the files (- is stdin).")
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out what matches, as in .gitignore.")
+@click.option("--allow-empty", is_flag=True, help="Save even if nothing changed.")
+@click.option("--rehash", is_flag=True, help="Read every file again, whatever its times say.")
+@pass_app
+def save(app: App, /, *, text: str | None, message: str | None, exclude: tuple[str, ...], **options: Any) -> int:
+    """Save a checkpoint of the folder.
+
+    \b
+    holdfast save "before the refactoring"
+    holdfast save --name good --pin
+    holdfast save --state conversation=messages.json --session s1 --step 3
+    """
+    if text is not None and message is not None:
+        raise click.UsageError("The message is given twice")
+    options["metadata"] = dict(given.pairs(options.pop("meta"), "--meta"))
+    options["state"] = {name: given.json_file(file) for name, file in given.pairs(options["state"], "--state")} or None
+    options["pinned"] = options.pop("pin")
+    workspace = app.open(create=True, exclude=exclude)
+    before = workspace.list(1, safety=True)
+    with progress.shown() as shown:
+        saved = workspace.save(text or message or "", progress=shown, **options)
+    new = not before or saved.sequence > before[0].sequence
+    if app.json:
+        app.document({"checkpoint": documents.whole_checkpoint(saved), "new": new})
+    else:
+        show_saved(saved, new=new)
+    return Exit.DONE if saved.complete else Exit.INCOMPLETE

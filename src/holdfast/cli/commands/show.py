@@ -1,0 +1,75 @@
+"""`holdfast show`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from holdfast.cli import documents, output, render, saved
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.errors import NotFound
+from holdfast.model import Checkpoint
+
+
+@command()
+@click.argument("ref", default="latest")
+@click.option("--state", metavar="NAME", help="Print that state as JSON, and nothing else.")
+@click.option("--uncovered", is_flag=True, help="List every path that it does not hold.")
+@pass_app
+def show(app: App, *, ref: str, state: str | None, uncovered: bool) -> None:
+    """Show one checkpoint in full.
+
+    \b
+    holdfast show latest
+    holdfast show b14 --state conversation > conversation.json
+    """
+    found = app.open().get(ref)
+    if state is not None:
+        output.document(_state(found, state))
+    elif app.json:
+        app.document(documents.whole_checkpoint(found))
+    elif uncovered:
+        output.answer("\n".join(saved.reasons(list(found.uncovered), cap=None)) or "It holds everything.")
+    else:
+        _print(found)
+
+
+def _state(checkpoint: Checkpoint, name: str) -> object:
+    values = checkpoint.state
+    if name not in values:
+        names = ", ".join(sorted(values)) or "none"
+        raise NotFound(f"{documents.short(checkpoint.id)} has no state {name}", hint=f"It has: {names}.")
+    return values[name]
+
+
+def _print(found: Checkpoint) -> None:
+    changed, uncovered, operation = found.files_changed, found.uncovered, found.operation
+    pairs = [
+        ("checkpoint", render.paint(found.id, "cyan")),
+        ("name", _text(found.name)),
+        ("when", f"{render.local(found.timestamp)} ({render.ago(found.timestamp)})"),
+        ("message", _text(found.message)),
+        ("session", _text(found.session)),
+        ("actor", _text(found.actor)),
+        ("step", "" if found.step is None else str(found.step)),
+        ("metadata", json.dumps(dict(found.metadata)) if found.metadata else ""),
+        ("state", ", ".join(map(render.escape, sorted(found.state)))),
+        ("parent", found.parent or ""),
+        ("pinned", "yes" if found.pinned else ""),
+        ("safety", f"made before {_text(operation.verb)} to {documents.short(operation.target)}" if operation else ""),
+        ("complete", "yes" if found.complete else render.paint("no", "red")),
+        ("quiet", "" if found.quiet else "no: files changed while they were read"),
+        ("not held", saved.summary(uncovered)),
+        ("commit", found.commit),
+        ("changed", "\n".join([render.count(len(changed), "file"), *render.listing(changed, indent="")])),
+    ]
+    output.answer(render.fields(pairs))
+    failures = [entry for entry in uncovered if entry.reason.is_failure]
+    for line in saved.reasons(failures):
+        output.note(line)
+
+
+def _text(value: str | None) -> str:
+    return "\n".join(render.escape(line) for line in (value or "").split("\n"))

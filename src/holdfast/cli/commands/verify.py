@@ -1,0 +1,33 @@
+"""`holdfast verify`."""
+
+from __future__ import annotations
+
+from holdfast.cli import documents, output, progress, render
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.cli.exits import Exit
+from holdfast.model import Problem
+
+
+@command()
+@pass_app
+def verify(app: App) -> int:
+    """Read every byte of the store and name what is damaged."""
+    workspace = app.open()
+    with progress.shown() as shown:
+        report = workspace.verify(progress=shown)
+    if app.json:
+        app.document(documents.report(report))
+    else:
+        read = f"{render.count(report.checkpoints, 'checkpoint')}, {render.count(report.objects, 'object')}"
+        verdict = render.paint("sound", "green") if report.ok else render.paint("damaged", "red")
+        output.answer(f"{verdict}: read {read}, {render.size(report.bytes_read)}")
+        for problem in report.problems:
+            output.answer(_line(problem))
+    return Exit.DONE if report.ok else Exit.DAMAGED
+
+
+def _line(problem: Problem) -> str:
+    touched = ", ".join(map(documents.short, problem.checkpoints))
+    line = render.escape(f"{problem.what}: {problem.detail}")
+    return f"    {line}" + (f"  (touches {touched})" if touched else "  (touches no checkpoint)")

@@ -1,0 +1,81 @@
+"""What `--json` prints: the nouns as plain values. Times are ISO 8601 in UTC."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import UTC
+from typing import Any
+
+from holdfast.model import (
+    Checkpoint,
+    CheckpointDiff,
+    Operation,
+    Plan,
+    Problem,
+    Recovery,
+    Restored,
+    Uncovered,
+    VerifyReport,
+)
+
+_FLAT = Operation | Plan | Problem | Recovery | Restored | Uncovered | VerifyReport
+
+
+def short(checkpoint_id: str) -> str:
+    """Return the short id that people type: the part before the dash."""
+    return checkpoint_id.partition("-")[0]
+
+
+def flat(noun: _FLAT) -> dict[str, Any]:
+    """Return the fields of a noun whose values are JSON-like already."""
+    return {field.name: getattr(noun, field.name) for field in fields(noun)}
+
+
+def checkpoint(noun: Checkpoint) -> dict[str, Any]:
+    """Return what listing a checkpoint shows; nothing is read from the store for it."""
+    return {
+        "id": noun.id,
+        "short_id": short(noun.id),
+        "sequence": noun.sequence,
+        "name": noun.name,
+        "message": noun.message,
+        "timestamp": noun.timestamp.astimezone(UTC).isoformat(),
+        "session": noun.session,
+        "actor": noun.actor,
+        "step": noun.step,
+        "parent": noun.parent,
+        "metadata": dict(noun.metadata),
+        "pinned": noun.pinned,
+        "complete": noun.complete,
+        "quiet": noun.quiet,
+        "operation": flat(noun.operation) if noun.operation else None,
+        "commit": noun.commit,
+    }
+
+
+def whole_checkpoint(noun: Checkpoint) -> dict[str, Any]:
+    """Return everything of a checkpoint but the values of its state, which has names here."""
+    return checkpoint(noun) | {
+        "files_changed": noun.files_changed,
+        "uncovered": [flat(entry) for entry in noun.uncovered],
+        "state_names": sorted(noun.state),
+    }
+
+
+def diff(noun: CheckpointDiff) -> dict[str, Any]:
+    """Return everything of a diff."""
+    plain = {field.name: getattr(noun, field.name) for field in fields(noun)}
+    return plain | {
+        "renamed_files": [renamed._asdict() for renamed in noun.renamed_files],
+        "line_counts": {path: lines._asdict() for path, lines in noun.line_counts.items()},
+    }
+
+
+def restored(noun: Restored) -> dict[str, Any]:
+    """Return everything of a restore but the values of the state, which has names here."""
+    return flat(noun) | {"ok": noun.ok, "state": sorted(noun.state)}
+
+
+def report(noun: VerifyReport) -> dict[str, Any]:
+    """Return everything that `verify` found."""
+    return flat(noun) | {"ok": noun.ok, "problems": [flat(problem) for problem in noun.problems]}

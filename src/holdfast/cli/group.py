@@ -1,0 +1,69 @@
+"""The click group: global options, and commands whose files are imported only when they are run."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import Any
+
+import click
+
+from holdfast import __version__
+from holdfast.cli import output
+from holdfast.cli.app import App
+
+COMMANDS = ("init", "save", "log", "show", "diff", "restore", "undo", "redo", "rm", "verify", "where", "demo")
+
+
+class LazyGroup(click.Group):
+    """Finds a command in the file of its name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = getattr(importlib.import_module(f"holdfast.cli.commands.{cmd_name}"), cmd_name)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            raise click.UsageError(
+                f"There is no command {name!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx
+            )
+        return super().resolve_command(ctx, args)
+
+
+def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    if ctx.params.get("json"):
+        output.document({"version": __version__})
+    else:
+        output.answer(f"holdfast {__version__}")
+    ctx.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("-C", "--directory", metavar="PATH", help="The workspace. [default: the nearest folder with a store]")
+@click.option("--store", metavar="PATH", help="The folder of the store. [default: chosen in your state folder]")
+@click.option("--json", is_flag=True, is_eager=True, help="Print one JSON document; also after the command.")
+@click.option("--version", is_flag=True, expose_value=False, callback=_version, help="Print the version.")
+@click.pass_context
+def group(ctx: click.Context, /, **options: Any) -> None:
+    """Keep every good state of a folder, and bring any of them back exactly.
+
+    \b
+    holdfast save "before the refactoring"
+    holdfast log
+    holdfast restore latest
+    holdfast undo
+
+    A checkpoint is named by its id, a unique beginning of it (b14), its name, latest, or latest~2.
+    """
+    ctx.obj = App(**options)

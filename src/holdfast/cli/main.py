@@ -1,0 +1,91 @@
+"""The program: runs a command and turns whatever happens into an exit code, one sentence and a hint."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.cli import output
+from holdfast.cli.exits import Exit, of_error
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    import click
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code. Never raises, never prints a traceback unasked."""
+    args = sys.argv[1:] if args is None else list(args)
+    output.prepare()
+    try:
+        try:
+            return _run(args)
+        finally:
+            output.flush()
+    except Exception as error:  # the last line of defence: what nobody foresaw is still one sentence
+        return _fail(args, *_explain(error))
+    except KeyboardInterrupt:
+        return _interrupted(args)
+
+
+def _run(args: Sequence[str]) -> int:
+    import click  # inside `main`'s protection: loading it is most of the start-up time
+
+    from holdfast.cli.group import group
+
+    try:
+        return int(group.main(args, prog_name="holdfast", standalone_mode=False) or 0)
+    except click.Abort:
+        return _interrupted(args)
+    except click.ClickException as error:
+        return _fail(args, Exit.USAGE, *_usage(error))
+
+
+def _explain(error: Exception) -> tuple[Exit, str, str]:
+    if os.environ.get("HOLDFAST_DEBUG"):
+        traceback.print_exception(error)
+    if isinstance(error, HoldfastError):
+        return of_error(error), error.message, error.hint
+    if isinstance(error, OSError):
+        where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        return Exit.UNAVAILABLE, f"{where}{error.strerror or error}", "Mend that and try again."
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return Exit.BUG, f"Unexpected {what}; this is a bug", "Please report it with what HOLDFAST_DEBUG=1 shows."
+
+
+def _usage(error: click.ClickException) -> tuple[str, str]:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "holdfast"
+    message = "No command was given" if type(error).__name__ == "NoArgsIsHelpError" else error.format_message()
+    return message, f"See: {path} --help"
+
+
+def _interrupted(args: Sequence[str]) -> int:
+    hint = "An unfinished restore is finished or taken back by the next command."
+    return _fail(args, Exit.INTERRUPTED, "Interrupted", hint)
+
+
+def _fail(args: Sequence[str], code: Exit, message: str, hint: str) -> int:
+    from holdfast.cli import render
+
+    message, hint = message.strip().rstrip("."), hint.strip()
+    try:
+        if _wants_json(args):
+            output.document({"error": {"kind": code.kind, "message": message, "hint": hint}})
+        else:
+            output.note(render.paint("error: ", "red", sys.stderr) + render.escape(message))
+            if hint:
+                output.note(render.paint("hint:  ", "dim", sys.stderr) + render.escape(hint))
+        output.flush()
+    except HoldfastError:
+        pass  # the streams themselves are gone; the exit code still tells
+    return code
+
+
+def _wants_json(args: Sequence[str]) -> bool:
+    """Say whether `--json` was asked for, even where the rest could not be parsed."""
+    args = list(args)
+    return "--json" in (args[: args.index("--")] if "--" in args else args)

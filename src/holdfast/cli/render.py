@@ -1,0 +1,137 @@
+"""How things look to people: names made harmless, tables, colour, sizes, times.
+
+Whatever came from a file name, a message or other stored data passes through `escape` before it is printed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Literal, TextIO
+
+from holdfast.cli import output
+
+LIST_MAX = 10
+MESSAGE_MAX_CHARS = 200
+
+_COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_WIDE_SPACES = "\u00a0\u2009\u202f\u3000"  # not "printable" to Python, and ordinary in prose
+
+
+def escape(text: str, *, keep: str = "") -> str:
+    """Show every character that could move the cursor, hide, reorder or fake a line as an escape.
+
+    A byte of a file name that is no text is shown as `\\xNN`. The characters in `keep` stay as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char in keep else _escape(char) for char in text)
+
+
+def _escape(char: str) -> str:
+    if char.isprintable() or char in _WIDE_SPACES:
+        return char
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x80:
+        return _SHORT.get(char, f"\\x{code:02x}")
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
+    """Colour a text if the stream that it goes to (stdout, unless told) is a terminal."""
+    if not output.has_colour(stream or sys.stdout):
+        return text
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+def first_line(message: str) -> str:
+    """Return the first line of a message, made harmless, at most `MESSAGE_MAX_CHARS` long."""
+    line = message.strip().partition("\n")[0].rstrip("\r")
+    return escape(line if len(line) <= MESSAGE_MAX_CHARS else line[: MESSAGE_MAX_CHARS - 1] + "…")
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """Return `1 file`, `2 files`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def size(n_bytes: int) -> str:
+    """Return a size for people: `512 B`, `1.5 KiB`."""
+    if n_bytes < 1024:
+        return f"{n_bytes} B"
+    value = float(n_bytes)
+    for unit in ("KiB", "MiB", "GiB"):
+        value /= 1024
+        if value < 1024:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1024:.1f} TiB"
+
+
+def local(moment: datetime) -> str:
+    """Return a time in the local time zone."""
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def ago(moment: datetime) -> str:
+    """Return how long ago a time is, or the time itself where that is more than a day, or lies ahead."""
+    age = datetime.now(UTC) - moment
+    if timedelta(0) <= age < timedelta(minutes=1):
+        return f"{age.seconds} s ago"
+    if timedelta(0) <= age < timedelta(hours=1):
+        return f"{age.seconds // 60} min ago"
+    if timedelta(0) <= age < timedelta(days=1):
+        return f"{age.seconds // 3600} h ago"
+    return local(moment)[:16]
+
+
+def listing(items: Iterable[str] | Mapping[str, str], *, indent: str = "    ", cap: int | None = LIST_MAX) -> list[str]:
+    """Return one line per path (with its reason, where the items have one), and how many more there are."""
+    pairs = list(items.items()) if isinstance(items, Mapping) else [(item, "") for item in items]
+    shown = pairs if cap is None else pairs[:cap]
+    lines = [f"{indent}{escape(path) or '.'}{f'  ({escape(reason)})' if reason else ''}" for path, reason in shown]
+    if len(pairs) > len(shown):
+        lines.append(f"{indent}… and {len(pairs) - len(shown):,} more")
+    return lines
+
+
+def fields(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return lines of `label  value`, aligned; a value of several lines stays in its column."""
+    rows = [(label, value) for label, value in pairs if value]
+    width = max((len(label) for label, _ in rows), default=0) + 2
+    pad = "\n" + " " * width
+    return "\n".join(f"{paint(f'{label:<{width}}', 'dim')}{pad.join(value.splitlines())}" for label, value in rows)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows of escaped cells, drawn to fit on a terminal, in plain columns elsewhere; no column is empty."""
+    used = [at for at in range(len(head)) if any(row[at] for row in rows)]
+    head, rows = [head[at] for at in used], [[row[at] for at in used] for row in rows]
+    if output.is_terminal(sys.stdout):
+        _drawn(head, rows)
+    else:
+        output.answer("\n".join(_columns([head, *rows])))
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _drawn(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console  # start-up cost, paid only where a table is really drawn
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    for at, title in enumerate(head):
+        last = at == len(head) - 1  # the one column that gives way when the terminal is narrow
+        drawn.add_column(title, no_wrap=not last, overflow="ellipsis", style="cyan" if at == 0 else "")
+    for row in rows:
+        drawn.add_row(*(Text(cell, overflow="ellipsis", no_wrap=True) for cell in row))
+    colours: Literal["auto"] | None = "auto" if output.has_colour(sys.stdout) else None
+    Console(highlight=False, markup=False, emoji=False, color_system=colours).print(drawn)

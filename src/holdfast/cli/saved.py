@@ -1,0 +1,46 @@
+"""What `save` tells: the checkpoint, and what it does not hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from holdfast.cli import output, render
+from holdfast.cli.documents import short
+from holdfast.model import Checkpoint, Uncovered
+
+
+def show_saved(checkpoint: Checkpoint, *, new: bool) -> None:
+    """Print the id of a saved checkpoint and how much changed; warn of what is missing from it."""
+    shown = render.paint(short(checkpoint.id), "cyan")
+    if new:
+        changed = checkpoint.files_changed
+        since = "changed" if checkpoint.parent else "saved"
+        output.answer(f"{shown}  {render.count(len(changed), 'file')} {since}")
+    else:
+        output.answer(f"{shown}  nothing changed: this checkpoint holds the folder already")
+    failures = [entry for entry in checkpoint.uncovered if entry.reason.is_failure]
+    if failures:
+        output.note(f"{render.count(len(failures), 'path')} could not be saved:")
+        for line in reasons(failures):
+            output.note(line)
+    left_out = len(checkpoint.uncovered) - len(failures)
+    if left_out:
+        output.note(
+            f"{render.count(left_out, 'path')} left out by rules; holdfast show {short(checkpoint.id)} --uncovered"
+        )
+
+
+def reasons(entries: list[Uncovered], *, cap: int | None = render.LIST_MAX) -> list[str]:
+    """Return one line per path that a checkpoint does not hold."""
+    return render.listing({entry.path: because(entry) for entry in entries}, cap=cap)
+
+
+def because(entry: Uncovered) -> str:
+    """Return the reason and its detail."""
+    return f"{entry.reason.value}: {entry.detail}" if entry.detail else entry.reason.value
+
+
+def summary(entries: tuple[Uncovered, ...]) -> str:
+    """Return how many paths are not held, per reason."""
+    counted = Counter(entry.reason.value for entry in entries)
+    return "\n".join(f"{render.count(number, 'path')}: {reason}" for reason, number in counted.most_common())

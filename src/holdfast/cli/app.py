@@ -26,7 +26,8 @@ class App:
     directory: str | None = None
     store: str | None = None
     json: bool = False
-    _recovered: Recovery | None = field(default=None, init=False)
+    _workspace: Workspace | None = field(default=None, init=False)
+    _told: Recovery | None = field(default=None, init=False)
 
     def open(self, *, create: bool = False, exclude: Sequence[str] = ()) -> Workspace:
         """Open the workspace that the options name, or the nearest one; raise NotFound where there is none."""
@@ -45,7 +46,8 @@ class App:
             if not create:
                 raise NotFound(f"{folder} has no checkpoints yet", hint="Make the first one with: holdfast save")
             found = Workspace(folder, store=self.store, exclude_patterns=exclude)
-        self._tell_recovered(found)
+        self._workspace = found
+        self.tell_recovered()
         return found
 
     def open_here(self) -> tuple[Workspace, bool]:
@@ -55,7 +57,8 @@ class App:
         folder = self.folder()
         found = _existing(folder, lambda at: Workspace(at, store=self.store, create=False))
         workspace = found or Workspace(folder, store=self.store)
-        self._tell_recovered(workspace)
+        self._workspace = workspace
+        self.tell_recovered()
         return workspace, found is None
 
     def folder(self) -> Path:
@@ -63,7 +66,7 @@ class App:
         try:
             return Path(self.directory or os.getcwd())
         except FileNotFoundError:
-            raise NotFound("The current folder no longer exists", hint="Go to one that does, or pass -C.") from None
+            raise NotFound("the current folder no longer exists", hint="Go to one that does, or pass -C.") from None
 
     def paths(self, workspace: Workspace, given: Sequence[str]) -> list[str] | None:
         """Return paths as the library takes them. Without -C they are meant from the current folder."""
@@ -76,21 +79,24 @@ class App:
 
     def document(self, value: dict[str, Any]) -> None:
         """Print the one JSON document of this run."""
-        output.document(value | ({"recovered": documents.flat(self._recovered)} if self._recovered else {}))
+        recovered = self._workspace.recovered if self._workspace else None
+        output.document(value | ({"recovered": documents.flat(recovered)} if recovered else {}))
 
     def confirm(self, question: str, *, yes: bool) -> None:
         """Ask before something destructive; raise Refused unless the answer, or `--yes`, says to go on."""
         if yes:
             return
         if self.json or not output.can_ask():
-            raise Refused("This asks before it changes anything, and nobody is there to answer", hint="Pass --yes.")
+            raise Refused("this asks before it changes anything, and nobody is there to answer", hint="Pass --yes.")
         if not output.ask(question):
-            raise Refused("Nothing was changed")
+            raise Refused("nothing was changed")
 
-    def _tell_recovered(self, workspace: Workspace) -> None:
-        self._recovered = recovered = workspace.recovered
-        if recovered is None:
+    def tell_recovered(self) -> None:
+        """Say once how an interrupted restore was dealt with: on opening, or by the command itself."""
+        recovered = self._workspace.recovered if self._workspace else None
+        if recovered is None or recovered is self._told:
             return
+        self._told = recovered
         target, found = documents.short(recovered.target), documents.short(recovered.found_id)
         line = (
             f"An interrupted {recovered.verb} to {target} was {recovered.outcome}; what was found is kept in {found}."

@@ -29,8 +29,11 @@ def run(tell: Callable[[str], None]) -> Story:
         _play(story)
     tell("")
     n_good, n_all = sum(story.comparisons.values()), len(story.comparisons)
-    verdict = f"{n_good} of {n_all} comparisons hold; the demo's folder and store are deleted again."
-    tell(render.paint(verdict, "green" if story.ok else "red"))
+    failed = [step["command"] for step in story.steps if step["exit_code"] != Exit.DONE]
+    verdict = f"{n_good} of {n_all} comparisons hold" + (
+        f", {render.count(len(failed), 'command')} failed" if failed else ""
+    )
+    tell(render.paint(f"{verdict}; the demo's folder and store are deleted again.", "green" if story.ok else "red"))
     return story
 
 

@@ -11,12 +11,19 @@ import click
 from holdfast import __version__
 from holdfast.cli import output
 from holdfast.cli.app import App
+from holdfast.cli.exits import Exit
 
 COMMANDS = ("init", "save", "log", "show", "diff", "restore", "undo", "redo", "rm", "verify", "where", "demo")
 
 
 class LazyGroup(click.Group):
     """Finds a command in the file of its name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:
+            output.note(ctx.get_help())
+            ctx.exit(Exit.USAGE)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -34,7 +41,7 @@ class LazyGroup(click.Group):
         if name not in COMMANDS and not name.startswith("-"):
             near = difflib.get_close_matches(name, COMMANDS, n=1)
             raise click.UsageError(
-                f"There is no command {name!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx
+                f"there is no command {name!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx
             )
         return super().resolve_command(ctx, args)
 
@@ -67,3 +74,4 @@ def group(ctx: click.Context, /, **options: Any) -> None:
     A checkpoint is named by its id, a unique beginning of it (b14), its name, latest, or latest~2.
     """
     ctx.obj = App(**options)
+    ctx.call_on_close(ctx.obj.tell_recovered)

@@ -53,19 +53,20 @@ def _explain(error: Exception) -> tuple[Exit, str, str]:
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
         return Exit.UNAVAILABLE, f"{where}{error.strerror or error}", "Mend that and try again."
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return Exit.BUG, f"Unexpected {what}; this is a bug", "Please report it with what HOLDFAST_DEBUG=1 shows."
+    return Exit.BUG, f"unexpected {what}; this is a bug", "Please report it with what HOLDFAST_DEBUG=1 shows."
 
 
 def _usage(error: click.ClickException) -> tuple[str, str]:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "holdfast"
-    message = "No command was given" if type(error).__name__ == "NoArgsIsHelpError" else error.format_message()
+    message = error.format_message()
+    message = message[:1].lower() + message[1:]  # as the library's own messages
     return message, f"See: {path} --help"
 
 
 def _interrupted(args: Sequence[str]) -> int:
     hint = "An unfinished restore is finished or taken back by the next command."
-    return _fail(args, Exit.INTERRUPTED, "Interrupted", hint)
+    return _fail(args, Exit.INTERRUPTED, "interrupted", hint)
 
 
 def _fail(args: Sequence[str], code: Exit, message: str, hint: str) -> int:

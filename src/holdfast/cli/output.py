@@ -45,10 +45,10 @@ def ask(question: str) -> bool:
     flush()
     _write(sys.stderr, f"{question} [y/N] ")
     sys.stderr.flush()
-    reply = sys.stdin.readline()
-    if not reply.endswith("\n"):
+    reply = sys.stdin.buffer.readline()  # as bytes: what is typed need not be text
+    if not reply.endswith(b"\n"):
         note("")
-    return reply.strip().lower() in {"y", "yes"}
+    return reply.strip().lower() in {b"y", b"yes"}
 
 
 def can_ask() -> bool:
@@ -99,5 +99,5 @@ def _give_up(stream: TextIO, error: OSError) -> None:
     os.close(nowhere)
     if not isinstance(error, BrokenPipeError):
         raise Unavailable(
-            f"The output could not be written: {error.strerror}", hint="What the command did is done; look with --json."
+            f"the output could not be written: {error.strerror}", hint="What the command did is done; look with --json."
         ) from error

@@ -25,9 +25,8 @@ def show_saved(checkpoint: Checkpoint, *, new: bool) -> None:
             output.note(line)
     left_out = len(checkpoint.uncovered) - len(failures)
     if left_out:
-        output.note(
-            f"{render.count(left_out, 'path')} left out by rules; holdfast show {short(checkpoint.id)} --uncovered"
-        )
+        which = f"list with: holdfast show {short(checkpoint.id)} --uncovered"
+        output.note(f"{render.count(left_out, 'path')} left out by rules; {which}")
 
 
 def reasons(entries: list[Uncovered], *, cap: int | None = render.LIST_MAX) -> list[str]:

@@ -6,7 +6,8 @@
 
 MODE is the whole mode in octal, type included; MTIME nanoseconds since 1970; EXTRAS is `-` or what else is so,
 separated by commas; NAME runs to the end of the line, with `%` and newline written as `%25` and `%0A`. Entries that
-share a `link=` are one file under several names. Files of special kinds are here alone, without content in `files/`.
+share a `link=` are one file under several names. `parts=SIZE` is a file of that size whose content is a tree of
+parts. Files of special kinds are here alone, without content in `files/`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from holdfast.errors import Damaged
 
 NOTHING = b"-"
 SPARSE = b"sparse"
+PARTS = b"parts="
 _UNKEPT_XATTRS = ("security.selinux", "security.ima", "security.evm", "trusted.", "system.nfs4_acl")
 
 
@@ -46,6 +48,12 @@ class Attr(NamedTuple):
             return None
         uid, _, gid = value.partition(b":")
         return int(uid), int(gid)
+
+    @property
+    def parts_bytes(self) -> int | None:
+        """The size of a large file, which is stored in parts; None for any other."""
+        value = self._value(PARTS)
+        return None if value is None else int(value)
 
     @property
     def device(self) -> int:

@@ -15,9 +15,9 @@ DEPENDENCY_FOLDERS = frozenset(
 
 BUILD_FOLDERS = frozenset(
     {
-        *("build", "builds", "dist", "out", "output", "target", "bin", "obj", "release", "debug", "Release", "Debug"),
-        *("_build", ".build", "cmake-build-debug", "cmake-build-release", "CMakeFiles", "zig-out", "_site", "site"),
-        *(".next", ".nuxt", ".output", ".svelte-kit", ".angular", ".astro", ".docusaurus", ".expo", ".vite"),
+        *("build", "dist", "out", "target", "bin", "obj", "Release", "Debug"),
+        *("_build", ".build", "cmake-build-debug", "cmake-build-release", "CMakeFiles", "zig-out", "_site"),
+        *(".next", ".nuxt", ".output", ".svelte-kit", ".angular", ".astro", ".docusaurus", ".vite"),
         *(".cache", ".parcel-cache", ".turbo", ".nx", ".webpack", ".rollup.cache", "storybook-static"),
         *("coverage", "htmlcov", ".nyc_output", ".hypothesis", ".import_linter_cache", ".benchmarks"),
         *("vendor", "deps", "Pods", "Carthage", "DerivedData", "venv", "env", "ENV", "virtualenv", ".pixi", ".conda"),

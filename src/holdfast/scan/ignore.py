@@ -3,7 +3,7 @@
 Pure: contents of ignore files come in, verdicts go out. Git compares bytes, so names and patterns are compared here as
 text with one character for each byte (`_bytewise`); a name in plain ASCII is that text already.
 
-Longer than most files on purpose: rules, sources and patterns are one idea, and a mistake in one shows in the others.
+Read in three parts: rules and what they decide; one source of patterns; one pattern. Each uses only what follows it.
 """
 
 from __future__ import annotations
@@ -486,10 +486,10 @@ def _spelled(tokens: Sequence[str | int]) -> tuple[int, list[str]]:
 
 
 def _regex(tokens: Sequence[str | int]) -> str:
-    """Write tokens as a regular expression that takes time in proportion to the path at worst squared.
+    """Write tokens as a regular expression that no path can hold up for long.
 
-    What lies between two gaps has a fixed length (in bytes between stars, in components between double stars), so its
-    first place is as good as any later one: each is an atomic group, and nothing is tried again.
+    What lies between two gaps has a fixed length (in bytes between stars, in components between double stars), so that
+    the first place where it fits is as good as any later one: it is an atomic group, and nothing is tried again.
     """
     source = ""
     gap = None

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from holdfast.errors import Conflict
 from holdfast.model import Reason
-from holdfast.scan.attrs import extras_of
+from holdfast.scan.attrs import PARTS, extras_of
 from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, MODE, MTIME, NLINK, SIZE, WIDTH, YOUNG, Folder
 
 LARGE_BYTES = 8 << 20
@@ -89,7 +89,10 @@ def _read_file(folder: Folder, place: int, fd: int, name: str, owner: tuple[int,
             after = os.fstat(file)
             if result is not None and _same(before, after):
                 content, is_database = result
-                _record(folder, place, before, extras_of(file, before, owner))
+                extras = extras_of(file, before, owner)
+                if before.st_size > LARGE_BYTES:
+                    extras += (b"," if extras else b"") + PARTS + b"%d" % before.st_size
+                _record(folder, place, before, extras)
                 return Outcome(content, steady=not attempt, is_database=is_database)
         return Outcome(reason=Reason.CHANGED, detail=f"changed {_TRIES} times while it was read", steady=False)
     finally:

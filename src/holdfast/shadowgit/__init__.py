@@ -1,6 +1,6 @@
 """git's object format: objects, packs, refs of a bare repository. Knows nothing of workspaces."""
 
-from holdfast.shadowgit.merge import merge_packs, packs_due
+from holdfast.shadowgit.merge import merge_packs, packs_due, reachable
 from holdfast.shadowgit.names import real_name, store_name
 from holdfast.shadowgit.objects import (
     EMPTY_TREE,
@@ -40,6 +40,7 @@ __all__ = [
     "merge_packs",
     "object_id",
     "packs_due",
+    "reachable",
     "real_name",
     "store_name",
 ]

@@ -7,11 +7,11 @@ objects twice, never not at all.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from holdfast import durable
 from holdfast.errors import Damaged
-from holdfast.shadowgit.objects import PackEntry, encode_entry
+from holdfast.shadowgit.objects import PackEntry, decode_commit, encode_entry
 from holdfast.shadowgit.pack import Pack
 from holdfast.shadowgit.store import ObjectStore
 from holdfast.shadowgit.writer import PackWriter
@@ -56,6 +56,25 @@ def merge_packs(store: ObjectStore, packs: Sequence[Pack], *, keep: Container[by
             _remove(pack)
     durable.sync_folder(store.pack_folder)
     store.refresh()
+
+
+def reachable(store: ObjectStore, commits: Iterable[bytes]) -> set[bytes]:
+    """Every object that some commits need. Damaged if one of them cannot be read: then nothing may be dropped."""
+    found: set[bytes] = set()
+    stack = []
+    for commit in commits:
+        found.add(commit)
+        stack.append(decode_commit(store.commit(commit)))
+    while stack:
+        tree = stack.pop()
+        if tree not in found:
+            found.add(tree)
+            for entry in store.tree(tree):
+                if entry.is_folder:
+                    stack.append(entry.oid)
+                else:
+                    found.add(entry.oid)
+    return found
 
 
 def _remove(pack: Pack) -> None:

@@ -126,11 +126,11 @@ class Pack:
         at, left = header.start, header.size
         try:
             while left > 0:
-                piece = self._data[at : at + _STREAM_BYTES]
+                piece = inflater.unconsumed_tail or self._data[at : at + _STREAM_BYTES]
                 if not piece:
                     break
-                at += len(piece)
-                data = inflater.decompress(piece)
+                at += 0 if inflater.unconsumed_tail else len(piece)
+                data = inflater.decompress(piece, _STREAM_BYTES)
                 left -= len(data)
                 yield data
         except _InflateError:

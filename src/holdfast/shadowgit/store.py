@@ -231,6 +231,17 @@ class ObjectStore:
             raise Damaged(f"the ref of checkpoint {name} is not one", hint=_HINT)
         return oid
 
+    def commits(self) -> Iterator[bytes]:
+        """Every commit that some ref names. Damaged if one names none."""
+        for name in self.ref_names():
+            yield self.ref(name)
+        path = self.git_dir / "refs" / "heads" / "main"
+        if path.exists():
+            try:
+                yield bytes.fromhex(path.read_text("ascii", "replace"))
+            except ValueError:
+                raise Damaged("refs/heads/main is not a ref", hint=_HINT) from None
+
     def set_ref(self, name: str, commit: bytes) -> None:
         """Name a commit: the commit point of a save (P3)."""
         durable.write_atomically(self._tags / name, commit.hex().encode() + b"\n")

@@ -10,17 +10,13 @@ from __future__ import annotations
 import os
 import secrets
 import struct
-import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from hashlib import sha1
 from itertools import accumulate
 from pathlib import Path
 
-from isal import isal_zlib
-
 from holdfast import durable
-from holdfast.errors import Conflict
-from holdfast.shadowgit.objects import DEFLATE_LEVEL, KIND_NAMES, Kind, PackEntry, encode_entry, entry_header, object_id
+from holdfast.shadowgit.objects import Kind, PackEntry, encode_entry, object_id
 from holdfast.shadowgit.pack import INDEX_MAGIC
 
 _BUFFER_BYTES = 8 << 20
@@ -60,29 +56,6 @@ class PackWriter:
         if len(self._buffer) > _BUFFER_BYTES:
             self._flush()
 
-    def add_stream(self, kind: Kind, size: int, pieces: Iterable[bytes]) -> bytes:
-        """Add an object that does not fit in memory. Conflict if the pieces are not `size` bytes together."""
-        self._flush()
-        start = self._written
-        header = entry_header(kind, size)
-        digest = sha1(b"%s %d\0" % (KIND_NAMES[kind], size))
-        deflater = isal_zlib.compressobj(DEFLATE_LEVEL)
-        crc = zlib.crc32(header)
-        self._buffer += header
-        seen = 0
-        for piece in pieces:
-            seen += len(piece)
-            digest.update(piece)
-            crc = self._append(deflater.compress(piece), crc)
-        crc = self._append(deflater.flush(), crc)
-        oid = digest.digest()
-        if seen != size or self.holds(oid):
-            self._rewind(start)
-        if seen != size:
-            raise Conflict(f"a file was to have {size} bytes and had {seen}", hint="It changed while it was read.")
-        self._added.setdefault(oid, (start, crc))
-        return oid
-
     def commit(self) -> str | None:
         """Make everything durable and visible; the name of the pack, or None if nothing was added."""
         if not self._added:
@@ -114,12 +87,6 @@ class PackWriter:
         self._added.clear()
         self._buffer.clear()
 
-    def _append(self, data: bytes, crc: int) -> int:
-        self._buffer += data
-        if len(self._buffer) > _BUFFER_BYTES:
-            self._flush()
-        return zlib.crc32(data, crc)
-
     def _flush(self) -> None:
         if self._fd < 0:
             self._temporary = str(self._folder / f"tmp_pack_{secrets.token_hex(8)}")
@@ -127,13 +94,6 @@ class PackWriter:
         durable.disk().write(self._fd, self._buffer)
         self._written += len(self._buffer)
         self._buffer.clear()
-
-    def _rewind(self, start: int) -> None:
-        self._buffer.clear()
-        if self._written > start:
-            durable.disk().truncate(self._fd, start)
-            os.lseek(self._fd, start, os.SEEK_SET)
-            self._written = start
 
     def _finish_pack(self) -> bytes:
         header = _HEADER.pack(b"PACK", 2, len(self._added))

@@ -24,9 +24,9 @@ from holdfast.model import Progress
 from holdfast.scan.attrs import Attr, is_kept_xattr
 from holdfast.scan.folder import INO, MTIME, NLINK, SIZE, WIDTH
 from holdfast.scan.handles import Handles, split
-from holdfast.scan.read import LARGE_BYTES
 from holdfast.scan.walk import Listing
-from holdfast.shadowgit import Kind, ObjectStore, object_id
+from holdfast.shadowgit import FOLDER_MODE, Kind, ObjectStore, object_id
+from holdfast.workspace.parts import list_parts
 from holdfast.workspace.tree import Change, Entry
 
 _PATH_ONLY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -107,7 +107,7 @@ class Application:
         fd = disk().create(slot, mode=0o600, dir_fd=self._stage_fd)
         try:
             size = 0
-            for piece in self._pieces(entry.oid):
+            for piece in self._pieces(entry):
                 _write_piece(fd, piece, size, sparse=entry.attr.is_sparse)
                 size += len(piece)
             if entry.attr.is_sparse:
@@ -118,12 +118,11 @@ class Application:
         finally:
             os.close(fd)
 
-    def _pieces(self, oid: bytes) -> Iterator[bytes]:
-        _, size = self._store.kind_and_size(oid)
-        if size > LARGE_BYTES:
-            yield from self._store.stream(oid)
+    def _pieces(self, entry: Entry) -> Iterator[bytes]:
+        if entry.attr.parts_bytes is None:
+            yield self._store.blob(entry.oid)
         else:
-            yield self._store.blob(oid)
+            yield from map(self._store.blob, list_parts(self._store, FOLDER_MODE, entry.oid))
 
     def _write_special(self, slot: str, path: str, entry: Entry) -> bool:
         try:
@@ -291,20 +290,20 @@ class Application:
             return "its mode could not be restored"
         if status.st_mtime_ns != after.attr.mtime_ns:
             return again if not after.is_folder else "its time could not be restored"
-        if after.is_file and path in self._slots and not self._has_content(path, after.oid, status.st_size):
+        if after.is_file and path in self._slots and not self._has_content(path, after, status.st_size):
             return again
         return ""
 
-    def _has_content(self, path: str, oid: bytes, size: int) -> bool:
+    def _has_content(self, path: str, entry: Entry, size: int) -> bool:
         parent, name = split(path)
-        if size > LARGE_BYTES:
-            return size == self._store.kind_and_size(oid)[1]  # its bytes were checked as they were written
+        if entry.attr.parts_bytes is not None:
+            return size == entry.attr.parts_bytes  # its bytes were checked as they were written
         try:
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._handles.open(parent))
         except OSError:
             return True  # not readable for its owner, as it was
         try:
-            return object_id(Kind.BLOB, os.pread(fd, size + 1, 0)) == oid
+            return object_id(Kind.BLOB, os.pread(fd, size + 1, 0)) == entry.oid
         finally:
             os.close(fd)
 

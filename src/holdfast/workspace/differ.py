@@ -104,10 +104,10 @@ def _similar(
     gone: Sequence[str], new: Sequence[str], deleted: dict[str, Entry], added: dict[str, Entry], source: Gathering
 ) -> list[Renamed]:
     """Pairs of files more than half of whose lines are the same, best first."""
-    lines = {path: _line_sizes(deleted[path].oid, source) for path in gone}
+    lines = {path: _line_sizes(deleted[path], source) for path in gone}
     scores = []
     for path in new:
-        mine = _line_sizes(added[path].oid, source)
+        mine = _line_sizes(added[path], source)
         for other in gone:
             total = max(sum(mine.values()), sum(lines[other].values()))
             common = sum(min(size, lines[other].get(line, 0)) for line, size in mine.items())
@@ -120,18 +120,18 @@ def _similar(
     return [Renamed(old, path) for old, path in found.items()]
 
 
-def _line_sizes(oid: bytes, source: Gathering) -> dict[int, int]:
+def _line_sizes(entry: Entry, source: Gathering) -> dict[int, int]:
     sizes: dict[int, int] = {}
-    for line in (_text(oid, source) or b"").splitlines(keepends=True):
+    for line in (_text(entry, source) or b"").splitlines(keepends=True):
         key = crc32(line)
         sizes[key] = sizes.get(key, 0) + len(line)
     return sizes
 
 
-def _text(oid: bytes, source: Gathering) -> bytes | None:
+def _text(entry: Entry, source: Gathering) -> bytes | None:
     """A file's content, if it is small enough to be shown."""
-    size = source.size(oid)
-    return source.blob(oid) if size is not None and size <= _TEXT_BYTES else None
+    size = source.size(entry.oid) if entry.attr.parts_bytes is None else None
+    return source.blob(entry.oid) if size is not None and size <= _TEXT_BYTES else None
 
 
 def _patch(old: str, new: str, before: Entry | None, after: Entry | None, source: Gathering) -> tuple[str, LineCount]:
@@ -160,7 +160,7 @@ def _patch(old: str, new: str, before: Entry | None, after: Entry | None, source
 def _hunks(before: Entry | None, after: Entry | None, source: Gathering) -> tuple[str | None, LineCount]:
     import pygit2  # costs more to import than most commands take
 
-    sides = [b"" if entry is None or not entry.oid else _text(entry.oid, source) for entry in (before, after)]
+    sides = [b"" if entry is None or not entry.oid else _text(entry, source) for entry in (before, after)]
     if sides[0] is None or sides[1] is None or any(b"\0" in side[:8000] for side in sides if side):
         return None, LineCount(None, None)
     patch = pygit2.Patch.create_from(sides[0], sides[1])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from hashlib import sha1
-
 from holdfast.shadowgit import Kind, ObjectStore, PackEntry, PackWriter, TreeEntry, object_id
 from holdfast.shadowgit.objects import decode_tree
 
@@ -21,13 +18,14 @@ class Gathering:
         self._keep_files = keep_files
         self._objects: dict[bytes, bytes] = {}
 
-    def lacks(self, oid: bytes, data: bytes) -> bool:
-        """Whether a file has to be deflated and given to `add_entry`. May be asked from several threads."""
-        if self._writer is not None:
-            return not self._writer.holds(oid)
+    def lacks(self, oid: bytes) -> bool:
+        """Whether content has to be deflated and given to `add_entry`. May be asked from several threads."""
+        return self._writer is not None and not self._writer.holds(oid)
+
+    def show(self, oid: bytes, data: bytes) -> None:
+        """Keep a small file in memory, if that was asked for."""
         if self._keep_files and len(data) <= _KEPT_FILE_BYTES:
             self._objects[oid] = data
-        return False
 
     def add(self, kind: Kind, data: bytes) -> bytes:
         """Take a tree, or a blob that is no file."""
@@ -39,15 +37,6 @@ class Gathering:
         if self._writer is not None:
             self._writer.add_entry(entry)
 
-    def add_stream(self, kind: Kind, size: int, pieces: Iterable[bytes]) -> bytes:
-        """Take a large file. Conflict if it is not `size` bytes long after all."""
-        if self._writer is not None:
-            return self._writer.add_stream(kind, size, pieces)
-        digest = sha1(b"blob %d\0" % size)
-        for piece in pieces:
-            digest.update(piece)
-        return digest.digest()
-
     def tree(self, oid: bytes) -> list[TreeEntry]:
         data = self._objects.get(oid)
         return self._store.tree(oid) if data is None else list(decode_tree(data))
@@ -57,7 +46,7 @@ class Gathering:
         return self._store.blob(oid) if data is None else data
 
     def size(self, oid: bytes) -> int | None:
-        """How large a file is; None if it is neither in memory nor in the store."""
+        """How large a blob is; None if it is neither in memory nor in the store."""
         data = self._objects.get(oid)
         if data is not None:
             return len(data)

@@ -1,25 +1,39 @@
-"""Long texts in parts, cut where their content says, so that a text that grows by a little stores only a little more.
+"""Long contents in parts, cut where the content says, so that one that changes a little stores only a little more.
 
-A text of one part is a blob. A longer one is a tree whose entries `00`, `01`, … are parts or trees of parts; read in
-order they are the text. Appending changes the last part and the trees on the way to it, nothing else.
+A content of one part is a blob. A longer one is a tree whose entries `00`, `01`, … are parts or trees of parts; read
+in order they are the content. Appending changes the last part and the trees on the way to it, nothing else; a change
+in the middle, the parts around it.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple, Protocol
 
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, Kind, TreeEntry, encode_tree
 
-LINES = re.compile(rb"\n")
-JSON_TOKENS = re.compile(rb"[,\]}]")
-_LEAST_BYTES = 4 << 10
-_MOST_BYTES = 32 << 10
-_MASK = 31  # one place in 32 is taken
 _WINDOW = 32
 _FANOUT = 64
+_MOST_TRIES = 4096  # a content that repeats itself offers the same place again and again
+
+
+class Cutting(NamedTuple):
+    """Where a content may be cut: after a match of `places` whose last bytes say so, within these sizes."""
+
+    places: re.Pattern[bytes]
+    least_bytes: int
+    most_bytes: int
+    mask: int
+
+
+LINES = Cutting(re.compile(rb"\n"), 4 << 10, 32 << 10, 31)
+JSON_TOKENS = Cutting(re.compile(rb"[,\]}]"), 4 << 10, 32 << 10, 31)
+LARGE_FILES = Cutting(
+    re.compile(rb"[^\x00]\x00|[^\xff]\xff|[^\n]\n|[^ ] "), 256 << 10, 1 << 20, 255
+)  # where a run begins
 
 
 class Sink(Protocol):
@@ -35,9 +49,14 @@ class Source(Protocol):
     def blob(self, oid: bytes) -> bytes: ...
 
 
-def write_parts(sink: Sink, text: bytes, places: re.Pattern[bytes]) -> tuple[int, bytes]:
-    """Store a text; the mode and name of what holds it. `places` matches where it may be cut."""
-    level = [(FILE_MODE, sink.add(Kind.BLOB, part)) for part in _cut(text, places)]
+def write_parts(sink: Sink, text: bytes, cutting: Cutting) -> tuple[int, bytes]:
+    """Store a content; the mode and name of what holds it."""
+    return group_parts(sink, [sink.add(Kind.BLOB, part) for part in cut([text], cutting)])
+
+
+def group_parts(sink: Sink, parts: Iterable[bytes]) -> tuple[int, bytes]:
+    """Store what says that these blobs, in this order, are one content; its mode and name."""
+    level = [(FILE_MODE, oid) for oid in parts]
     if len(level) == 1:
         return level[0]
     while len(level) > _FANOUT:
@@ -46,26 +65,47 @@ def write_parts(sink: Sink, text: bytes, places: re.Pattern[bytes]) -> tuple[int
 
 
 def read_parts(source: Source, mode: int, oid: bytes) -> bytes:
-    """The text that `write_parts` stored."""
+    """The content that was stored."""
+    return b"".join(source.blob(part) for part in list_parts(source, mode, oid))
+
+
+def list_parts(source: Source, mode: int, oid: bytes) -> Iterator[bytes]:
+    """The names of the blobs that are a content together, in order."""
     if mode != FOLDER_MODE:
-        return source.blob(oid)
-    return b"".join([read_parts(source, entry.mode, entry.oid) for entry in source.tree(oid)])
+        yield oid
+        return
+    for entry in source.tree(oid):
+        yield from list_parts(source, entry.mode, entry.oid)
+
+
+def cut(pieces: Iterable[bytes], cutting: Cutting) -> Iterator[bytes]:
+    """Cut a content that comes piece by piece; never more than two pieces and a part are in memory."""
+    held = b""
+    for piece in pieces:
+        held = held + piece if held else piece
+        start = 0
+        while len(held) - start > cutting.most_bytes:
+            end = _place(held, start, cutting)
+            yield held[start:end]
+            start = end
+        held = held[start:]
+    start = 0
+    while len(held) - start > cutting.least_bytes:
+        end = _place(held, start, cutting)
+        yield held[start:end]
+        start = end
+    if start < len(held) or not held:
+        yield held[start:]
+
+
+def _place(data: bytes, start: int, cutting: Cutting) -> int:
+    end = min(start + cutting.most_bytes, len(data))
+    for match in islice(cutting.places.finditer(data, start + cutting.least_bytes, end), _MOST_TRIES):
+        if not zlib.crc32(data[match.end() - _WINDOW : match.end()]) & cutting.mask:
+            return match.end()
+    return end
 
 
 def _group(sink: Sink, items: list[tuple[int, bytes]]) -> tuple[int, bytes]:
     entries = [TreeEntry(mode, b"%02d" % number, oid) for number, (mode, oid) in enumerate(items)]
     return FOLDER_MODE, sink.add(Kind.TREE, encode_tree(entries))
-
-
-def _cut(text: bytes, places: re.Pattern[bytes]) -> Iterator[bytes]:
-    start, size = 0, len(text)
-    while size - start > _LEAST_BYTES:
-        end = min(start + _MOST_BYTES, size)
-        for match in places.finditer(text, start + _LEAST_BYTES, end):
-            if not zlib.crc32(text[match.end() - _WINDOW : match.end()]) & _MASK:
-                end = match.end()
-                break
-        yield text[start:end]
-        start = end
-    if start < size or not size:
-        yield text[start:]

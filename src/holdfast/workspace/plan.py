@@ -92,6 +92,8 @@ class Planner:
         for path, change in sorted(differing.items(), reverse=True):
             if change.after is None and not _nearest(path, self._blocked):
                 self._remove(change)
+        for item in self._present.uncovered:
+            self._leave(item)
         for path in [path for path in self._changes if _nearest(path, self._blocked)]:
             del self._changes[path]
         changes = dict(sorted(self._changes.items()))
@@ -167,6 +169,14 @@ class Planner:
         if before.is_folder and path in self._above_kept:
             return  # something in it stays, so it does
         self._changes[path] = change
+
+    def _leave(self, item: Uncovered) -> None:
+        """Name what no checkpoint holds, then or now, and came since: it is left alone."""
+        path = item.path
+        if not path or path not in self._scope or _nearest(path, self._uncovered_then) or _nearest(path, self._blocked):
+            return
+        if self._reader.find(self._target.root, path) is None:
+            self._kept.setdefault(path, f"not held now either: {item.reason}")
 
     def _why_kept(self, path: str, entry: Entry) -> str:
         if self._keep_new:

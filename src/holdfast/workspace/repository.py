@@ -11,7 +11,7 @@ from typing import NamedTuple
 from holdfast import durable
 from holdfast.errors import Conflict, Damaged, NotFound, Unavailable
 from holdfast.model import JSON, Checkpoint, Uncovered
-from holdfast.shadowgit import EMPTY_TREE, ObjectStore, PackWriter, merge_packs, packs_due
+from holdfast.shadowgit import EMPTY_TREE, ObjectStore, PackWriter, merge_packs, packs_due, reachable
 from holdfast.workspace.catalog import Catalog, Row
 from holdfast.workspace.ids import parse_latest, sequence_of
 from holdfast.workspace.record import Contents, Node, decode_record, decode_uncovered, read_contents
@@ -149,13 +149,15 @@ class Repository:
         self.objects.delete_ref(checkpoint.id)
         self.catalog.remove(checkpoint.id)
 
-    def upkeep(self, *, everything: bool = False) -> bool:
+    def upkeep(self) -> None:
         """Merge packs that have accumulated."""
-        due = self.objects.packs() if everything else packs_due(self.objects.packs())
+        due = packs_due(self.objects.packs())
         if len(due) > 1:
             merge_packs(self.objects, due)
-            return True
-        return False
+
+    def merge(self) -> None:
+        """Merge all packs, without what no checkpoint needs; Damaged, and nothing changed, if that cannot be told."""
+        merge_packs(self.objects, self.objects.packs(), keep=reachable(self.objects, self.objects.commits()))
 
     def _floor(self) -> int:
         try:

@@ -133,7 +133,8 @@ class Restorer:
                 and (change.before is None or change.before.oid != change.after.oid)
             ):
                 with contextlib.suppress(Damaged):
-                    size += self._repository.objects.kind_and_size(change.after.oid)[1]
+                    parts = change.after.attr.parts_bytes
+                    size += self._repository.objects.kind_and_size(change.after.oid)[1] if parts is None else parts
         return replace(steps.plan, bytes_to_write=size)
 
     def _check_space(self, plan: Plan, handles: Handles) -> None:

@@ -127,12 +127,16 @@ class Scanner:
         memo, folders = found
         if not isinstance(memo, dict):
             return {}, {}
+        if memo.get("limits") != list(self._limits):
+            for folder in folders.values():
+                folder.trusted = False
         if memo.get("packs") != self._pack_names():
             _forget_missing(folders, {oid for pack in self._repository.objects.packs() for oid in pack.oids()})
         return memo.get("tracked", {}), folders
 
     def _store_cache(self, tracked: Mapping[str, object], snapshot: Snapshot) -> None:
-        data = dump(snapshot.listing.folders.values(), {"packs": self._pack_names(), "tracked": tracked})
+        memo = {"packs": self._pack_names(), "tracked": tracked, "limits": list(self._limits)}
+        data = dump(snapshot.listing.folders.values(), memo)
         durable.write_atomically(self._cache_path, data, sync=False)
 
     def _pack_names(self) -> list[str]:

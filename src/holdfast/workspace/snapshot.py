@@ -12,9 +12,9 @@ from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.errors import Unavailable
+from holdfast.errors import Conflict, Unavailable
 from holdfast.model import Progress, Reason, Uncovered
-from holdfast.scan.attrs import encode_line
+from holdfast.scan.attrs import PARTS, encode_line
 from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, LEFT_OUT, MODE, MTIME, NLINK, SIZE, WIDTH, Folder
 from holdfast.scan.handles import Handles, join
 from holdfast.scan.read import LARGE_BYTES, Outcome, mark_failed, read_entry
@@ -33,7 +33,7 @@ from holdfast.shadowgit import (
     store_name,
 )
 from holdfast.workspace.gathering import Gathering
-from holdfast.workspace.parts import LINES, write_parts
+from holdfast.workspace.parts import LARGE_FILES, LINES, cut, group_parts, write_parts
 from holdfast.workspace.record import Node
 from holdfast.workspace.tree import ATTRS_NAME
 
@@ -113,12 +113,23 @@ class _Batch:
 
     def whole(self, data: bytes) -> bytes:
         oid = object_id(Kind.BLOB, data)
-        if self._sink.lacks(oid, data):
+        self._sink.show(oid, data)
+        if self._sink.lacks(oid):
             self.entries.append(encode_entry(Kind.BLOB, oid, data))
         return oid
 
     def pieces(self, size: int, pieces: Iterator[bytes]) -> bytes:
-        return self._sink.add_stream(Kind.BLOB, size, pieces)
+        """Store a large file in parts, straight into the sink. Conflict if it is not `size` bytes long after all."""
+        seen, parts = 0, []
+        for part in cut(pieces, LARGE_FILES):
+            seen += len(part)
+            oid = object_id(Kind.BLOB, part)
+            parts.append(oid)
+            if self._sink.lacks(oid):
+                self._sink.add_entry(encode_entry(Kind.BLOB, oid, part))
+        if seen != size:
+            raise Conflict(f"a file was to have {size} bytes and had {seen}", hint="It changed while it was read.")
+        return group_parts(self._sink, parts)[1]
 
 
 Job = tuple[Folder, int]
@@ -292,6 +303,8 @@ def _build_folder(listing: Listing, folder: Folder, links: dict[tuple[str, int],
         lines.append(encode_line(mode, rows[at + MTIME], extras, name))
         if stat.S_ISREG(mode):
             git_mode = EXECUTABLE_MODE if mode & 0o100 else FILE_MODE
+            if PARTS in extras:
+                git_mode = FOLDER_MODE
             trees.append(TreeEntry(git_mode, store_name(os.fsencode(name)), folder.content(place)))
         elif stat.S_ISLNK(mode):
             trees.append(TreeEntry(LINK_MODE, store_name(os.fsencode(name), is_link=True), folder.content(place)))

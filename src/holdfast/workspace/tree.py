@@ -87,7 +87,10 @@ class TreeReader:
         entries, folders = {}, {}
         for entry in self._source.tree(node.tree):
             name = os.fsdecode(real_name(entry.name))
-            if entry.is_folder:
+            attr = attrs.get(name)
+            if attr is not None and stat.S_ISREG(attr.mode):
+                entries[name] = Entry(attr, entry.oid)
+            elif entry.is_folder:
                 if entry.name not in below:
                     raise Damaged(f"folder {name!r} of a checkpoint has no attributes", hint="Run `holdfast verify`.")
                 folders[name] = below[entry.name]._replace(tree=entry.oid)

@@ -201,9 +201,9 @@ class Workspace:
             return Verifier(self._repository, progress).run()
 
     def merge(self) -> None:
-        """Merge all packs into one now, rather than as they accumulate."""
+        """Merge all packs into one now, rather than as they accumulate, and free what deleted checkpoints held."""
         with self._writing():
-            self._repository.upkeep(everything=True)
+            self._repository.merge()
 
     # opening and locking
 

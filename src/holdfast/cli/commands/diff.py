@@ -60,7 +60,7 @@ def _stat(found: CheckpointDiff) -> None:
     rows = []
     for path in _paths(found):
         plus, minus = found.line_counts.get(path, LineCount(None, None))
-        lines = "not text" if plus is None or minus is None else f"+{plus} -{minus}"
+        lines = "not text" if plus is None or minus is None else f"+{plus} -{minus}" if plus or minus else "mode"
         shown = f"{render.escape(old[path])} → {render.escape(path)}" if path in old else render.escape(path)
         rows.append((verbs.get(path, "renamed" if path in old else "modified"), lines, shown))
     if rows:

@@ -22,5 +22,5 @@ def redo(app: App) -> int:
     if app.json:
         app.document({"restored": documents.restored(done)})
     else:
-        show_restored(done, verb="Redid the restore of", next_step="undo with: holdfast undo")
+        show_restored(done, verb="Redid the restore; back at", next_step="undo with: holdfast undo")
     return Exit.DONE if done.ok else Exit.INCOMPLETE

@@ -24,8 +24,8 @@ def restore(
 ) -> int:
     """Bring the folder back to a checkpoint.
 
-    Shows what it will do and asks. With PATHS, nothing else is touched. What it replaces or removes is saved first:
-    `holdfast undo` brings it back.
+    Shows what it will do and asks. What it replaces or removes is saved first: `holdfast undo` brings it back.
+    With PATHS (from the current folder, or from the one that -C names) nothing else is touched.
 
     \b
     holdfast restore latest
@@ -49,7 +49,9 @@ def restore(
             app.document({"plan": documents.flat(plan), "restored": None})
         return Exit.DONE
     with progress.shown() as shown:
-        done = workspace.restore(ref, chosen, plan, keep_new=keep_new, skip_damaged=skip_damaged, progress=shown)
+        done = workspace.restore(
+            plan.checkpoint, chosen, plan, keep_new=keep_new, skip_damaged=skip_damaged, progress=shown
+        )
     if app.json:
         app.document({"plan": documents.flat(plan), "restored": documents.restored(done)})
     else:

@@ -36,7 +36,7 @@ def save(app: App, /, *, text: str | None, message: str | None, exclude: tuple[s
     holdfast save --state conversation=messages.json --session s1 --step 3
     """
     if text is not None and message is not None:
-        raise click.UsageError("The message is given twice")
+        raise click.UsageError("the message is given twice")
     options["metadata"] = dict(given.pairs(options.pop("meta"), "--meta"))
     options["state"] = {name: given.json_file(file) for name, file in given.pairs(options["state"], "--state")} or None
     options["pinned"] = options.pop("pin")

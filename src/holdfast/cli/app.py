@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli import documents, output, render
+from holdfast.cli import output, render
 from holdfast.errors import NotFound, Refused
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class App:
 
     def document(self, value: dict[str, Any]) -> None:
         """Print the one JSON document of this run."""
+        from holdfast.cli import documents  # with the nouns, which `--version` and `--help` do not need
+
         recovered = self._workspace.recovered if self._workspace else None
         output.document(value | ({"recovered": documents.flat(recovered)} if recovered else {}))
 
@@ -96,6 +98,8 @@ class App:
         recovered = self._workspace.recovered if self._workspace else None
         if recovered is None or recovered is self._told:
             return
+        from holdfast.cli import documents
+
         self._told = recovered
         target, found = documents.short(recovered.target), documents.short(recovered.found_id)
         line = (

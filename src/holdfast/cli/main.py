@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -46,6 +45,8 @@ def _run(args: Sequence[str]) -> int:
 
 def _explain(error: Exception) -> tuple[Exit, str, str]:
     if os.environ.get("HOLDFAST_DEBUG"):
+        import traceback  # start-up cost, for debugging only
+
         traceback.print_exception(error)
     if isinstance(error, HoldfastError):
         return of_error(error), error.message, error.hint
@@ -65,8 +66,8 @@ def _usage(error: click.ClickException) -> tuple[str, str]:
 
 
 def _interrupted(args: Sequence[str]) -> int:
-    hint = "An unfinished restore is finished or taken back by the next command."
-    return _fail(args, Exit.INTERRUPTED, "interrupted", hint)
+    message = "interrupted; a restore that was under way is finished or taken back by the next command"
+    return _fail(args, Exit.INTERRUPTED, message, "")
 
 
 def _fail(args: Sequence[str], code: Exit, message: str, hint: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from holdfast.cli import output, render
 from holdfast.cli.documents import short
-from holdfast.model import Plan, Restored
+from holdfast.model import Operation, Plan, Restored
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -28,6 +28,14 @@ def plan_lines(plan: Plan) -> list[str]:
     if plan.bytes_to_write:
         lines.append(f"  writing {render.size(plan.bytes_to_write)}")
     return lines
+
+
+def reason(operation: Operation) -> str:
+    """Return why a safety checkpoint was made."""
+    target = short(operation.target)
+    if operation.verb == "found":
+        return f"found after an interrupted restore to {target}"
+    return f"before {render.escape(operation.verb)} to {target}"
 
 
 def show_restored(done: Restored, *, verb: str, next_step: str) -> None:

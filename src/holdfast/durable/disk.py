@@ -100,6 +100,9 @@ class Disk:
     def chown(self, fd: int, uid: int, gid: int) -> None:
         os.chown(f"/proc/self/fd/{fd}", uid, gid)
 
+    def chown_link(self, name: str, uid: int, gid: int, *, dir_fd: int) -> None:
+        os.chown(name, uid, gid, dir_fd=dir_fd, follow_symlinks=False)
+
     def set_mtime(self, name: str, mtime_ns: int, *, dir_fd: int) -> None:
         """Set the time of last change (and of last use) of a file, a folder (`.`) or a link itself."""
         os.utime(name, ns=(mtime_ns, mtime_ns), dir_fd=dir_fd, follow_symlinks=False)

@@ -9,13 +9,13 @@ from pathlib import Path
 from holdfast.durable.disk import disk
 
 
-def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
+def write_atomically(path: Path, data: bytes, *, sync: bool = True, via: Path | None = None) -> None:
     """Replace a file by one step (P3): a crash leaves the old content or the new.
 
     Without `sync` a power loss may leave either, or garbage: only for what carries its own checksum and can be made
-    again. What a crash leaves behind is `<name>.new`, which the next call replaces.
+    again. What a crash leaves behind is `<name>.new` (or `via`, on the same file system), which the next call replaces.
     """
-    temporary = f"{path}.new"
+    temporary = f"{path}.new" if via is None else str(via)
     try:
         os.lstat(temporary)
     except FileNotFoundError:

@@ -41,8 +41,8 @@ class Handles:
         return self._descend(path)
 
     def forget(self, path: str) -> None:
-        """Close a folder and all below it, because it is about to go or to change place."""
-        below = f"{path}/"
+        """Close a folder and all below it (`""`: all), because it is about to go or may have changed place."""
+        below = f"{path}/" if path else ""
         for known in [known for known in self._open if known == path or known.startswith(below)]:
             os.close(self._open.pop(known))
 

@@ -201,8 +201,7 @@ def _shared_index(data: bytes, at: int, hash_bytes: int) -> str:
     """The name of the file that a split index builds upon, from its extensions; empty where it does not."""
     while at + 8 <= len(data) - hash_bytes:
         if data[at : at + 4] == b"link":
-            name = data[at + 8 : at + 8 + hash_bytes]
-            return name.hex() if any(name) else ""
+            return data[at + 8 : at + 8 + hash_bytes].hex()
         at += 8 + int.from_bytes(data[at + 4 : at + 8])
     return ""
 

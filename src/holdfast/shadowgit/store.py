@@ -211,7 +211,7 @@ class ObjectStore:
 
     def loose_refs(self) -> list[str]:
         try:
-            return [name for name in os.listdir(self._tags) if not name.endswith(".new")]
+            return os.listdir(self._tags)
         except FileNotFoundError:
             return []
 
@@ -244,7 +244,8 @@ class ObjectStore:
 
     def set_ref(self, name: str, commit: bytes) -> None:
         """Name a commit: the commit point of a save (P3)."""
-        durable.write_atomically(self._tags / name, commit.hex().encode() + b"\n")
+        via = self.git_dir / "new-ref"  # not in refs/, where git would take it for a ref
+        durable.write_atomically(self._tags / name, commit.hex().encode() + b"\n", via=via)
 
     def delete_ref(self, name: str) -> None:
         """Take a name away: the commit point of a deletion."""

@@ -76,6 +76,12 @@ class PackWriter:
         durable.sync_folder(self._folder)  # P3: objects are on the medium before anything names them
         return name
 
+    def withdraw(self, name: str) -> None:
+        """Remove a pack that was committed and that nothing came to name."""
+        for suffix in (".idx", ".pack"):
+            durable.disk().unlink(str(self._folder / f"{name}{suffix}"))
+        durable.sync_folder(self._folder)
+
     def abort(self) -> None:
         """Leave nothing behind."""
         if self._fd >= 0:

@@ -101,7 +101,7 @@ class Medium:
         self._inodes.clear()
 
     def _tree(self, inode: _Inode, path: Path, survives: Survives, *, is_live: bool) -> _Tree:
-        live = self._entries(str(path)) if is_live else inode.entries
+        live = self._entries(str(path)) if is_live and stat.S_ISDIR(inode.meta.mode) else inode.entries
         found: _Tree = {}
         for name in sorted(inode.entries.keys() | live.keys()):
             old, new = inode.entries.get(name), live.get(name)

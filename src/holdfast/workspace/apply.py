@@ -32,7 +32,7 @@ from holdfast.workspace.tree import Change, Entry
 _PATH_ONLY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _ABORT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _MANY_FILES = 64  # above this one sync of the whole file system is cheaper than one for each
-_BLOCK = 4096
+_BLOCK = 64 << 10
 
 
 class Application:
@@ -122,7 +122,11 @@ class Application:
         if entry.attr.parts_bytes is None:
             yield self._store.blob(entry.oid)
         else:
-            yield from map(self._store.blob, list_parts(self._store, FOLDER_MODE, entry.oid))
+            last, data = b"", b""
+            for part in list_parts(self._store, FOLDER_MODE, entry.oid):
+                if part != last:  # a hole is the same part many times
+                    last, data = part, self._store.blob(part)
+                yield data
 
     def _write_special(self, slot: str, path: str, entry: Entry) -> bool:
         try:
@@ -137,6 +141,7 @@ class Application:
 
     def swap(self) -> None:
         """Put everything in its place. OSError, or whatever interrupted it: call `take_back`."""
+        self._handles.forget("")  # a folder that was moved away since the plan was made is not written to
         going = [path for path, change in sorted(self._changes.items(), reverse=True) if change.after is None]
         in_the_way = {
             path
@@ -414,7 +419,7 @@ class Application:
             return
         try:
             if fd is None:
-                os.chown(name, uid, gid, dir_fd=dir_fd, follow_symlinks=False)
+                disk().chown_link(name, uid, gid, dir_fd=dir_fd)
             else:
                 disk().chown(fd, uid, gid)
         except PermissionError:
@@ -438,14 +443,23 @@ class Application:
             self.failed.setdefault(path, f"restored, but an extended attribute could not be ({error.strerror})")
 
 
+def set_folder(handles: Handles, path: str, attr: Attr) -> None:
+    """Give a folder its mode and time back."""
+    fd = handles.open(path)
+    if stat.S_IMODE(os.fstat(fd).st_mode) != stat.S_IMODE(attr.mode):
+        disk().chmod(fd, stat.S_IMODE(attr.mode))
+    disk().set_mtime(".", attr.mtime_ns, dir_fd=fd)
+
+
 def _write_piece(fd: int, piece: bytes, offset: int, *, sparse: bool) -> None:
     if not sparse:
         disk().write(fd, piece)
         return
-    zeros = bytes(_BLOCK)
+    if piece == bytes(len(piece)):
+        return
     for at in range(0, len(piece), _BLOCK):
         block = piece[at : at + _BLOCK]
-        if block != zeros[: len(block)]:
+        if block != bytes(len(block)):
             disk().pwrite(fd, block, offset + at)
 
 

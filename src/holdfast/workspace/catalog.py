@@ -50,9 +50,13 @@ class Catalog:
         self._path = path
         self._memory: sqlite3.Connection | None = None
 
-    def sync(self, ids: set[str], load: Callable[[str], Row | None]) -> None:
-        """Make the catalog hold exactly these checkpoints; `load` reads one that it lacks (None: it cannot be read)."""
+    def sync(self, list_ids: Callable[[], set[str]], load: Callable[[str], Row | None]) -> None:
+        """Make the catalog hold exactly these checkpoints; `load` reads one that it lacks (None: it cannot be read).
+
+        The refs are listed after the catalog is read: a row is written after its ref, so one without a ref is gone.
+        """
         known = {str(row[0]) for row in self._query("SELECT id FROM checkpoints")}
+        ids = list_ids()
         missing = [row for row in map(load, sorted(ids - known)) if row is not None]
         if missing or known - ids:
             with contextlib.suppress(sqlite3.OperationalError):  # locked for long: the next call does it

@@ -17,6 +17,7 @@ from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, Kind, TreeEntry, encode_t
 
 _WINDOW = 32
 _FANOUT = 64
+_ZEROS = bytes(1 << 20)
 _MOST_TRIES = 4096  # a content that repeats itself offers the same place again and again
 
 
@@ -100,6 +101,8 @@ def cut(pieces: Iterable[bytes], cutting: Cutting) -> Iterator[bytes]:
 
 def _place(data: bytes, start: int, cutting: Cutting) -> int:
     end = min(start + cutting.most_bytes, len(data))
+    if data[start:end] == _ZEROS[: end - start]:
+        return end  # a hole of a sparse file
     for match in islice(cutting.places.finditer(data, start + cutting.least_bytes, end), _MOST_TRIES):
         if not zlib.crc32(data[match.end() - _WINDOW : match.end()]) & cutting.mask:
             return match.end()

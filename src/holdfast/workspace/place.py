@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from holdfast import durable
-from holdfast.errors import NotFound, Refused, Unavailable
+from holdfast.errors import NotFound, Refused
 
 FORMAT = 1
 _SYSTEM = frozenset(
@@ -87,11 +87,8 @@ def check_owner(folder: Path, workspace: Path) -> None:
         version, owner = int(data["format"]), str(data["workspace"])
     except FileNotFoundError:
         return
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Unavailable(
-            f"{path} cannot be read ({error.__class__.__name__})",
-            hint="Removing that one file makes the store usable again for the folder you then open.",
-        ) from None
+    except (ValueError, KeyError, TypeError):
+        return  # damaged: `verify` names it, and the checkpoints do not depend on it
     if version > FORMAT:
         raise Refused(f"{folder} was written by a newer Holdfast", hint="Upgrade Holdfast to use this store.")
     if owner != os.fspath(workspace) and os.path.isdir(owner) and not os.path.samefile(owner, workspace):
@@ -106,11 +103,20 @@ def write_owner(folder: Path, workspace: Path) -> None:
     path = folder / "holdfast" / "store.json"
     text = json.dumps({"format": FORMAT, "workspace": os.fspath(workspace)}, indent=1) + "\n"
     try:
-        if path.read_text() == text:
-            return
-    except OSError:
+        found = path.read_bytes()
+        if found == text.encode() or not _is_json(found):
+            return  # a damaged one is left for `verify` to name
+    except FileNotFoundError:
         pass
     durable.write_atomically(path, text.encode())
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except ValueError:
+        return False
+    return True
 
 
 def _stores_root(environ: Mapping[str, str]) -> Path:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from holdfast.model import Plan, Reason, Uncovered
 from holdfast.scan.attrs import Attr
+from holdfast.scan.databases import is_in_use
 from holdfast.scan.folder import IGNORED
 from holdfast.scan.handles import Handles, split, upwards
 from holdfast.scan.ignore import decide_path
@@ -129,7 +130,16 @@ class Planner:
             if not self._block_unless_held(path):
                 return
             self._make_way[path] = ""
+        if before is not None and before.is_file and self._is_used_database(path):
+            return
         self._changes[path] = Change(path, before, after)
+
+    def _is_used_database(self, path: str) -> bool:
+        folder, name = split(path)
+        if not is_in_use(name, self._handles.open(folder)):
+            return False
+        self._blocked[path] = "a database that another process has open"
+        return True
 
     def _block_unless_held(self, path: str) -> bool:
         """A thing in the way may be replaced only once everything of it is in the store (P1)."""
@@ -166,6 +176,8 @@ class Planner:
                 self._kept[path] = why
                 self._above_kept.update(upwards(split(path)[0]))
                 return
+        if before.is_file and self._is_used_database(path):
+            return
         if before.is_folder and path in self._above_kept:
             return  # something in it stays, so it does
         self._changes[path] = change
@@ -179,6 +191,8 @@ class Planner:
             self._kept.setdefault(path, f"not held now either: {item.reason}")
 
     def _why_kept(self, path: str, entry: Entry) -> str:
+        if path in self._made:
+            return ""
         if self._keep_new:
             return "made since the checkpoint"
         if _nearest(path, self._new_repositories):
@@ -186,8 +200,6 @@ class Planner:
         uncovered = self._uncovered_then.get(_nearest(path, self._uncovered_then))
         if uncovered is not None:
             return f"not held by the checkpoint: {uncovered.reason}"
-        if path in self._made:
-            return ""
         if self._is_ignored_now(path):
             return "ignored by git's rules"
         verdict = decide_path(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import durable
-from holdfast.errors import Conflict, Damaged, NotFound, Unavailable
+from holdfast.errors import Conflict, Damaged, NotFound
 from holdfast.model import JSON, Checkpoint, Uncovered
 from holdfast.shadowgit import EMPTY_TREE, ObjectStore, PackWriter, merge_packs, packs_due, reachable
 from holdfast.workspace.catalog import Catalog, Row
@@ -17,6 +18,8 @@ from holdfast.workspace.ids import parse_latest, sequence_of
 from holdfast.workspace.record import Contents, Node, decode_record, decode_uncovered, read_contents
 from holdfast.workspace.state import read_state
 from holdfast.workspace.tree import TreeReader
+
+_FAR_AHEAD = 1000
 
 
 class History(NamedTuple):
@@ -42,7 +45,7 @@ class Repository:
 
     def sync(self) -> None:
         """Make the catalog agree with the refs."""
-        self.catalog.sync(self.objects.ref_names(), self.load_row)
+        self.catalog.sync(self.objects.ref_names, self.load_row)
 
     # finding
 
@@ -137,10 +140,21 @@ class Repository:
 
     def publish(self, writer: PackWriter, checkpoint: Checkpoint, contents: Contents, commit: bytes) -> None:
         """Make a checkpoint exist: its objects, then its ref (the commit point), then the catalog."""
-        writer.commit()
+        pack = writer.commit()
+        try:
+            self.objects.set_ref(checkpoint.id, commit)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.objects.delete_ref(checkpoint.id)  # a failed save never yields an id, nor costs disk (P4)
+                if pack is not None:
+                    writer.withdraw(pack)
+            raise
         self.objects.refresh()
-        self.objects.set_ref(checkpoint.id, commit)
         self.catalog.add(_row(checkpoint, contents, commit.hex(), self.objects))
+
+    def has(self, checkpoint_id: str) -> bool:
+        """Whether there is a checkpoint with this very id, readable or not."""
+        return checkpoint_id in self.objects.ref_names()
 
     def delete(self, checkpoint: Checkpoint) -> None:
         """Take a checkpoint away. Its number is remembered first, so that no other ever gets it."""
@@ -164,11 +178,8 @@ class Repository:
             return int((self.own / "sequence").read_bytes())
         except FileNotFoundError:
             return 0
-        except (OSError, ValueError) as error:
-            raise Unavailable(
-                f"{self.own / 'sequence'} cannot be read ({error.__class__.__name__})",
-                hint="Removing that one file is safe if no checkpoint has been deleted lately.",
-            ) from None
+        except ValueError:  # `verify` names it; far ahead of anything that could have been deleted
+            return max((sequence_of(name) or 0 for name in self.objects.ref_names()), default=0) + _FAR_AHEAD
 
     def load_row(self, checkpoint_id: str) -> Row | None:
         """A checkpoint as the catalog should have it, read from its commit; None if it cannot be."""

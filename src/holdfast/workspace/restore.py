@@ -11,15 +11,15 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 
 from holdfast import durable
 from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Unavailable
 from holdfast.model import JSON, Checkpoint, Operation, Plan, Progress, Recovery, Restored
-from holdfast.scan.handles import Handles
-from holdfast.workspace.apply import Application
+from holdfast.scan.handles import Handles, upwards
+from holdfast.workspace.apply import Application, set_folder
 from holdfast.workspace.gathering import Gathering
 from holdfast.workspace.journal import Entry as JournalEntry
 from holdfast.workspace.journal import Journal
@@ -260,13 +260,12 @@ class Restorer:
         entry = self._journal.read()
         if entry is None:
             return None
-        try:
-            safety = self._repository.find(entry.safety)
-        except NotFound:  # taken back already, but for the journal
+        found = self._save_found(entry)
+        if not self._repository.has(entry.safety):  # taken back already, but for the journal
             self._remove_stage(entry.stage)
             self._journal.close()
-            return None
-        found = self._save_found(entry)
+            return Recovery(entry.verb, entry.target, "taken back", found.id, {})
+        safety = self._repository.find(entry.safety)
         self._remove_stage(entry.stage)
         outcome = "finished"
         try:
@@ -281,7 +280,19 @@ class Restorer:
             outcome = "taken back"
             if not failed:
                 self._repository.delete(safety)  # it says that something was restored, and nothing was
+        self._reset_folders(entry.paths or (), safety)
         return Recovery(entry.verb, entry.target, outcome, found.id, failed)
+
+    def _reset_folders(self, paths: Iterable[str], safety: Checkpoint) -> None:
+        """Folders around the paths of a partial restore, whose mode and time may have been changed on the way."""
+        reader, root = TreeReader(self._repository.objects), self._repository.contents(safety).root
+        around = {above for path in paths for above in (*upwards(path), "")} - set(paths)
+        with Handles(os.fspath(self._root)) as handles:
+            for path in sorted(around, key=len, reverse=True):
+                entry = reader.find(root, path)
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    if entry is not None and entry.is_folder:
+                        set_folder(handles, path, entry.attr)
 
     def _finish(self, wish: Wish, safety: Checkpoint) -> dict[str, str]:
         with Handles(os.fspath(self._root)) as handles:

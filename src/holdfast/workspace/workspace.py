@@ -28,7 +28,8 @@ class Workspace:
     """A folder whose states are kept: saved, listed, compared, restored, undone, verified.
 
     Any number of processes and threads may use one workspace at once. Writers wait for each other; readers wait for
-    nobody. An interrupted restore is finished, or taken back, before anything else; `recovered` says which.
+    nobody. An interrupted restore is finished, or taken back, before anything else; `recovered` says which, and
+    `recovery_error` why that could not be done yet: until it is, checkpoints can be read and nothing can be written.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Workspace:
         self._saver = Saver(self._repository, scanner, clock or _now)
         self._restorer = Restorer(self._repository, scanner, self._saver)
         self.recovered: Recovery | None = None
+        self.recovery_error: HoldfastError | None = None
         with _plain_errors(self.store):
             self._open(create=create)
 
@@ -218,7 +220,10 @@ class Workspace:
         self._repository.sync()
         if self._restorer.is_interrupted and self._repository.lock.acquire(wait=False):
             try:
-                self.recovered = self._restorer.recover()
+                with _plain_errors(self.store):
+                    self.recovered = self._restorer.recover()
+            except HoldfastError as error:
+                self.recovery_error = error  # reading goes on; whoever writes meets it again
             finally:
                 self._repository.lock.release()
 

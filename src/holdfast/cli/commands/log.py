@@ -9,6 +9,7 @@ import click
 from holdfast.cli import documents, output, render
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
+from holdfast.cli.restoring import reason
 from holdfast.model import Checkpoint
 
 HEAD = ("id", "when", "name", "by", "message")
@@ -58,5 +59,5 @@ def _row(checkpoint: Checkpoint) -> tuple[str, ...]:
 def _message(checkpoint: Checkpoint) -> str:
     operation = checkpoint.operation
     if operation is not None and not checkpoint.message:
-        return f"before {render.escape(operation.verb)} to {documents.short(operation.target)}"
+        return reason(operation)
     return render.first_line(checkpoint.message)

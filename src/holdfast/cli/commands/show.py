@@ -9,6 +9,7 @@ import click
 from holdfast.cli import documents, output, render, saved
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
+from holdfast.cli.restoring import reason
 from holdfast.errors import NotFound
 from holdfast.model import Checkpoint
 
@@ -58,7 +59,7 @@ def _print(found: Checkpoint) -> None:
         ("state", ", ".join(map(render.escape, sorted(found.state)))),
         ("parent", found.parent or ""),
         ("pinned", "yes" if found.pinned else ""),
-        ("safety", f"made before {_text(operation.verb)} to {documents.short(operation.target)}" if operation else ""),
+        ("safety", reason(operation) if operation else ""),
         ("complete", "yes" if found.complete else render.paint("no", "red")),
         ("quiet", "" if found.quiet else "no: files changed while they were read"),
         ("not held", saved.summary(uncovered)),

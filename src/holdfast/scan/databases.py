@@ -22,7 +22,7 @@ def is_in_use(name: str, dir_fd: int) -> bool:
 
 def _is_locked(name: str, dir_fd: int, where: tuple[int, int], *, magic: bytes = b"") -> bool:
     try:
-        fd = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd)
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd)
     except OSError:
         return False
     try:

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 import time
+from array import array
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
@@ -58,7 +59,8 @@ def read_entry(folder: Folder, place: int, fd: int, owner: tuple[int, int], cons
         status = os.stat(name, dir_fd=fd, follow_symlinks=False)
         if stat.S_IFMT(status.st_mode) != stat.S_IFMT(mode):
             return Outcome(reason=Reason.CHANGED, detail="became something else while it was read", steady=False)
-        _record(folder, place, status, extras_of(None, status, owner))
+        _record(folder, place, status)
+        _set_extras(folder, place, extras_of(None, status, owner))
         if stat.S_ISLNK(mode):
             return Outcome(consumer.whole(os.fsencode(os.readlink(name, dir_fd=fd))))
         return Outcome(b"\1" * 20)  # a special file: it has no content, but is no longer unknown
@@ -77,41 +79,46 @@ def mark_failed(folder: Folder, place: int, outcome: Outcome) -> None:
 def _read_file(folder: Folder, place: int, fd: int, name: str, owner: tuple[int, int], consumer: Consumer) -> Outcome:
     file = _open(name, fd)
     try:
-        before = os.fstat(file)
-        if not stat.S_ISREG(before.st_mode):
-            return Outcome(reason=Reason.CHANGED, detail="became something else while it was read", steady=False)
         for attempt in range(_TRIES):
             if attempt:
                 time.sleep(_PAUSE_S * attempt)
+            if attempt or folder.rows[WIDTH * place + SIZE] > LARGE_BYTES:
                 before = os.fstat(file)
-            read = _read_large if before.st_size > LARGE_BYTES else _read_small
-            result = read(file, before, consumer)
+                if not stat.S_ISREG(before.st_mode):
+                    break
+                _record(folder, place, before)
+            read = _read_large if folder.rows[WIDTH * place + SIZE] > LARGE_BYTES else _read_small
+            result = read(file, folder.rows, WIDTH * place, consumer)
             after = os.fstat(file)
-            if result is not None and _same(before, after):
+            if result is not None and _is_as_recorded(folder, place, after):
                 content, is_database = result
-                extras = extras_of(file, before, owner)
-                if before.st_size > LARGE_BYTES:
-                    extras += (b"," if extras else b"") + PARTS + b"%d" % before.st_size
-                _record(folder, place, before, extras)
+                _set_extras(folder, place, _extras(file, after, owner))
                 return Outcome(content, steady=not attempt, is_database=is_database)
-        return Outcome(reason=Reason.CHANGED, detail=f"changed {_TRIES} times while it was read", steady=False)
+        return Outcome(reason=Reason.CHANGED, detail="changed again and again while it was read", steady=False)
     finally:
         os.close(file)
 
 
-def _read_small(file: int, before: os.stat_result, consumer: Consumer) -> tuple[bytes, bool] | None:
-    size = before.st_size
+def _extras(file: int, status: os.stat_result, owner: tuple[int, int]) -> bytes:
+    extras = extras_of(file, status, owner)
+    if status.st_size > LARGE_BYTES:
+        extras += (b"," if extras else b"") + PARTS + b"%d" % status.st_size
+    return extras
+
+
+def _read_small(file: int, rows: array[int], at: int, consumer: Consumer) -> tuple[bytes, bool] | None:
+    size = rows[at + SIZE]
     data = os.pread(file, size + 1, 0)
     if len(data) != size:
         return None
-    if before.st_ctime_ns > time.time_ns() - _TICK_NS and os.pread(file, size + 1, 0) != data:
+    if rows[at + CTIME] > time.time_ns() - _TICK_NS and os.pread(file, size + 1, 0) != data:
         return None  # written to within a tick of the clock: its times would not show it
     return consumer.whole(data), data.startswith(_SQLITE_MAGIC)
 
 
-def _read_large(file: int, before: os.stat_result, consumer: Consumer) -> tuple[bytes, bool] | None:
+def _read_large(file: int, rows: array[int], at: int, consumer: Consumer) -> tuple[bytes, bool] | None:
     try:
-        content = consumer.pieces(before.st_size, _pieces(file, before.st_size))
+        content = consumer.pieces(rows[at + SIZE], _pieces(file, rows[at + SIZE]))
     except Conflict:
         return None
     return content, os.pread(file, len(_SQLITE_MAGIC), 0) == _SQLITE_MAGIC
@@ -158,20 +165,27 @@ def _open(name: str, fd: int) -> int:
         return os.open(name, _FLAGS, dir_fd=fd)  # only the owner may read without leaving a trace
 
 
-def _same(before: os.stat_result, after: os.stat_result) -> bool:
-    return (before.st_size, before.st_mtime_ns, before.st_ctime_ns) == (
-        after.st_size,
-        after.st_mtime_ns,
-        after.st_ctime_ns,
+def _is_as_recorded(folder: Folder, place: int, status: os.stat_result) -> bool:
+    """Whether a file is, after it was read, the one that was looked at before, unchanged."""
+    rows, at = folder.rows, WIDTH * place
+    return (
+        rows[at + CTIME] == status.st_ctime_ns
+        and rows[at + INO] == status.st_ino
+        and rows[at + MTIME] == status.st_mtime_ns
+        and rows[at + SIZE] == status.st_size
+        and rows[at + MODE] == status.st_mode
     )
 
 
-def _record(folder: Folder, place: int, status: os.stat_result, extras: bytes) -> None:
+def _record(folder: Folder, place: int, status: os.stat_result) -> None:
     at, rows = WIDTH * place, folder.rows
     if rows[at + CTIME] != status.st_ctime_ns or rows[at + INO] != status.st_ino:
         rows[at + FLAGS] |= YOUNG  # another one than the walk saw: look again next time
     rows[at + MODE], rows[at + INO], rows[at + SIZE] = status.st_mode, status.st_ino, status.st_size
     rows[at + MTIME], rows[at + CTIME], rows[at + NLINK] = status.st_mtime_ns, status.st_ctime_ns, status.st_nlink
+
+
+def _set_extras(folder: Folder, place: int, extras: bytes) -> None:
     name = folder.names[place]
     if extras:
         folder.extras[name] = extras

@@ -139,6 +139,9 @@ class CountingDisk(Disk):
     def chown(self, fd: int, uid: int, gid: int) -> None:
         self._count("chown", _named(fd), lambda: Disk.chown(self, fd, uid, gid))
 
+    def chown_link(self, name: str, uid: int, gid: int, *, dir_fd: int) -> None:
+        self._count("chown_link", _short(name), lambda: Disk.chown_link(self, name, uid, gid, dir_fd=dir_fd))
+
     def set_mtime(self, name: str, mtime_ns: int, *, dir_fd: int) -> None:
         self._count("set_mtime", _short(name), lambda: Disk.set_mtime(self, name, mtime_ns, dir_fd=dir_fd))
 

@@ -65,7 +65,7 @@ class Lazy(Protocol):
 class Operation:
     """The restore, undo or redo before which a safety checkpoint was taken."""
 
-    verb: str  # "restore" | "undo" | "redo"
+    verb: str  # "restore" | "undo" | "redo" | "found" (what an interruption had left, before it was dealt with)
     target: str  # the checkpoint that it went to
     paths: tuple[str, ...] | None = None
 

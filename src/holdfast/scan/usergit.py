@@ -152,8 +152,8 @@ def _index_names(git: Path, file: str) -> list[bytes]:
         names, end = _entries(data, hash_bytes)
     except (IndexError, ValueError):
         return []
-    shared = _shared_index(data, end, hash_bytes)
-    if shared and file == "index":
+    if data[end : end + 4] == b"link" and file == "index":  # always the first of the extensions
+        shared = data[end + 8 : end + 8 + hash_bytes].hex()
         names += _index_names(git, f"sharedindex.{shared}")
     names.sort()
     return names
@@ -195,15 +195,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         at += 1
         value = ((value + 1) << 7) + (data[at] & 127)
     return value, at + 1
-
-
-def _shared_index(data: bytes, at: int, hash_bytes: int) -> str:
-    """The name of the file that a split index builds upon, from its extensions; empty where it does not."""
-    while at + 8 <= len(data) - hash_bytes:
-        if data[at : at + 4] == b"link":
-            return data[at + 8 : at + 8 + hash_bytes].hex()
-        at += 8 + int.from_bytes(data[at + 4 : at + 8])
-    return ""
 
 
 def _is_sha256(git: Path) -> bool:

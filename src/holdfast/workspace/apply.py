@@ -258,6 +258,8 @@ class Application:
                 self._touched.setdefault(path)
         for path in sorted(self._touched, key=lambda path: path.count("/") if path else -1, reverse=True):
             own = self._changes.get(path)
+            if own is not None and own.after is None and path not in self.kept and path not in self.failed:
+                continue  # it is gone
             attr = own.after.attr if own and own.after else self._attr_before(path)
             if attr is not None and path not in self.failed:
                 self._attempt(path, lambda path, attr=attr: self._set_folder(path, attr))  # type: ignore[misc]

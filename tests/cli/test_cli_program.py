@@ -1,0 +1,128 @@
+"""The program as such: quick to start, quiet in pipes, whole in its help, and its demo is true."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from holdfast import __version__
+from holdfast.cli.group import COMMANDS
+
+
+def test_version_loads_neither_the_engine_nor_the_drawing(holdfast):
+    code = (
+        "import sys; from holdfast.cli.main import main; main(['--version']);"
+        "print(sorted({'pygit2', 'rich', 'sqlite3', 'isal', 'holdfast.workspace'} & set(sys.modules)));"
+        "print([name for name in sys.modules if name.startswith('holdfast.cli.commands')])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"holdfast {__version__}\n[]\n[]\n"
+
+
+def test_a_command_loads_only_its_own_file_and_nothing_that_draws(holdfast):
+    holdfast("save", "message")
+    code = (
+        "import sys; from holdfast.cli.main import main; main(['log']);"
+        "print([name for name in sys.modules if name.startswith(('holdfast.cli.commands.', 'rich'))])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "['holdfast.cli.commands.log']"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_short_help_and_takes_json(holdfast, name):
+    for flag in ("-h", "--help"):
+        ran = holdfast(name, flag)
+        assert ran.code == 0 and "--json" in ran.out and not ran.err
+        assert len(ran.out.splitlines()) < 35
+
+
+def test_the_help_lists_every_command_in_full(holdfast):
+    out = holdfast("--help").out
+    listed = [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()]
+    assert listed == list(COMMANDS) and "..." not in out.partition("Commands:\n")[2]
+
+
+def test_without_a_command_the_help_is_shown_and_the_code_is_that_of_wrong_use(holdfast):
+    ran = holdfast()
+    assert ran.code == 2 and ran.out == "" and ran.err == holdfast("--help").out
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(holdfast, project):
+    for n in range(3):
+        (project / "a.txt").write_text(f"{n}\n" * 100_000)
+        holdfast("save", f"message {n}")
+    for args in ("log", "diff latest~1 latest", "diff latest~1 latest --json", "log --bogus"):
+        command = f"{sys.executable} -m holdfast.cli {args} 2>&1 | head -c 1; exit ${{PIPESTATUS[0]}}"
+        ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+        assert len(ran.stdout) == 1 and ran.stderr == "", ran
+        assert ran.returncode == (2 if "bogus" in args else 0)
+
+
+def test_a_reader_that_is_gone_before_the_first_line_is_no_error(holdfast):
+    holdfast("save")
+    for args in (["log"], ["log", "--json"], ["show"], ["diff"]):
+        reading, writing = os.pipe()
+        os.close(reading)
+        with os.fdopen(writing, "wb") as gone:
+            ran = subprocess.run(
+                [*holdfast.command, *args], stdout=gone, stderr=subprocess.PIPE, text=True, check=False
+            )
+        assert ran.returncode == 0 and "Broken" not in ran.stderr and "error" not in ran.stderr, (args, ran)
+
+
+def test_closed_streams_are_no_error(holdfast):
+    command = f"{sys.executable} -m holdfast.cli save >&- 2>&-"
+    assert subprocess.run(["bash", "-c", command], check=False).returncode == 0
+    assert len(holdfast("log", "--json").json["checkpoints"]) == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_an_answer_that_cannot_be_written_is_an_error(holdfast):
+    holdfast("save")
+    command = f"{sys.executable} -m holdfast.cli log > /dev/full"
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert ran.returncode == 7 and "could not be written" in ran.stderr and "Traceback" not in ran.stderr
+
+
+def test_a_diff_in_a_pipe_has_the_bytes_of_the_file(holdfast, project):
+    holdfast("save")
+    (project / "a.txt").write_bytes(b"caf\xe9\x1b\n")
+    ran = holdfast.spawn("diff")
+    assert "+" + os.fsdecode(b"caf\xe9\x1b") in ran.out.splitlines()
+
+
+def test_the_demo_is_true_and_leaves_nothing_behind(holdfast, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    ran = holdfast.spawn("demo", TMPDIR=str(scratch), PATH="/nonexistent")
+    assert ran.code == 0, ran.out + ran.err
+    assert "4 of 4 comparisons hold" in ran.out and "✗" not in ran.out
+    for typed in ("save", "diff --stat", "restore latest --dry-run", "restore latest --yes", "undo", "redo", "verify"):
+        assert f"$ holdfast {typed}" in ran.out
+    assert not list(scratch.iterdir()) and not (tmp_path / "state").exists()
+
+
+def test_the_demo_in_json_is_one_document(holdfast):
+    ran = holdfast("demo", "--json")
+    assert ran.code == 0 and ran.json["ok"] is True and all(ran.json["comparisons"].values())
+
+
+def test_the_demo_fails_when_something_does_not_come_back(holdfast, monkeypatch):
+    from holdfast.cli import demo_project
+
+    found = demo_project.snapshot
+    calls = iter(range(100))
+
+    def forgetful(project):
+        taken = found(project)
+        if next(calls) == 2:  # the look after the restore
+            del taken["src/app.py"]
+        return taken
+
+    monkeypatch.setattr(demo_project, "snapshot", forgetful)
+    ran = holdfast("demo")
+    assert ran.code == 1 and "✗ the folder is as it was saved" in ran.out and "src/app.py is missing" in ran.out

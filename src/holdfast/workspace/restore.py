@@ -80,7 +80,8 @@ class Restorer:
             except BaseException:
                 writer.abort()
                 raise
-            remember()
+            with contextlib.suppress(OSError):
+                remember()
             application = self._carry_out(wish, handles, snapshot, steps, safety, progress)
             return self._result(wish, plan, steps, application, safety)
 

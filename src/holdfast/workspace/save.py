@@ -6,6 +6,7 @@ cache, which can be made again. A crash before the ref leaves a pack that nothin
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -57,14 +58,16 @@ class Saver:
                 row = self._repository.catalog.by_content(content, state_tree.hex() if state else None)
                 if row is not None:
                     writer.abort()
-                    remember()
+                    with contextlib.suppress(OSError):
+                        remember()
                     return self._repository.checkpoint(row)
             checkpoint = self._publish(writer, gathering, snapshot, label, head, state_tree, uncovered)
         except BaseException:
             writer.abort()
             raise
-        self._repository.upkeep()
-        remember()
+        with contextlib.suppress(OSError):  # the checkpoint is made; what is left only makes the next one faster
+            self._repository.upkeep()
+            remember()
         return checkpoint
 
     def publish_safety(

@@ -1,0 +1,231 @@
+"""Who is measured: Holdfast through its two doors, shadow git as peers drive it, restic and borg."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+Timings = Mapping[str, float]
+"""Seconds by what was timed: one run of Holdfast's library yields its own time and that of the whole process."""
+
+INSIDE = "holdfast"
+PROCESS = "python -c"
+COMMAND = "holdfast command"
+GIT = "shadow git"
+PEERS = ("restic", "borg")
+
+SAVE = """
+import sys, time
+from holdfast import Workspace
+start = time.perf_counter()
+Workspace(sys.argv[1]).save("benchmark")
+print(time.perf_counter() - start)
+"""
+RESTORE = """
+import sys, time
+from holdfast import Workspace
+start = time.perf_counter()
+result = Workspace(sys.argv[1]).restore("latest")
+print(time.perf_counter() - start)
+sys.exit(0 if result.ok else f"restore failed: {result.failed}")
+"""
+COMMAND_ENTRY = "import sys; from holdfast.cli.main import main; sys.exit(main())"
+PEAK_OF_CHILD = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+class Contender(ABC):
+    """Something that can save a folder and bring it back; its store and its home folder are in `room`."""
+
+    name: str
+
+    def __init__(self, tree: Path, room: Path) -> None:
+        self.tree = tree
+        self.room = room
+        self.store = room / "store"
+        self.environ = environment(room / "home")
+
+    def begin(self) -> None:
+        """Make an empty store, in place of any that is there. Never timed."""
+        shutil.rmtree(self.room, ignore_errors=True)
+        (self.room / "home").mkdir(parents=True)
+        self.store.mkdir()
+
+    @abstractmethod
+    def save_commands(self) -> list[list[str]]:
+        """Return the commands that save the folder, one after the other."""
+
+    @abstractmethod
+    def restore_commands(self, paths: Sequence[str]) -> list[list[str]]:
+        """Return the commands that bring the last save back; `paths` is for those that cannot see what changed."""
+
+    def save(self) -> Timings:
+        return self._timed(self.save_commands())
+
+    def restore(self, paths: Sequence[str]) -> Timings:
+        return self._timed(self.restore_commands(paths))
+
+    def save_peak_mib(self) -> float:
+        """Save, and return the peak resident memory of the largest process involved."""
+        return max([peak_mib(command, cwd=self.tree, environ=self.environ) for command in self.save_commands()])
+
+    def _timed(self, commands: list[list[str]]) -> Timings:
+        start = time.perf_counter()
+        for command in commands:
+            run(command, cwd=self.tree, environ=self.environ)
+        return {self.name: time.perf_counter() - start}
+
+
+class ShadowGit(Contender):
+    """`git add -A` and `git commit` with a git folder elsewhere, in git's default configuration."""
+
+    name = GIT
+
+    def begin(self) -> None:
+        super().begin()
+        self.environ |= {
+            "GIT_DIR": str(self.store),
+            "GIT_WORK_TREE": str(self.tree),
+            "GIT_CONFIG_NOSYSTEM": "1",
+        }
+        run(["git", "init", "-q"], cwd=self.tree, environ=self.environ)
+        for key, value in {"gc.auto": "0", "user.name": "Benchmark", "user.email": "benchmark@example.org"}.items():
+            run(["git", "config", key, value], cwd=self.tree, environ=self.environ)
+
+    def save_commands(self) -> list[list[str]]:
+        return [["git", "add", "-A"], ["git", "commit", "-q", "--allow-empty", "-m", "x"]]
+
+    def restore_commands(self, paths: Sequence[str]) -> list[list[str]]:
+        return [["git", "reset", "-q", "--hard"]]
+
+
+class Holdfast(Contender):
+    """What both doors share: where the store is."""
+
+    def begin(self) -> None:
+        super().begin()
+        self.environ["HOLDFAST_STORE_ROOT"] = str(self.store)
+
+
+class Library(Holdfast):
+    """`Workspace(...)` in a new process each time, so that only what is on disk is known."""
+
+    name = INSIDE
+
+    def save_commands(self) -> list[list[str]]:
+        return [[sys.executable, "-c", SAVE, str(self.tree)]]
+
+    def restore_commands(self, paths: Sequence[str]) -> list[list[str]]:
+        return [[sys.executable, "-c", RESTORE, str(self.tree)]]
+
+    def _timed(self, commands: list[list[str]]) -> Timings:
+        start = time.perf_counter()
+        (inside,) = (float(run(command, cwd=self.room, environ=self.environ)) for command in commands)
+        return {INSIDE: inside, PROCESS: time.perf_counter() - start}
+
+
+class Command(Holdfast):
+    """The `holdfast` command, start-up included."""
+
+    name = COMMAND
+
+    def save_commands(self) -> list[list[str]]:
+        return [[*_holdfast(), "save", "benchmark"]]
+
+    def restore_commands(self, paths: Sequence[str]) -> list[list[str]]:
+        return [[*_holdfast(), "restore", "latest", "--yes"]]
+
+
+class Restic(Contender):
+    """restic with a local repository; it always encrypts."""
+
+    name = "restic"
+
+    def begin(self) -> None:
+        super().begin()
+        self.environ |= {"RESTIC_REPOSITORY": str(self.store), "RESTIC_PASSWORD": "benchmark"}
+        run(["restic", "init", "-q"], cwd=self.tree, environ=self.environ)
+
+    def save_commands(self) -> list[list[str]]:
+        return [["restic", "backup", "-q", "."]]
+
+    def restore_commands(self, paths: Sequence[str]) -> list[list[str]]:
+        include = [part for path in paths for part in ("--include", f"/{path}")]
+        return [["restic", "restore", "latest", "-q", "--target", ".", *include]]
+
+
+class Borg(Contender):
+    """borg with a local, unencrypted repository."""
+
+    name = "borg"
+
+    def begin(self) -> None:
+        super().begin()
+        self._saves = 0
+        self.environ |= {"BORG_REPO": str(self.store), "BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK": "yes"}
+        run(["borg", "init", "-e", "none"], cwd=self.tree, environ=self.environ)
+
+    def save_commands(self) -> list[list[str]]:
+        self._saves += 1
+        return [["borg", "create", f"::{self._saves}", "."]]
+
+    def restore_commands(self, paths: Sequence[str]) -> list[list[str]]:
+        return [["borg", "extract", f"::{self._saves}", *paths]]
+
+
+def contenders(tree: Path, room: Path, peers: Sequence[str]) -> list[Contender]:
+    """Return everybody who can be measured here; git and Holdfast always."""
+    kinds: list[type[Contender]] = [ShadowGit, Library, Command]
+    kinds += [kind for kind in (Restic, Borg) if kind.name in peers and shutil.which(kind.name)]
+    return [kind(tree, room / kind.name.replace(" ", "-")) for kind in kinds]
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return our environment without anything that configures a contender, and with a home folder of its own.
+
+    Python keeps its bytecode, as it does wherever a package is installed.
+    """
+    foreign = ("GIT_", "BORG_", "RESTIC_", "HOLDFAST_", "XDG_", "PYTHONDONTWRITEBYTECODE")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
+    return kept | {"HOME": str(home), "PYTHONUSERBASE": site.getuserbase(), "LC_ALL": "C.UTF-8"}
+
+
+def run(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str]) -> str:
+    """Run a command that must succeed, and return what it printed."""
+    done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command[:3])} failed with {done.returncode}:\n{done.stderr or done.stdout}")
+    return done.stdout
+
+
+def peak_mib(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str]) -> float:
+    """Run a command and return its peak resident memory.
+
+    A bare interpreter starts it: a child's figure is never below that of the process that it was forked from.
+    """
+    isolated = [sys.executable, "-I", "-S", "-c", PEAK_OF_CHILD, *command]
+    return int(run(isolated, cwd=cwd, environ=environ)) / (1024 if sys.platform == "linux" else 1 << 20)
+
+
+def disk_bytes(folder: Path) -> int:
+    """Return the disk space of everything in a folder, as `du` counts it."""
+    return sum(
+        os.lstat(os.path.join(top, name)).st_blocks * 512
+        for top, folders, files in os.walk(folder)
+        for name in (*folders, *files)
+    )
+
+
+def _holdfast() -> list[str]:
+    script = Path(sys.executable).with_name("holdfast")
+    return [str(script)] if script.exists() else [sys.executable, "-c", COMMAND_ENTRY]

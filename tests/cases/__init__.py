@@ -1,0 +1,1 @@
+"""Every situation that a checkpoint tool must survive, each under the same five invariants (see `harness`)."""

@@ -1,0 +1,175 @@
+"""The operations that are interrupted, each with the workspace that it is interrupted in."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .scene import Scene, settle_times
+
+STATE = {"conversation": [{"role": "user", "text": f"message {number}"} for number in range(20)], "step": 3}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Something to interrupt: how everything is before it, and what is done."""
+
+    name: str
+    prepare: Callable[[Scene], None]
+    act: Callable[[Scene], object]
+    restores: bool = False
+    saves: bool = False
+    deletes: str = ""
+    """The name of the checkpoint that it deletes."""
+
+    def __str__(self) -> str:
+        return self.name.replace(" ", "-")
+
+
+# workspaces
+
+
+def _first_tree(ws: Path) -> None:
+    for name in ("keep.txt", "edit.txt", "gone.txt", "mode.sh", "time.txt", "tag.txt", "file-to-folder", "hard-a"):
+        (ws / name).write_text(f"{name} at first\n")
+    (ws / "mode.sh").chmod(0o755)
+    os.setxattr(ws / "tag.txt", "user.tag", b"first")
+    os.link(ws / "hard-a", ws / "hard-b")
+    (ws / "link").symlink_to("edit.txt")
+    (ws / "link-to-file").symlink_to("keep.txt")
+    (ws / "deep" / "deeper").mkdir(parents=True)
+    (ws / "deep" / "deeper" / "leaf.txt").write_text("leaf at first\n")
+    (ws / "folder-to-file").mkdir()
+    (ws / "folder-to-file" / "inner.txt").write_text("inner at first\n")
+    (ws / "empty").mkdir(mode=0o750)
+    os.mkfifo(ws / "pipe")
+    settle_times(ws)
+
+
+def _edit_everything(ws: Path) -> None:
+    (ws / "edit.txt").write_text("edited, and saved nowhere\n")
+    (ws / "gone.txt").unlink()
+    (ws / "mode.sh").chmod(0o600)
+    os.utime(ws / "time.txt", ns=(1_650_000_000_000_000_001,) * 2)
+    os.setxattr(ws / "tag.txt", "user.tag", b"second")
+    (ws / "file-to-folder").unlink()
+    (ws / "file-to-folder").mkdir()
+    (ws / "file-to-folder" / "inside.txt").write_text("a file where a file was\n")
+    (ws / "hard-b").unlink()
+    (ws / "hard-b").write_text("on its own\n")
+    (ws / "link").unlink()
+    (ws / "link").symlink_to("keep.txt")
+    (ws / "link-to-file").unlink()
+    (ws / "link-to-file").write_text("no link any more\n")
+    shutil.rmtree(ws / "deep")
+    shutil.rmtree(ws / "folder-to-file")
+    (ws / "folder-to-file").write_text("a file where a folder was\n")
+    (ws / "empty").rmdir()
+    (ws / "pipe").unlink()
+    (ws / "new" / "newer").mkdir(parents=True)
+    (ws / "new" / "newer" / "new.txt").write_text("made since, and saved nowhere\n")
+
+
+def _small_tree(ws: Path) -> None:
+    for name in ("keep.txt", "edit.txt", "gone.txt", "mode.sh"):
+        (ws / name).write_text(f"{name} at first\n")
+    (ws / "deep").mkdir()
+    (ws / "deep" / "leaf.txt").write_text("leaf at first\n")
+    settle_times(ws)
+
+
+def _edit_some(ws: Path) -> None:
+    (ws / "edit.txt").write_text("edited, and saved nowhere\n")
+    (ws / "gone.txt").unlink()
+    (ws / "mode.sh").chmod(0o755)
+    shutil.rmtree(ws / "deep")
+    (ws / "new").mkdir()
+    (ws / "new" / "new.txt").write_text("made since, and saved nowhere\n")
+
+
+def _with_checkpoints(scene: Scene, make: Callable[[Path], None], edit: Callable[[Path], None]) -> None:
+    """Two checkpoints, then edits that no checkpoint holds."""
+    make(scene.ws)
+    ws = scene.open()
+    ws.save("first", name="first")
+    (scene.ws / "keep.txt").write_text("kept, and changed once\n")
+    ws.save("second", name="second", state={"note": "second"})
+    edit(scene.ws)
+
+
+def _everything_edited(scene: Scene) -> None:
+    _with_checkpoints(scene, _first_tree, _edit_everything)
+
+
+def _some_edited(scene: Scene) -> None:
+    _with_checkpoints(scene, _small_tree, _edit_some)
+
+
+def _many_edited(scene: Scene) -> None:
+    """More files to write than are synced one by one, in more folders than are synced one by one."""
+
+    def make(ws: Path) -> None:
+        _small_tree(ws)
+        for number in range(66):
+            (ws / f"folder-{number}").mkdir()
+            (ws / f"folder-{number}" / "file").write_text(f"{number}\n")
+        settle_times(ws)
+
+    def edit(ws: Path) -> None:
+        for number in range(66):
+            (ws / f"folder-{number}" / "file").unlink()
+
+    _with_checkpoints(scene, make, edit)
+
+
+def _restored(scene: Scene) -> None:
+    """A restore has been made, and the folder was edited after it."""
+    _some_edited(scene)
+    scene.open().restore("first")
+    (scene.ws / "keep.txt").write_text("edited after the restore\n")
+
+
+def _undone(scene: Scene) -> None:
+    _restored(scene)
+    scene.open().undo()
+
+
+def _large(scene: Scene) -> None:
+    _some_edited(scene)
+    (scene.ws / "large.bin").write_bytes(random.Random(7).randbytes((9 << 20) + 17))
+
+
+def _several_packs(scene: Scene) -> None:
+    _small_tree(scene.ws)
+    ws = scene.open()
+    for number in range(4):
+        (scene.ws / "edit.txt").write_text(f"edit {number}\n")
+        ws.save(f"save {number}", name=f"save-{number}")
+
+
+# operations
+
+
+OPERATIONS = [
+    Operation("first save", lambda scene: _small_tree(scene.ws), lambda s: s.open().save("x"), saves=True),
+    Operation("later save", _some_edited, lambda s: s.open().save("x"), saves=True),
+    Operation("save with state", _some_edited, lambda s: s.open().save("x", state=STATE), saves=True),
+    Operation("save of a large file", _large, lambda s: s.open().save("x"), saves=True),
+    Operation("restore", _everything_edited, lambda s: s.open().restore("first"), restores=True),
+    Operation("restore of many", _many_edited, lambda s: s.open().restore("first"), restores=True),
+    Operation(
+        "restore of some paths",
+        _some_edited,
+        lambda s: s.open().restore("first", ["edit.txt", "deep", "new"]),
+        restores=True,
+    ),
+    Operation("undo", _restored, lambda s: s.open().undo(), restores=True),
+    Operation("redo", _undone, lambda s: s.open().redo(), restores=True),
+    Operation("delete", _some_edited, lambda s: s.open().delete("second"), deletes="second"),
+    Operation("merge", _several_packs, lambda s: s.open().merge()),
+]
+BY_NAME = {operation.name: operation for operation in OPERATIONS}

@@ -1,0 +1,79 @@
+"""A workspace and its store, which can be put back to the moment before an operation as often as it takes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+from holdfast import Workspace
+from holdfast.testing.contracts import Description, describe
+
+LONG_AGO_NS = 1_600_000_000_123_456_789
+
+
+class Scene:
+    """One area on disk: `live/ws`, `live/store`, and copies of both from earlier moments."""
+
+    def __init__(self, area: Path) -> None:
+        self.area = area
+        self.live = area / "live"
+        self.ws = self.live / "ws"
+        self.store = self.live / "store"
+        self.home = area / "home"
+        self.ws.mkdir(parents=True)
+        self.home.mkdir()
+
+    def open(self) -> Workspace:
+        return Workspace(self.ws, store=self.store, home=self.home, environ={}, clock=lambda: datetime.now(UTC))
+
+    def adopt(self, other: Scene) -> None:
+        """Become a copy of another scene, which must then go: a store that is there twice belongs to the first."""
+        shutil.rmtree(self.live)
+        _copy(other.live, self.live)
+
+    def keep(self, moment: str = "before") -> None:
+        """Remember how everything is now."""
+        shutil.rmtree(self.area / moment, ignore_errors=True)
+        _copy(self.live, self.area / moment)
+
+    def reset(self, moment: str = "before") -> None:
+        """Put everything back to how it was at a moment that was kept."""
+        shutil.rmtree(self.live)
+        _copy(self.area / moment, self.live)
+
+    def describe(self) -> dict[str, Description]:
+        return describe(self.ws)
+
+    @property
+    def journal(self) -> Path:
+        return self.store / "holdfast" / "journal.json"
+
+    def refs(self) -> dict[str, str]:
+        """The ids of all checkpoints and their commits, as git would read them."""
+        tags = self.store / "refs" / "tags"
+        found = [path for path in tags.iterdir() if path.suffix != ".new"] if tags.is_dir() else []
+        return {path.name: path.read_text().strip() for path in found}
+
+    def fsck(self) -> list[str]:
+        """What git finds wrong with the store; objects that nothing names are in order."""
+        command = ["git", f"--git-dir={self.store}", "fsck", "--strict", "--no-progress"]
+        environ = {"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
+        lines = (done.stdout + done.stderr).splitlines()
+        found = [line for line in lines if not line.startswith(("dangling ", "notice: "))]
+        return found if found or not done.returncode else [f"git fsck ended with {done.returncode}"]
+
+
+def settle_times(folder: Path) -> None:
+    """Give everything below a folder an old time of its own, so that a restore has times to bring back."""
+    for number, path in enumerate(sorted(folder.rglob("*"), reverse=True)):
+        when = LONG_AGO_NS + number * 1_000_000_007
+        os.utime(path, ns=(when, when), follow_symlinks=False)
+    os.utime(folder, ns=(LONG_AGO_NS, LONG_AGO_NS))
+
+
+def _copy(source: Path, target: Path) -> None:
+    subprocess.run(["cp", "-a", str(source), str(target)], check=True)

@@ -1,0 +1,185 @@
+"""What becomes of an interrupted restore, and of the history of restores."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+
+from holdfast import HoldfastError, NotFound, durable
+from holdfast.testing.faults import (
+    SYNCS,
+    Call,
+    CountingDisk,
+    FailingDisk,
+    ForgetfulDisk,
+    KillingDisk,
+    PowerLoss,
+    die_in_child,
+    every_point,
+)
+
+from . import workers
+from .aftermath import Aftermath, Rehearsal, differences
+from .conftest import Stages
+from .operations import BY_NAME, Operation
+from .scene import Scene
+
+
+class Interrupted(NamedTuple):
+    """A scene in which a restore was killed: opening the workspace has to deal with it."""
+
+    scene: Scene
+    rehearsal: Rehearsal
+    calls: list[Call]
+    """What opening does."""
+
+    def reset(self) -> None:
+        self.scene.reset("interrupted")
+
+    def check(self) -> None:
+        Aftermath(self.scene, self.rehearsal).check()
+
+
+@pytest.fixture(params=["staging", "swapping", "removing", "ending"])
+def interrupted(request: pytest.FixtureRequest, stages: Callable[[Operation], Stages]) -> list[Interrupted]:
+    """For each worker a restore that was killed at some stage."""
+    return [_interrupt(scene, rehearsal, request.param) for scene, rehearsal in stages(BY_NAME["restore"])]
+
+
+def test_opening_may_be_killed_at_any_call(interrupted: list[Interrupted]) -> None:
+    def work(worker: int, call: Call) -> None:
+        here = interrupted[worker]
+        here.reset()
+        assert die_in_child(KillingDisk(at=call.number), here.scene.open)
+        here.check()
+
+    workers.all_of(interrupted[0].calls[::2], work)
+
+
+def test_opening_may_fail_at_any_call(interrupted: list[Interrupted]) -> None:
+    def work(worker: int, call: Call) -> None:
+        here = interrupted[worker]
+        here.reset()
+        with durable.use_disk(FailingDisk(at=call.number, error=errno.EIO)):
+            try:
+                here.scene.open()
+            except HoldfastError:
+                pass
+        here.check()
+
+    workers.all_of(interrupted[0].calls[1::2], work)
+
+
+def test_the_power_may_go_while_opening(interrupted: list[Interrupted]) -> None:
+    def work(worker: int, call: Call) -> None:
+        here = interrupted[worker]
+        here.reset()
+        disk = ForgetfulDisk(here.scene.live, at=call.number)
+        with durable.use_disk(disk), pytest.raises(PowerLoss):
+            here.scene.open()
+        disk.lose_power()
+        here.check()
+
+    workers.all_of([call for call in interrupted[0].calls if call.name in SYNCS], work)
+
+
+def test_a_restore_that_cannot_be_finished_is_taken_back(interrupted: list[Interrupted]) -> None:
+    here = interrupted[0]
+    here.reset()
+    target = next(path for path in (here.scene.store / "refs" / "tags").iterdir() if path.name.startswith("a1-"))
+    target.unlink()
+    ws = here.scene.open()
+    assert ws.recovered
+    assert ws.recovered.outcome == "taken back"
+    assert not differences(here.rehearsal.before, here.scene.describe())
+
+
+def test_opening_says_that_an_interrupted_restore_was_finished(interrupted: list[Interrupted]) -> None:
+    here = interrupted[0]
+    here.reset()
+    ws = here.scene.open()
+    assert ws.recovered
+    assert (ws.recovered.verb, ws.recovered.outcome, ws.recovered.failed) == ("restore", "finished", {})
+    assert not differences(here.rehearsal.after, here.scene.describe())
+    assert here.scene.open().recovered is None
+
+
+def test_what_was_written_between_the_interruption_and_the_opening_is_kept(interrupted: list[Interrupted]) -> None:
+    here = interrupted[0]
+    here.reset()
+    written = here.scene.ws / "edit.txt"
+    written.write_text("written before anybody opened the workspace\n")
+    ws = here.scene.open()
+    assert ws.recovered
+    ws.restore(ws.recovered.found_id)
+    assert written.read_text() == "written before anybody opened the workspace\n"
+
+
+_SECOND_RESTORE = replace(BY_NAME["undo"], name="second restore", act=lambda scene: scene.open().restore("second"))
+
+
+def test_after_a_kill_undo_takes_back_the_last_restore_that_took_place(
+    stages: Callable[[Operation], Stages],
+) -> None:
+    """A restore that was killed before it changed anything is no step back."""
+
+    def work(worker: int, call: Call) -> None:
+        scene, rehearsal = stages(_SECOND_RESTORE)[worker]
+        scene.reset()
+        assert die_in_child(KillingDisk(at=call.number), lambda: _SECOND_RESTORE.act(scene))
+        _check_undo(scene, rehearsal)
+
+    workers.all_of(stages(_SECOND_RESTORE)[0][1].calls, work)
+
+
+def test_after_an_error_undo_takes_back_the_last_restore_that_took_place(
+    stages: Callable[[Operation], Stages],
+) -> None:
+    def work(worker: int, call: Call) -> None:
+        scene, rehearsal = stages(_SECOND_RESTORE)[worker]
+        scene.reset()
+        with durable.use_disk(FailingDisk(at=call.number)):
+            try:
+                _SECOND_RESTORE.act(scene)
+            except HoldfastError:
+                pass
+        _check_undo(scene, rehearsal)
+
+    workers.all_of(stages(_SECOND_RESTORE)[0][1].calls, work)
+
+
+def _check_undo(scene: Scene, rehearsal: Rehearsal) -> None:
+    with durable.use_disk(CountingDisk()):
+        ws = scene.open()
+        took_place = bool(differences(rehearsal.before, scene.describe()))
+        ws.undo()
+        if took_place:
+            assert not differences(rehearsal.before, scene.describe()), "undo did not bring back what was there"
+        else:
+            assert (scene.ws / "edit.txt").read_text() == "edited, and saved nowhere\n", "undo undid nothing"
+            with pytest.raises(NotFound):
+                ws.undo()
+
+
+def _interrupt(scene: Scene, rehearsal: Rehearsal, where: str) -> Interrupted:
+    scene.reset()
+    assert die_in_child(KillingDisk(at=_point(rehearsal.calls, where)), lambda: rehearsal.operation.act(scene))
+    assert scene.journal.exists()
+    scene.keep("interrupted")
+    return Interrupted(scene, rehearsal, every_point(scene.open))
+
+
+def _point(calls: list[Call], where: str) -> int:
+    begin = next(call.number for call in calls if call.name == "mkdir")
+    swaps = [call.number for call in calls if call.name in ("place", "exchange")]
+    removals = [call.number for call in calls if call.name == "unlink" and call.number > swaps[-1]]
+    return {
+        "staging": (begin + swaps[0]) // 2,
+        "swapping": swaps[len(swaps) // 2],
+        "removing": removals[len(removals) // 2],
+        "ending": calls[-2].number,
+    }[where]

@@ -1,0 +1,62 @@
+"""The pages of the documentation, cut into what can be checked: blocks, links, headings, paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^()\s]+)\)")
+_HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+_CODE = re.compile(r"`([^`\n]+)`")
+
+
+class Block(NamedTuple):
+    """A block of code in a page."""
+
+    language: str
+    text: str
+    line: int
+
+
+class Page:
+    """One page."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.text = path.read_text("utf-8")
+        self.prose = _BLOCK.sub("", self.text)
+
+    def __repr__(self) -> str:
+        return str(self.path.relative_to(ROOT))
+
+    def blocks(self) -> Iterator[Block]:
+        """The blocks of code, in order."""
+        for match in _BLOCK.finditer(self.text):
+            yield Block(match[1], match[2], self.text.count("\n", 0, match.start()) + 2)
+
+    def links(self) -> Iterator[str]:
+        """The targets of the links that stay within the repository."""
+        return (target for target in _LINK.findall(self.prose) if "://" not in target)
+
+    def anchors(self) -> set[str]:
+        """What a link to a heading may name."""
+        return {_slug(title) for title in _HEADING.findall(self.prose)}
+
+    def codes(self) -> list[str]:
+        """What is set as code within the prose."""
+        return _CODE.findall(self.prose)
+
+
+def pages() -> list[Page]:
+    """Every page: the README and all of `docs/`."""
+    return [Page(path) for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))]
+
+
+def _slug(title: str) -> str:
+    """The name of a heading in a link, as the usual viewers of such pages make it."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")

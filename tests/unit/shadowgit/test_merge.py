@@ -1,0 +1,280 @@
+"""Merging packs: which are due, what stays, and what those who read meanwhile see."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+import pytest
+
+from holdfast.errors import Damaged
+from holdfast.shadowgit import (
+    FILE_MODE,
+    FOLDER_MODE,
+    Kind,
+    ObjectStore,
+    Pack,
+    PackWriter,
+    TreeEntry,
+    encode_commit,
+    encode_tree,
+    merge_packs,
+    object_id,
+    packs_due,
+    reachable,
+)
+
+Git = Callable[..., bytes]
+
+
+class Sized(NamedTuple):
+    """All that matters of a pack when it is decided which are due."""
+
+    size_bytes: int
+
+
+def due(sizes: list[int]) -> list[int]:
+    return [pack.size_bytes for pack in packs_due(cast("list[Pack]", [Sized(size) for size in sizes]))]
+
+
+def saved(packs: list[int], times: int) -> tuple[int, list[int]]:
+    """Save one byte so many times, merging what is due; how many bytes were rewritten, and the packs there are then."""
+    rewritten = 0
+    for _ in range(times):
+        packs = [*packs, 1]
+        merged = due(packs)
+        if len(merged) > 1:
+            for size in merged:
+                packs.remove(size)
+            packs.append(sum(merged))
+            rewritten += sum(merged)
+    return rewritten, packs
+
+
+def add_pack(store: ObjectStore, *contents: bytes) -> Pack:
+    """Write one pack of these blobs."""
+    writer = store.writer()
+    for content in contents:
+        writer.add(Kind.BLOB, content)
+    name = writer.commit()
+    store.refresh()
+    return next(pack for pack in store.packs() if pack.name == name)
+
+
+def contents_of(store: ObjectStore) -> dict[bytes, tuple[Kind, bytes]]:
+    return {oid: store.read(oid) for pack in store.packs() for oid in pack.oids()}
+
+
+class TestPacksDue:
+    def test_a_few_packs_are_left_as_they_are(self) -> None:
+        assert due([1] * 8) == []
+
+    def test_many_small_ones_are_merged(self) -> None:
+        assert due([1] * 9) == [1] * 9
+
+    def test_one_that_is_twice_as_large_as_all_smaller_ones_is_left(self) -> None:
+        assert due([100, *[1] * 9]) == [1] * 9
+
+    def test_one_that_is_not_is_merged_with_them(self) -> None:
+        assert due([17, *[1] * 9]) == [*[1] * 9, 17]
+
+    def test_the_order_in_which_they_are_given_does_not_matter(self) -> None:
+        sizes = [1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 1000, 100_000]
+        shuffled = random.Random(0).sample(sizes, len(sizes))
+        assert due(shuffled) == due(sizes)
+
+    def test_two_thousand_saves_keep_the_packs_few_and_rewrite_each_byte_a_few_times(self) -> None:
+        rewritten, packs = saved([], 2000)
+        assert sum(packs) == 2000
+        assert len(packs) <= 8 + math.log2(2000) + 1
+        assert rewritten <= 2000 * math.log2(2000)
+
+    @pytest.mark.parametrize("large", [10_000, 10**9])
+    def test_small_saves_beside_a_large_one_rewrite_each_of_their_bytes_a_few_times(self, large: int) -> None:
+        rewritten, _ = saved([large], 2000)
+        assert rewritten <= 2000 * math.log2(2000)
+
+
+class TestMergePacks:
+    def test_everything_is_in_one_pack_and_git_finds_no_fault_with_it(self, store: ObjectStore, git: Git) -> None:
+        for number in range(5):
+            add_pack(store, b"own %d" % number, b"shared")
+        before = contents_of(store)
+        merge_packs(store, store.packs())
+        assert len(store.packs()) == 1
+        assert contents_of(store) == before
+        assert contents_of(ObjectStore(store.git_dir)) == before
+        git("--git-dir", store.git_dir, "fsck", "--strict", "--no-dangling")
+        git("verify-pack", store.packs()[0].path)
+
+    def test_only_the_packs_that_are_named_are_merged(self, store: ObjectStore) -> None:
+        first, second, third = (add_pack(store, b"own %d" % number) for number in range(3))
+        merge_packs(store, [first, second])
+        names = {pack.name for pack in store.packs()}
+        assert third.name in names
+        assert not {first.name, second.name} & names
+
+    def test_nothing_is_left_of_the_old_packs(self, store: ObjectStore) -> None:
+        pack = add_pack(store, b"content")
+        for suffix in (".rev", ".bitmap", ".mtimes"):
+            pack.path.with_suffix(suffix).touch()
+        merge_packs(store, store.packs())
+        (merged,) = store.packs()
+        assert sorted(path.name for path in store.pack_folder.iterdir()) == [
+            f"{merged.name}.idx",
+            f"{merged.name}.pack",
+        ]
+
+    def test_merging_one_pack_keeps_it(self, store: ObjectStore) -> None:
+        merge_packs(store, store.packs())
+        before = contents_of(store)
+        merge_packs(store, store.packs())
+        assert contents_of(ObjectStore(store.git_dir)) == before
+
+    def test_what_is_not_to_be_kept_goes(self, store: ObjectStore) -> None:
+        pack = add_pack(store, b"kept", b"dropped")
+        kept, dropped = (object_id(Kind.BLOB, content) for content in (b"kept", b"dropped"))
+        merge_packs(store, [pack], keep={kept})
+        assert store.blob(kept) == b"kept"
+        assert not ObjectStore(store.git_dir).has(dropped)
+        assert not pack.path.exists()
+
+    def test_an_object_that_another_pack_has_is_not_written_twice(self, store: ObjectStore) -> None:
+        other = add_pack(store, b"shared", b"other")
+        twice = PackWriter(store.pack_folder, has=lambda _: False)
+        shared, own = twice.add(Kind.BLOB, b"shared"), twice.add(Kind.BLOB, b"own")
+        twice.commit()
+        store.refresh()
+        merge_packs(store, [pack for pack in store.packs() if pack.find(own) is not None])
+        assert [pack.name for pack in store.packs() if pack.find(shared) is not None] == [other.name]
+        assert store.blob(own) == b"own"
+
+    def test_deltas_of_git_are_made_whole(self, store: ObjectStore, git: Git) -> None:
+        texts = [b"\n".join(b"line %d" % (number + version) for number in range(500)) for version in range(8)]
+        writer = store.writer()
+        blobs = [TreeEntry(FILE_MODE, b"%d" % place, writer.add(Kind.BLOB, text)) for place, text in enumerate(texts)]
+        tree = writer.add(Kind.TREE, encode_tree(blobs))
+        store.set_ref("a1-0", writer.add(Kind.COMMIT, encode_commit(tree, seconds=0, message="x")))
+        writer.commit()
+        git("--git-dir", store.git_dir, "repack", "-adfq", "--depth=50")
+        store.refresh()
+        before = contents_of(store)
+        assert any(pack.is_delta(pack.header(start)) for pack in store.packs() for start, *_ in pack.entries())
+        merge_packs(store, store.packs())
+        assert contents_of(store) == before
+        assert not any(pack.is_delta(pack.header(start)) for pack in store.packs() for start, *_ in pack.entries())
+
+
+class TestReadersMeanwhile:
+    def test_one_that_has_the_old_packs_open_goes_on(self, store: ObjectStore) -> None:
+        for number in range(3):
+            add_pack(store, b"own %d" % number)
+        reader = ObjectStore(store.git_dir)
+        before = contents_of(reader)
+        merge_packs(store, store.packs())
+        assert {oid: reader.read(oid) for oid in before} == before
+
+    def test_one_that_listed_before_the_merge_finds_what_came_after_it(self, store: ObjectStore) -> None:
+        reader = ObjectStore(store.git_dir)
+        reader.packs()
+        add_pack(store, b"newer")
+        merge_packs(store, store.packs())
+        assert {oid: reader.read(oid) for oid in contents_of(store)} == contents_of(store)
+
+    def test_one_that_listed_names_and_came_too_late_to_open_them_finds_everything(
+        self, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for number in range(3):
+            add_pack(store, b"own %d" % number)
+        before = contents_of(store)
+        reader = ObjectStore(store.git_dir)
+        real_listdir = os.listdir
+        merged: list[bool] = []
+
+        def list_then_merge(path: object) -> list[str]:
+            names = real_listdir(path)
+            if not merged:
+                merged.append(True)
+                merge_packs(store, store.packs())
+            return names
+
+        monkeypatch.setattr("os.listdir", list_then_merge)
+        assert {oid: reader.read(oid) for oid in before} == before
+
+
+class TestDamage:
+    def test_a_damaged_pack_stays_as_it_is_and_the_others_are_merged(self, store: ObjectStore) -> None:
+        damaged = add_pack(store, b"damaged" * 100, b"beside it")
+        for number in range(3):
+            add_pack(store, b"own %d" % number)
+        data = bytearray(damaged.path.read_bytes())
+        data[20] ^= 1
+        damaged.path.write_bytes(data)
+        fresh = ObjectStore(store.git_dir)
+        merge_packs(fresh, fresh.packs())
+        assert damaged.path.read_bytes() == data
+        assert len(fresh.packs()) == 2
+        assert any(
+            fresh.read(oid)[1] == b"own 2" for pack in fresh.packs() if pack.name != damaged.name for oid in pack.oids()
+        )
+
+    @pytest.mark.parametrize("suffix", [".idx", ".pack"])
+    def test_a_pack_in_which_a_bit_flipped_stays_as_it_is_or_loses_nothing(
+        self, store: ObjectStore, suffix: str
+    ) -> None:
+        """Else a merge would write the damage down anew, with checksums that fit it."""
+        victim = add_pack(store, *(b"content %d" % number for number in range(4)))
+        oids = list(victim.oids())
+        sound = {path: path.read_bytes() for path in store.pack_folder.iterdir()}
+        broken = victim.path.with_suffix(suffix)
+        lost = []
+        first = 1032 if suffix == ".idx" else 0  # what stands before it in an index is not read by a merge
+        for place in range(first, len(sound[broken]), 4):
+            for path in store.pack_folder.iterdir():
+                path.unlink()
+            for path, data in sound.items():
+                path.write_bytes(data)
+            flipped = bytearray(sound[broken])
+            flipped[place] ^= 2
+            broken.write_bytes(flipped)
+            fresh = ObjectStore(store.git_dir)
+            merge_packs(fresh, fresh.packs())
+            if not victim.path.exists() and not all(fresh.has(oid) for oid in oids):
+                lost.append(place)
+        assert lost == []
+
+    def test_an_index_that_lists_nothing_does_not_make_its_pack_worthless(self, store: ObjectStore) -> None:
+        victim = add_pack(store, *(b"content %d" % number for number in range(4)))
+        index = bytearray(victim.path.with_suffix(".idx").read_bytes())
+        index[1031] ^= 4  # of four objects none is left
+        victim.path.with_suffix(".idx").write_bytes(index)
+        fresh = ObjectStore(store.git_dir)
+        merge_packs(fresh, fresh.packs())
+        assert victim.path.exists()
+
+
+class TestReachable:
+    def add(self, store: ObjectStore) -> tuple[bytes, set[bytes]]:
+        writer = store.writer()
+        blob = writer.add(Kind.BLOB, b"content")
+        inner = writer.add(Kind.TREE, encode_tree([TreeEntry(FILE_MODE, b"a", blob)]))
+        outer = writer.add(
+            Kind.TREE, encode_tree([TreeEntry(FOLDER_MODE, b"a", inner), TreeEntry(FOLDER_MODE, b"b", inner)])
+        )
+        commit = writer.add(Kind.COMMIT, encode_commit(outer, seconds=0, message="x"))
+        writer.add(Kind.BLOB, b"beside it")
+        writer.commit()
+        store.refresh()
+        return commit, {blob, inner, outer, commit}
+
+    def test_it_is_what_a_commit_needs_and_nothing_else(self, store: ObjectStore) -> None:
+        commit, needed = self.add(store)
+        assert reachable(store, [commit]) == needed
+
+    def test_nothing_is_dropped_when_it_cannot_be_told(self, store: ObjectStore) -> None:
+        commit, _ = self.add(store)
+        with pytest.raises(Damaged):
+            reachable(store, [commit, b"\xab" * 20])

@@ -1,0 +1,146 @@
+"""Carrying out a plan: everything of P2 comes back, whatever has to make way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+import pytest
+
+from holdfast import Workspace
+
+
+def inodes(project: Any, *names: str) -> list[int]:
+    return [(project.root / name).stat().st_ino for name in names]
+
+
+class TestHardLinks:
+    @pytest.fixture
+    def three(self, project: Any, ws: Workspace) -> str:
+        """A file with three names."""
+        first = project.write("a", b"shared")
+        (project.root / "folder").mkdir()
+        for name in ("b", "folder/c"):
+            os.link(first, project.root / name)
+        return ws.save().id
+
+    @pytest.mark.parametrize("lost", ["a", "b", "folder/c"])
+    def test_one_of_three_names_that_was_removed_is_a_name_of_the_same_file_again(
+        self, project: Any, ws: Workspace, three: str, lost: str
+    ) -> None:
+        (project.root / lost).unlink()
+        assert ws.restore(three).ok
+        assert len(set(inodes(project, "a", "b", "folder/c"))) == 1
+
+    @pytest.mark.parametrize("lost", ["a", "b", "folder/c"])
+    def test_one_of_three_names_that_became_a_copy_is_a_name_of_the_same_file_again(
+        self, project: Any, ws: Workspace, three: str, lost: str
+    ) -> None:
+        (project.root / lost).unlink()
+        project.write(lost, b"shared")
+        assert ws.restore(three).ok
+        assert len(set(inodes(project, "a", "b", "folder/c"))) == 1
+
+    def test_all_three_names_that_were_edited_are_one_file_again(self, project: Any, ws: Workspace, three: str) -> None:
+        project.write("a", b"edited")
+        assert ws.restore(three).ok
+        assert len(set(inodes(project, "a", "b", "folder/c"))) == 1
+        assert (project.root / "folder/c").read_bytes() == b"shared"
+
+    def test_a_fourth_name_made_since_goes_and_the_three_stay_one_file(
+        self, project: Any, ws: Workspace, three: str
+    ) -> None:
+        os.link(project.root / "a", project.root / "d")
+        assert ws.restore(three).removed == ["d"]
+        assert len(set(inodes(project, "a", "b", "folder/c"))) == 1
+
+    def test_two_groups_of_the_same_content_stay_two(self, project: Any, ws: Workspace) -> None:
+        for first, second in (("a", "b"), ("c", "d")):
+            os.link(project.write(first, b"same"), project.root / second)
+        saved = ws.save()
+        for name in "abcd":
+            (project.root / name).unlink()
+        ws.restore(saved.id)
+        assert len(set(inodes(project, "a", "b"))) == len(set(inodes(project, "c", "d"))) == 1
+        assert len(set(inodes(project, "a", "c"))) == 2
+
+
+class TestFolders:
+    def test_a_folder_made_since_goes_with_all_that_is_in_it(self, project: Any, ws: Workspace) -> None:
+        saved = ws.save()
+        project.write("new/deep/file")
+        done = ws.restore(saved.id)
+        assert done.ok
+        assert done.removed == ["new", "new/deep", "new/deep/file"]
+        assert os.listdir(project.root) == []
+
+    def test_the_folders_above_one_restored_path_come_with_it_as_they_were(self, project: Any, ws: Workspace) -> None:
+        project.write("a/b/file", b"old")
+        project.write("a/b/other", b"old")
+        for folder, mode in (("a/b", 0o750), ("a", 0o711)):
+            (project.root / folder).chmod(mode)
+            os.utime(project.root / folder, ns=(10**18, 10**18))
+        saved = ws.save()
+        shutil.rmtree(project.root / "a")
+        done = ws.restore(saved.id, ["a/b/file"])
+        assert done.ok, done.failed
+        assert (project.root / "a/b/file").read_bytes() == b"old"
+        assert not (project.root / "a/b/other").exists()
+        assert [(project.root / folder).stat().st_mode & 0o777 for folder in ("a", "a/b")] == [0o711, 0o750]
+        ws.undo()
+        assert os.listdir(project.root) == []
+
+    def test_a_file_in_the_place_of_a_folder_above_one_restored_path_makes_way_or_stays_and_is_said(
+        self, project: Any, ws: Workspace
+    ) -> None:
+        project.write("a/file", b"old")
+        saved = ws.save()
+        shutil.rmtree(project.root / "a")
+        project.write("a", b"in the way")
+        done = ws.restore(saved.id, ["a/file"])
+        if done.ok:
+            assert (project.root / "a/file").read_bytes() == b"old"
+        else:
+            assert list(done.failed) == ["a/file"]
+        ws.undo()
+        assert (project.root / "a").read_bytes() == b"in the way"
+
+    def test_extended_attributes_of_a_folder_come_back(self, project: Any, ws: Workspace) -> None:
+        (project.root / "folder").mkdir()
+        os.setxattr(project.root / "folder", "user.sparse.kind", b"sparse")
+        saved = ws.save()
+        (project.root / "folder").rmdir()
+        assert ws.restore(saved.id).ok
+        assert os.getxattr(project.root / "folder", "user.sparse.kind") == b"sparse"
+
+    def test_the_time_of_the_workspace_itself_comes_back(self, project: Any, ws: Workspace) -> None:
+        project.write("file")
+        os.utime(project.root, ns=(10**18, 10**18 + 7))
+        saved = ws.save()
+        project.write("more")
+        ws.restore(saved.id)
+        assert project.root.stat().st_mtime_ns == 10**18 + 7
+
+
+class TestNothingIsLeft:
+    def test_neither_stage_nor_journal(self, project: Any, ws: Workspace) -> None:
+        project.write("file", b"old")
+        saved = ws.save()
+        project.write("file", b"new")
+        ws.restore(saved.id)
+        assert os.listdir(project.root) == ["file"]
+        assert not (project.store / "holdfast" / "journal.json").exists()
+
+    def test_no_descriptor_stays_open(self, project: Any, ws: Workspace) -> None:
+        project.write("folder/file", b"old")
+        saved = ws.save()
+        project.write("folder/file", b"new")
+        ws.restore(saved.id)
+        ws.undo()  # all packs that will be open are open now
+        ws.merge()
+        before = len(os.listdir("/proc/self/fd"))
+        ws.redo()
+        ws.undo()
+        ws.merge()
+        assert len(os.listdir("/proc/self/fd")) <= before

@@ -1,0 +1,263 @@
+"""The catalog: only a memory of what refs and commits say, so that anything may happen to it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import HoldfastError, Workspace
+from holdfast.workspace.catalog import Catalog, Row
+
+
+def row(number: int, **changes: Any) -> Row:
+    plain = Row(
+        id=f"a{number}-00000000",
+        sequence=number,
+        name=None,
+        session=None,
+        message="",
+        timestamp="2024-01-01T00:00:00+00:00",
+        safety=False,
+        commit="c" * 40,
+        content=f"content {number}",
+        state="state",
+        record="{}",
+    )
+    return plain._replace(**changes)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return Catalog(tmp_path / "catalog.db")
+
+
+@pytest.fixture
+def full(catalog: Catalog) -> Catalog:
+    """Three saves and a safety checkpoint."""
+    catalog.add(row(1, name="first", session="s"))
+    catalog.add(row(2, content="content 1", state="other"))
+    catalog.add(row(3, safety=True, content="content 1"))
+    catalog.add(row(4, session="s"))
+    return catalog
+
+
+def numbers(rows: list[Row]) -> list[int]:
+    return [each.sequence for each in rows]
+
+
+class TestAsking:
+    def test_the_newest_come_first_and_safety_ones_only_when_asked_for(self, full: Catalog) -> None:
+        assert numbers(full.newest(limit=None, session=None, safety=False)) == [4, 2, 1]
+        assert numbers(full.newest(limit=None, session=None, safety=True)) == [4, 3, 2, 1]
+        assert numbers(full.newest(limit=2, session=None, safety=False)) == [4, 2]
+        assert numbers(full.newest(limit=0, session=None, safety=False)) == []
+        assert numbers(full.newest(limit=None, session="s", safety=False)) == [4, 1]
+
+    def test_the_newest_save_is_counted_back_from(self, full: Catalog) -> None:
+        assert [each and each.sequence for each in map(full.nth, range(4))] == [4, 2, 1, None]
+
+    def test_one_is_found_by_id_name_and_prefix(self, full: Catalog) -> None:
+        assert full.by_id("a2-00000000") == row(2, content="content 1", state="other")
+        assert full.by_id("a9-00000000") is None
+        assert full.by_name("first") == row(1, name="first", session="s")
+        assert full.by_name("nobody") is None
+        assert numbers(full.by_prefix("a1")) == [1]
+        assert numbers(full.by_prefix("a")) == [1, 2, 3]
+        assert numbers(full.by_prefix("%")) == []
+
+    def test_the_newest_save_of_a_content_is_found_and_of_a_state_if_one_is_asked_for(self, full: Catalog) -> None:
+        def found(content: str, state: str | None) -> int | None:
+            one = full.by_content(content, state)
+            return one and one.sequence
+
+        assert found("content 1", None) == 2
+        assert found("content 1", "state") == 1
+        assert found("content 1", "unheard of") is None
+
+    def test_safety_checkpoints_are_told_oldest_first(self, full: Catalog) -> None:
+        full.add(row(5, safety=True))
+        assert numbers(full.operations()) == [3, 5]
+        greatest = full.greatest()
+        assert greatest is not None
+        assert greatest.sequence == 5
+
+    def test_one_that_was_deleted_is_not_found(self, full: Catalog) -> None:
+        full.remove("a4-00000000")
+        assert full.by_id("a4-00000000") is None
+        assert numbers(full.newest(limit=None, session=None, safety=False)) == [2, 1]
+
+
+class TestSync:
+    def test_what_is_missing_is_loaded_and_what_is_stale_goes(self, full: Catalog) -> None:
+        asked: list[str] = []
+
+        def load(checkpoint_id: str) -> Row | None:
+            asked.append(checkpoint_id)
+            return row(7) if checkpoint_id == "a7-00000000" else None
+
+        full.sync(lambda: {"a1-00000000", "a7-00000000", "a8-unreadable"}, load)
+        assert asked == ["a7-00000000", "a8-unreadable"]
+        assert numbers(full.newest(limit=None, session=None, safety=True)) == [7, 1]
+
+    def test_nothing_is_written_when_it_agrees(self, full: Catalog, tmp_path: Path) -> None:
+        before = (tmp_path / "catalog.db").stat().st_mtime_ns
+        full.sync(lambda: {f"a{number}-00000000" for number in (1, 2, 3, 4)}, lambda _: None)
+        assert (tmp_path / "catalog.db").stat().st_mtime_ns == before
+
+    def test_a_checkpoint_made_while_it_is_synced_is_not_taken_for_a_stale_one(self, full: Catalog) -> None:
+        refs = {f"a{number}-00000000" for number in (1, 2, 3, 4)}
+
+        def list_while_somebody_saves() -> set[str]:
+            refs.add("a5-00000000")  # the ref comes first, then the row
+            full.add(row(5))
+            return set(refs)
+
+        full.sync(list_while_somebody_saves, lambda _: None)
+        assert full.by_id("a5-00000000") is not None
+
+
+class TestDamage:
+    @pytest.mark.parametrize("garbage", [b"", b"garbage", b"\0" * 4096, b"SQLite format 3\0" + b"\xff" * 5000])
+    def test_a_catalog_of_garbage_is_made_anew(self, tmp_path: Path, garbage: bytes) -> None:
+        (tmp_path / "catalog.db").write_bytes(garbage)
+        catalog = Catalog(tmp_path / "catalog.db")
+        catalog.sync(lambda: {"a1-00000000"}, lambda _: row(1))
+        assert catalog.by_id("a1-00000000") == row(1)
+        assert Catalog(tmp_path / "catalog.db").by_id("a1-00000000") == row(1), "it is on disk"
+
+    @pytest.mark.parametrize("kept", ["one page", "two pages", "half", "all but a byte"])
+    def test_a_catalog_cut_short_is_made_anew(self, full: Catalog, tmp_path: Path, kept: str) -> None:
+        path = tmp_path / "catalog.db"
+        size = path.stat().st_size
+        os.truncate(path, {"one page": 4096, "two pages": 8192, "half": size // 2, "all but a byte": size - 1}[kept])
+        self.check_that_it_serves(path)
+        assert numbers(Catalog(path).newest(limit=None, session=None, safety=True)) == [5, 4, 3, 2, 1]
+
+    def test_a_catalog_with_a_flipped_byte_anywhere_is_no_obstacle(self, full: Catalog, tmp_path: Path) -> None:
+        path = tmp_path / "catalog.db"
+        sound = path.read_bytes()
+        obstacles = {}
+        for place in [*range(0, 112, 9), *range(3400, 4300, 45), *range(7700, 8400, 35), *range(8400, len(sound), 501)]:
+            for leftover in tmp_path.glob("catalog.db*"):
+                leftover.unlink()
+            flipped = bytearray(sound)
+            flipped[place] ^= 0xFF
+            path.write_bytes(flipped)
+            try:
+                self.check_that_it_serves(path)
+            except (sqlite3.Error, ValueError) as error:
+                obstacles[place] = repr(error)
+        assert not obstacles
+
+    def check_that_it_serves(self, path: Path) -> None:
+        catalog = Catalog(path)
+        ids = {f"a{number}-00000000" for number in (1, 2, 3, 4)}
+        catalog.sync(lambda: ids, lambda checkpoint_id: row(int(checkpoint_id[1])))
+        catalog.add(row(5))
+        catalog.newest(limit=None, session=None, safety=True)
+        catalog.by_name("nobody")
+        catalog.greatest()
+
+    def test_a_flipped_bit_in_the_catalog_of_a_real_store_is_no_obstacle_and_is_found(
+        self, project: Any, ws: Workspace
+    ) -> None:
+        for number in range(4):
+            ws.save(f"message {number}", name=f"name {number}", allow_empty=True)
+        true = ws.list()
+        path = project.store / "holdfast" / "catalog.db"
+        sound = path.read_bytes()
+        obstacles, unnoticed = {}, []
+        for place in range(4096 + 1100, len(sound), 173):
+            flipped = bytearray(sound)
+            flipped[place] ^= 1
+            path.write_bytes(flipped)
+            try:
+                again = project.open()
+                if again.list() != true and again.verify().ok:
+                    unnoticed.append(place)
+            except (sqlite3.Error, ValueError, HoldfastError) as error:
+                obstacles[place] = repr(error)[:80]
+        assert not obstacles
+        assert not unnoticed
+
+    def test_a_catalog_of_another_layout_is_made_anew(self, tmp_path: Path) -> None:
+        for version, schema in ((1, "CREATE TABLE other (x)"), (99, "CREATE TABLE checkpoints (x)")):
+            path = tmp_path / f"{version}.db"
+            with sqlite3.connect(path) as connection:
+                connection.execute(schema)
+                connection.execute(f"PRAGMA user_version={version}")
+            connection.close()
+            self.check_that_it_serves(path)
+
+    def test_one_that_vanishes_between_calls_is_made_anew(self, full: Catalog, tmp_path: Path) -> None:
+        for leftover in tmp_path.glob("catalog.db*"):
+            leftover.unlink()
+        assert full.newest(limit=None, session=None, safety=True) == []
+        full.sync(lambda: {"a1-00000000"}, lambda _: row(1))
+        assert full.by_id("a1-00000000") == row(1)
+
+    def test_a_folder_that_cannot_be_written_to_is_no_obstacle(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(path: Any, flags: int, *rest: Any, **options: Any) -> int:
+            if flags & os.O_CREAT:
+                raise OSError(30, "Read-only file system", path)
+            return real_open(path, flags, *rest, **options)
+
+        real_open = os.open
+        monkeypatch.setattr(os, "open", refuse)
+        catalog = Catalog(tmp_path / "catalog.db")
+        catalog.sync(lambda: {"a1-00000000"}, lambda _: row(1))
+        assert catalog.by_id("a1-00000000") == row(1)
+        assert os.listdir(tmp_path) == []
+
+    def test_a_catalog_whose_folder_is_gone_is_kept_in_memory(self, tmp_path: Path) -> None:
+        catalog = Catalog(tmp_path / "nowhere" / "catalog.db")
+        catalog.sync(lambda: {"a1-00000000"}, lambda _: row(1))
+        assert catalog.by_id("a1-00000000") == row(1)
+
+    def test_a_stale_row_of_a_real_store_is_not_believed(self, project: Any, ws: Workspace) -> None:
+        kept, gone = ws.save("kept", allow_empty=True), ws.save("gone", allow_empty=True)
+        (project.store / "refs" / "tags" / gone.id).unlink()
+        assert [each.id for each in project.open().list()] == [kept.id]
+        assert ws.get("latest").id == kept.id
+
+    def test_the_catalog_of_a_real_store_is_rebuilt_as_it_was(self, project: Any, ws: Workspace) -> None:
+        project.write("file")
+        first = ws.save("one", name="named", session="s", metadata={"a": 1}, state={"x": 1})
+        ws.restore(first.id)
+        ws.save("two", allow_empty=True)
+        before = ws.list(safety=True)
+        for leftover in (project.store / "holdfast").glob("catalog.db*"):
+            leftover.unlink()
+        assert project.open().list(safety=True) == before
+        assert project.open().verify().ok
+
+
+def test_the_file_is_closed_to_others(full: Catalog, tmp_path: Path) -> None:
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("catalog.db*")} == {0o600}
+
+
+def test_threads_share_one_catalog(full: Catalog) -> None:
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for step in range(10):
+                full.add(row(100 + 10 * number + step))
+                full.newest(limit=5, session=None, safety=True)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert len(full.newest(limit=None, session=None, safety=True)) == 44

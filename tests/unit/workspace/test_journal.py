@@ -1,0 +1,42 @@
+"""The restore journal: there while a restore is under way, durable before and gone after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast import Unavailable
+from holdfast.workspace.journal import Entry, Journal
+
+ENTRY = Entry("restore", "a1-target", "a2-safety", ["a", "\udcff", "new\nline"], ["b"], True, ".holdfast-restore-1")
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "journal.json")
+
+
+def test_an_entry_comes_back_until_it_is_closed(journal: Journal) -> None:
+    assert not journal.exists
+    assert journal.read() is None
+    journal.open(ENTRY)
+    assert journal.exists
+    assert journal.read() == ENTRY
+    journal.close()
+    assert not journal.exists
+
+
+def test_a_later_entry_takes_the_place_of_an_earlier_one(journal: Journal) -> None:
+    journal.open(ENTRY)
+    journal.open(ENTRY._replace(verb="undo", paths=None))
+    assert journal.read() == ENTRY._replace(verb="undo", paths=None)
+
+
+@pytest.mark.parametrize("garbage", [b"", b"garbage", b"[]", b"{}", b'{"verb": "restore"}', b"\xff", b"null"])
+def test_a_journal_that_cannot_be_read_is_said_with_a_way_out(tmp_path: Path, journal: Journal, garbage: bytes) -> None:
+    (tmp_path / "journal.json").write_bytes(garbage)
+    with pytest.raises(Unavailable) as caught:
+        journal.read()
+    assert str(tmp_path / "journal.json") in caught.value.message
+    assert "Remove the file" in caught.value.hint

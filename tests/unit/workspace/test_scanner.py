@@ -1,0 +1,178 @@
+"""Snapshots of a workspace: what the memory of the last one saves, and that it is never believed too far."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Workspace
+from holdfast.shadowgit import ObjectStore
+from holdfast.workspace.gathering import Gathering
+from holdfast.workspace.snapshot import Snapshot
+
+SETTLED_S = 0.06  # longer than what counts as young
+
+
+def take(ws: Workspace, **options: Any) -> Snapshot:
+    snapshot, _ = ws._scanner.take(Gathering(ObjectStore(ws.store), None), head=None, **options)
+    return snapshot
+
+
+def read_files(ws: Workspace, **options: Any) -> set[str]:
+    """The paths that a snapshot has to read."""
+    listing = take(ws, **options).listing
+    return {f"{folder.path}/{folder.names[place]}".lstrip("/") for folder, place in listing.pending}
+
+
+@pytest.fixture
+def saved(project: Any, ws: Workspace) -> Workspace:
+    """A workspace that was saved when its files had come to rest."""
+    for name in ("a/one", "a/two", "b/three"):
+        project.write(name, name.encode())
+    time.sleep(SETTLED_S)
+    ws.save()
+    return ws
+
+
+class TestMemory:
+    def test_a_new_process_reads_nothing_when_nothing_changed(self, project: Any, saved: Workspace) -> None:
+        assert read_files(project.open()) == set()
+
+    def test_only_what_changed_is_read(self, project: Any, saved: Workspace) -> None:
+        project.write("a/one", b"changed")
+        assert read_files(project.open()) == {"a/one"}
+
+    @pytest.mark.parametrize("damage", ["gone", "empty", "garbage", "cut short", "a bit", "a folder"])
+    def test_without_its_memory_everything_is_read_and_nothing_is_lost(
+        self, project: Any, saved: Workspace, damage: str
+    ) -> None:
+        cache = project.store / "holdfast" / "scan.cache"
+        data = bytearray(cache.read_bytes())
+        data[len(data) // 2] ^= 4
+        before = saved.get("latest")
+        cache.unlink()
+        if damage == "a folder":
+            cache.mkdir()
+        elif damage != "gone":
+            cache.write_bytes(
+                {"empty": b"", "garbage": b"x" * 99, "cut short": bytes(data[:99]), "a bit": data}[damage]
+            )
+        assert read_files(project.open()) == {"a/one", "a/two", "b/three"}
+        if damage != "a folder":
+            assert project.open().save().id == before.id
+
+    def test_everything_is_read_when_that_is_asked_for(self, project: Any, saved: Workspace) -> None:
+        assert read_files(project.open(), rehash=True) == {"a/one", "a/two", "b/three"}
+
+    def test_what_is_no_longer_in_the_store_is_read_again(self, project: Any, saved: Workspace) -> None:
+        saved.delete("latest")
+        saved.merge()
+        again = project.open().save()
+        shutil.rmtree(project.root / "a")
+        assert project.open().restore(again.id).ok
+        assert (project.root / "a/one").read_bytes() == b"a/one"
+        assert project.open().verify().ok
+
+    def test_a_snapshot_is_the_same_with_and_without_memory(self, project: Any, saved: Workspace) -> None:
+        with_memory = take(project.open()).root
+        (project.store / "holdfast" / "scan.cache").unlink()
+        assert take(project.open()).root == with_memory
+
+    def test_other_limits_are_applied_though_nothing_changed(self, project: Any, ws: Workspace) -> None:
+        project.write(".gitignore", b"*.db\n")
+        project.write("large.db", b"x" * 100)
+        time.sleep(SETTLED_S)
+        ws.save()
+        narrow = project.open(ignored_file_max_bytes=10, exclude_patterns=["a"])
+        ws.delete("latest")  # what the last checkpoint holds is held on
+        assert [item.path for item in take(narrow).uncovered] == ["large.db"]
+        assert [item.path for item in take(project.open()).uncovered] == []
+
+
+class TestHardLinks:
+    """Names of one file stay one file, whatever becomes of the folders around them."""
+
+    def group(self, project: Any, *names: str) -> None:
+        first = project.write(names[0], b"shared")
+        for name in names[1:]:
+            (project.root / name).parent.mkdir(parents=True, exist_ok=True)
+            os.link(first, project.root / name)
+        time.sleep(SETTLED_S)
+
+    def inodes(self, project: Any, *names: str) -> int:
+        return len({(project.root / name).stat().st_ino for name in names})
+
+    def bring_back(self, project: Any, checkpoint: str) -> None:
+        for entry in os.listdir(project.root):
+            path = project.root / entry
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        assert project.open().restore(checkpoint).ok
+
+    def test_a_pair_in_two_folders(self, project: Any, ws: Workspace) -> None:
+        self.group(project, "a/file", "b/file")
+        saved = ws.save()
+        self.bring_back(project, saved.id)
+        assert self.inodes(project, "a/file", "b/file") == 1
+
+    def test_a_pair_of_which_one_folder_was_renamed_since_the_last_save(self, project: Any, ws: Workspace) -> None:
+        self.group(project, "a/file", "z/file")
+        ws.save()
+        (project.root / "a").rename(project.root / "b")
+        saved = ws.save()
+        self.bring_back(project, saved.id)
+        assert self.inodes(project, "b/file", "z/file") == 1
+
+    def test_a_pair_of_which_one_was_left_out_when_the_other_was_first_saved(self, project: Any, ws: Workspace) -> None:
+        self.group(project, "a/file", "z/file")
+        project.open(exclude_patterns=["a"]).save()
+        saved = project.open().save()
+        self.bring_back(project, saved.id)
+        assert self.inodes(project, "a/file", "z/file") == 1
+
+    def test_two_files_that_were_linked_are_apart_again_after_one_was_copied(self, project: Any, ws: Workspace) -> None:
+        self.group(project, "a/file", "z/file")
+        ws.save()
+        (project.root / "z/file").unlink()
+        project.write("z/file", b"shared")
+        saved = ws.save()
+        self.bring_back(project, saved.id)
+        assert self.inodes(project, "a/file", "z/file") == 2
+
+
+class TestFrozenRules:
+    def test_what_decided_is_written_down(self, project: Any) -> None:
+        (project.home / ".config" / "git").mkdir(parents=True)
+        (project.home / ".config" / "git" / "ignore").write_bytes(b"*.tmp\n\xff\n")
+        (project.root / ".git" / "info").mkdir(parents=True)
+        (project.root / ".git" / "HEAD").write_bytes(b"ref: refs/heads/main\n")
+        (project.root / ".git" / "info" / "exclude").write_bytes(b"*.bak\n")
+        ws = project.open(exclude_patterns=["*.log"], ignored_file_max_bytes=7)
+        snapshot = take(ws)
+        rules = json.loads(ws._scanner.frozen_rules(snapshot))
+        assert rules["exclude_patterns"] == ["*.log"]
+        assert rules["excludes_file"].encode("utf-8", "surrogateescape") == b"*.tmp\n\xff\n"
+        assert rules["ignored_file_max_bytes"] == 7
+
+
+class TestGone:
+    def test_a_workspace_that_is_gone_is_unavailable_and_nothing_is_saved(self, project: Any, ws: Workspace) -> None:
+        from holdfast import Unavailable
+
+        project.write("file")
+        ws.save()
+        shutil.rmtree(project.root)
+        with pytest.raises(Unavailable):
+            ws.save()
+        assert len(ws.list()) == 1
+
+    def test_a_workspace_that_was_replaced_is_looked_at_anew(self, project: Any, saved: Workspace) -> None:
+        shutil.rmtree(project.root)
+        project.root.mkdir()
+        Path(project.root / "other").write_bytes(b"other")
+        assert read_files(project.open()) == {"other"}

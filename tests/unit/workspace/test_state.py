@@ -1,0 +1,198 @@
+"""Named state: comes back equal, is refused with the place of what would not, and costs what is new in it."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from decimal import Decimal
+from enum import IntEnum
+from typing import Any
+
+import pytest
+
+from holdfast import Refused, Workspace
+from holdfast.errors import Damaged
+from holdfast.shadowgit import FILE_MODE, Kind, ObjectStore, TreeEntry, encode_tree, object_id
+from holdfast.workspace.gathering import Gathering
+from holdfast.workspace.state import encode_value, read_state, write_state
+
+VALUES: list[Any] = [
+    None,
+    True,
+    False,
+    0,
+    -1,
+    2**80,
+    0.1,
+    -0.0,
+    1e308,
+    5e-324,
+    "",
+    "text",
+    "caf\xe9 \N{SNOWMAN} \U0001f600",
+    "half \ud800 a character",
+    "nul \0 and \x1f and \x7f and \u2028",
+    [],
+    [[], {}, None],
+    {},
+    {"": "", "a b": [1, {"c": None}]},
+    list(range(10_000)),
+    {f"key {number}": "value " * number for number in range(200)},
+]
+
+
+@pytest.fixture
+def gathering(ws: Workspace) -> Gathering:
+    return Gathering(ObjectStore(ws.store), None)
+
+
+class TestComingBack:
+    @pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
+    def test_a_value_comes_back_equal_and_of_the_same_type(self, gathering: Gathering, value: Any) -> None:
+        (found,) = read_state(gathering, write_state(gathering, {"value": value})).values()
+        assert found == value
+        assert type(found) is type(value)
+        assert repr(found) == repr(value)
+
+    def test_through_a_store_too(self, ws: Workspace) -> None:
+        state = {f"value {number}": value for number, value in enumerate(VALUES)}
+        assert ws.save(state=state).state == state
+
+    @pytest.mark.parametrize(
+        "name", ["conversation", "a", "A b", "x.y:z@w+v-u_t", "caf\xe9", "\N{HIRAGANA LETTER A}", "7"]
+    )
+    def test_a_name_comes_back(self, ws: Workspace, name: str) -> None:
+        assert ws.save(state={name: 1}).state == {name: 1}
+
+    def test_git_finds_no_fault_with_any_name(self, ws: Workspace, git: Any) -> None:
+        ws.save(state=dict.fromkeys(["git", "GIT", "a.git", "x" * 151, "con", "a ", "b.", "modules"], 1))
+        git("--git-dir", ws.store, "fsck", "--strict", "--no-dangling")
+
+    def test_garbage_in_the_store_is_damage(self, gathering: Gathering) -> None:
+        blob = gathering.add(Kind.BLOB, b"{not json")
+        tree = gathering.add(Kind.TREE, encode_tree([TreeEntry(FILE_MODE, b"x.json", blob)]))
+        with pytest.raises(Damaged, match=r"x\.json"):
+            read_state(gathering, tree)
+
+
+class Number(IntEnum):
+    ONE = 1
+
+
+class TestRefusal:
+    @pytest.mark.parametrize(
+        ("value", "place"),
+        [
+            (math.nan, "state"),
+            ([1, math.inf], "state[1]"),
+            ({"a": [0, {"b": -math.inf}]}, "state['a'][1]['b']"),
+            ({"a": (1, 2)}, "state['a'] (tuple)"),
+            ({"a": {1, 2}}, "state['a'] (set)"),
+            ([b"bytes"], "state[0] (bytes)"),
+            ({"a": [Decimal("1.0")]}, "state['a'][0] (Decimal)"),
+            ({"a": {1: "int key"}}, "state['a'][1]"),
+            ({None: 1}, "state[None]"),
+            (object(), "state (object)"),
+        ],
+    )
+    def test_what_would_not_come_back_equal_is_refused_with_its_place(self, value: Any, place: str) -> None:
+        with pytest.raises(Refused) as caught:
+            encode_value(value, "state")
+        assert f"state {place} cannot be stored" in caught.value.message
+        assert caught.value.hint
+
+    def test_two_halves_of_a_character_that_would_be_joined_are_refused_with_their_place(self) -> None:
+        with pytest.raises(Refused) as caught:
+            encode_value({"a": ["fine", "\ud83d\ude00"]}, "state")
+        assert "state['a'][1]" in caught.value.message
+
+    def test_something_that_is_equal_to_what_comes_back_is_taken(self) -> None:
+        assert json.loads(encode_value({"a": Number.ONE}, "state")) == {"a": Number.ONE}
+
+    @pytest.mark.parametrize(
+        "name", ["", " a", ".", "..", "a/b", "a\nb", ".git", "-", "x" * 152, "a\0", "half \ud800", 5]
+    )
+    def test_a_name_that_cannot_be_one_is_refused(self, ws: Workspace, name: Any) -> None:
+        with pytest.raises(Refused):
+            ws.save(state={name: 1})
+        assert ws.list() == []
+
+    def test_a_refusal_leaves_nothing_behind(self, ws: Workspace) -> None:
+        before = sorted(path.name for path in (ws.store / "objects" / "pack").iterdir())
+        with pytest.raises(Refused, match="conversation"):
+            ws.save(state={"fine": 1, "conversation": [{"content": object()}]})
+        assert ws.list() == []
+        assert sorted(path.name for path in (ws.store / "objects" / "pack").iterdir()) == before
+
+    @pytest.mark.parametrize(
+        "make",
+        ["value = []; value.append(value)", "value = {}; value.update(a=value, b=[value])"],
+        ids=["in one place", "in two places"],
+    )
+    def test_a_value_that_contains_itself_is_refused_in_no_time(self, make: str) -> None:
+        script = f"""if True:
+            from holdfast.errors import Refused
+            from holdfast.workspace.state import encode_value
+            {make}
+            try:
+                encode_value(value, "state")
+            except Refused as error:
+                print("refused")
+        """
+        ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=3, check=False)
+        assert ran.stdout == "refused\n", ran.stderr
+
+    def test_a_value_too_deep_to_be_written_is_refused(self) -> None:
+        value: list[Any] = []
+        for _ in range(100_000):
+            value = [value]
+        with pytest.raises(Refused):
+            encode_value(value, "state")
+
+
+class Counting:
+    """Takes objects and adds up what is new."""
+
+    def __init__(self) -> None:
+        self._seen: set[bytes] = set()
+        self.stored_bytes = 0
+
+    def add(self, kind: Kind, data: bytes) -> bytes:
+        oid = object_id(kind, data)
+        if oid not in self._seen:
+            self._seen.add(oid)
+            self.stored_bytes += len(data)
+        return oid
+
+
+def conversation(count: int) -> list[dict[str, Any]]:
+    def text(number: int) -> str:
+        return f"message {number}: " + " ".join(f"{number * word % 9973}" for word in range(150))
+
+    return [{"role": "user", "number": number, "content": text(number)} for number in range(count)]
+
+
+class TestCost:
+    def test_a_conversation_that_grows_by_a_message_200_times_stores_bytes_in_proportion(self) -> None:
+        sink, messages, stored = Counting(), conversation(400), {}
+        for count in range(1, 401):
+            write_state(sink, {"conversation": messages[:count]})
+            stored[count] = sink.stored_bytes
+        assert stored[200] < 12 * len(json.dumps(messages[:200]))
+        assert stored[400] < 2.5 * stored[200], "twice as many messages cost about twice as much"
+
+    def test_a_message_added_to_a_long_conversation_costs_little_more_than_itself_on_disk(self, ws: Workspace) -> None:
+        messages = conversation(400)
+        ws.save(state={"conversation": messages[:390]})
+        before = _pack_bytes(ws)
+        for count in range(391, 396):
+            ws.save(state={"conversation": messages[:count]})
+        assert _pack_bytes(ws) - before < 5 * 40_000 < len(json.dumps(messages))
+        assert ws.get("latest").state == {"conversation": messages[:395]}
+        assert ws.get("latest~5").state == {"conversation": messages[:390]}
+
+
+def _pack_bytes(ws: Workspace) -> int:
+    return sum(path.stat().st_size for path in (ws.store / "objects" / "pack").iterdir())

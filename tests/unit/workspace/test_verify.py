@@ -1,0 +1,60 @@
+"""What `verify` reads and finds, also after somebody used git in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast import Workspace
+
+Git = Callable[..., bytes]
+
+
+@pytest.fixture
+def repacked(project: Any, ws: Workspace, git: Git) -> Workspace:
+    """A store whose checkpoints git packed as deltas of each other."""
+    for number in range(40):
+        project.write(f"folder/file {number}", b"%d\n" % number * 50)
+    for version in range(6):
+        project.write(f"folder/file {version}", b"version\n" * 50)
+        ws.save(f"{version}", state={"conversation": list(range(500 + version))})
+    git("--git-dir", ws.store, "repack", "-adf", "--depth=50", "--quiet")
+    return project.open()
+
+
+def test_a_store_that_git_repacked_is_sound(repacked: Workspace) -> None:
+    assert repacked.verify().problems == []
+
+
+def test_every_checkpoint_of_a_store_that_git_repacked_comes_back(project: Any, repacked: Workspace) -> None:
+    for checkpoint in repacked.list():
+        assert repacked.restore(checkpoint.id).ok
+        expected = b"version\n" * 50
+        assert (project.root / f"folder/file {checkpoint.message}").read_bytes() == expected
+        assert checkpoint.state == {"conversation": list(range(500 + int(checkpoint.message)))}
+
+
+def test_a_store_that_git_collected_and_holdfast_merged_is_sound_for_both(
+    project: Any, ws: Workspace, git: Git
+) -> None:
+    project.write("file")
+    ws.save()
+    git("--git-dir", ws.store, "gc", "--quiet")
+    again = project.open()
+    again.merge()
+    assert again.verify().ok
+    git("--git-dir", ws.store, "fsck", "--strict", "--no-dangling")
+    assert b"Holdfast" in git("--git-dir", ws.store, "show", "HEAD:README.md")
+
+
+def test_the_bytes_and_objects_that_were_read_are_counted(project: Any, ws: Workspace) -> None:
+    project.write("file", b"content")
+    ws.save()
+    report = ws.verify()
+    assert report.ok
+    assert report.checkpoints == 1
+    packs = list((ws.store / "objects" / "pack").glob("*.pack"))
+    assert report.bytes_read == sum(pack.stat().st_size for pack in packs)
+    assert report.objects > 5

@@ -61,7 +61,7 @@ class Scene:
         """What git finds wrong with the store; objects that nothing names are in order."""
         command = ["git", f"--git-dir={self.store}", "fsck", "--strict", "--no-progress"]
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1"}
-        done = subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=self.area, check=False)
         lines = (done.stdout + done.stderr).splitlines()
         found = [line for line in lines if not line.startswith(("dangling ", "notice: "))]
         return found if found or not done.returncode else [f"git fsck ended with {done.returncode}"]

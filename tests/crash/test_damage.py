@@ -231,6 +231,21 @@ def test_verify_names_exactly_the_checkpoints_that_hold_a_damaged_file(stored: l
     assert named == {key for key, state in states.items() if state["a/file.txt"].content == b"second\n" * 300}
 
 
+def test_a_checkpoint_whose_state_is_damaged_is_refused_before_anything_is_changed(stored: list[Stored]) -> None:
+    scene, _, listed = stored[0]
+    scene.reset()
+    second = next(key for key, message, _ in listed if message == "second")
+    listing = subprocess.run(
+        ["git", f"--git-dir={scene.store}", "ls-tree", "-r", f"{second}:state"], check=True, capture_output=True
+    )
+    for line in listing.stdout.splitlines():
+        _harm_object(scene, bytes.fromhex(line.split()[2].decode()))
+    before = scene.describe()
+    with pytest.raises(Damaged):
+        scene.open().restore(second)
+    assert not differences(before, scene.describe())
+
+
 def test_a_restore_does_not_destroy_the_only_good_copy_of_a_damaged_object(stored: list[Stored]) -> None:
     """What the workspace holds may be the last good copy of what the store holds damaged (P1)."""
     scene, _, _ = stored[0]
@@ -383,8 +398,11 @@ def _changed(stored: list[Stored], change: Callable[[Scene], object]) -> Path:
 
 
 def _harm_blob(scene: Scene, content: bytes) -> None:
-    """Flip a bit in the middle of the content of a stored file, in the oldest pack that has it."""
-    oid = object_id(Kind.BLOB, content)
+    _harm_object(scene, object_id(Kind.BLOB, content))
+
+
+def _harm_object(scene: Scene, oid: bytes) -> None:
+    """Flip a bit in the middle of a stored object, in the oldest pack that has it."""
     packs = [pack for pack in ObjectStore(scene.store).packs() if pack.find(oid) is not None]
     pack = min(packs, key=lambda pack: pack.path.stat().st_mtime_ns)
     start, end = next((start, end) for start, end, name, _ in pack.entries() if name == oid)

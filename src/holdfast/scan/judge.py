@@ -62,7 +62,7 @@ class Judge:
         path = join(self._folder.path, name)
         if stat.S_ISDIR(status.st_mode):
             self._add_folder(name, path)
-        elif stat.S_ISSOCK(status.st_mode):
+        elif stat.S_ISSOCK(status.st_mode) and not self._walk.wanted.file(path, hard=True):
             self._folder.skipped[name] = (Reason.SOCKET, "")
         else:
             self._add_file(name, path, status)

@@ -8,6 +8,7 @@ the cache are left in `Listing.pending` for `holdfast.scan.read`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import time
@@ -141,6 +142,20 @@ class Walk:
         self._hold_to_total()
         return listing
 
+    def moved(self) -> bool:
+        """Whether a folder changed after it was walked: something may have moved past the walk unseen."""
+        root = self._handles.open("")
+        for path, folder in self.listing.folders.items():
+            try:
+                status = os.stat(path or ".", dir_fd=root, follow_symlinks=False)
+            except OSError as error:
+                if error.errno == errno.ENAMETOOLONG:
+                    continue
+                return True
+            if (status.st_ino, status.st_mtime_ns) != (folder.key[1], folder.key[3]):
+                return True
+        return False
+
     # one folder
 
     def _look(
@@ -212,9 +227,9 @@ class Walk:
         for name, (reason, _) in old.skipped.items():
             if reason in _RETRY:
                 return False
-            if reason in (Reason.GIT_DIRECTORY, Reason.SOCKET):
+            if reason == Reason.GIT_DIRECTORY:
                 continue
-            hard = reason == Reason.EXCLUDED
+            hard = reason in (Reason.EXCLUDED, Reason.SOCKET)
             if hard and not override:
                 continue
             full = join(path, name)
@@ -267,16 +282,15 @@ class Walk:
         return folder, rules, judge.contexts
 
     def _rules_of(self, path: str, fd: int, outer: Rules, gitignore: bool, holdfastignore: bool, git: bool) -> Rules:
-        exclude = None
-        if git:
-            where = usergit.git_dir(self._root / path)
-            exclude = usergit.info_exclude(where) if where else None
+        where = usergit.git_dir(self._root / path) if git else None
+        exclude = usergit.info_exclude(where) if where else None
+        if where:
             self.listing.repositories[path] = exclude or b""
         return outer.inside(
             path,
             gitignore=self._ignore_file(path, fd, ".gitignore") if gitignore else None,
             holdfastignore=self._ignore_file(path, fd, ".holdfastignore") if holdfastignore else None,
-            repository=git,
+            repository=where is not None,
             info_exclude=exclude,
         )
 

@@ -41,7 +41,7 @@ def merge_packs(store: ObjectStore, packs: Sequence[Pack], *, keep: Container[by
     """
     sound = [pack for pack in packs if not _is_damaged(pack)]
     others = [pack for pack in store.packs() if pack not in sound]
-    writer = PackWriter(store.pack_folder, has=lambda oid: any(pack.find(oid) is not None for pack in others))
+    writer = PackWriter(store.pack_folder, has=lambda oid: any(pack.is_sound(oid) for pack in others))
     try:
         for pack in sound:
             for start, end, oid, crc in pack.entries():
@@ -51,11 +51,22 @@ def merge_packs(store: ObjectStore, packs: Sequence[Pack], *, keep: Container[by
     except BaseException:
         writer.abort()
         raise
+    _forget_git_caches(store)
     for pack in sound:
         if pack.name != name:
             _remove(pack)
     durable.sync_folder(store.pack_folder)
     store.refresh()
+
+
+def _forget_git_caches(store: ObjectStore) -> None:
+    """Remove what git keeps to find objects faster, where somebody ran `git gc`: it names packs and commits that go."""
+    info = store.git_dir / "objects" / "info"
+    for path in (store.pack_folder / "multi-pack-index", info / "commit-graph"):
+        if path.exists():
+            durable.disk().unlink(str(path))
+    if (info / "commit-graphs").is_dir():
+        durable.remove_tree(str(info / "commit-graphs"))
 
 
 def reachable(store: ObjectStore, commits: Iterable[bytes]) -> set[bytes]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import zlib
+from bisect import bisect_right
 from collections.abc import Iterator
 from hashlib import sha1
 from pathlib import Path
@@ -17,7 +19,6 @@ from holdfast.shadowgit.objects import Kind
 
 INDEX_MAGIC = b"\xfftOc\x00\x00\x00\x02"
 _OFS_DELTA, _REF_DELTA = 6, 7
-_STREAM_BYTES = 1 << 20
 _InflateError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls the class an instance
 _HINT = "Run `holdfast verify` to see which checkpoints use it."
 
@@ -44,6 +45,7 @@ class Pack:
             raise Damaged(f"the index of {self.name} is not one", hint=_HINT)
         self._fanout = struct.unpack(">256I", self._index[8:1032])
         self.count = self._fanout[255]
+        self._starts: list[int] | None = None
         self._crcs = 1032 + 20 * self.count
         self._offsets = self._crcs + 4 * self.count
         self._far_offsets = self._offsets + 4 * self.count
@@ -65,6 +67,10 @@ class Pack:
 
     def find(self, oid: bytes) -> int | None:
         """Where an object begins."""
+        place = self._place(oid)
+        return None if place < 0 else self._offset(place)
+
+    def _place(self, oid: bytes) -> int:
         first = oid[0]
         low, high = (self._fanout[first - 1] if first else 0), self._fanout[first]
         index = self._index
@@ -77,8 +83,22 @@ class Pack:
             elif found > oid:
                 high = middle
             else:
-                return self._offset(middle)
-        return None
+                return middle
+        return -1
+
+    def is_sound(self, oid: bytes) -> bool:
+        """Whether an object is here with the bytes that were written."""
+        start = self.find(oid)
+        if start is None:
+            return False
+        if self._starts is None:
+            self._starts = [*sorted(self._offset(place) for place in range(self.count)), self.size_bytes - 20]
+        end = self._starts[bisect_right(self._starts, start)] if start < self._starts[-1] else start
+        return bool(zlib.crc32(self._data[start:end]) == self._crc(oid))
+
+    def _crc(self, oid: bytes) -> int:
+        at = self._crcs + 4 * self._place(oid)
+        return int.from_bytes(self._index[at : at + 4], "big")
 
     def raw(self, start: int, end: int) -> bytes:
         """The bytes of the file between two places."""
@@ -119,24 +139,6 @@ class Pack:
         if len(data) != header.size:
             raise Damaged(f"an object in {self.name} cannot be inflated", hint=_HINT)
         return data
-
-    def inflate_in_parts(self, header: Header) -> Iterator[bytes]:
-        """The same, piece by piece, for what does not fit in memory."""
-        inflater = isal_zlib.decompressobj()
-        at, left = header.start, header.size
-        try:
-            while left > 0:
-                piece = inflater.unconsumed_tail or self._data[at : at + _STREAM_BYTES]
-                if not piece:
-                    break
-                at += 0 if inflater.unconsumed_tail else len(piece)
-                data = inflater.decompress(piece, _STREAM_BYTES)
-                left -= len(data)
-                yield data
-        except _InflateError:
-            left = -1
-        if left:
-            raise Damaged(f"an object in {self.name} cannot be inflated", hint=_HINT)
 
     def is_delta(self, header: Header) -> bool:
         return header.kind in (_OFS_DELTA, _REF_DELTA)

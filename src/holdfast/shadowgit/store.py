@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +18,6 @@ from holdfast import durable
 from holdfast.errors import Damaged, NotFound
 from holdfast.shadowgit.objects import (
     FILE_MODE,
-    KIND_NAMES,
     Kind,
     TreeEntry,
     decode_tree,
@@ -64,6 +62,8 @@ class ObjectStore:
         """Make an empty repository; what is there already stays. HEAD is written last: without it there is none."""
         for folder in (self.pack_folder, self.git_dir / "refs" / "heads", self._tags):
             durable.make_folder(folder)
+        for name in ("objects", "refs"):  # also where a process died after making them
+            durable.sync_folder(self.git_dir / name)
         durable.write_atomically(self.git_dir / "config", CONFIG)
         writer = self.writer()
         page = writer.add(Kind.BLOB, ABOUT)
@@ -81,7 +81,7 @@ class ObjectStore:
 
     def writer(self) -> PackWriter:
         """A writer for one pack; call `refresh` after its commit."""
-        return PackWriter(self.pack_folder, has=self.has)
+        return PackWriter(self.pack_folder, has=self.has_sound)
 
     def sweep(self) -> None:
         """Remove what dead writers left. Needs the store's lock."""
@@ -90,6 +90,10 @@ class ObjectStore:
     def has(self, oid: bytes) -> bool:
         """Whether an object is here, as far as the packs listed last tell."""
         return any(pack.find(oid) is not None for pack in self.packs())
+
+    def has_sound(self, oid: bytes) -> bool:
+        """Whether a copy is here whose bytes are as they were written: only then need it not be stored again (P1)."""
+        return any(pack.is_sound(oid) for pack in self.packs())
 
     def kind_and_size(self, oid: bytes) -> tuple[Kind, int]:
         """What an object is and how large, without reading it all."""
@@ -102,11 +106,15 @@ class ObjectStore:
 
     def read(self, oid: bytes) -> tuple[Kind, bytes]:
         """An object's content, proven to be what its name says. NotFound, or Damaged."""
-        found = self._find(oid)
-        kind, data = self._inflate(found.pack, found.offset)
-        if object_id(kind, data) != oid:
-            raise Damaged(f"object {oid.hex()} in {found.pack.name} is not what was stored", hint=_HINT)
-        return kind, data
+        damage = None
+        for found in self._copies(oid):
+            try:
+                kind, data = self._inflate(found.pack, found.offset)
+                if object_id(kind, data) == oid:
+                    return kind, data
+            except Damaged as error:
+                damage = error
+        raise damage or Damaged(f"object {oid.hex()} is not what was stored", hint=_HINT)
 
     def blob(self, oid: bytes) -> bytes:
         """The content of a blob."""
@@ -119,20 +127,6 @@ class ObjectStore:
     def commit(self, oid: bytes) -> bytes:
         """The content of a commit."""
         return self._read_as(Kind.COMMIT, oid)
-
-    def stream(self, oid: bytes) -> Iterator[bytes]:
-        """A blob piece by piece. Damaged is raised after the last piece if they were not what was stored."""
-        found = self._find(oid)
-        header = found.pack.header(found.offset)
-        if found.pack.is_delta(header):
-            yield self.blob(oid)
-            return
-        digest = sha1(b"%s %d\0" % (KIND_NAMES[delta_kind(header.kind)], header.size))
-        for piece in found.pack.inflate_in_parts(header):
-            digest.update(piece)
-            yield piece
-        if digest.digest() != oid:
-            raise Damaged(f"object {oid.hex()} in {found.pack.name} is not what was stored", hint=_HINT)
 
     def packs(self) -> list[Pack]:
         """The packs, newest listing."""
@@ -163,11 +157,15 @@ class ObjectStore:
         return data
 
     def _find(self, oid: bytes) -> Found:
+        return next(self._copies(oid))
+
+    def _copies(self, oid: bytes) -> Iterator[Found]:
+        """Every place where an object is. Damaged if there is none."""
         for attempt in range(2):
-            for pack in self.packs():
-                offset = pack.find(oid)
-                if offset is not None:
-                    return Found(pack, offset)
+            found = [Found(pack, offset) for pack in self.packs() if (offset := pack.find(oid)) is not None]
+            if found:
+                yield from found
+                return
             if not attempt:
                 self.refresh()  # another process may have merged packs since they were listed
         raise Damaged(f"object {oid.hex()} is missing from the store", hint=_HINT)
@@ -236,11 +234,17 @@ class ObjectStore:
         for name in self.ref_names():
             yield self.ref(name)
         path = self.git_dir / "refs" / "heads" / "main"
+        texts = [line.partition(" ")[0] for line in self._other_packed_refs()]
         if path.exists():
-            try:
-                yield bytes.fromhex(path.read_text("ascii", "replace"))
-            except ValueError:
-                raise Damaged("refs/heads/main is not a ref", hint=_HINT) from None
+            texts.append(path.read_text("ascii", "replace"))
+        try:
+            yield from map(bytes.fromhex, texts)
+        except ValueError:
+            raise Damaged("a ref of the store is not one", hint=_HINT) from None
+
+    def sync_refs(self) -> None:
+        """Make all refs durable."""
+        durable.sync_folder(self._tags)
 
     def set_ref(self, name: str, commit: bytes) -> None:
         """Name a commit: the commit point of a save (P3)."""

@@ -40,6 +40,10 @@ class PackWriter:
         """Whether an object need not be added (again)."""
         return oid in self._added or self._has(oid)
 
+    def added(self, oid: bytes) -> bool:
+        """Whether an object is in this very pack."""
+        return oid in self._added
+
     def add(self, kind: Kind, data: bytes) -> bytes:
         """Add an object and return its name."""
         oid = object_id(kind, data)
@@ -91,7 +95,7 @@ class PackWriter:
             if self._temporary and os.path.lexists(leftover):
                 durable.disk().unlink(leftover)
         self._added.clear()
-        self._buffer.clear()
+        self._buffer = bytearray()
 
     def _flush(self) -> None:
         if self._fd < 0:
@@ -99,7 +103,7 @@ class PackWriter:
             self._fd = durable.disk().create(self._temporary)
         durable.disk().write(self._fd, self._buffer)
         self._written += len(self._buffer)
-        self._buffer.clear()
+        self._buffer = bytearray()
 
     def _finish_pack(self) -> bytes:
         header = _HEADER.pack(b"PACK", 2, len(self._added))

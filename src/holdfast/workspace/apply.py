@@ -59,7 +59,9 @@ class Application:
         self._links: dict[bytes, str] = {}
         self._undo: list[Callable[[], None]] = []
         self._touched: dict[str, None] = {"": None}  # the stage is in the root
+        self._in_place: list[str] = []
         self.failed: dict[str, str] = {}
+        self.notes: dict[str, str] = {}  # restored, but for something
         self.kept: dict[str, str] = {}
         self.damaged: dict[str, str] = {}
 
@@ -68,6 +70,7 @@ class Application:
     def prepare(self) -> None:
         """Write everything that is to come into the stage, durably. What cannot be read is in `damaged`."""
         root = self._handles.open("")
+        _make_writable(root)
         disk().mkdir(self._stage, mode=0o700, dir_fd=root)
         self._stage_fd = os.open(self._stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
         coming = [change for change in self._changes.values() if change.after and not change.after.is_folder]
@@ -208,7 +211,7 @@ class Application:
                 except OSError as error:
                     if error.errno != errno.ENOTEMPTY:
                         raise
-                    self.kept[path] = "holds files that came while the restore was under way"
+                    self.kept[path] = "something in it stays"
                     return
             attr = before.attr
             self._undo.append(lambda: self._remake_folder(path, attr))
@@ -240,6 +243,7 @@ class Application:
             old = before.attr
             self._undo.append(lambda: self._set_all(name, self._handles.open(parent), path, old))
         self._set_all(name, fd, path, after.attr)
+        self._in_place.append(path)
 
     def _is_in_place(self, change: Change) -> bool:
         """Whether only metadata differs and may be set on the file itself: it has no other name anywhere."""
@@ -258,8 +262,9 @@ class Application:
                 self._touched.setdefault(path)
         for path in sorted(self._touched, key=lambda path: path.count("/") if path else -1, reverse=True):
             own = self._changes.get(path)
-            if own is not None and own.after is None and path not in self.kept and path not in self.failed:
-                continue  # it is gone
+            is_folder = own is None or (own.after is not None and own.after.is_folder) or path in self.kept
+            if not is_folder:
+                continue  # it is gone, or a file now
             attr = own.after.attr if own and own.after else self._attr_before(path)
             if attr is not None and path not in self.failed:
                 self._attempt(path, lambda path, attr=attr: self._set_folder(path, attr))  # type: ignore[misc]
@@ -319,12 +324,28 @@ class Application:
         if not self._changes:
             return
         folders = {split(path)[0] for path in self._changes} | set(self._touched)
-        if len(folders) > _MANY_FILES:
+        if len(folders) + len(self._in_place) > _MANY_FILES or not all(map(self._sync_file, self._in_place)):
             disk().syncfs(self._handles.open(""))
             return
         for path in folders:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 disk().fsync(self._handles.open(path))
+
+    def _sync_file(self, path: str) -> bool:
+        parent, name = split(path)
+        try:
+            fd = os.open(
+                name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self._handles.open(parent)
+            )
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False  # not readable for its owner
+        try:
+            disk().fsync(fd)
+            return True
+        finally:
+            os.close(fd)
 
     def discard(self) -> None:
         """Remove the stage: whatever is in it is in the safety checkpoint."""
@@ -332,9 +353,12 @@ class Application:
             os.close(self._stage_fd)
             self._stage_fd = -1
         root = self._handles.open("")
-        mtime_ns = os.fstat(root).st_mtime_ns  # set already; removing the stage disturbs it
+        status = os.fstat(root)  # set already; removing the stage disturbs it
+        _make_writable(root)
         durable.remove_tree(self._stage, dir_fd=root)
-        disk().set_mtime(".", mtime_ns, dir_fd=root)
+        if os.fstat(root).st_mode != status.st_mode:
+            disk().chmod(root, stat.S_IMODE(status.st_mode))
+        disk().set_mtime(".", status.st_mtime_ns, dir_fd=root)
         disk().fsync(root)
 
     def take_back(self) -> None:
@@ -355,9 +379,7 @@ class Application:
         parent, name = split(path)
         fd = self._handles.open(parent)
         self._touched.setdefault(parent)
-        mode = os.fstat(fd).st_mode
-        if mode & 0o300 != 0o300 and os.geteuid() != 0:
-            disk().chmod(fd, stat.S_IMODE(mode) | 0o700)
+        _make_writable(fd)
         yield fd, name
 
     def _move(self, name: str, path: str, slot: str) -> None:
@@ -425,7 +447,7 @@ class Application:
             else:
                 disk().chown(fd, uid, gid)
         except PermissionError:
-            self.failed.setdefault(path, f"restored, but its owner {uid}:{gid} could not be")
+            self.notes.setdefault(path, f"restored, but its owner {uid}:{gid} could not be")
 
     def _set_xattrs(self, fd: int, path: str, wanted: dict[str, bytes]) -> None:
         where = f"/proc/self/fd/{fd}"
@@ -442,7 +464,14 @@ class Application:
         except OSError as error:
             if error.errno in _ABORT:
                 raise
-            self.failed.setdefault(path, f"restored, but an extended attribute could not be ({error.strerror})")
+            self.notes.setdefault(path, f"restored, but an extended attribute could not be ({error.strerror})")
+
+
+def _make_writable(fd: int) -> None:
+    """Let ourselves change what is in a folder; its own mode is set with all others at the end."""
+    mode = os.fstat(fd).st_mode
+    if mode & 0o300 != 0o300 and os.geteuid() != 0:
+        disk().chmod(fd, stat.S_IMODE(mode) | 0o700)
 
 
 def set_folder(handles: Handles, path: str, attr: Attr) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from holdfast.errors import Unavailable
+
 _VERSION = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS checkpoints (
@@ -46,18 +48,21 @@ class Row(NamedTuple):
 class Catalog:
     """One file. Every call opens it anew, so that threads and forks share nothing."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, list_ids: Callable[[], set[str]], load: Callable[[str], Row | None]) -> None:
+        """`list_ids` tells which checkpoints there are; `load` reads one (None: it cannot be read)."""
         self._path = path
+        self._list_ids = list_ids
+        self._load = load
         self._memory: sqlite3.Connection | None = None
 
-    def sync(self, list_ids: Callable[[], set[str]], load: Callable[[str], Row | None]) -> None:
-        """Make the catalog hold exactly these checkpoints; `load` reads one that it lacks (None: it cannot be read).
+    def sync(self) -> None:
+        """Make the catalog hold exactly the checkpoints that there are.
 
         The refs are listed after the catalog is read: a row is written after its ref, so one without a ref is gone.
         """
         known = {str(row[0]) for row in self._query("SELECT id FROM checkpoints")}
-        ids = list_ids()
-        missing = [row for row in map(load, sorted(ids - known)) if row is not None]
+        ids = self._list_ids()
+        missing = [row for row in map(self._load, sorted(ids - known)) if row is not None]
         if missing or known - ids:
             with contextlib.suppress(sqlite3.OperationalError):  # locked for long: the next call does it
                 self._change(missing, known - ids)
@@ -119,10 +124,27 @@ class Catalog:
         return [Row(*row)._replace(safety=bool(row[6])) for row in self._query(text, tuple(values))]
 
     def _query(self, text: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        try:
+            with self._open() as connection:
+                return connection.execute(text, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise Unavailable(f"the catalog cannot be read: {error}", hint="Try again.") from error
+        self._discard()
+        self._change([row for row in map(self._load, sorted(self._list_ids())) if row is not None], ())
         with self._open() as connection:
             return connection.execute(text, values).fetchall()
 
     def _change(self, rows: list[Row], gone: Iterable[str]) -> None:
+        try:
+            self._write(rows, gone)
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise
+            self._discard()
+            self._write([row for row in map(self._load, sorted(self._list_ids())) if row is not None], ())
+
+    def _write(self, rows: list[Row], gone: Iterable[str]) -> None:
         with self._open() as connection, connection:
             connection.executemany(f"INSERT OR REPLACE INTO checkpoints VALUES ({','.join('?' * 11)})", rows)
             connection.executemany("DELETE FROM checkpoints WHERE id = ?", [(one,) for one in gone])
@@ -134,10 +156,10 @@ class Catalog:
             return
         try:
             connection = self._connect()
-        except sqlite3.OperationalError:
-            yield self._in_memory()
-            return
-        except sqlite3.DatabaseError:
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                yield self._in_memory()
+                return
             self._discard()
             try:
                 connection = self._connect()
@@ -172,3 +194,10 @@ class Catalog:
         for suffix in ("", "-wal", "-shm"):
             with contextlib.suppress(OSError):
                 os.unlink(f"{self._path}{suffix}")
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file is at fault, rather than somebody who has it locked or a folder that cannot be written."""
+    code = getattr(error, "sqlite_errorcode", None)
+    in_the_way = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+    return code is None or (code & 0xFF) not in (*in_the_way, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)

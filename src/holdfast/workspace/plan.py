@@ -132,7 +132,23 @@ class Planner:
             self._make_way[path] = ""
         if before is not None and before.is_file and self._is_used_database(path):
             return
+        if before is None and not self._bring_folders_of(path):
+            return
         self._changes[path] = Change(path, before, after)
+
+    def _bring_folders_of(self, path: str) -> bool:
+        """The folders above a path that comes back, where they are gone and not asked for themselves."""
+        for above in upwards(split(path)[0]):
+            if above in self._changes or above in self._scope:
+                continue
+            status = self._status(above)
+            entry = self._reader.find(self._target.root, above)
+            if status is None and entry is not None:
+                self._changes[above] = Change(above, None, entry)
+            elif status is not None and not stat.S_ISDIR(status.st_mode):
+                self._blocked[path] = f"{above} is in the way; restore it too"
+                return False
+        return True
 
     def _is_used_database(self, path: str) -> bool:
         folder, name = split(path)

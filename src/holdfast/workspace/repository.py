@@ -36,16 +36,24 @@ class Repository:
         self.folder = folder
         self.own = folder / "holdfast"
         self.objects = ObjectStore(folder)
-        self.catalog = Catalog(self.own / "catalog.db")
+        self.catalog = Catalog(self.own / "catalog.db", self.objects.ref_names, self.load_row)
         self.lock = durable.Lock(self.own / "lock")
 
     @property
     def exists(self) -> bool:
         return self.objects.exists
 
+    def sweep(self) -> None:
+        """Remove what writers that died left behind. Needs the lock."""
+        self.objects.sweep()
+        for folder in (self.folder, self.own):
+            for name in os.listdir(folder):
+                if name.endswith(".new") or name == "new-ref":
+                    durable.disk().unlink(str(folder / name))
+
     def sync(self) -> None:
         """Make the catalog agree with the refs."""
-        self.catalog.sync(self.objects.ref_names, self.load_row)
+        self.catalog.sync()
 
     # finding
 
@@ -152,16 +160,26 @@ class Repository:
         self.objects.refresh()
         self.catalog.add(_row(checkpoint, contents, commit.hex(), self.objects))
 
+    def confirm(self) -> None:
+        """Make the refs durable that a process may have died over, before one of them is answered with."""
+        self.objects.sync_refs()
+
     def has(self, checkpoint_id: str) -> bool:
         """Whether there is a checkpoint with this very id, readable or not."""
         return checkpoint_id in self.objects.ref_names()
 
     def delete(self, checkpoint: Checkpoint) -> None:
         """Take a checkpoint away. Its number is remembered first, so that no other ever gets it."""
-        if checkpoint.sequence > self._floor():
+        floor = self._floor()
+        if checkpoint.sequence > floor:
             durable.write_atomically(self.own / "sequence", b"%d\n" % checkpoint.sequence)
         self.objects.delete_ref(checkpoint.id)
         self.catalog.remove(checkpoint.id)
+
+    def withdraw(self, safety: Checkpoint) -> None:
+        """Take away the safety checkpoint of a restore that did not take place. Needs no room on the disk."""
+        self.objects.delete_ref(safety.id)
+        self.catalog.remove(safety.id)
 
     def upkeep(self) -> None:
         """Merge packs that have accumulated."""
@@ -178,8 +196,10 @@ class Repository:
             return int((self.own / "sequence").read_bytes())
         except FileNotFoundError:
             return 0
-        except ValueError:  # `verify` names it; far ahead of anything that could have been deleted
-            return max((sequence_of(name) or 0 for name in self.objects.ref_names()), default=0) + _FAR_AHEAD
+        except ValueError:  # damaged: go far ahead of anything that could have been deleted, once
+            greatest = max((sequence_of(name) or 0 for name in self.objects.ref_names()), default=0)
+            durable.write_atomically(self.own / "sequence", b"%d\n" % (greatest + _FAR_AHEAD))
+            return greatest + _FAR_AHEAD
 
     def load_row(self, checkpoint_id: str) -> Row | None:
         """A checkpoint as the catalog should have it, read from its commit; None if it cannot be."""

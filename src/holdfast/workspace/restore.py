@@ -1,8 +1,8 @@
 """Restoring: save what is there, go to a checkpoint, prove it, and be able to go back.
 
-Order of writes (P1, P3): the safety checkpoint; the journal; the stage; then the workspace; then, when all of it is
-durable, the stage goes and the journal is closed. A crash before the journal leaves one safety checkpoint more and
-nothing else. A crash after it is found when the workspace is next opened: what is there then is saved once more,
+Order of writes (P1, P3): the journal; the safety checkpoint that it names; the stage; then the workspace; then, when
+all of it is durable, the stage goes and the journal is closed. A journal is found when the workspace is next opened.
+If its safety checkpoint is not there, nothing was begun. If it is, what is in the folder then is saved once more,
 stage included, and the restore is finished; if that cannot be done it is taken back.
 """
 
@@ -19,10 +19,12 @@ from holdfast import durable
 from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Unavailable
 from holdfast.model import JSON, Checkpoint, Operation, Plan, Progress, Recovery, Restored
 from holdfast.scan.handles import Handles, upwards
+from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, PackWriter
 from holdfast.workspace.apply import Application, set_folder
 from holdfast.workspace.gathering import Gathering
 from holdfast.workspace.journal import Entry as JournalEntry
 from holdfast.workspace.journal import Journal
+from holdfast.workspace.parts import list_parts
 from holdfast.workspace.plan import Planner, Present, Steps, Target, is_shown
 from holdfast.workspace.repository import Repository
 from holdfast.workspace.save import Saver
@@ -70,20 +72,57 @@ class Restorer:
             gathering = Gathering(self._repository.objects, writer)
             try:
                 snapshot, steps, remember = self._look(wish, handles, lambda: gathering, progress)
+                if not self._is_held(steps, writer):  # read it all again: a stored copy is damaged
+                    snapshot, steps, remember = self._look(wish, handles, lambda: gathering, progress, rehash=True)
                 if plan is not None and plan.digest != steps.plan.digest:
                     raise Conflict("the folder changed since the plan was made", hint="Preview again, then restore.")
                 plan = self._weighed(steps)
                 self._check_space(plan, handles)
-                paths = None if wish.paths is None else tuple(steps.changes)
-                operation = Operation(wish.verb, wish.target.id, paths)
-                safety = self._saver.publish_safety(writer, gathering, snapshot, operation, state=wish.state)
+                entry = self._begin(wish, steps)
+                operation = Operation(wish.verb, wish.target.id, None if entry.paths is None else tuple(entry.paths))
+                safety = self._saver.publish_safety(
+                    writer, gathering, snapshot, operation, checkpoint_id=entry.safety, state=wish.state
+                )
             except BaseException:
                 writer.abort()
+                if self._journal.exists:
+                    self._journal.close()
                 raise
             with contextlib.suppress(OSError):
                 remember()
-            application = self._carry_out(wish, handles, snapshot, steps, safety, progress)
+            application = self._carry_out(wish, handles, snapshot, steps, safety, entry, progress)
             return self._result(wish, plan, steps, application, safety)
+
+    def _begin(self, wish: Wish, steps: Steps, safety: Checkpoint | None = None) -> JournalEntry:
+        """Open the journal, which names the safety checkpoint before it is there: without one nothing was begun."""
+        paths = None if wish.paths is None else list(steps.changes)
+        stage = STAGE_PREFIX + secrets.token_hex(4)
+        entry = JournalEntry(
+            wish.verb,
+            wish.target.id,
+            safety.id if safety else self._saver.next_id(),
+            paths,
+            sorted(wish.made),
+            wish.keep_new,
+            stage,
+        )
+        self._journal.open(entry)
+        return entry
+
+    def _is_held(self, steps: Steps, writer: PackWriter) -> bool:
+        """Whether everything that is about to be replaced is in the store with the bytes it had (P1)."""
+        for change in steps.changes.values():
+            before = change.before
+            if before is None or not before.oid:
+                continue
+            mode = FILE_MODE if before.attr.parts_bytes is None else FOLDER_MODE
+            if mode == FOLDER_MODE and not writer.holds(before.oid):
+                return False
+            if writer.added(before.oid):
+                continue
+            if not all(map(writer.holds, list_parts(self._repository.objects, mode, before.oid))):
+                return False
+        return True
 
     # looking
 
@@ -93,6 +132,8 @@ class Restorer:
         handles: Handles,
         gathering: Callable[[], Gathering],
         progress: Progress | None = None,
+        *,
+        rehash: bool = False,
     ) -> tuple[Snapshot, Steps, Callable[[], None]]:
         """Snapshot and plan; again, with what is in the way held too, if something is."""
         target = self._target(wish.target)
@@ -100,7 +141,7 @@ class Restorer:
         while True:
             put = gathering()
             head = self._repository.head()
-            snapshot, remember = self._scanner.take(put, head=head, force=force, progress=progress)
+            snapshot, remember = self._scanner.take(put, head=head, force=force, rehash=rehash, progress=progress)
             reader = TreeReader(put)
             present = Present(snapshot.root, snapshot.uncovered, snapshot.listing)
             scope = self._scope(wish, reader, target, present)
@@ -142,7 +183,8 @@ class Restorer:
         room = os.fstatvfs(handles.open(""))
         needed = plan.bytes_to_write + _SPACE_MARGIN_BYTES if plan.bytes_to_write else 0
         count = len(plan.written) + len(plan.replaced)
-        if needed > room.f_bavail * room.f_frsize or (room.f_files and count + 8 > room.f_favail):
+        has_room = not room.f_blocks or needed <= room.f_bavail * room.f_frsize  # no blocks at all: it cannot tell
+        if not has_room or (room.f_files and count + 8 > room.f_favail):
             raise Unavailable(
                 f"the restore needs {needed} bytes and {count} files, and the disk has no room for them",
                 hint="Free some space; nothing was changed.",
@@ -157,20 +199,18 @@ class Restorer:
         snapshot: Snapshot,
         steps: Steps,
         safety: Checkpoint,
+        entry: JournalEntry,
         progress: Progress | None,
         *,
         recovering: bool = False,
     ) -> Application:
-        stage = STAGE_PREFIX + secrets.token_hex(4)
         application = Application(
-            handles, self._repository.objects, snapshot.listing, steps.changes, stage=stage, progress=progress
+            handles, self._repository.objects, snapshot.listing, steps.changes, stage=entry.stage, progress=progress
         )
         if not steps.changes:
+            self._journal.close()
             return application
-        paths = None if wish.paths is None else list(steps.changes)
-        entry = JournalEntry(wish.verb, wish.target.id, safety.id, paths, sorted(wish.made), wish.keep_new, stage)
         try:
-            self._journal.open(entry)
             application.prepare()
             if application.damaged and not wish.skip_damaged:
                 raise _damaged(application.damaged)
@@ -198,15 +238,14 @@ class Restorer:
         application.sync()
         application.discard()
         if safety is not None:
-            self._repository.delete(safety)  # it says that something was restored, and nothing was
-            if self._journal.exists:
-                self._journal.close()
+            self._repository.withdraw(safety)  # it says that something was restored, and nothing was
+            self._journal.close()
 
     def _result(self, wish: Wish, plan: Plan, steps: Steps, application: Application, safety: Checkpoint) -> Restored:
-        failed = {**plan.blocked, **application.damaged, **application.failed}
+        failed = {**plan.blocked, **application.damaged, **application.notes, **application.failed}
         kept = {**plan.kept, **application.kept}
         shown = [path for path, change in steps.changes.items() if is_shown(change)]
-        done = [path for path in shown if path not in failed and path not in kept]
+        done = [path for path in shown if path in application.notes or (path not in failed and path not in kept)]
         return Restored(
             checkpoint=wish.target.id,
             undo_id=safety.id,
@@ -261,8 +300,11 @@ class Restorer:
         entry = self._journal.read()
         if entry is None:
             return None
+        if not self._repository.has(entry.safety) and not os.path.lexists(self._root / entry.stage):
+            self._journal.close()  # not begun, or taken back already
+            return Recovery(entry.verb, entry.target, "taken back", "", {})
         found = self._save_found(entry)
-        if not self._repository.has(entry.safety):  # taken back already, but for the journal
+        if not self._repository.has(entry.safety):
             self._remove_stage(entry.stage)
             self._journal.close()
             return Recovery(entry.verb, entry.target, "taken back", found.id, {})
@@ -280,7 +322,7 @@ class Restorer:
         if outcome == "taken back" or entry.target == safety.id:
             outcome = "taken back"
             if not failed:
-                self._repository.delete(safety)  # it says that something was restored, and nothing was
+                self._repository.withdraw(safety)  # it says that something was restored, and nothing was
         self._reset_folders(entry.paths or (), safety)
         return Recovery(entry.verb, entry.target, outcome, found.id, failed)
 
@@ -298,10 +340,9 @@ class Restorer:
     def _finish(self, wish: Wish, safety: Checkpoint) -> dict[str, str]:
         with Handles(os.fspath(self._root)) as handles:
             snapshot, steps, _ = self._look(wish, handles, lambda: Gathering(self._repository.objects, None))
-            application = self._carry_out(wish, handles, snapshot, steps, safety, None, recovering=True)
-            if not steps.changes:
-                self._journal.close()
-            return {**steps.plan.blocked, **application.failed}
+            entry = self._begin(wish, steps, safety)
+            application = self._carry_out(wish, handles, snapshot, steps, safety, entry, None, recovering=True)
+            return {**steps.plan.blocked, **application.notes, **application.failed}
 
     def _save_found(self, entry: JournalEntry) -> Checkpoint:
         """Save what an interruption left, with the stage, so that nothing in it is lost (P1)."""
@@ -311,7 +352,10 @@ class Restorer:
             stage = frozenset({entry.stage})
             snapshot, _ = self._scanner.take(gathering, head=self._repository.head(), force=stage)
             operation = Operation("found", entry.target, None)
-            return self._saver.publish_safety(writer, gathering, snapshot, operation, state=None)
+            checkpoint_id = self._saver.next_id()
+            return self._saver.publish_safety(
+                writer, gathering, snapshot, operation, checkpoint_id=checkpoint_id, state=None
+            )
         except BaseException:
             writer.abort()
             raise

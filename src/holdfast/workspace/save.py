@@ -58,6 +58,7 @@ class Saver:
                 row = self._repository.catalog.by_content(content, state_tree.hex() if state else None)
                 if row is not None:
                     writer.abort()
+                    self._repository.confirm()
                     with contextlib.suppress(OSError):
                         remember()
                     return self._repository.checkpoint(row)
@@ -70,6 +71,10 @@ class Saver:
             remember()
         return checkpoint
 
+    def next_id(self) -> str:
+        """The id of the next checkpoint, for a journal that has to name it before it is there."""
+        return new_id(self._repository.next_sequence())
+
     def publish_safety(
         self,
         writer: PackWriter,
@@ -77,6 +82,7 @@ class Saver:
         snapshot: Snapshot,
         operation: Operation,
         *,
+        checkpoint_id: str,
         state: Mapping[str, JSON] | None,
     ) -> Checkpoint:
         """Save a snapshot that is about to be replaced. Its state is the one given, or the one saved last."""
@@ -86,7 +92,7 @@ class Saver:
         else:
             state_tree = self._last_state(head)
         uncovered = gathering.add(Kind.BLOB, encode_uncovered(snapshot.uncovered))
-        label = Checkpoint("", 0, "", datetime.fromtimestamp(0, UTC), operation=operation)
+        label = Checkpoint(checkpoint_id, 0, "", datetime.fromtimestamp(0, UTC), operation=operation)
         return self._publish(writer, gathering, snapshot, label, head, state_tree, uncovered)
 
     def _last_state(self, head: Checkpoint | None) -> bytes:
@@ -110,7 +116,7 @@ class Saver:
         sequence = self._repository.next_sequence()
         checkpoint = replace(
             label,
-            id=new_id(sequence),
+            id=label.id or new_id(sequence),
             sequence=sequence,
             timestamp=self._clock().astimezone(UTC),
             parent=head.id if head else None,

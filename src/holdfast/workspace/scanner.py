@@ -22,6 +22,8 @@ from holdfast.workspace.snapshot import Snapshot, take_snapshot
 from holdfast.workspace.tree import TreeReader
 from holdfast.workspace.wanted import HeldAnyway
 
+_WALKS = 3
+
 
 class Scanner:
     """Takes snapshots of one workspace."""
@@ -61,16 +63,23 @@ class Scanner:
         rules = Rules.root(exclude_patterns=self._exclude_patterns, excludes_file=excludes)
         try:
             with Handles(os.fspath(self.root)) as handles:
-                listing = Walk(
-                    handles,
-                    self.root,
-                    cache=cache,
-                    rules=rules,
-                    wanted=wanted,
-                    limits=self._limits,
-                    rehash=rehash,
-                    except_for=except_for,
-                ).run()
+                for _ in range(_WALKS):
+                    walk = Walk(
+                        handles,
+                        self.root,
+                        cache=cache,
+                        rules=rules,
+                        wanted=wanted,
+                        limits=self._limits,
+                        rehash=rehash,
+                        except_for=except_for,
+                    )
+                    listing = walk.run()
+                    if not walk.moved():
+                        break
+                    handles.forget("")
+                else:
+                    listing.vanished = True  # it never rested: said in the record (P4)
                 identity = os.fstat(handles.open(""))
             snapshot = take_snapshot(listing, self.root, gathering, cache, progress)
             now = os.stat(self.root)

@@ -336,8 +336,8 @@ def _links(listing: Listing) -> dict[tuple[str, int], bytes]:
     found = {}
     for members in groups.values():
         if len(members) > 1:
-            first = min(members)[0]
-            link = b"link=" + sha1(os.fsencode(first)).hexdigest()[:16].encode()
+            paths = b"\0".join(sorted(os.fsencode(path) for path, _, _ in members))
+            link = b"link=" + sha1(paths).hexdigest()[:16].encode()  # other members, another link
             for _, path, place in members:
                 found[path, place] = link
     return found

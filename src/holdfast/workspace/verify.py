@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,8 @@ from pathlib import Path
 from holdfast.errors import Damaged, HoldfastError
 from holdfast.model import Problem, Progress, VerifyReport
 from holdfast.scan.folder import load
-from holdfast.shadowgit import Pack, decode_commit
+from holdfast.scan.handles import join
+from holdfast.shadowgit import Pack, decode_commit, real_name
 from holdfast.shadowgit.store import CONFIG, HEAD
 from holdfast.workspace.record import Node, decode_record, decode_uncovered, read_contents
 from holdfast.workspace.repository import Repository
@@ -28,6 +30,7 @@ class Verifier:
         self._bad: dict[bytes, str] = {}
         self._sound: set[bytes] = set()
         self._users: dict[bytes, list[str]] = {}  # of a bad object: the checkpoints that it is in
+        self._paths: dict[bytes, str] = {}  # of a bad object: one path in a checkpoint that uses it
         self._clean: set[bytes] = set()  # trees below which all is sound
         self._nodes: set[Node] = set()
         self._reader = TreeReader(self._objects)
@@ -46,7 +49,8 @@ class Verifier:
             if self._progress:
                 self._progress("checkpoints", number + 1, len(refs))
         for oid, detail in self._bad.items():
-            self._say(f"object {oid.hex()}", detail, self._users.get(oid, ()))
+            where = f"{self._paths[oid]}: " if oid in self._paths else ""
+            self._say(f"object {oid.hex()}", where + detail, self._users.get(oid, ()))
         self._catalog()
         return VerifyReport(self._problems, len(refs), len(self._sound) + len(self._bad), self._bytes)
 
@@ -107,8 +111,7 @@ class Verifier:
         if oid in self._sound:
             return
         try:
-            for _ in self._objects.stream(oid):
-                pass
+            self._objects.read(oid)
         except (HoldfastError, ValueError, IndexError, OverflowError, MemoryError) as error:
             self._bad[oid] = f"{getattr(error, 'message', error)} ({pack.name})"
         else:
@@ -133,26 +136,28 @@ class Verifier:
 
     def _reach(self, checkpoint_id: str, root: bytes) -> None:
         """Follow everything that a checkpoint names, and note which bad objects it uses."""
-        seen, stack, is_clean = set(), [root], True
+        seen, stack, is_clean = set(), [(root, "")], True
         while stack:
-            oid = stack.pop()
+            oid, path = stack.pop()
             if oid in seen or oid in self._clean:
                 continue
             seen.add(oid)
-            is_clean = self._use(checkpoint_id, oid) and is_clean
+            is_clean = self._use(checkpoint_id, oid, path) and is_clean
             if oid not in self._sound:
                 continue
             for entry in self._objects.tree(oid):
+                inner = join(path, os.fsdecode(real_name(entry.name)))
                 if entry.is_folder:
-                    stack.append(entry.oid)
+                    stack.append((entry.oid, inner))
                 else:
-                    is_clean = self._use(checkpoint_id, entry.oid) and is_clean
+                    is_clean = self._use(checkpoint_id, entry.oid, inner) and is_clean
         if is_clean:
             self._clean |= seen
 
-    def _use(self, checkpoint_id: str, oid: bytes) -> bool:
+    def _use(self, checkpoint_id: str, oid: bytes, path: str) -> bool:
         if oid in self._sound:
             return True
+        self._paths.setdefault(oid, path)
         self._bad.setdefault(oid, "missing from the store")
         users = self._users.setdefault(oid, [])
         if checkpoint_id not in users:

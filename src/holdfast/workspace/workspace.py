@@ -233,6 +233,9 @@ class Workspace:
             if not self._repository.exists:
                 place.check_owner(self.store, self.path)
                 place.write_owner(self.store, self.path)
+                for folder in (self.store, *self.store.parents):
+                    with contextlib.suppress(PermissionError):  # who made it may have died before it was durable
+                        durable.sync_folder(folder)
                 self._repository.objects.create()
 
     @contextlib.contextmanager
@@ -249,7 +252,7 @@ class Workspace:
                 raise Unavailable(f"the store {self.store} is gone", hint="Open the workspace anew to make another.")
             with self._repository.lock:
                 self._repository.objects.refresh()
-                self._repository.objects.sweep()
+                self._repository.sweep()
                 self._repository.sync()
                 recovered = self._restorer.recover()
                 if recovered is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import time
 from base64 import b64decode
 from collections.abc import Callable, Mapping
@@ -337,8 +338,8 @@ class TestRules:
     def test_a_git_folder_is_left_out_at_any_depth_and_makes_its_folder_a_repository(
         self, root: Path, look: Look
     ) -> None:
-        write(root, "nested/.git/HEAD", data=b"ref: refs/heads/main\n")
         write(root, "nested/file")
+        subprocess.run(["git", "init", "--quiet", root / "nested"], check=True)
         listing = look()
         assert left_out(listing) == {"nested/.git": Reason.GIT_DIRECTORY}
         assert listing.repositories.keys() == {"nested"}

@@ -68,10 +68,12 @@ class TestDeltas:
         assert b"chain length = 5" in chains, "git did not make deltas of deltas"
         assert {oid: repacked.read(oid) for oid in expected} == expected
 
-    def test_every_object_is_streamed_and_measured_as_git_has_it(self, repacked: ObjectStore, git: Git) -> None:
+    def test_every_object_is_measured_as_git_measures_it(self, repacked: ObjectStore, git: Git) -> None:
         for oid, (kind, data) in objects_of(repacked, git).items():
             assert repacked.kind_and_size(oid) == (kind, len(data))
-            assert b"".join(repacked.stream(oid)) == data
+
+    def test_every_object_is_sound(self, repacked: ObjectStore, git: Git) -> None:
+        assert all(repacked.has_sound(oid) for oid in objects_of(repacked, git))
 
     def test_the_index_lists_every_object(self, repacked: ObjectStore, git: Git) -> None:
         (pack,) = repacked.packs()
@@ -121,7 +123,7 @@ class Mutants:
                 sound += 1
             except Damaged:
                 pass
-            for ask in (store.kind_and_size, lambda oid, store=store: list(store.stream(oid))):
+            for ask in (store.kind_and_size, store.has_sound):
                 try:
                     ask(oid)
                 except Damaged:
@@ -222,15 +224,11 @@ class TestHostileEntries:
         store, oid = lone_object(tmp_path, entry_header(Kind.BLOB, size) + isal_zlib.compress(b"small"))
         with pytest.raises(Damaged):
             store.read(oid)
-        with pytest.raises(Damaged):
-            list(store.stream(oid))
 
     def test_an_object_that_is_larger_than_it_claims_is_damaged(self, tmp_path: Path) -> None:
         store, oid = lone_object(tmp_path, entry_header(Kind.BLOB, 10) + isal_zlib.compress(bytes(100_000)))
         with pytest.raises(Damaged):
             store.read(oid)
-        with pytest.raises(Damaged):
-            list(store.stream(oid))
 
     @pytest.mark.parametrize("kind", [0, 5])
     def test_an_object_of_no_kind_is_damaged(self, tmp_path: Path, kind: int) -> None:

@@ -31,18 +31,45 @@ def row(number: int, **changes: Any) -> Row:
     return plain._replace(**changes)
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return Catalog(tmp_path / "catalog.db")
+class Shelf:
+    """What refs and commits say, and a catalog of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: dict[str, Row | None] = {}
+        self.loaded: list[str] = []
+
+    def ids(self) -> set[str]:
+        return set(self.rows)
+
+    def load(self, checkpoint_id: str) -> Row | None:
+        self.loaded.append(checkpoint_id)
+        return self.rows[checkpoint_id]
+
+    def put(self, *rows: Row) -> None:
+        self.rows |= {each.id: each for each in rows}
+
+    def open(self) -> Catalog:
+        """The catalog, as a new process opens it."""
+        return Catalog(self.path, self.ids, self.load)
 
 
 @pytest.fixture
-def full(catalog: Catalog) -> Catalog:
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path / "catalog.db")
+
+
+@pytest.fixture
+def full(shelf: Shelf) -> Catalog:
     """Three saves and a safety checkpoint."""
-    catalog.add(row(1, name="first", session="s"))
-    catalog.add(row(2, content="content 1", state="other"))
-    catalog.add(row(3, safety=True, content="content 1"))
-    catalog.add(row(4, session="s"))
+    shelf.put(
+        row(1, name="first", session="s"),
+        row(2, content="content 1", state="other"),
+        row(3, safety=True, content="content 1"),
+        row(4, session="s"),
+    )
+    catalog = shelf.open()
+    catalog.sync()
     return catalog
 
 
@@ -93,75 +120,76 @@ class TestAsking:
 
 
 class TestSync:
-    def test_what_is_missing_is_loaded_and_what_is_stale_goes(self, full: Catalog) -> None:
-        asked: list[str] = []
-
-        def load(checkpoint_id: str) -> Row | None:
-            asked.append(checkpoint_id)
-            return row(7) if checkpoint_id == "a7-00000000" else None
-
-        full.sync(lambda: {"a1-00000000", "a7-00000000", "a8-unreadable"}, load)
-        assert asked == ["a7-00000000", "a8-unreadable"]
+    def test_what_is_missing_is_loaded_and_what_is_stale_goes(self, shelf: Shelf, full: Catalog) -> None:
+        shelf.loaded.clear()
+        shelf.rows = {"a1-00000000": row(1), "a7-00000000": row(7), "a8-unreadable": None}
+        full.sync()
+        assert shelf.loaded == ["a7-00000000", "a8-unreadable"]
         assert numbers(full.newest(limit=None, session=None, safety=True)) == [7, 1]
 
-    def test_nothing_is_written_when_it_agrees(self, full: Catalog, tmp_path: Path) -> None:
-        before = (tmp_path / "catalog.db").stat().st_mtime_ns
-        full.sync(lambda: {f"a{number}-00000000" for number in (1, 2, 3, 4)}, lambda _: None)
-        assert (tmp_path / "catalog.db").stat().st_mtime_ns == before
+    def test_nothing_is_written_when_it_agrees(self, shelf: Shelf, full: Catalog) -> None:
+        before = shelf.path.stat().st_mtime_ns
+        full.sync()
+        assert shelf.path.stat().st_mtime_ns == before
 
-    def test_a_checkpoint_made_while_it_is_synced_is_not_taken_for_a_stale_one(self, full: Catalog) -> None:
-        refs = {f"a{number}-00000000" for number in (1, 2, 3, 4)}
-
+    def test_a_checkpoint_made_while_it_is_synced_is_not_taken_for_a_stale_one(
+        self, shelf: Shelf, full: Catalog
+    ) -> None:
         def list_while_somebody_saves() -> set[str]:
-            refs.add("a5-00000000")  # the ref comes first, then the row
+            shelf.put(row(5))  # the ref comes first, then the row
             full.add(row(5))
-            return set(refs)
+            return set(shelf.rows)
 
-        full.sync(list_while_somebody_saves, lambda _: None)
+        Catalog(shelf.path, list_while_somebody_saves, shelf.load).sync()
         assert full.by_id("a5-00000000") is not None
 
 
 class TestDamage:
+    """Whatever becomes of the file, the answers are those that refs and commits give."""
+
+    def check(self, shelf: Shelf) -> None:
+        catalog = shelf.open()
+        catalog.sync()
+        assert numbers(catalog.newest(limit=None, session=None, safety=True)) == [4, 3, 2, 1]
+        assert catalog.by_name("first") == shelf.rows["a1-00000000"]
+        shelf.put(row(5))
+        catalog.add(row(5))
+        assert catalog.greatest() == row(5)
+        assert catalog.by_name("nobody") is None
+        again = shelf.open()
+        assert numbers(again.newest(limit=None, session=None, safety=True)) == [5, 4, 3, 2, 1], "it is on disk"
+
     @pytest.mark.parametrize("garbage", [b"", b"garbage", b"\0" * 4096, b"SQLite format 3\0" + b"\xff" * 5000])
-    def test_a_catalog_of_garbage_is_made_anew(self, tmp_path: Path, garbage: bytes) -> None:
-        (tmp_path / "catalog.db").write_bytes(garbage)
-        catalog = Catalog(tmp_path / "catalog.db")
-        catalog.sync(lambda: {"a1-00000000"}, lambda _: row(1))
-        assert catalog.by_id("a1-00000000") == row(1)
-        assert Catalog(tmp_path / "catalog.db").by_id("a1-00000000") == row(1), "it is on disk"
+    def test_a_catalog_of_garbage_is_made_anew(self, shelf: Shelf, full: Catalog, garbage: bytes) -> None:
+        shelf.path.write_bytes(garbage)
+        self.check(shelf)
 
     @pytest.mark.parametrize("kept", ["one page", "two pages", "half", "all but a byte"])
-    def test_a_catalog_cut_short_is_made_anew(self, full: Catalog, tmp_path: Path, kept: str) -> None:
-        path = tmp_path / "catalog.db"
-        size = path.stat().st_size
-        os.truncate(path, {"one page": 4096, "two pages": 8192, "half": size // 2, "all but a byte": size - 1}[kept])
-        self.check_that_it_serves(path)
-        assert numbers(Catalog(path).newest(limit=None, session=None, safety=True)) == [5, 4, 3, 2, 1]
+    def test_a_catalog_cut_short_is_made_anew(self, shelf: Shelf, full: Catalog, kept: str) -> None:
+        size = shelf.path.stat().st_size
+        cuts = {"one page": 4096, "two pages": 8192, "half": size // 2, "all but a byte": size - 1}
+        os.truncate(shelf.path, cuts[kept])
+        self.check(shelf)
 
-    def test_a_catalog_with_a_flipped_byte_anywhere_is_no_obstacle(self, full: Catalog, tmp_path: Path) -> None:
-        path = tmp_path / "catalog.db"
-        sound = path.read_bytes()
+    def test_a_catalog_with_a_flipped_byte_anywhere_is_no_obstacle(self, shelf: Shelf, full: Catalog) -> None:
+        sound = shelf.path.read_bytes()
         obstacles = {}
         for place in [*range(0, 112, 9), *range(3400, 4300, 45), *range(7700, 8400, 35), *range(8400, len(sound), 501)]:
-            for leftover in tmp_path.glob("catalog.db*"):
+            for leftover in shelf.path.parent.glob("catalog.db*"):
                 leftover.unlink()
             flipped = bytearray(sound)
             flipped[place] ^= 0xFF
-            path.write_bytes(flipped)
+            shelf.path.write_bytes(flipped)
             try:
-                self.check_that_it_serves(path)
-            except (sqlite3.Error, ValueError) as error:
+                catalog = shelf.open()
+                catalog.sync()
+                catalog.add(row(4, session="s"))
+                catalog.newest(limit=None, session=None, safety=True)
+                catalog.by_name("nobody")
+                catalog.greatest()
+            except (sqlite3.Error, ValueError, HoldfastError) as error:
                 obstacles[place] = repr(error)
         assert not obstacles
-
-    def check_that_it_serves(self, path: Path) -> None:
-        catalog = Catalog(path)
-        ids = {f"a{number}-00000000" for number in (1, 2, 3, 4)}
-        catalog.sync(lambda: ids, lambda checkpoint_id: row(int(checkpoint_id[1])))
-        catalog.add(row(5))
-        catalog.newest(limit=None, session=None, safety=True)
-        catalog.by_name("nobody")
-        catalog.greatest()
 
     def test_a_flipped_bit_in_the_catalog_of_a_real_store_is_no_obstacle_and_is_found(
         self, project: Any, ws: Workspace
@@ -185,41 +213,47 @@ class TestDamage:
         assert not obstacles
         assert not unnoticed
 
-    def test_a_catalog_of_another_layout_is_made_anew(self, tmp_path: Path) -> None:
-        for version, schema in ((1, "CREATE TABLE other (x)"), (99, "CREATE TABLE checkpoints (x)")):
-            path = tmp_path / f"{version}.db"
-            with sqlite3.connect(path) as connection:
-                connection.execute(schema)
-                connection.execute(f"PRAGMA user_version={version}")
-            connection.close()
-            self.check_that_it_serves(path)
+    @pytest.mark.parametrize(
+        ("version", "schema"), [(1, "CREATE TABLE other (x)"), (99, "CREATE TABLE checkpoints (x)")]
+    )
+    def test_a_catalog_of_another_layout_is_made_anew(
+        self, shelf: Shelf, full: Catalog, version: int, schema: str
+    ) -> None:
+        shelf.path.unlink()
+        with sqlite3.connect(shelf.path) as connection:
+            connection.execute(schema)
+            connection.execute(f"PRAGMA user_version={version}")
+        connection.close()
+        self.check(shelf)
 
-    def test_one_that_vanishes_between_calls_is_made_anew(self, full: Catalog, tmp_path: Path) -> None:
-        for leftover in tmp_path.glob("catalog.db*"):
+    def test_one_that_vanishes_between_calls_is_made_anew(self, shelf: Shelf, full: Catalog) -> None:
+        for leftover in shelf.path.parent.glob("catalog.db*"):
             leftover.unlink()
-        assert full.newest(limit=None, session=None, safety=True) == []
-        full.sync(lambda: {"a1-00000000"}, lambda _: row(1))
-        assert full.by_id("a1-00000000") == row(1)
+        full.sync()
+        assert numbers(full.newest(limit=None, session=None, safety=True)) == [4, 3, 2, 1]
 
     def test_a_folder_that_cannot_be_written_to_is_no_obstacle(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, shelf: Shelf, full: Catalog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def refuse(path: Any, flags: int, *rest: Any, **options: Any) -> int:
             if flags & os.O_CREAT:
                 raise OSError(30, "Read-only file system", path)
             return real_open(path, flags, *rest, **options)
 
+        for leftover in shelf.path.parent.glob("catalog.db*"):
+            leftover.unlink()
         real_open = os.open
         monkeypatch.setattr(os, "open", refuse)
-        catalog = Catalog(tmp_path / "catalog.db")
-        catalog.sync(lambda: {"a1-00000000"}, lambda _: row(1))
-        assert catalog.by_id("a1-00000000") == row(1)
-        assert os.listdir(tmp_path) == []
+        catalog = shelf.open()
+        catalog.sync()
+        assert numbers(catalog.newest(limit=None, session=None, safety=True)) == [4, 3, 2, 1]
+        assert os.listdir(shelf.path.parent) == []
 
-    def test_a_catalog_whose_folder_is_gone_is_kept_in_memory(self, tmp_path: Path) -> None:
-        catalog = Catalog(tmp_path / "nowhere" / "catalog.db")
-        catalog.sync(lambda: {"a1-00000000"}, lambda _: row(1))
-        assert catalog.by_id("a1-00000000") == row(1)
+    def test_a_catalog_whose_folder_is_gone_is_kept_in_memory(self, shelf: Shelf, full: Catalog) -> None:
+        shelf.path = shelf.path.parent / "nowhere" / "catalog.db"
+        catalog = shelf.open()
+        catalog.sync()
+        assert numbers(catalog.newest(limit=None, session=None, safety=True)) == [4, 3, 2, 1]
 
     def test_a_stale_row_of_a_real_store_is_not_believed(self, project: Any, ws: Workspace) -> None:
         kept, gone = ws.save("kept", allow_empty=True), ws.save("gone", allow_empty=True)

@@ -153,19 +153,19 @@ class TestWhatIsPlanned:
         assert plan.removed == ["new.txt"]
         assert list(plan.kept) == ["new.log"]
 
-    def test_a_repository_made_since_is_kept_and_named_once(self, project: Any, ws: Workspace) -> None:
+    def test_a_repository_made_since_is_kept_and_named_once(self, project: Any, ws: Workspace, git: Any) -> None:
         saved = ws.save()
-        project.write("clone/.git/HEAD", b"ref: refs/heads/main\n")
         project.write("clone/src/file")
+        git("init", "--quiet", project.root / "clone")
         plan = ws.preview(saved.id)
         assert plan.removed == []
         assert {path for path in plan.kept if not path.endswith(".git")} == {"clone"}
 
-    def test_what_a_repository_in_the_way_blocks_is_named(self, project: Any, ws: Workspace) -> None:
+    def test_what_a_repository_in_the_way_blocks_is_named(self, project: Any, ws: Workspace, git: Any) -> None:
         project.write("thing", b"old")
         saved = ws.save()
         (project.root / "thing").unlink()
-        project.write("thing/.git/HEAD", b"ref: refs/heads/main\n")
+        git("init", "--quiet", project.root / "thing")
         plan = ws.preview(saved.id)
         assert "repository" in plan.blocked["thing"]
         assert not ws.restore(saved.id).ok

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -42,6 +43,7 @@ NOTES = (
 
 def main() -> None:
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # by way of the clean-up below
     peers = [peer for peer in PEERS if peer in options.peers and shutil.which(peer)]
     with tempfile.TemporaryDirectory(prefix="holdfast-benchmark-", dir=options.folder) as folder:
         facts = report.environment(Path(folder), options.peers)

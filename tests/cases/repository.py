@@ -96,9 +96,9 @@ def ignored(folder: Path, home: Path, picture: Picture) -> set[str]:
 
 
 def fsck(store: Path, home: Path) -> str:
-    """All that `git fsck --strict` says about a store; nothing when it is sound."""
+    """What `git fsck --strict` says of a store; nothing when it is sound (that nothing names an object is no fault)."""
     done = subprocess.run(
-        ["git", f"--git-dir={store}", "fsck", "--strict", "--no-progress"],
+        ["git", f"--git-dir={store}", "fsck", "--strict", "--no-dangling", "--no-progress"],
         env=environment(home),
         capture_output=True,
         check=False,

@@ -47,5 +47,6 @@ def _attempt(work: Callable[[int, Job], None], worker: int, job: Job) -> str:
     except BaseException as error:
         frames = traceback.extract_tb(error.__traceback__)
         where = " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(frames[-6:]))
-        return f"  at {job}: {type(error).__name__}: {error} [{where}]"
+        said = str(error).partition("\nassert ")[0]  # without what pytest adds
+        return f"  at {job}: {type(error).__name__}: {said} [{where}]"
     return ""

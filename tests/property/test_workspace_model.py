@@ -32,7 +32,10 @@ FILE_MODES = st.sampled_from([0o400, 0o600, 0o644, 0o700, 0o755, 0o4755, 0o666])
 FOLDER_MODES = st.sampled_from([0o700, 0o755, 0o711, 0o1777, 0o2750])
 TIMES_NS = st.one_of(st.integers(-(10**18), 2 * 10**18), st.sampled_from([0, -1, 1, 999_999_999, 10**18]))
 STATES = st.none() | st.dictionaries(st.sampled_from(["conversation", "plan"]), st.lists(st.integers(), max_size=3))
+TARGETS = st.sampled_from(["a", "b/c", "..", "/etc", "nowhere", "\udcff", "."])
+XATTRS = st.sampled_from(["user.a", "user.sparse", "user.b,c=d"])
 CHANCE = st.integers(0, 10**6)
+EVERY_KIND = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK, stat.S_IFIFO)
 
 
 class Seen(NamedTuple):
@@ -169,39 +172,34 @@ class WorkspaceModel(RuleBasedStateMachine):
             with open(self.root / path, "ab") as file:
                 file.write(content)
 
-    @rule(path=PATHS)
-    def mkdir(self, path: str) -> None:
+    @rule(path=PATHS, kind=st.sampled_from(["folder", "folder", "link", "pipe"]), leads_to=TARGETS)
+    def make(self, path: str, kind: str, leads_to: str) -> None:
         place = self.place(path)
-        if place is not None and not os.path.lexists(place):
+        if place is None or os.path.lexists(place):
+            return
+        if kind == "folder":
             place.mkdir()
-
-    @rule(path=PATHS, leads_to=st.sampled_from(["a", "b/c", "..", "/etc", "nowhere", "\udcff", "."]))
-    def symlink(self, path: str, leads_to: str) -> None:
-        place = self.place(path)
-        if place is not None and not os.path.lexists(place):
+        elif kind == "link":
             place.symlink_to(leads_to)
-
-    @rule(path=PATHS)
-    def mkfifo(self, path: str) -> None:
-        place = self.place(path)
-        if place is not None and not os.path.lexists(place):
+        else:
             os.mkfifo(place)
 
     @rule(chance=CHANCE)
-    def delete_file(self, chance: int) -> None:
-        path = self.existing(chance, stat.S_IFREG, stat.S_IFLNK, stat.S_IFIFO)
+    def remove(self, chance: int) -> None:
+        path = self.existing(chance, *EVERY_KIND)
         if path is not None:
-            (self.root / path).unlink()
+            self.take_away(path)
 
-    @rule(chance=CHANCE)
-    def delete_folder(self, chance: int) -> None:
-        path = self.existing(chance, stat.S_IFDIR)
-        if path is not None:
-            shutil.rmtree(self.root / path)
+    def take_away(self, path: str) -> None:
+        place = self.root / path
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        else:
+            place.unlink()
 
     @rule(chance=CHANCE, path=PATHS)
     def rename(self, chance: int, path: str) -> None:
-        source = self.existing(chance, stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR)
+        source = self.existing(chance, *EVERY_KIND)
         place = self.place(path)
         if source is not None and place is not None and not os.path.lexists(place) and not is_under(path, source):
             (self.root / source).rename(place)
@@ -222,6 +220,14 @@ class WorkspaceModel(RuleBasedStateMachine):
             (self.root / path).unlink()
             (self.root / path).write_bytes(data)
 
+    @rule(chance=CHANCE, content=CONTENTS, inner=st.none() | PATHS)
+    def swap(self, chance: int, content: bytes, inner: str | None) -> None:
+        """Put a file in the place of whatever is there, or a folder with a file in it."""
+        path = self.existing(chance, *EVERY_KIND)
+        if path is not None:
+            self.take_away(path)
+            self.write(path if inner is None else f"{path}/{inner}", content)
+
     @rule(chance=CHANCE, file_mode=FILE_MODES, folder_mode=FOLDER_MODES)
     def chmod(self, chance: int, file_mode: int, folder_mode: int) -> None:
         path = self.existing(chance, stat.S_IFREG, stat.S_IFDIR)
@@ -230,37 +236,18 @@ class WorkspaceModel(RuleBasedStateMachine):
 
     @rule(chance=CHANCE, mtime_ns=TIMES_NS)
     def utime(self, chance: int, mtime_ns: int) -> None:
-        path = self.existing(chance, stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK, stat.S_IFIFO)
+        path = self.existing(chance, *EVERY_KIND)
         if path is not None:
             os.utime(self.root / path, ns=(mtime_ns, mtime_ns), follow_symlinks=False)
 
-    @rule(chance=CHANCE, name=st.sampled_from(["user.a", "user.sparse", "user.b,c=d"]), value=st.binary(max_size=8))
-    def set_xattr(self, chance: int, name: str, value: bytes) -> None:
+    @rule(chance=CHANCE, name=XATTRS, value=st.none() | st.binary(max_size=8))
+    def xattr(self, chance: int, name: str, value: bytes | None) -> None:
         path = self.existing(chance, stat.S_IFREG, stat.S_IFDIR)
-        if path is not None:
+        if path is not None and value is not None:
             os.setxattr(self.root / path, name, value)
-
-    @rule(chance=CHANCE)
-    def remove_xattrs(self, chance: int) -> None:
-        path = self.existing(chance, stat.S_IFREG, stat.S_IFDIR)
-        if path is not None:
-            for name in os.listxattr(self.root / path):
-                os.removexattr(self.root / path, name)
-
-    @rule(chance=CHANCE, content=CONTENTS)
-    def put_a_file_in_the_place_of_a_folder(self, chance: int, content: bytes) -> None:
-        path = self.existing(chance, stat.S_IFDIR)
-        if path is not None:
-            shutil.rmtree(self.root / path)
-            (self.root / path).write_bytes(content)
-
-    @rule(chance=CHANCE, inner=PATHS, content=CONTENTS)
-    def put_a_folder_in_the_place_of_a_file(self, chance: int, inner: str, content: bytes) -> None:
-        path = self.existing(chance, stat.S_IFREG, stat.S_IFLNK)
-        if path is not None:
-            (self.root / path).unlink()
-            (self.root / path).mkdir()
-            self.write(f"{path}/{inner}", content)
+        elif path is not None:
+            for each in os.listxattr(self.root / path):
+                os.removexattr(self.root / path, each)
 
     # what the engine is asked to do
 

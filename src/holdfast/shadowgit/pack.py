@@ -72,7 +72,8 @@ class Pack:
 
     def _place(self, oid: bytes) -> int:
         first = oid[0]
-        low, high = (self._fanout[first - 1] if first else 0), self._fanout[first]
+        low: int = self._fanout[first - 1] if first else 0
+        high: int = self._fanout[first]
         index = self._index
         while low < high:
             middle = (low + high) // 2

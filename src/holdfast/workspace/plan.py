@@ -127,7 +127,7 @@ class Planner:
                 elif not self._block_unless_held(path):
                     return
         elif before.is_folder and after is not None and not after.is_folder:
-            if not self._block_unless_held(path):
+            if self._holds_ignored(path) or not self._block_unless_held(path):
                 return
             self._make_way[path] = ""
         if before is not None and before.is_file and self._is_used_database(path):
@@ -156,6 +156,15 @@ class Planner:
             return False
         self._blocked[path] = "a database that another process has open"
         return True
+
+    def _holds_ignored(self, path: str) -> bool:
+        """Block a path where a folder with ignored files stands: those are not removed."""
+        below = f"{path}/"
+        for folder, listed in self._present.listing.folders.items():
+            if (folder == path or folder.startswith(below)) and (listed.context or listed.ignored_count):
+                self._blocked[path] = f"{folder} is in the way, and holds files that git's rules ignore"
+                return True
+        return False
 
     def _block_unless_held(self, path: str) -> bool:
         """A thing in the way may be replaced only once everything of it is in the store (P1)."""

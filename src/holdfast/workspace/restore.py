@@ -218,15 +218,22 @@ class Restorer:
             application.check()
             application.sync()
         except BaseException as error:
-            self._take_back(application, None if recovering else safety)
+            try:
+                self._take_back(application, None if recovering else safety)
+            except OSError as worse:
+                raise Unavailable(
+                    f"the restore failed ({error}) and could not be taken back yet ({worse})",
+                    hint="Mend the cause; opening the workspace again finishes it or takes it back.",
+                ) from error
             if isinstance(error, OSError):
                 raise Unavailable(
                     f"the restore failed and was taken back: {error.strerror or error}",
                     hint="Nothing was changed. Mend the cause and try again.",
                 ) from error
             raise
-        application.discard()
-        self._journal.close()
+        with contextlib.suppress(OSError):  # done and durable; what is left over is swept when it is next opened
+            application.discard()
+            self._journal.close()
         return application
 
     def _take_back(self, application: Application, safety: Checkpoint | None) -> None:
@@ -319,11 +326,12 @@ class Restorer:
             made = frozenset(self._made(safety, entry.target))
             failed = self._finish(Wish("undo", safety, entry.paths, made=made), safety)
             outcome = "taken back"
+        if entry.paths:
+            self._reset_folders(entry.paths, safety)
         if outcome == "taken back" or entry.target == safety.id:
             outcome = "taken back"
             if not failed:
                 self._repository.withdraw(safety)  # it says that something was restored, and nothing was
-        self._reset_folders(entry.paths or (), safety)
         return Recovery(entry.verb, entry.target, outcome, found.id, failed)
 
     def _reset_folders(self, paths: Iterable[str], safety: Checkpoint) -> None:

@@ -135,6 +135,10 @@ def test_no_two_names_are_stored_under_one() -> None:
     assert len({store_name(name) for name in names}) == len(names)
 
 
+def test_no_name_is_stored_under_the_one_that_holds_the_attributes_of_a_folder() -> None:
+    assert store_name(b"%") != b"%"
+
+
 def test_a_name_that_is_no_text_is_stored_as_it_is_unless_it_is_special() -> None:
     assert store_name(b"\xff\xfe") == b"\xff\xfe"
     assert store_name(b"\xff\\.git") == b"\xff%5C%2Egit"

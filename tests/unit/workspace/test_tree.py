@@ -34,7 +34,7 @@ def root_of(ws: Workspace, ref: str) -> Node:
 @pytest.fixture
 def roots(project: Any, ws: Workspace) -> tuple[Node, Node]:
     """Two states of which little differs."""
-    for name in ("a/one", "a/b/two", "c/three", "c/d/four", "same/five", "file", ".git file", "%", "%2E"):
+    for name in ("a/one", "a/b/two", "c/three", "c/d/four", "same/five", "file", ".git file", "%/%", "%2E"):
         project.write(name, name.encode())
     (project.root / "link").symlink_to("file")
     (project.root / "empty").mkdir()
@@ -51,7 +51,7 @@ def test_every_path_is_walked_over(ws: Workspace, roots: tuple[Node, Node]) -> N
     found = dict(TreeReader(ObjectStore(ws.store)).walk(roots[0]))
     assert found.keys() == {
         *("", "a", "a/one", "a/b", "a/b/two", "c", "c/three", "c/d", "c/d/four"),
-        *("same", "same/five", "file", ".git file", "%", "%2E", "link", "empty", "pipe"),
+        *("same", "same/five", "file", ".git file", "%", "%/%", "%2E", "link", "empty", "pipe"),
     }
     assert found["link"].is_link
     assert found["empty"].is_folder

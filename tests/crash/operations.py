@@ -173,3 +173,5 @@ OPERATIONS = [
     Operation("merge", _several_packs, lambda s: s.open().merge()),
 ]
 BY_NAME = {operation.name: operation for operation in OPERATIONS}
+QUICK = [each for each in OPERATIONS if each.name not in ("save of a large file", "restore of many")]
+"""Those that are cheap enough for every kind of fault; the others are for the main ones."""

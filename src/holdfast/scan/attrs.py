@@ -13,6 +13,7 @@ parts. Files of special kinds are here alone, without content in `files/`.
 from __future__ import annotations
 
 import os
+import stat
 from base64 import b64decode, b64encode
 from typing import NamedTuple
 
@@ -113,7 +114,7 @@ def extras_of(fd: int | None, status: os.stat_result, owner: tuple[int, int]) ->
         if status.st_rdev:
             parts.append(b"device=%d" % status.st_rdev)
         return b",".join(parts)
-    if status.st_blocks * 512 < status.st_size - 4096:
+    if stat.S_ISREG(status.st_mode) and status.st_blocks * 512 < status.st_size - 4096:
         parts.append(SPARSE)
     parts.extend(_xattrs(fd))
     return b",".join(parts)

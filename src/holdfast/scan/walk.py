@@ -269,7 +269,7 @@ class Walk:
         folder = Folder(path, key)
         folder.sources = (".gitignore" in names, ".holdfastignore" in names, ".git" in names)
         folder.trusted = not young(status, now)
-        folder.extra = extras_of(fd, status, self.listing.owner).replace(b"sparse", b"").strip(b",")
+        folder.extra = extras_of(fd, status, self.listing.owner)
         folder.context = context
         rules = self._rules_of(path, fd, outer, *folder.sources) if any(folder.sources) else outer
         folder.rules = rules.digest

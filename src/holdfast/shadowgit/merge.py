@@ -17,21 +17,18 @@ from holdfast.shadowgit.store import ObjectStore
 from holdfast.shadowgit.writer import PackWriter
 
 _FEW = 8
-_RATIO = 2
+_TIER_BITS = 3  # a tier holds packs of up to eight times the size of the one below
 
 
 def packs_due(packs: Sequence[Pack]) -> list[Pack]:
-    """The small packs to merge now, so that each pack is twice as large as all smaller ones together.
+    """More than eight packs of about one size, to be merged into one of the next; none where there are fewer.
 
     Every byte is then rewritten a number of times that grows with the logarithm of the store (P8).
     """
-    ordered = sorted(packs, key=lambda pack: pack.size_bytes)
-    total = 0
-    for place, pack in enumerate(ordered):
-        if place >= _FEW and pack.size_bytes >= _RATIO * total:
-            return ordered[:place]
-        total += pack.size_bytes
-    return ordered if len(ordered) > _FEW else []
+    tiers: dict[int, list[Pack]] = {}
+    for pack in packs:
+        tiers.setdefault(pack.size_bytes.bit_length() // _TIER_BITS, []).append(pack)
+    return next((tiers[tier] for tier in sorted(tiers) if len(tiers[tier]) > _FEW), [])
 
 
 def merge_packs(store: ObjectStore, packs: Sequence[Pack], *, keep: Container[bytes] | None = None) -> None:
@@ -104,6 +101,8 @@ def _entry(store: ObjectStore, pack: Pack, start: int, end: int, oid: bytes, crc
 
 def _is_damaged(pack: Pack) -> bool:
     try:
+        if any(pack.checksum_problems()):
+            return True
         return any(zlib.crc32(pack.raw(start, end)) != crc for start, end, _, crc in pack.entries())
-    except Damaged:
+    except (Damaged, ValueError, IndexError):
         return True

@@ -95,7 +95,10 @@ def decode_tree(data: bytes) -> Iterator[TreeEntry]:
         oid = data[end + 1 : end + 21]
         if end < 0 or len(oid) != 20 or not name:
             raise Damaged("a tree object is cut short", hint="Run `holdfast verify` to see which checkpoints use it.")
-        yield TreeEntry(int(mode, 8), name, oid)
+        try:
+            yield TreeEntry(int(mode, 8), name, oid)
+        except ValueError:
+            raise Damaged("a tree object is none", hint="Run `holdfast verify` to see who uses it.") from None
         position = end + 21
 
 
@@ -110,6 +113,10 @@ def decode_commit(data: bytes) -> bytes:
     """The tree that a commit names."""
     first, _, _ = data.partition(b"\n")
     word, _, name = first.partition(b" ")
-    if word != b"tree" or len(name) != 40:
+    try:
+        tree = bytes.fromhex(name.decode("ascii"))
+    except ValueError:
+        tree = b""
+    if word != b"tree" or len(tree) != 20:
         raise Damaged("a commit object is cut short", hint="Run `holdfast verify` to see which checkpoints use it.")
-    return bytes.fromhex(name.decode())
+    return tree

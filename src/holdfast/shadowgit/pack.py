@@ -62,7 +62,7 @@ class Pack:
         crcs = struct.unpack(f">{self.count}I", self._index[self._crcs : self._offsets])
         starts = [self._offset(place) for place in range(self.count)]
         ordered = sorted(zip(starts, self.oids(), crcs, strict=True))
-        ends = [row[0] for row in ordered[1:]] + [self.size_bytes - 20]
+        ends = [row[0] for row in ordered[1:]] + [self.size_bytes - 20] * bool(ordered)
         return [(start, end, oid, crc) for (start, oid, crc), end in zip(ordered, ends, strict=True)]
 
     def find(self, oid: bytes) -> int | None:
@@ -108,6 +108,8 @@ class Pack:
     def header(self, offset: int) -> Header:
         """Read what an object is and how large."""
         data = self._data
+        if offset < 12 or offset >= self.size_bytes - 20:
+            raise Damaged(f"the index of {self.name} points outside its pack", hint=_HINT)
         try:
             at, byte = offset + 1, data[offset]
             kind, size, shift = (byte >> 4) & 7, byte & 15, 4
@@ -135,7 +137,7 @@ class Pack:
                 window = view[header.start : header.start + header.size + header.size // 64 + 1024]
                 with window:
                     data: bytes = isal_zlib.decompressobj().decompress(window, header.size + 1)
-        except _InflateError:
+        except (_InflateError, OverflowError, MemoryError, ValueError):
             data = b""
         if len(data) != header.size:
             raise Damaged(f"an object in {self.name} cannot be inflated", hint=_HINT)

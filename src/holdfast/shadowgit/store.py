@@ -209,7 +209,8 @@ class ObjectStore:
 
     def loose_refs(self) -> list[str]:
         try:
-            return os.listdir(self._tags)
+            with os.scandir(self._tags) as entries:
+                return [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
         except FileNotFoundError:
             return []
 
@@ -231,12 +232,9 @@ class ObjectStore:
 
     def commits(self) -> Iterator[bytes]:
         """Every commit that some ref names. Damaged if one names none."""
-        for name in self.ref_names():
-            yield self.ref(name)
-        path = self.git_dir / "refs" / "heads" / "main"
-        texts = [line.partition(" ")[0] for line in self._other_packed_refs()]
-        if path.exists():
-            texts.append(path.read_text("ascii", "replace"))
+        texts = [line.partition(" ")[0] for line in self._packed_lines()]
+        for folder, _, names in os.walk(self.git_dir / "refs"):
+            texts += [Path(folder, name).read_text("ascii", "replace") for name in names]
         try:
             yield from map(bytes.fromhex, texts)
         except ValueError:

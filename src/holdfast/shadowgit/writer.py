@@ -126,8 +126,10 @@ def sweep(folder: Path) -> None:
     """Remove what writers that died left behind. Call it only while no other writer can be at work."""
     names = set(os.listdir(folder))
     for name in names:
-        orphan = name.startswith("pack-") and name.endswith(".pack") and f"{name[:-5]}.idx" not in names
-        if name.startswith("tmp_") or orphan:
+        stem, dot, suffix = name.rpartition(".")
+        other = {"pack": "idx", "idx": "pack"}.get(suffix)
+        is_half = name.startswith("pack-") and other is not None and f"{stem}{dot}{other}" not in names
+        if name.startswith("tmp_") or is_half:
             durable.disk().unlink(str(folder / name))
 
 

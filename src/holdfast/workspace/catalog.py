@@ -1,7 +1,8 @@
 """The catalog: an SQLite table of all checkpoints, so that finding one does not mean reading all.
 
 Only a memory of what refs and commits say. `sync` makes it agree with them each time a store is opened; one that is
-missing, damaged or cannot be written is made anew, in memory if need be. Readers never wait for writers (WAL).
+missing, damaged or cannot be written is made anew, in memory if need be. Readers never wait for writers (WAL). Ids
+sort by sequence, so the one key serves all; each row carries a checksum, and there is no second index to disagree.
 """
 
 from __future__ import annotations
@@ -12,21 +13,19 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from holdfast.errors import Unavailable
 
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS checkpoints (
     id TEXT PRIMARY KEY, sequence INTEGER NOT NULL, name TEXT, session TEXT, message TEXT NOT NULL,
     timestamp TEXT NOT NULL, safety INTEGER NOT NULL, git_commit TEXT NOT NULL, content TEXT NOT NULL,
-    state TEXT NOT NULL, record TEXT NOT NULL
+    state TEXT NOT NULL, record TEXT NOT NULL, checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS by_sequence ON checkpoints (safety, sequence);
-CREATE INDEX IF NOT EXISTS by_session ON checkpoints (session, sequence);
-CREATE INDEX IF NOT EXISTS by_name ON checkpoints (name);
-CREATE INDEX IF NOT EXISTS by_content ON checkpoints (content, sequence);
 """
+_COLUMNS = "id, sequence, name, session, message, timestamp, safety, git_commit, content, state, record, checksum"
 
 
 class Row(NamedTuple):
@@ -83,70 +82,74 @@ class Catalog:
         if session is not None:
             where.append("session = ?")
             values.append(session)
-        text = f"SELECT * FROM checkpoints WHERE {' AND '.join(where)} ORDER BY sequence DESC LIMIT ?"
-        return self._rows(text, [*values, -1 if limit is None else limit])
+        return self._rows(f"{' AND '.join(where)} ORDER BY id DESC LIMIT ?", [*values, -1 if limit is None else limit])
 
     def nth(self, back: int) -> Row | None:
         """The newest save, or one so many before it."""
-        text = "SELECT * FROM checkpoints WHERE safety = 0 ORDER BY sequence DESC LIMIT 1 OFFSET ?"
-        return next(iter(self._rows(text, [back])), None)
+        return next(iter(self._rows("safety = 0 ORDER BY id DESC LIMIT 1 OFFSET ?", [back])), None)
 
     def by_id(self, checkpoint_id: str) -> Row | None:
-        return next(iter(self._rows("SELECT * FROM checkpoints WHERE id = ?", [checkpoint_id])), None)
+        return next(iter(self._rows("id = ?", [checkpoint_id])), None)
 
     def by_name(self, name: str) -> Row | None:
-        text = "SELECT * FROM checkpoints WHERE name = ? ORDER BY sequence DESC LIMIT 1"
-        return next(iter(self._rows(text, [name])), None)
+        return next(iter(self._rows("name = ? ORDER BY id DESC LIMIT 1", [name])), None)
 
     def by_prefix(self, prefix: str) -> list[Row]:
         """Up to three checkpoints whose id begins so."""
-        text = "SELECT * FROM checkpoints WHERE id >= ? AND id < ? ORDER BY id LIMIT 3"
-        return self._rows(text, [prefix, prefix + "\U0010ffff"])
+        return self._rows("id >= ? AND id < ? ORDER BY id LIMIT 3", [prefix, prefix + "\U0010ffff"])
 
     def by_content(self, content: str, state: str | None) -> Row | None:
         """The newest save that holds this content (and this state, where one is asked for)."""
-        text = "SELECT * FROM checkpoints WHERE content = ? AND safety = 0"
+        text = "content = ? AND safety = 0"
         values = [content]
         if state is not None:
             text += " AND state = ?"
             values.append(state)
-        return next(iter(self._rows(f"{text} ORDER BY sequence DESC LIMIT 1", values)), None)
+        return next(iter(self._rows(f"{text} ORDER BY id DESC LIMIT 1", values)), None)
 
     def operations(self) -> list[Row]:
         """The safety checkpoints, oldest first."""
-        return self._rows("SELECT * FROM checkpoints WHERE safety = 1 ORDER BY sequence", [])
+        return self._rows("safety = 1 ORDER BY id", [])
 
     def greatest(self) -> Row | None:
         """The checkpoint with the greatest sequence number, of any kind."""
-        return next(iter(self._rows("SELECT * FROM checkpoints ORDER BY sequence DESC LIMIT 1", [])), None)
+        return next(iter(self._rows("1 ORDER BY id DESC LIMIT 1", [])), None)
 
-    def _rows(self, text: str, values: Iterable[object]) -> list[Row]:
-        return [Row(*row)._replace(safety=bool(row[6])) for row in self._query(text, tuple(values))]
+    def _rows(self, where: str, values: Iterable[object]) -> list[Row]:
+        text = f"SELECT {_COLUMNS} FROM checkpoints WHERE {where}"
+        rows = self._query(text, tuple(values))
+        if any(_checksum(row[:-1]) != row[-1] for row in rows):
+            self._rebuild()
+            rows = self._query(text, tuple(values))
+        return [Row(*row[:-1])._replace(safety=bool(row[6])) for row in rows]
 
     def _query(self, text: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         try:
             with self._open() as connection:
                 return connection.execute(text, values).fetchall()
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if not _is_damage(error):
                 raise Unavailable(f"the catalog cannot be read: {error}", hint="Try again.") from error
-        self._discard()
-        self._change([row for row in map(self._load, sorted(self._list_ids())) if row is not None], ())
+        self._rebuild()
         with self._open() as connection:
             return connection.execute(text, values).fetchall()
+
+    def _rebuild(self) -> None:
+        self._discard()
+        self._write([row for row in map(self._load, sorted(self._list_ids())) if row is not None], ())
 
     def _change(self, rows: list[Row], gone: Iterable[str]) -> None:
         try:
             self._write(rows, gone)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if not _is_damage(error):
                 raise
-            self._discard()
-            self._write([row for row in map(self._load, sorted(self._list_ids())) if row is not None], ())
+            self._rebuild()
 
     def _write(self, rows: list[Row], gone: Iterable[str]) -> None:
         with self._open() as connection, connection:
-            connection.executemany(f"INSERT OR REPLACE INTO checkpoints VALUES ({','.join('?' * 11)})", rows)
+            full = [(*row, _checksum(row)) for row in rows]
+            connection.executemany(f"INSERT OR REPLACE INTO checkpoints VALUES ({','.join('?' * 12)})", full)
             connection.executemany("DELETE FROM checkpoints WHERE id = ?", [(one,) for one in gone])
 
     @contextlib.contextmanager
@@ -156,7 +159,10 @@ class Catalog:
             return
         try:
             connection = self._connect()
-        except sqlite3.DatabaseError as error:
+        except OSError:  # its folder cannot be written
+            yield self._in_memory()
+            return
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if not _is_damage(error):
                 yield self._in_memory()
                 return
@@ -172,7 +178,7 @@ class Catalog:
             connection.close()
 
     def _connect(self) -> sqlite3.Connection:
-        if not self._path.exists():
+        if not self._path.exists() and self._path.parent.is_dir():
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         connection = sqlite3.connect(self._path, timeout=10)
         try:
@@ -196,8 +202,14 @@ class Catalog:
                 os.unlink(f"{self._path}{suffix}")
 
 
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
+def _is_damage(error: Exception) -> bool:
     """Whether the file is at fault, rather than somebody who has it locked or a folder that cannot be written."""
     code = getattr(error, "sqlite_errorcode", None)
     in_the_way = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
     return code is None or (code & 0xFF) not in (*in_the_way, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+
+
+def _checksum(values: Iterable[object]) -> int:
+    return crc32(
+        repr([int(value) if isinstance(value, bool) else value for value in values]).encode("utf-8", "replace")
+    )

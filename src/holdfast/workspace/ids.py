@@ -46,6 +46,8 @@ def parse_latest(ref: str) -> Latest | None:
 
 def check_name(name: str) -> None:
     """Refused unless a name can be told from an id and from `latest`."""
+    if not isinstance(name, str):
+        raise Refused("a checkpoint's name is not text", hint=f"It is of type {type(name).__name__}.")
     looks_like_id = _ID_PREFIX.fullmatch(name) is not None
     if not _NAME.fullmatch(name) or name.strip() != name or looks_like_id or name.startswith("latest"):
         raise Refused(

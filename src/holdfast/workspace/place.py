@@ -36,6 +36,9 @@ _SYSTEM = frozenset(
         "/usr",
         "/usr/bin",
         "/usr/lib",
+        "/usr/lib64",
+        "/usr/sbin",
+        "/usr/share",
         "/usr/local",
         "/var",
         "/var/lib",
@@ -53,7 +56,9 @@ def real_workspace(path: str | os.PathLike[str], *, home: Path, allow_home: bool
         what = "is not a folder" if real.exists() else "does not exist"
         raise NotFound(f"{real} {what}", hint="Name an existing project folder.")
     home = Path(os.path.realpath(home))
-    is_system = str(real) in _SYSTEM or any(real.is_relative_to(tree) for tree in _SYSTEM_TREES)
+    is_system = str(real) in {os.path.realpath(place) for place in _SYSTEM} or any(
+        real.is_relative_to(tree) for tree in _SYSTEM_TREES
+    )
     if is_system and real != home:
         raise Refused(f"{real} is a place of the system", hint="Name the project folder.")
     if home.is_relative_to(real) or real in [home / name for name in _PERSONAL]:

@@ -59,7 +59,7 @@ class Repository:
 
     def find(self, ref: str) -> Checkpoint:
         """A checkpoint by id, unique prefix, name, `latest` or `latest~N`. NotFound, or Conflict if ambiguous."""
-        row = self._find_row(ref)
+        row = self._find_row(ref) if isinstance(ref, str) and ref.isprintable() else None
         if row is None:
             raise NotFound(f"there is no checkpoint {ref!r}", hint="See `holdfast log`.")
         return self.checkpoint(row)

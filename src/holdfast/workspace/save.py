@@ -55,7 +55,7 @@ class Saver:
             uncovered = gathering.add(Kind.BLOB, encode_uncovered(snapshot.uncovered))
             if not allow_empty and label.name is None and not label.pinned:
                 content = content_key(snapshot.root, uncovered)
-                row = self._repository.catalog.by_content(content, state_tree.hex() if state else None)
+                row = self._repository.catalog.by_content(content, state_tree.hex() if state is not None else None)
                 if row is not None:
                     writer.abort()
                     self._repository.confirm()

@@ -73,12 +73,14 @@ def _glob(pattern: str) -> str:
     """A glob as an expression: `*` stays within a folder, `**` does not; what is below a match matches too."""
     out = []
     for part in re.split(r"(\*\*/?|\*|\?)", pattern):
-        if part.startswith("**"):
+        if part == "**/":
+            out.append("(?:.*/)?")
+        elif part == "**":
             out.append(".*")
         elif part == "*":
             out.append("[^/]*")
         elif part == "?":
             out.append("[^/]")
         else:
-            out.append(translate(part)[4:-3] if _GLOB.search(part) else re.escape(part))
+            out.append(translate(part)[4:-3].replace("[", "(?!/)[") if _GLOB.search(part) else re.escape(part))
     return f"(?s:{''.join(out)})(?:/.*)?\\Z"

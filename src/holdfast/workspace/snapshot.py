@@ -16,7 +16,7 @@ from holdfast.errors import Conflict, Unavailable
 from holdfast.model import Progress, Reason, Uncovered
 from holdfast.scan.attrs import PARTS, encode_line
 from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, LEFT_OUT, MODE, MTIME, NLINK, SIZE, WIDTH, Folder
-from holdfast.scan.handles import Handles, join
+from holdfast.scan.handles import Handles, join, upwards
 from holdfast.scan.read import LARGE_BYTES, Outcome, mark_failed, read_entry
 from holdfast.scan.walk import Listing
 from holdfast.shadowgit import (
@@ -278,6 +278,9 @@ def _build(listing: Listing, sink: Gathering) -> Node:
         while path:
             path = path.rpartition("/")[0]
             rebuild.add(path)
+    if rebuild:  # a folder that was renamed changes the links of files in others, which do not show it themselves
+        for path, _ in links:
+            rebuild |= {"", *upwards(path)}
     for path, folder in reversed(listing.folders.items()):
         if path in rebuild or not folder.tree:
             if path not in listing.changed:

@@ -48,26 +48,39 @@ def encode_value(value: JSON, name: str) -> bytes:
         reason = str(error)
     else:
         reason = "it would come back different"
-    where = _culprit(value, name, 0) or name
+    where = _culprit(value, name, set()) or name
     raise Refused(
         f"state {where} cannot be stored: {reason}",
         hint="State holds None, bool, int, finite float, str, list and dict with str keys.",
     )
 
 
-def _culprit(value: JSON, path: str, depth: int) -> str | None:
+def _culprit(value: JSON, path: str, seen: set[int]) -> str | None:
     """The path of the first part that is not JSON-like."""
-    if value is None or isinstance(value, bool | int | str) or depth > 200:
+    if isinstance(value, str):
+        return None if _comes_back(value) else path
+    if value is None or isinstance(value, bool | int):
         return None
     if isinstance(value, float):
         return path if value != value or value in (float("inf"), float("-inf")) else None
-    if isinstance(value, list):
-        found = (_culprit(item, f"{path}[{place}]", depth + 1) for place, item in enumerate(value))
-    elif isinstance(value, dict):
-        found = (
-            _culprit(item, f"{path}[{key!r}]", depth + 1) if isinstance(key, str) else f"{path}[{key!r}]"
-            for key, item in value.items()
-        )
-    else:
+    if not isinstance(value, list | dict):
         return f"{path} ({type(value).__name__})"
-    return next(filter(None, found), None)
+    if id(value) in seen or len(seen) > 100_000:
+        return None
+    seen.add(id(value))
+    items = enumerate(value) if isinstance(value, list) else value.items()
+    for key, item in items:
+        inner = f"{path}[{key!r}]"
+        if isinstance(value, dict) and (not isinstance(key, str) or not _comes_back(key)):
+            return inner
+        try:
+            found = _culprit(item, inner, seen)
+        except RecursionError:
+            return path
+        if found:
+            return found
+    return None
+
+
+def _comes_back(text: str) -> bool:
+    return bool(json.loads(json.dumps(text)) == text)

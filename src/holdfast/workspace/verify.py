@@ -88,7 +88,7 @@ class Verifier:
     def _unopened_packs(self) -> None:
         opened = {pack.name for pack in self._objects.packs()}
         for path in sorted(self._objects.pack_folder.glob("*.idx")):
-            if path.stem not in opened:
+            if path.stem not in opened and path.with_suffix(".pack").exists():  # a lone index is swept by the next save
                 self._say(path.stem, "cannot be opened")
 
     # packs

@@ -233,7 +233,7 @@ class Workspace:
             if not self._repository.exists:
                 place.check_owner(self.store, self.path)
                 place.write_owner(self.store, self.path)
-                for folder in (self.store, *self.store.parents):
+                for folder in (self.store, *self.store.parents[:3]):
                     with contextlib.suppress(PermissionError):  # who made it may have died before it was durable
                         durable.sync_folder(folder)
                 self._repository.objects.create()

@@ -186,12 +186,11 @@ class TestAbort:
 
 class TestSweep:
     def test_what_dead_writers_left_goes_and_all_else_stays(self, tmp_path: Path) -> None:
-        left = ["tmp_pack_1", "tmp_pack_1_idx", "tmp_idx_x", "pack-aa.pack"]
+        left = ["tmp_pack_1", "tmp_pack_1_idx", "tmp_idx_x", "pack-aa.pack", "pack-cc.idx"]
         sound = [
             "pack-bb.pack",
             "pack-bb.idx",
             "pack-bb.rev",
-            "pack-cc.idx",
             "pack-dd.keep",
             "multi-pack-index",
             "other",

@@ -78,6 +78,7 @@ class Restorer:
                     raise Conflict("the folder changed since the plan was made", hint="Preview again, then restore.")
                 plan = self._weighed(steps)
                 self._check_space(plan, handles)
+                state = self._repository.state(wish.target)  # Damaged here, not when everything is done
                 entry = self._begin(wish, steps)
                 operation = Operation(wish.verb, wish.target.id, None if entry.paths is None else tuple(entry.paths))
                 safety = self._saver.publish_safety(
@@ -91,7 +92,7 @@ class Restorer:
             with contextlib.suppress(OSError):
                 remember()
             application = self._carry_out(wish, handles, snapshot, steps, safety, entry, progress)
-            return self._result(wish, plan, steps, application, safety)
+            return self._result(wish, plan, steps, application, safety, state)
 
     def _begin(self, wish: Wish, steps: Steps, safety: Checkpoint | None = None) -> JournalEntry:
         """Open the journal, which names the safety checkpoint before it is there: without one nothing was begun."""
@@ -248,7 +249,9 @@ class Restorer:
             self._repository.withdraw(safety)  # it says that something was restored, and nothing was
             self._journal.close()
 
-    def _result(self, wish: Wish, plan: Plan, steps: Steps, application: Application, safety: Checkpoint) -> Restored:
+    def _result(
+        self, wish: Wish, plan: Plan, steps: Steps, application: Application, safety: Checkpoint, state: dict[str, JSON]
+    ) -> Restored:
         failed = {**plan.blocked, **application.damaged, **application.notes, **application.failed}
         kept = {**plan.kept, **application.kept}
         shown = [path for path, change in steps.changes.items() if is_shown(change)]
@@ -261,7 +264,7 @@ class Restorer:
             kept=kept,
             failed=failed,
             missing=plan.missing,
-            state=self._repository.state(wish.target),
+            state=state,
         )
 
     # undo and redo

@@ -35,13 +35,19 @@ def make_diff(from_id: str, to_id: str | None, changes: Iterable[Change], source
             deleted[path] = before
     renamed = _renames(deleted, added, source)
     pairs: list[tuple[str, str, Entry | None, Entry | None]] = []
-    pairs += [(path, path, before, after) for path, before, after in modified]
+    for path, before, after in modified:
+        if before.kind == after.kind:
+            pairs.append((path, path, before, after))
+        else:  # as git has it: what was there goes, then the other comes
+            pairs += [(path, path, before, None), (path, path, None, after)]
     pairs += [(old, new, deleted.pop(old), added.pop(new)) for old, new in renamed]
     pairs += [(path, path, None, entry) for path, entry in added.items()]
     pairs += [(path, path, entry, None) for path, entry in deleted.items()]
-    texts, counts = [], {}
+    texts: list[str] = []
+    counts: dict[str, LineCount] = {}
     for old, new, before, after in sorted(pairs, key=lambda pair: pair[1]):
-        text, counts[new] = _patch(old, new, before, after, source)
+        text, count = _patch(old, new, before, after, source)
+        counts[new] = _sum(counts[new], count) if new in counts else count
         texts.append(text)
     return CheckpointDiff(
         from_id=from_id,
@@ -54,6 +60,12 @@ def make_diff(from_id: str, to_id: str | None, changes: Iterable[Change], source
         line_counts=counts,
         diff_content="".join(texts),
     )
+
+
+def _sum(one: LineCount, other: LineCount) -> LineCount:
+    if one.added is None or one.removed is None or other.added is None or other.removed is None:
+        return LineCount(None, None)
+    return LineCount(one.added + other.added, one.removed + other.removed)
 
 
 def is_modified(before: Entry, after: Entry) -> bool:
@@ -84,14 +96,14 @@ def _merged(changes: Iterable[Change]) -> Iterable[Change]:
 
 def _renames(deleted: dict[str, Entry], added: dict[str, Entry], source: Gathering) -> list[Renamed]:
     found = []
-    by_content: dict[bytes, list[str]] = {}
+    by_content: dict[tuple[bytes, int], list[str]] = {}
     for path, entry in sorted(deleted.items(), reverse=True):
         if entry.oid:
-            by_content.setdefault(entry.oid, []).append(path)
+            by_content.setdefault((entry.oid, entry.kind), []).append(path)
     left = []
     for path, entry in sorted(added.items()):
-        if by_content.get(entry.oid):
-            found.append(Renamed(by_content[entry.oid].pop(), path))
+        if by_content.get((entry.oid, entry.kind)):
+            found.append(Renamed(by_content[entry.oid, entry.kind].pop(), path))
         elif entry.is_file:
             left.append(path)
     gone = [path for paths in by_content.values() for path in paths if deleted[path].is_file]

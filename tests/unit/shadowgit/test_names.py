@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -28,6 +29,9 @@ FORBIDDEN = [
     "\N{RIGHT-TO-LEFT MARK}.GiT",
     ".git\N{ZERO WIDTH NO-BREAK SPACE}",
     ".gi\N{NOMINAL DIGIT SHAPES}t",
+    ".git\udc80",  # to git a name ends where it is no longer UTF-8
+    ".g\N{ZERO WIDTH JOINER}it\udcff and so on",
+    ".git\uffff",
     "a\\.git",
     "a\\git~1",
     "a\\.GIT.\\b",
@@ -35,7 +39,15 @@ FORBIDDEN = [
 ]
 """What `git fsck --strict` finds fault with in any mode."""
 
-LOOKED_INTO = [".gitmodules", ".GITMODULES", "gitmod~1", "gi7eba~1", ".gitmodules ", ".gitmodules:x"]
+LOOKED_INTO = [
+    ".gitmodules\udcff",
+    ".gitmodules",
+    ".GITMODULES",
+    "gitmod~1",
+    "gi7eba~1",
+    ".gitmodules ",
+    ".gitmodules:x",
+]
 """What git reads as a list of submodules."""
 
 SUBMODULES = b'[submodule "../x"]\n\tpath = x\n\turl = x\n'
@@ -55,6 +67,7 @@ FORBIDDEN_LINKS = [
     "maba30~1",
     ".g\N{ZERO WIDTH JOINER}itignore",
     ".mail\N{LEFT-TO-RIGHT MARK}map",
+    ".gitignore\udcff",
 ]
 """What it finds fault with in a link."""
 
@@ -95,7 +108,7 @@ def names(store: ObjectStore, git: Git) -> Names:
 
 
 def encoded(names: list[str]) -> list[bytes]:
-    return [name.encode() for name in names]
+    return [os.fsencode(name) for name in names]
 
 
 @pytest.mark.parametrize("mode", [FILE_MODE, FOLDER_MODE, LINK_MODE], ids=["files", "folders", "links"])
@@ -121,7 +134,7 @@ def test_git_would_look_into_files_of_these_names(names: Names) -> None:
 @pytest.mark.parametrize("name", [*FORBIDDEN, *FORBIDDEN_LINKS, *AMBIGUOUS, *PLAIN])
 @pytest.mark.parametrize("is_link", [True, False], ids=["link", "file"])
 def test_a_name_comes_back(name: str, is_link: bool) -> None:
-    assert real_name(store_name(name.encode(), is_link=is_link)) == name.encode()
+    assert real_name(store_name(os.fsencode(name), is_link=is_link)) == os.fsencode(name)
 
 
 @pytest.mark.parametrize("name", [*PLAIN, ".gitignore", ".mailmap"])
@@ -130,7 +143,7 @@ def test_an_ordinary_name_is_stored_as_it_is_so_that_git_show_finds_it(name: str
 
 
 def test_no_two_names_are_stored_under_one() -> None:
-    names = {name.encode() for name in [*FORBIDDEN, *FORBIDDEN_LINKS, *AMBIGUOUS, *PLAIN]}
+    names = {os.fsencode(name) for name in [*FORBIDDEN, *FORBIDDEN_LINKS, *AMBIGUOUS, *PLAIN]}
     names |= {store_name(name, is_link=True) for name in names}
     assert len({store_name(name) for name in names}) == len(names)
 

@@ -93,7 +93,18 @@ TRICKY = [
     *(b"\xc3?", b"\xff", b"\xff*", b"*\xff", b"[\x80-\xff]", b"[!\xff]", b"\xef\xbb\xbfa", b"*.a", b"*a*", b"a*a"),
     *(b"*a*b*", b"*.a.*", b"a.*", b"*a/b", b"a/*b", b"a*/b", b"a/*/b", b"a/?/b", b"a/b/c", b"b/c", b"/b/c", b"b/c/"),
     *(b"*a*a*b", b"*?a", b"?*a", b"*[ab]c", b"[ab]*", b"[ab]/c", b"*b/*c", b"**/b*/c", b"a/**/*c", b"**/*b/**/c"),
-    *(b"/a**\n!/ab", b"/a**/b\n!/ab\n!/a", b"[a-]b", b"[a-]]b", b"[[:digit:]-]b", b"a" * 255, b"a" * 256, b"a*" * 255),
+    *(
+        b"/a**\n!/ab",
+        b"/a**/b\n!/ab\n!/a",
+        b"[a-]b",
+        b"[a-]]b",
+        b"[[:digit:]-]b",
+        b"[ab:]",
+        b"[[:]a:]",
+        b"a" * 255,
+        b"a" * 256,
+        b"a*" * 255,
+    ),
     *(b"a/" * 200 + b"b", b"*/" * 200 + b"b", b"a/" * 200 + b"b*"),
 ]
 PATHS = [
@@ -142,7 +153,7 @@ PATHS = [
     ),
     *("é", "aé", "\udcff", "a\udcff", "\udca9", "\udcc3", "\ufeffa", "D/a", "D/b", "D/c", "aD/b", "a/a", "a/b", "a/c"),
     *("a/b/c", "a/b/D", "a/bD/c", "a/x/b", "a/x/y/b", "a/x/y/c", "b/c", "x/a", "x/b", "x/b/c", "x/a/b", "x/a/y/b/c"),
-    *("ab/c", "ab/b", "-b", "]b", "a" * 255, "a/" * 200 + "b", "a/" * 200 + "c"),
+    *("ab/c", "ab/b", "-b", "]b", ":]", ":a:]", "a" * 255, "a/" * 200 + "b", "a/" * 200 + "c"),
     *("x/y/a", "ax/b", "ax/y/b", "b/a", "b/b", "a/é", "é/a", "a\nb", "a/\n", "aD", "abD", "D"),
 ]
 

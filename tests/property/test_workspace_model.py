@@ -342,6 +342,11 @@ class WorkspaceModel(RuleBasedStateMachine):
     def merge(self) -> None:
         self.ws.merge()
 
+    @rule()
+    def let_git_collect(self) -> None:
+        """What somebody may do who finds a git repository: its packs and refs are written anew, as git likes them."""
+        self._git("gc", "--quiet")
+
     @rule(which=st.sampled_from(["scan.cache", "catalog.db"]))
     def drop_a_memory(self, which: str) -> None:
         for path in (self._area / "store" / "holdfast").glob(f"{which}*"):
@@ -378,9 +383,15 @@ class WorkspaceModel(RuleBasedStateMachine):
             assert self.ws.restore(checkpoint).ok
             assert differences(expected, picture(self.root)) == {}, checkpoint
         assert {each.id for each in self.ws.list(limit=None)} == self.saved.keys()
-        words = ["git", "--git-dir", self._area / "store", "fsck", "--strict", "--no-dangling"]
-        ran = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert (ran.returncode, ran.stdout + ran.stderr) == (0, "")
+        assert self._git("fsck", "--strict", "--no-dangling") == ""
+
+    def _git(self, *words: str) -> str:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+        environment |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
+        command = ["git", "--git-dir", self._area / "store", *words]
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout + ran.stderr
 
 
 def _can_be_reached(path: str, present: Picture) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,10 @@ from holdfast.shadowgit.store import CONFIG, HEAD
 from holdfast.workspace.record import Node, decode_record, decode_uncovered, read_contents
 from holdfast.workspace.repository import Repository
 from holdfast.workspace.tree import TreeReader
+
+
+_REF = re.compile(rb"[0-9a-f]{40}\n")
+_NUMBER = re.compile(rb"[0-9]+\n")
 
 
 class Verifier:
@@ -65,7 +70,11 @@ class Verifier:
             if _read(folder / name) != expected:
                 self._say(name, "is not what Holdfast wrote; git may not read the store")
         self._main()
-        for name in ("store.json", "sequence", "journal.json"):
+        self._loose_refs()
+        number = _read(self._repository.own / "sequence")
+        if number is not None and not _NUMBER.fullmatch(number):
+            self._say("holdfast/sequence", "is not what Holdfast wrote; numbers go far ahead with the next save")
+        for name in ("store.json", "journal.json"):
             data = _read(self._repository.own / name)
             if data is None:
                 continue
@@ -77,10 +86,16 @@ class Verifier:
         if cache is not None and load(cache) is None:
             self._say("holdfast/scan.cache", "is damaged; it is made again by the next save")
 
+    def _loose_refs(self) -> None:
+        for name in self._objects.loose_refs():
+            data = _read(self._repository.folder / "refs" / "tags" / name)
+            if data is not None and not _REF.fullmatch(data):
+                self._say(f"refs/tags/{name}", "is not what Holdfast wrote", [name])
+
     def _main(self) -> None:
-        text = (_read(self._repository.folder / "refs" / "heads" / "main") or b"").strip()
+        text = _read(self._repository.folder / "refs" / "heads" / "main") or b""
         with suppress(ValueError, HoldfastError):
-            if text and self._objects.commit(bytes.fromhex(text.decode("ascii", "replace"))):
+            if _REF.fullmatch(text) and self._objects.commit(bytes.fromhex(text.decode("ascii", "replace"))):
                 return
         if not (self._repository.folder / "packed-refs").exists():
             self._say("refs/heads/main", "is damaged; no checkpoint is touched")

@@ -19,7 +19,6 @@ from holdfast.workspace.record import Node, decode_record, decode_uncovered, rea
 from holdfast.workspace.repository import Repository
 from holdfast.workspace.tree import TreeReader
 
-
 _REF = re.compile(rb"[0-9a-f]{40}\n")
 _NUMBER = re.compile(rb"[0-9]+\n")
 

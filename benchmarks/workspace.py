@@ -52,8 +52,12 @@ def main() -> None:
             facts["size"] = (
                 f"smaller than the {FULL_SIZE:,} files that the goals are for: what each call costs weighs more"
             )
-        sections = list(_sections(Path(folder), options, peers))
-    print(_page(sections, facts, peers, markdown=options.markdown))
+        sections = []
+        for section in _sections(Path(folder), options, peers):
+            sections.append(section)
+            table = report.table(section.rows, peers, markdown=options.markdown)
+            print(_heading(section.title, options), table, sep="\n\n", end="\n\n", flush=True)
+    print(_heading("Where and how", options), _remarks(facts), sep="\n\n")
     if options.json:
         found = [{"title": section.title, "rows": [row.as_json() for row in section.rows]} for section in sections]
         options.json.write_text(json.dumps({"environment": facts, "sections": found}, indent=1) + "\n")
@@ -90,15 +94,12 @@ def _start_up(folder: Path) -> str:
     return "{} bare, {} with the library imported, {} with the command line".format(*found)
 
 
-def _page(sections: Sequence[Section], facts: dict[str, str], peers: Sequence[str], *, markdown: bool) -> str:
-    parts = []
-    for section in sections:
-        parts.append(f"## {section.title}" if markdown else section.title)
-        parts.append(report.table(section.rows, peers, markdown=markdown))
-    facts_text = "\n".join(f"- {name}: {value}" for name, value in facts.items())
-    notes = "\n".join(f"- {note}" for note in NOTES)
-    parts += ["## Where and how" if markdown else "Where and how", f"{facts_text}\n{notes}"]
-    return "\n\n".join(parts)
+def _heading(title: str, options: argparse.Namespace) -> str:
+    return f"## {title}" if options.markdown else title
+
+
+def _remarks(facts: dict[str, str]) -> str:
+    return "\n".join([*(f"- {name}: {value}" for name, value in facts.items()), *(f"- {note}" for note in NOTES)])
 
 
 def _options() -> argparse.Namespace:

@@ -47,6 +47,8 @@ class Wish(NamedTuple):
     skip_damaged: bool = False
     made: frozenset[str] = frozenset()
     state: dict[str, JSON] | None = None
+    is_again: bool = False
+    """The paths are those of an earlier operation, to be taken as they are."""
 
 
 class Restorer:
@@ -157,7 +159,7 @@ class Restorer:
             places = (target.root, present.root)
             return any(reader.find(root, path) is not None for root in places) or os.path.lexists(self._root / path)
 
-        if wish.verb in ("undo", "redo"):
+        if wish.is_again:
             return Scope(wish.paths)
         return parse_scope(wish.paths, self._root, exists)
 
@@ -287,7 +289,8 @@ class Restorer:
         operation = safety.operation
         if operation is None:
             raise NotFound(f"{safety.id} is no safety checkpoint", hint="See `holdfast log --all`.")
-        return Wish(verb, safety, operation.paths, made=frozenset(self._made(safety, operation.target)))
+        made = frozenset(self._made(safety, operation.target))
+        return Wish(verb, safety, operation.paths, made=made, is_again=True)
 
     def _made(self, before: Checkpoint, target: str) -> Set[str]:
         """The paths that a restore made: in its target, and not there before it."""
@@ -323,11 +326,12 @@ class Restorer:
         outcome = "finished"
         try:
             target = self._repository.find(entry.target)
-            wish = Wish(entry.verb, target, entry.paths, entry.keep_new, made=frozenset(entry.made))
+            made = frozenset(entry.made)
+            wish = Wish(entry.verb, target, entry.paths, entry.keep_new, made=made, is_again=True)
             failed = self._finish(wish, safety)
         except HoldfastError:
             made = frozenset(self._made(safety, entry.target))
-            failed = self._finish(Wish("undo", safety, entry.paths, made=made), safety)
+            failed = self._finish(Wish("undo", safety, entry.paths, made=made, is_again=True), safety)
             outcome = "taken back"
         if entry.paths:
             self._reset_folders(entry.paths, safety)

@@ -126,10 +126,19 @@ class _Batch:
             oid = object_id(Kind.BLOB, part)
             parts.append(oid)
             if self._sink.lacks(oid):
-                self._sink.add_entry(encode_entry(Kind.BLOB, oid, part))
+                self._store(encode_entry(Kind.BLOB, oid, part))
         if seen != size:
             raise Conflict(f"a file was to have {size} bytes and had {seen}", hint="It changed while it was read.")
         return group_parts(self._sink, parts)[1]
+
+    def _store(self, entry: PackEntry) -> None:
+        """A store that cannot be written ends the save; it must not be taken for a file that cannot be read (P4)."""
+        try:
+            self._sink.add_entry(entry)
+        except OSError as error:
+            raise Unavailable(
+                f"the store cannot be written: {error.strerror or error}", hint="Check its disk; nothing was saved."
+            ) from error
 
 
 Job = tuple[Folder, int]

@@ -18,6 +18,7 @@ _SPECIAL = re.compile(
 )
 _SPECIAL_LINK = re.compile(rb"(?:\A|\\)(?:\.gitignore|gitign~|\.mailmap|mailma~|ma[0-9a-f]{4}~)", re.IGNORECASE)
 _HFS_IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+_HFS_END = re.compile("[\udc80-\udcff\ufffe\uffff]")  # where git's check for HFS+ takes a name to end
 _FIRST = frozenset(b".gGmM")
 _ESCAPE = re.compile(rb"[.~\\%]")
 _UNESCAPE = re.compile(rb"%(2E|7E|5C|25)")
@@ -37,7 +38,12 @@ def _is_special(name: bytes, is_link: bool) -> bool:
     if name.isascii():
         if name[0] not in _FIRST and b"\\" not in name and b"%" not in name:
             return False
+        spellings = [name]
     else:
-        text = name.decode("utf-8", "surrogateescape")
-        name = _HFS_IGNORED.sub("", text).encode("utf-8", "surrogateescape")
-    return _SPECIAL.search(name) is not None or (is_link and _SPECIAL_LINK.search(name) is not None)
+        text = _HFS_IGNORED.sub("", name.decode("utf-8", "surrogateescape"))
+        shortest = _HFS_END.split(text, maxsplit=1)[0]
+        spellings = [spelling.encode("utf-8", "surrogateescape") for spelling in (text, shortest)]
+    return any(
+        _SPECIAL.search(spelling) is not None or (is_link and _SPECIAL_LINK.search(spelling) is not None)
+        for spelling in spellings
+    )

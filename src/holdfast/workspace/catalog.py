@@ -59,7 +59,11 @@ class Catalog:
 
         The refs are listed after the catalog is read: a row is written after its ref, so one without a ref is gone.
         """
-        known = {str(row[0]) for row in self._query("SELECT id FROM checkpoints")}
+        rows = self._query(f"SELECT {_COLUMNS} FROM checkpoints")
+        if any(_checksum(row[:-1]) != row[-1] for row in rows):
+            self._rebuild()  # before anything is looked for by what the row says of itself
+            rows = self._query(f"SELECT {_COLUMNS} FROM checkpoints")
+        known = {str(row[0]) for row in rows}
         ids = self._list_ids()
         missing = [row for row in map(self._load, sorted(ids - known)) if row is not None]
         if missing or known - ids:

@@ -215,6 +215,22 @@ class TestDamage:
         assert not obstacles
         assert not unnoticed
 
+    @pytest.mark.parametrize(
+        "change", ["safety = 1", "name = 'mane 1'", "session = 't'", "sequence = 9", "content = ''"]
+    )
+    def test_a_row_that_is_not_what_was_written_hides_no_checkpoint(
+        self, project: Any, ws: Workspace, change: str
+    ) -> None:
+        saved = [ws.save(f"{number}", name=f"name {number}", session="s", allow_empty=True) for number in range(3)]
+        for ask in (
+            lambda again: again.get("name 1") == saved[1],
+            lambda again: again.list(session="s") == saved[::-1],
+            lambda again: again.get("latest~1") == saved[1],
+        ):
+            with closing(sqlite3.connect(project.store / "holdfast" / "catalog.db")) as connection, connection:
+                connection.execute(f"UPDATE checkpoints SET {change} WHERE id = ?", [saved[1].id])
+            assert ask(project.open())
+
     @pytest.mark.parametrize("schema", ["CREATE TABLE other (x)", "CREATE TABLE checkpoints (x)"])
     @pytest.mark.parametrize("is_newer", [True, False], ids=["by another version", "by this one"])
     def test_a_catalog_of_another_layout_is_made_anew(

@@ -24,8 +24,9 @@ from .people import needs_root
 
 
 @contextmanager
-def meanwhile(work: Callable[[], None]) -> Iterator[None]:
+def meanwhile(case: Case, work: Callable[[], None]) -> Iterator[None]:
     """Do `work` over and over, in a thread, while the body runs."""
+    assert case.ws is not None  # opened while nothing moves: the harness takes pictures of the workspace around it
     stop = threading.Event()
     failures: list[BaseException] = []
 
@@ -170,7 +171,7 @@ def test_a_file_written_while_it_is_read_is_whole_or_flagged(case: Case) -> None
             file.write(mark)
 
     case.ws.save("quiet")
-    with meanwhile(write):
+    with meanwhile(case, write):
         checkpoints = [case.ws.save(f"busy {number}") for number in range(5)]
     for checkpoint in checkpoints:
         if not flagged(checkpoint, "busy.bin"):
@@ -192,7 +193,7 @@ def test_a_file_that_only_grows_is_held_up_to_some_point(case: Case) -> None:
         with path.open("ab") as file:
             file.write(b"line %08d\n" % number)
 
-    with meanwhile(log):
+    with meanwhile(case, log):
         checkpoints = [case.ws.save(f"busy {turn}") for turn in range(10)]
     whole = path.read_bytes()
     for checkpoint in checkpoints:
@@ -209,7 +210,7 @@ def test_a_file_that_is_replaced_while_it_is_looked_at_is_one_of_its_versions(ca
             case.path("spare").rename(case.path("file"))
 
     replace()
-    with meanwhile(replace):
+    with meanwhile(case, replace):
         checkpoints = [case.ws.save(f"turn {number}") for number in range(25)]
     for checkpoint in {each.id: each for each in checkpoints}.values():
         if not flagged(checkpoint, "file"):
@@ -229,7 +230,7 @@ def test_what_is_removed_during_the_walk_is_absent_and_aborts_nothing(case: Case
         shutil.rmtree(case.path("churn"))
 
     case.path("churn").mkdir()
-    with meanwhile(churn):
+    with meanwhile(case, churn):
         checkpoints = [case.ws.save(f"turn {number}", allow_empty=True) for number in range(12)]
     for checkpoint in checkpoints:
         listed = case.git_store("ls-tree", "-r", "--name-only", f"{checkpoint.id}:files").decode().split()
@@ -245,7 +246,7 @@ def test_a_folder_that_moves_during_the_walk_is_never_half_held_in_silence(case:
         case.path("here").rename(case.path("there"))
         case.path("there").rename(case.path("here"))
 
-    with meanwhile(move):
+    with meanwhile(case, move):
         checkpoints = [case.ws.save(f"turn {number}", rehash=True, allow_empty=True) for number in range(12)]
     for checkpoint in checkpoints:
         listed = case.git_store("ls-tree", "-r", "--name-only", f"{checkpoint.id}:files").decode().split()
@@ -441,7 +442,7 @@ def test_a_workspace_that_is_not_quiet_is_flagged(case: Case) -> None:
         with path.open("ab") as file:
             file.write(b"a line\n")
 
-    with meanwhile(log):
+    with meanwhile(case, log):
         busy = [case.ws.save(f"busy {number}") for number in range(3)]
     assert not all(each.quiet for each in busy)
     assert case.save("quiet again").quiet

@@ -364,7 +364,7 @@ def test_a_database_that_is_being_written_is_consistent_or_flagged(case: Case) -
         if turn % 50 == 0:
             connection.execute("pragma wal_checkpoint(truncate)")
 
-    with closing(connection), meanwhile(transfer):
+    with closing(connection), meanwhile(case, transfer):
         checkpoints = [case.ws.save(f"turn {number}") for number in range(12)]
     for name in ("app.db", "app.db-wal", "app.db-shm"):
         case.path(name).unlink(missing_ok=True)

@@ -123,6 +123,29 @@ def test_the_rules_of_the_repository_above_a_subfolder_apply_in_it(case: Case) -
     assert {each.path: each.reason for each in checkpoint.uncovered} == {"large.bin": Reason.IGNORED_LARGE}
 
 
+def test_the_rules_above_a_subfolder_are_frozen_too(case: Case) -> None:
+    """Case 135."""
+    case.write(".gitignore", b"*.log\n")
+    case.write("src/main.py", b"print()")
+    above = case.path(".gitignore")
+    case.root = case.path("src")
+    checkpoint = case.save()
+    above.unlink()
+    case.write("made-since.log", b"not held then by any rule of now")
+    case.write("made-since.py", b"")
+    result = case.restore(checkpoint)
+    assert list(result.kept) == ["made-since.log"]
+    assert not case.path("made-since.py").exists()
+
+
+def test_a_folder_that_the_repository_above_ignores_is_a_workspace_of_its_own(case: Case) -> None:
+    """Case 135."""
+    case.write(".gitignore", b"*\n")
+    case.write("scratch/large.bin", os.urandom((1 << 20) + 1))
+    case.root = case.path("scratch")
+    assert case.save().uncovered == ()
+
+
 def test_a_workspace_that_was_moved_finds_its_checkpoints_where_it_is_told(case: Case) -> None:
     """Case 138."""
     checkpoint = case.save("before the move")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.scan.ignore import IGNORED, Rules, Sources, Verdict, decide_path
+from holdfast.scan.ignore import IGNORED, Around, Rules, Sources, Verdict, decide_path
 
 
 class Repository:
@@ -224,6 +224,26 @@ def test_ignore_files_at_several_levels_decide_as_in_git(
     paths = [*paths, *("a/" + path for path in paths), *("a/b/" + path for path in paths), "a", "a/b"]
 
     assert repository.differences(paths) == {}
+
+
+@settings(max_examples=250, deadline=None, database=None)
+@given(top=FILES, upper=FILES, deeper=FILES, info=FILES, user=FILES, paths=PATH_LISTS)
+def test_the_rules_around_a_folder_of_a_repository_decide_in_it_as_in_git(
+    repository: Repository, top: bytes, upper: bytes, deeper: bytes, info: bytes, user: bytes, paths: list[str]
+) -> None:
+    repository.write({"": top, "a": upper, "a/b": deeper}, info=info, user=user)
+    around = Around("a/b", gitignores={"": top, "a": upper}, info_exclude=info)
+    theirs = repository.decided_by_git(["a/b", *dict.fromkeys(f"a/b/{path}" for path in paths)])
+
+    assert around.ignores_the_workspace(user) == (theirs.pop("a/b") is not None)
+    if not around.ignores_the_workspace(user):
+        root = Rules.root(excludes_file=user, around=around)
+        inside = {"": Sources(gitignore=deeper)}
+        ours = {
+            f"a/b/{path}": decide_path(root, path, is_dir=False, sources=lambda folder: inside.get(folder, Sources()))
+            for path in paths
+        }
+        assert {path for path, verdict in ours.items() if verdict} == {path for path, each in theirs.items() if each}
 
 
 @settings(max_examples=150, deadline=None, database=None)

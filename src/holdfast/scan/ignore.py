@@ -3,7 +3,7 @@
 Pure: contents of ignore files come in, verdicts go out. Git compares bytes, so names and patterns are compared here as
 text with one character for each byte (`_bytewise`); a name in plain ASCII is that text already.
 
-Read in three parts: rules and what they decide; one source of patterns; one pattern. Each uses only what follows it.
+Read in two parts: rules and what they decide; one source of patterns. What one pattern matches is in `pattern`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import re
 from hashlib import blake2b
 
 from holdfast.scan.folders import DEPENDENCY_FOLDERS
+from holdfast.scan.pattern import Pattern, regex, spelled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 MAX_IGNORE_BYTES = 1 << 20
 """An ignore file above this size counts as empty."""
@@ -63,27 +64,61 @@ class Sources:
         self.info_exclude = info_exclude
 
 
+class Around:
+    """The rules of the git repository that a workspace is a folder of.
+
+    path: the workspace's path in the repository. gitignores: the text of `.gitignore` by folder of the repository, for
+    the folders above the workspace.
+    """
+
+    __slots__ = ("gitignores", "info_exclude", "path")
+
+    def __init__(self, path: str, *, gitignores: Mapping[str, bytes], info_exclude: bytes) -> None:
+        self.path = path
+        self.gitignores = gitignores
+        self.info_exclude = info_exclude
+
+    def layers(self) -> tuple[_Layer, ...]:
+        """Its rules as they are seen from the workspace; what outranks comes first."""
+        found: tuple[_Layer, ...] = ()
+        folder, inner, up = self.path, "", ""
+        while folder:
+            folder, _, name = folder.rpartition("/")
+            inner, up = f"{name}/{inner}" if inner else name, f"../{up}" if up else ".."
+            found += _layers((_GITIGNORE, up, self.gitignores.get(folder)), seen_as=inner)
+        return found + _layers((_INFO, up, self.info_exclude), seen_as=inner)
+
+    def ignores_the_workspace(self, excludes_file: bytes) -> bool:
+        """Whether the workspace itself is left out of the repository, which then says nothing about its files."""
+
+        def sources(folder: str) -> Sources:
+            text = self.gitignores.get(folder)
+            return Sources(gitignore=text, repository=not folder, info_exclude=self.info_exclude)
+
+        root = Rules.root(excludes_file=excludes_file)
+        verdict = decide_path(root, self.path, is_dir=True, sources=sources)
+        return verdict is not None and verdict.kind != INCLUDED
+
+
 class Rules:
     """Everything that is needed to decide about the direct entries of one folder. Never changes.
 
-    digest: rules with equal digests decide equally. repo: the root of the nearest git repository around the folder
-    ('' for the workspace itself), None where there is none.
+    digest: rules with equal digests decide equally.
     """
 
-    __slots__ = ("_excludes_file", "_filter", "_hard", "_soft", "digest", "repo")
+    __slots__ = ("_excludes_file", "_filter", "_hard", "_soft", "digest")
 
-    def __init__(
-        self, hard: tuple[_Layer, ...], soft: tuple[_Layer, ...], *, excludes_file: bytes, repo: str | None
-    ) -> None:
+    def __init__(self, hard: tuple[_Layer, ...], soft: tuple[_Layer, ...], *, excludes_file: bytes) -> None:
         self._hard = hard  # in both, what outranks comes first
         self._soft = soft
         self._excludes_file = excludes_file
         self._filter: _Filter | None = None
-        self.repo = repo
         self.digest = blake2b(b"".join(layer.digest for layer in hard + soft), digest_size=16).digest()
 
     @classmethod
-    def root(cls, *, exclude_patterns: Sequence[str] = (), excludes_file: bytes = b"") -> Rules:
+    def root(
+        cls, *, exclude_patterns: Sequence[str] = (), excludes_file: bytes = b"", around: Around | None = None
+    ) -> Rules:
         """Start a chain with what holds in the whole workspace.
 
         exclude_patterns: each is taken as it stands (`#` and spaces at the end belong to it), as by `git ls-files
@@ -91,7 +126,9 @@ class Rules:
         """
         lines = b"\0".join(text.partition("\0")[0].encode("utf-8", "surrogateescape") for text in exclude_patterns)
         hard = (_Layer(_PATTERNS, "", lines),) if lines else ()
-        return cls(hard, _layers((_USER, "", excludes_file)), excludes_file=excludes_file, repo=None)
+        soft = around.layers() if around else ()
+        soft += _layers((_USER, "", excludes_file), seen_as=around.path if around else "")
+        return cls(hard, soft, excludes_file=excludes_file)
 
     def inside(
         self,
@@ -116,7 +153,7 @@ class Rules:
             soft += self._soft
         first = 1 if self._hard and self._hard[0].kind == _PATTERNS else 0
         hard = self._hard[:first] + _layers((_HOLDFASTIGNORE, folder, holdfastignore)) + self._hard[first:]
-        return Rules(hard, soft, excludes_file=self._excludes_file, repo=folder if repository else self.repo)
+        return Rules(hard, soft, excludes_file=self._excludes_file)
 
     def decide(self, path: str, *, is_dir: bool) -> Verdict | None:
         """Decide about one path alone, by the rules of the folder that it lies in; None: nothing leaves it out.
@@ -179,25 +216,32 @@ _INFO = ".git/info/exclude"
 _USER = "core.excludesFile"
 
 
-def _layers(*sources: tuple[str, str, bytes | None]) -> tuple[_Layer, ...]:
-    return tuple(_Layer(kind, folder, text) for kind, folder, text in sources if text and len(text) <= MAX_IGNORE_BYTES)
+def _layers(*sources: tuple[str, str, bytes | None], seen_as: str = "") -> tuple[_Layer, ...]:
+    return tuple(
+        _Layer(kind, folder, text, seen_as) for kind, folder, text in sources if text and len(text) <= MAX_IGNORE_BYTES
+    )
 
 
 class _Layer:
-    """The patterns of one source, which hold from one folder down. Parsed when first needed."""
+    """The patterns of one source, which hold from one folder down. Parsed when first needed.
 
-    __slots__ = ("_content", "_filter", "_patterns", "base", "digest", "kind")
+    seen_as: the workspace's path as the patterns see it, where their folder is above the workspace.
+    """
 
-    def __init__(self, kind: str, folder: str, content: bytes) -> None:
+    __slots__ = ("_content", "_filter", "_patterns", "base", "digest", "inner", "kind")
+
+    def __init__(self, kind: str, folder: str, content: bytes, seen_as: str = "") -> None:
         self.kind = kind
         self.base = _bytewise(folder) + "/" if folder else ""
-        self.digest = blake2b(f"{kind}\0{self.base}\0".encode("latin-1") + content, digest_size=16).digest()
+        self.inner = _bytewise(seen_as) + "/" if seen_as else ""
+        place = f"{kind}\0{self.base}\0{self.inner}\0".encode("latin-1")
+        self.digest = blake2b(place + content, digest_size=16).digest()
         self._content = content
-        self._patterns: list[_Pattern] | None = None
+        self._patterns: list[Pattern] | None = None
         self._filter: _Filter | None = None
 
     @property
-    def patterns(self) -> list[_Pattern]:
+    def patterns(self) -> list[Pattern]:
         """The patterns that can match at all; the first of them that does match decides."""
         if self._patterns is None:
             parsed = [self._parse(number, line) for number, line in self._lines()]
@@ -207,13 +251,16 @@ class _Layer:
     @property
     def filter(self) -> _Filter:
         if self._filter is None:
-            self._filter = _Filter.of(self.patterns, self.base)
+            self._filter = _Filter.of(self.patterns, "" if self.inner else self.base, self.inner)
         return self._filter
 
-    def match(self, path: str, name: str, is_dir: bool) -> _Pattern | None:
+    def match(self, path: str, name: str, is_dir: bool) -> Pattern | None:
         if not self.filter.passes(path, name):
             return None
-        below = path[len(self.base) :] if path.startswith(self.base) else ""
+        if self.inner:
+            below = self.inner + path
+        else:
+            below = path[len(self.base) :] if path.startswith(self.base) else ""
         for pattern in self.patterns:
             if pattern.dir_only and not is_dir:
                 continue
@@ -231,9 +278,9 @@ class _Layer:
             if not line.startswith("#"):
                 yield number, _trimmed(line.removesuffix("\r").partition("\0")[0])
 
-    def _parse(self, number: int, line: str) -> _Pattern | None:
+    def _parse(self, number: int, line: str) -> Pattern | None:
         negated = line.startswith("!")
-        pattern = _Pattern.parse(line[1:] if negated else line)
+        pattern = Pattern.parse(line[1:] if negated else line)
         if pattern is not None:
             place = self.kind if self.kind in (_PATTERNS, _USER) else self.base + self.kind
             at = "" if self.kind == _PATTERNS else f":{number}"
@@ -283,15 +330,16 @@ class _Filter:
         return False
 
     @classmethod
-    def of(cls, patterns: Sequence[_Pattern], base: str) -> _Filter:
+    def of(cls, patterns: Sequence[Pattern], base: str, inner: str) -> _Filter:
         """Sort patterns by what the last component of their matches must look like."""
         names, endings, beginnings, heads, regexes = (set[str]() for _ in range(5))
         for pattern in patterns:
             last, is_free = pattern.last_component()
-            used, words = _spelled(last)
-            used_back, words_back = _spelled(last[::-1])
+            used, words = spelled(last)
+            used_back, words_back = spelled(last[::-1])
             if is_free:
-                heads.update(base + word for word in _spelled(pattern.tokens)[1])
+                words = [base + word for word in spelled(pattern.tokens)[1]]
+                heads.update(word[len(inner) :] for word in words if word.startswith(inner) or inner.startswith(word))
             elif used == len(last):
                 names.update(words)
             elif used_back >= max(used, 1):
@@ -299,7 +347,7 @@ class _Filter:
             elif used:
                 beginnings.update(words)
             else:
-                regexes.add(_regex(last))
+                regexes.add(regex(last))
         made = cls()
         made.names, made.endings, made.beginnings, made.heads = names, tuple(endings), tuple(beginnings), tuple(heads)
         if regexes:
@@ -316,202 +364,3 @@ class _Filter:
             made.heads += each.heads
             made.matches += each.matches
         return made
-
-
-# ---- One pattern ----
-#
-# A pattern is read into tokens. A str is one byte out of those that it lists (a plain character: itself), an int is one
-# of these gaps:
-
-_STAR = 0  # any bytes but "/"
-_DIRS = 1  # "**/": nothing, or anything up to a "/"
-_SOME_DIRS = 2  # "**\/", which git reads a little differently: the "/" must be there
-_REST = 3  # "**" at the end: anything
-
-_LAZY = {_DIRS: "(?:.*?/)??", _SOME_DIRS: ".*?/"}
-_GREEDY = {_DIRS: "(?:.*/)?", _SOME_DIRS: ".*/", _REST: ".*"}
-
-_MAX_NAME = 255  # bytes; the kernel's limit
-
-_ANY = "".join(map(chr, (*range(1, 47), *range(48, 256))))
-_DIGITS, _UPPER, _LOWER = "0123456789", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
-_PRINT = "".join(map(chr, range(32, 127)))
-_CLASSES = {
-    "alnum": _DIGITS + _UPPER + _LOWER,
-    "alpha": _UPPER + _LOWER,
-    "blank": " \t",
-    "cntrl": "".join(map(chr, (*range(1, 32), 127))),
-    "digit": _DIGITS,
-    "graph": _PRINT[1:],
-    "lower": _LOWER,
-    "print": _PRINT,
-    "punct": "".join(char for char in _PRINT[1:] if not char.isalnum()),
-    "space": " \t\n\r",
-    "upper": _UPPER,
-    "xdigit": _DIGITS + "ABCDEFabcdef",
-}
-
-
-class _Pattern:
-    """One line of an ignore file, without its `!`."""
-
-    __slots__ = ("_match", "by_name", "dir_only", "tokens", "verdict", "word")
-
-    def __init__(self, tokens: list[str | int], *, by_name: bool, dir_only: bool) -> None:
-        self.tokens = tokens
-        self.by_name = by_name
-        self.dir_only = dir_only
-        self.verdict: Verdict | None = None
-        # The one text that it matches, if there is but one.
-        self.word = "".join(map(str, tokens)) if all(isinstance(t, str) and len(t) == 1 for t in tokens) else None
-        self._match: Callable[[str], object] | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> _Pattern | None:
-        """Read a pattern; None where it can match nothing."""
-        dir_only = text.endswith("/")
-        text = text[:-1] if dir_only else text
-        by_name = "/" not in text
-        tokens = _tokens(text.removeprefix("/"), by_name=by_name)
-        return cls(tokens, by_name=by_name, dir_only=dir_only) if tokens and _fits(tokens) else None
-
-    def matches(self, subject: str) -> bool:
-        if self._match is None:
-            if len(subject) < sum(isinstance(token, str) for token in self.tokens):
-                return False  # and a pattern of absurd length is never compiled
-            self._match = re.compile(_regex(self.tokens), re.DOTALL).fullmatch
-        return self._match(subject) is not None
-
-    def last_component(self) -> tuple[list[str | int], bool]:
-        """The tokens behind the last slash, and whether a match's last component is free to be anything."""
-        tokens = self.tokens
-        start = len(tokens)
-        while start and tokens[start - 1] not in ("/", _DIRS, _SOME_DIRS):
-            start -= 1
-        last = tokens[start:]
-        # "a**/b" matches "ab" as well: the last component is then more than what stands behind the slash.
-        is_glued = start > 1 and tokens[start - 1] == _DIRS and tokens[start - 2] not in ("/", _DIRS, _SOME_DIRS)
-        return last, is_glued or _REST in last or last == [_STAR]
-
-
-def _tokens(text: str, *, by_name: bool) -> list[str | int] | None:
-    """Read a pattern as git does, quirks included; None where it can match nothing."""
-    first = at = next((place for place, char in enumerate(text) if char in "*?[\\"), len(text))
-    tokens: list[str | int] = list(text[:first])
-    while at < len(text):
-        char = text[at]
-        if char == "*":
-            start = at
-            while text[at + 1 : at + 2] == "*":
-                at += 1
-            # Git compares what precedes the first special character by itself, so that a "**" right behind it counts
-            # as the start of a component wherever it stands.
-            at_start = not by_name and (start == first or text[start - 1] == "/")
-            gap, width = _gap(text[at + 1 : at + 3]) if at > start and at_start else (_STAR, 0)
-            if gap != _DIRS or tokens[-1:] != [_DIRS]:  # "**/**/" is "**/"
-                tokens.append(gap)
-            at += width
-        elif char == "[":
-            chars, at = _bracket(text, at + 1)
-            if not chars:
-                return None
-            tokens.append(chars)
-        else:
-            at += char == "\\"
-            if at == len(text):
-                return None
-            tokens.append(_ANY if char == "?" else text[at])
-        at += 1
-    return tokens
-
-
-def _fits(tokens: Sequence[str | int]) -> bool:
-    """Whether a name can be long enough for each component; keeps a line of a million characters from costing much."""
-    length = 0
-    for token in tokens if len(tokens) > _MAX_NAME else ():
-        length = 0 if token in ("/", _DIRS, _SOME_DIRS) else length + isinstance(token, str)
-        if length > _MAX_NAME:
-            return False
-    return True
-
-
-def _gap(following: str) -> tuple[int, int]:
-    """What a "**" at the start of a component is, and how much of the text behind it belongs to it."""
-    if not following:
-        return _REST, 0
-    if following[0] == "/":
-        return _DIRS, 1
-    return (_SOME_DIRS, 2) if following == "\\/" else (_STAR, 0)
-
-
-def _bracket(text: str, at: int) -> tuple[str, int]:
-    """Read a bracket expression from behind its "[": the bytes that it matches, and the place of its "]".
-
-    No bytes where it has no end, names an unknown class or leaves nothing to match.
-    """
-    negated = text[at : at + 1] in ("!", "^")
-    at += negated
-    start = at
-    chosen: set[str] = set()
-    previous = ""  # what a "-" makes a range from
-    while (char := text[at : at + 1]) != "]" or at == start:
-        if char == "-" and previous and text[at + 1 : at + 2] not in ("", "]"):
-            at += 2 if text[at + 1] == "\\" else 1
-            chosen.update(map(chr, range(ord(previous), ord(text[at : at + 1] or "\0") + 1)))
-            previous = ""
-        elif text[at : at + 2] == "[:" and (end := text.find("]", at + 2)) > at + 2 and text[end - 1] == ":":
-            if text[at + 2 : end - 1] not in _CLASSES:
-                return "", at
-            chosen.update(_CLASSES[text[at + 2 : end - 1]])
-            previous = ""
-            at = end
-        else:
-            at += char == "\\"
-            previous = text[at : at + 1]
-            chosen.add(previous)
-        if at >= len(text):
-            return "", at
-        at += 1
-    return "".join(char for char in _ANY if (char in chosen) != negated), at
-
-
-def _spelled(tokens: Sequence[str | int]) -> tuple[int, list[str]]:
-    """How many of the first tokens can be spelled out in a few words, and these words."""
-    words = [""]
-    for used, token in enumerate(tokens):
-        if isinstance(token, int) or len(words) * len(token) > 16 or used == _MAX_NAME:
-            return used, words
-        words = [word + char for word in words for char in token]
-    return len(tokens), words
-
-
-def _regex(tokens: Sequence[str | int]) -> str:
-    """Write tokens as a regular expression that no path can hold up for long.
-
-    What lies between two gaps has a fixed length (in bytes between stars, in components between double stars), so that
-    the first place where it fits is as good as any later one: it is an atomic group, and nothing is tried again.
-    """
-    source = ""
-    gap = None
-    start = 0
-    for place, token in enumerate(tokens):
-        if isinstance(token, int) and token != _STAR:
-            segment = _segment(tokens[start:place], is_last=False)
-            source += segment if gap is None else f"(?>{_LAZY[gap]}{segment})"
-            gap, start = token, place + 1
-    return source + ("" if gap is None else _GREEDY[gap]) + _segment(tokens[start:], is_last=True)
-
-
-def _segment(tokens: Sequence[str | int], *, is_last: bool) -> str:
-    pieces = [""]
-    for token in tokens:
-        if isinstance(token, int):
-            pieces.append("")
-        elif token == _ANY:
-            pieces[-1] += "[^/]"
-        else:
-            pieces[-1] += re.escape(token) if len(token) == 1 else "[" + re.escape(token) + "]"
-    source = pieces[0]
-    for place, piece in enumerate(pieces[1:], 2):
-        source += f"[^/]*{piece}" if is_last and place == len(pieces) else f"(?>[^/]*?{piece})"
-    return source

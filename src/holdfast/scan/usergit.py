@@ -13,7 +13,8 @@ import time
 from bisect import bisect_left
 from pathlib import Path
 
-from holdfast.scan.ignore import MAX_IGNORE_BYTES
+from holdfast.scan.handles import upwards
+from holdfast.scan.ignore import MAX_IGNORE_BYTES, Around
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +52,34 @@ def common_dir(git: Path) -> Path:
 def info_exclude(git: Path) -> bytes:
     """Return the content of a repository's own exclude file, given its git directory."""
     return _content(common_dir(git) / "info" / "exclude") or b""
+
+
+def repository_of(folder: Path) -> Path | None:
+    """Return the root of the repository that a folder is in; None where there is none, or it is somebody else's.
+
+    Like git, this looks no further than the folder's own file system.
+    """
+    start = os.stat(folder)
+    for place in (folder, *folder.parents):
+        try:
+            status = os.stat(place)
+        except OSError:
+            return None
+        if status.st_dev != start.st_dev:
+            return None
+        if git_dir(place) is not None:
+            return place if status.st_uid in (start.st_uid, os.geteuid()) else None
+    return None
+
+
+def rules_around(repository: Path, folder: Path) -> Around:
+    """Return the rules of a repository that hold in a folder of it."""
+    git = git_dir(repository)
+    path = os.fspath(folder.relative_to(repository))
+    above = ("", *upwards(path.rpartition("/")[0]))
+    files = {place: repository / place / ".gitignore" for place in above}
+    texts = {place: _content(file) or b"" for place, file in files.items() if not file.is_symlink()}  # as git reads it
+    return Around(path, gitignores=texts, info_exclude=info_exclude(git) if git else b"")
 
 
 def excludes_file(home: Path, config_home: Path, repository: Path | None, *, system: Path = _SYSTEM_CONFIG) -> bytes:

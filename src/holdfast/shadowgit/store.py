@@ -9,6 +9,7 @@ refs/heads/main             a page that says what this is
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,8 @@ Each tag is a checkpoint: `git log --all`, `git show ID:files/path/to/file`, `gi
 `files/` is the workspace, `attrs/` what git cannot say of it, `state/` the named state saved with it.
 Nothing here is needed by the workspace itself; removing this folder removes its checkpoints.
 """
+_PACKED_LINE = re.compile(rb"[0-9a-f]{40} (refs/(?:tags|heads|remotes|notes|replace|original|bisect)/[^ ]+|refs/stash)")
+_PEELED_LINE = re.compile(rb"\^[0-9a-f]{40}")
 _MAX_DELTA_CHAIN = 4096
 _HINT = "Run `holdfast verify` to see which checkpoints use it."
 
@@ -232,7 +235,8 @@ class ObjectStore:
 
     def commits(self) -> Iterator[bytes]:
         """Every commit that some ref names. Damaged if one names none."""
-        texts = [line.partition(" ")[0] for line in self._packed_lines()]
+        lines = self._packed_file().decode("utf-8", "replace").splitlines()
+        texts = [line.partition(" ")[0] for line in lines if line[:1] not in "#^"]
         for folder, _, names in os.walk(self.git_dir / "refs"):
             texts += [Path(folder, name).read_text("ascii", "replace") for name in names]
         try:
@@ -251,35 +255,38 @@ class ObjectStore:
 
     def delete_ref(self, name: str) -> None:
         """Take a name away: the commit point of a deletion."""
-        packed = self._packed_refs()
-        if packed.pop(name, None) is not None:
-            lines = [f"{commit} refs/tags/{tag}\n" for tag, commit in sorted(packed.items())]
-            others = self._other_packed_refs()
-            text = "# pack-refs with: peeled fully-peeled sorted \n" + "".join(sorted([*others, *lines], key=_ref_of))
-            durable.write_atomically(self.git_dir / "packed-refs", text.encode())
+        lines = self._packed_file().splitlines(keepends=True)
+        rest = [line for line in lines if line.rstrip().partition(b" ")[2] != b"refs/tags/" + os.fsencode(name)]
+        if len(rest) < len(lines):
+            durable.write_atomically(self.git_dir / "packed-refs", b"".join(rest))
         path = self._tags / name
         if os.path.lexists(path):
             durable.disk().unlink(str(path))
             durable.sync_folder(self._tags)
 
-    def _packed_lines(self) -> list[str]:
+    def packed_refs_problem(self) -> str:
+        """What is wrong with the file in which git packs refs, if anything; a cut between two lines is not seen."""
+        if not (self.git_dir / "packed-refs").exists():
+            return ""
+        header, *lines = self._packed_file().split(b"\n")
+        if not header.startswith(b"# pack-refs with: ") or not lines or lines.pop():
+            return "its beginning or its end is missing"
+        for number, line in enumerate(lines, 2):
+            if not (_PACKED_LINE.fullmatch(line) or _PEELED_LINE.fullmatch(line)):
+                return f"line {number} is not one"
+        names = [line[41:] for line in lines if line[:1] != b"^"]
+        return "" if names == sorted(names) else "its lines are not in order"
+
+    def _packed_file(self) -> bytes:
         try:
-            text = (self.git_dir / "packed-refs").read_text("utf-8", "replace")
+            return (self.git_dir / "packed-refs").read_bytes()
         except FileNotFoundError:
-            return []
-        return [line for line in text.splitlines() if line[:1] not in "#^"]
+            return b""
 
     def _packed_refs(self) -> dict[str, str]:
         found = {}
-        for line in self._packed_lines():
+        for line in self._packed_file().decode("utf-8", "replace").splitlines():
             commit, _, name = line.partition(" refs/tags/")
-            if name:
+            if name and line[0] not in "#^":
                 found[name] = commit
         return found
-
-    def _other_packed_refs(self) -> list[str]:
-        return [f"{line}\n" for line in self._packed_lines() if " refs/tags/" not in line]
-
-
-def _ref_of(line: str) -> str:
-    return line.partition(" ")[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast import durable
 from holdfast.errors import Damaged, NotFound, Unavailable
@@ -13,7 +13,7 @@ from holdfast.model import JSON, Checkpoint, Progress
 from holdfast.scan import usergit
 from holdfast.scan.folder import UNKNOWN, Folder, dump, load
 from holdfast.scan.handles import Handles
-from holdfast.scan.ignore import Rules, Sources
+from holdfast.scan.ignore import Around, Rules, Sources
 from holdfast.scan.walk import Limits, Walk
 from holdfast.workspace.gathering import Gathering
 from holdfast.workspace.record import Node, to_json
@@ -23,6 +23,26 @@ from holdfast.workspace.tree import TreeReader
 from holdfast.workspace.wanted import HeldAnyway
 
 _WALKS = 3
+
+
+class Surroundings(NamedTuple):
+    """What lies outside a workspace and decides what is held of it."""
+
+    repository: Path | None  # the root of the git repository that the workspace is in
+    excludes_file: bytes  # the text of the user's own
+    around: Around | None  # the repository's rules, where the workspace is but a folder of it
+
+
+def look_around(root: Path, home: Path, config_home: Path) -> Surroundings:
+    """Read them. A repository that ignores the workspace altogether counts as none."""
+    repository = usergit.repository_of(root)
+    excludes = usergit.excludes_file(home, config_home, repository)
+    if repository is None or repository == root:
+        return Surroundings(repository, excludes, None)
+    around = usergit.rules_around(repository, root)
+    if around.ignores_the_workspace(excludes):
+        return Surroundings(None, usergit.excludes_file(home, config_home, None), None)
+    return Surroundings(repository, excludes, around)
 
 
 class Scanner:
@@ -58,9 +78,15 @@ class Scanner:
     ) -> tuple[Snapshot, Callable[[], None]]:
         """A snapshot, and what to call once its objects are in the store, to make the next one fast."""
         memo, cache = self._load_cache()
-        wanted = HeldAnyway(self.root, held=self._held(head), force=force, memo=memo)
-        excludes = usergit.excludes_file(self._home, self._config_home, self.root)
-        rules = Rules.root(exclude_patterns=self._exclude_patterns, excludes_file=excludes)
+        surroundings = look_around(self.root, self._home, self._config_home)
+        rules = Rules.root(
+            exclude_patterns=self._exclude_patterns,
+            excludes_file=surroundings.excludes_file,
+            around=surroundings.around,
+        )
+        wanted = HeldAnyway(
+            self.root, held=self._held(head), force=force, memo=memo, repository=surroundings.repository
+        )
         try:
             with Handles(os.fspath(self.root)) as handles:
                 for _ in range(_WALKS):
@@ -87,7 +113,7 @@ class Scanner:
             raise Unavailable(f"{self.root} is gone", hint="Is its disk still there?") from error
         if (now.st_dev, now.st_ino) != (identity.st_dev, identity.st_ino):
             raise Unavailable(f"{self.root} was replaced while it was read", hint="Try again.")
-        self._excludes = excludes
+        self._surroundings = surroundings
 
         def remember() -> None:
             learnt = wanted.memo()
@@ -98,10 +124,17 @@ class Scanner:
 
     def frozen_rules(self, snapshot: Snapshot) -> bytes:
         """`rules.json`: what decided, apart from the ignore files that the checkpoint itself holds."""
+        around = self._surroundings.around
         return to_json(
             {
                 "exclude_patterns": self._exclude_patterns,
-                "excludes_file": _text(self._excludes),
+                "excludes_file": _text(self._surroundings.excludes_file),
+                "around": around
+                and {
+                    "path": around.path,
+                    "gitignores": {folder: _text(rules) for folder, rules in around.gitignores.items()},
+                    "info_exclude": _text(around.info_exclude),
+                },
                 "repositories": {path: _text(rules) for path, rules in snapshot.listing.repositories.items()},
                 "ignored_file_max_bytes": self._limits.file_max_bytes,
                 "ignored_total_max_bytes": self._limits.total_max_bytes,
@@ -159,8 +192,16 @@ class Frozen:
         self, frozen: Mapping[str, JSON], reader: TreeReader, read_blob: Callable[[bytes], bytes], root: Node
     ) -> None:
         self.repositories: dict[str, str] = frozen["repositories"]
+        around = frozen.get("around")
         self.rules = Rules.root(
-            exclude_patterns=frozen["exclude_patterns"], excludes_file=_bytes(frozen["excludes_file"])
+            exclude_patterns=frozen["exclude_patterns"],
+            excludes_file=_bytes(frozen["excludes_file"]),
+            around=around
+            and Around(
+                around["path"],
+                gitignores={folder: _bytes(rules) for folder, rules in around["gitignores"].items()},
+                info_exclude=_bytes(around["info_exclude"]),
+            ),
         )
         self._reader = reader
         self._read_blob = read_blob

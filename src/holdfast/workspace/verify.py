@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from holdfast.errors import Damaged, HoldfastError
 from holdfast.model import Problem, Progress, VerifyReport
 from holdfast.scan.folder import load
 from holdfast.scan.handles import join
-from holdfast.shadowgit import Pack, decode_commit, real_name
+from holdfast.shadowgit import Kind, Pack, decode_commit, real_name
 from holdfast.shadowgit.store import CONFIG, HEAD
 from holdfast.workspace.record import Node, decode_record, decode_uncovered, read_contents
 from holdfast.workspace.repository import Repository
@@ -48,6 +48,8 @@ class Verifier:
         for pack in self._objects.packs():
             self._pack(pack)
         refs = self._objects.refs()
+        if problem := self._objects.packed_refs_problem():
+            self._say("packed-refs", f"{problem}; `git tag ID COMMIT` names a checkpoint again", self._unnamed(refs))
         for number, checkpoint_id in enumerate(sorted(refs)):
             self._checkpoint(checkpoint_id)
             if self._progress:
@@ -132,6 +134,16 @@ class Verifier:
             self._sound.add(oid)
 
     # checkpoints
+
+    def _unnamed(self, refs: Mapping[str, str]) -> Iterator[str]:
+        """The checkpoints in the packs that no ref names."""
+        for oid in self._sound:
+            with suppress(HoldfastError, ValueError, TypeError, KeyError):
+                if self._objects.kind_and_size(oid)[0] is Kind.COMMIT:
+                    contents = read_contents(self._objects, self._objects.commit(oid))
+                    found = decode_record(self._objects.blob(contents.record), commit=oid.hex(), lazy=None)
+                    if refs.get(found.id) != oid.hex():
+                        yield found.id
 
     def _checkpoint(self, checkpoint_id: str) -> None:
         try:

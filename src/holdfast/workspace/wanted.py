@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from holdfast.scan.handles import upwards
 
 Memo = dict[str, list[Any]]
 """By repository: the key of its index, and answers that hold as long as the key does."""
+
+_OUTER = ".."  # stands for the repository that the workspace is a folder of
 
 
 class HeldAnyway:
@@ -23,9 +26,14 @@ class HeldAnyway:
         held: Callable[[str], bool | None],
         force: Set[str] = frozenset(),
         memo: Memo | None = None,
+        repository: Path | None = None,
     ) -> None:
-        """`held` tells whether the last checkpoint has a path: True for a folder, False for anything else, or None."""
+        """`held` tells whether the last checkpoint has a path: True for a folder, False for anything else, or None.
+
+        `repository` is the root of the git repository that the workspace is in.
+        """
         self._root = root
+        self._outer = repository if repository != root else None
         self._held = held
         self._force = force
         self._above_force = {above for path in force for above in upwards(path)} - force
@@ -63,11 +71,14 @@ class HeldAnyway:
             if tracked is not None:
                 inner = path[len(folder) + 1 :] if folder else path
                 return tracked.folder(inner) if is_folder else tracked.file(inner)
+        if self._outer is not None and (tracked := self._repository(_OUTER)) is not None:
+            inner = os.fspath((self._root / path).relative_to(self._outer))
+            return tracked.folder(inner) if is_folder else tracked.file(inner)
         return False
 
     def _repository(self, folder: str) -> usergit.Tracked | None:
         if folder not in self._tracked:
-            where = usergit.git_dir(self._root / folder)
+            where = usergit.git_dir(self._outer if self._outer and folder == _OUTER else self._root / folder)
             key, answers = self._memo.get(folder, ("", {}))
             self._tracked[folder] = usergit.Tracked(where, answers, bytes.fromhex(key)) if where else None
         return self._tracked[folder]

@@ -15,6 +15,7 @@ from holdfast.scan.ignore import (
     IGNORED,
     INCLUDED,
     MAX_IGNORE_BYTES,
+    Around,
     Rules,
     Sources,
     Verdict,
@@ -166,15 +167,20 @@ class TestScope:
         assert verdict_of(rules, "a") is not None
         assert verdict_of(rules, "b") is None
 
-    def test_the_nearest_repository_is_known(self) -> None:
-        root = Rules.root()
-        outer = root.inside("", repository=True)
-        inner = outer.inside("a/b", repository=True)
+    def test_a_rule_from_above_the_workspace_says_where_it_stands(self) -> None:
+        around = Around("a/b", gitignores={"": b"/a/b/x\n", "a": b"y\n"}, info_exclude=b"a/*/z\n")
+        rules = Rules.root(around=around, excludes_file=b"/a/b/u\n")
 
-        assert root.repo is None
-        assert outer.repo == ""
-        assert outer.inside("c", gitignore=b"x").repo == ""
-        assert inner.inside("a/b/c", holdfastignore=b"x").repo == "a/b"
+        assert verdict_of(rules, "x") == (IGNORED, "../../.gitignore:1: /a/b/x")
+        assert verdict_of(rules, "deep/y") == (IGNORED, "../.gitignore:1: y")
+        assert verdict_of(rules, "z") == (IGNORED, "../../.git/info/exclude:1: a/*/z")
+        assert verdict_of(rules, "u") == (IGNORED, "core.excludesFile:1: /a/b/u")
+        assert verdict_of(rules, "deep/x") is None
+
+    def test_rules_from_above_end_at_a_repository_in_the_workspace(self) -> None:
+        around = Around("a", gitignores={"": b"x\n"}, info_exclude=b"")
+
+        assert verdict_of(Rules.root(around=around).inside("lib", repository=True), "lib/x") is None
 
     @pytest.mark.parametrize("source", ["gitignore", "holdfastignore"])
     def test_an_ignore_file_above_the_limit_counts_as_empty(self, source: str) -> None:

@@ -304,6 +304,8 @@ class Application:
             return again if not after.is_folder else "its time could not be restored"
         if after.is_file and path in self._slots and not self._has_content(path, after, status.st_size):
             return again
+        if after.attr.is_sparse and os.stat(name, dir_fd=self._handles.open(parent)).st_blocks * 512 >= status.st_size:
+            self.notes[path] = "restored, but without its holes, which this file system does not keep"
         return ""
 
     def _has_content(self, path: str, entry: Entry, size: int) -> bool:

@@ -61,9 +61,9 @@ def real_workspace(path: str | os.PathLike[str], *, home: Path, allow_home: bool
     )
     if is_system and real != home:
         raise Refused(f"{real} is a place of the system", hint="Name the project folder.")
-    if home.is_relative_to(real) or real in [home / name for name in _PERSONAL]:
+    if home.is_relative_to(real) or str(real) in [os.path.realpath(home / name) for name in _PERSONAL]:
         what = "is your home folder" if real == home else "holds your home folder or personal files"
-        if not (allow_home and real.is_relative_to(home)):
+        if not allow_home or (home.is_relative_to(real) and real != home):
             raise Refused(f"{real} {what}", hint="Name the project folder, or pass allow_home=True if you mean it.")
     return real
 

@@ -255,7 +255,9 @@ class Restorer:
         self, wish: Wish, plan: Plan, steps: Steps, application: Application, safety: Checkpoint, state: dict[str, JSON]
     ) -> Restored:
         failed = {**plan.blocked, **application.damaged, **application.notes, **application.failed}
-        kept = {**plan.kept, **application.kept}
+        kept = dict(plan.kept)
+        for path, why in application.kept.items():  # folders that are not empty in the end
+            (failed if any(other.startswith(f"{path}/") for other in failed) else kept)[path] = why
         shown = [path for path, change in steps.changes.items() if is_shown(change)]
         done = [path for path in shown if path in application.notes or (path not in failed and path not in kept)]
         return Restored(

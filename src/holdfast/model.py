@@ -137,13 +137,16 @@ class CheckpointDiff:
     renamed_files: list[Renamed]
     touched_files: list[str]
     """Same content and mode; only times, links or extended attributes differ."""
+    changed_folders: list[str]
+    """Folders that have another mode, or came or went without any file."""
+    uncompared: dict[str, str]
+    """Held on one side, and left out or unreadable on the other, with the reason: not known to differ."""
     line_counts: dict[str, LineCount]
     diff_content: str
 
     def __bool__(self) -> bool:
-        return bool(
-            self.added_files or self.modified_files or self.deleted_files or self.renamed_files or self.touched_files
-        )
+        files = self.added_files or self.modified_files or self.deleted_files or self.renamed_files
+        return bool(files or self.touched_files or self.changed_folders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,8 @@ class Plan:
     """Different now, would become as they were (content, type or metadata)."""
     removed: list[str]
     """Made since; would be removed, after they are saved."""
+    retimed: list[str]
+    """Folders of which only the time would be set back."""
     kept: dict[str, str]
     """Left alone though the checkpoint does not have them, and why."""
     blocked: dict[str, str]
@@ -170,7 +175,7 @@ class Plan:
     """Changes when the folder or the target does; hand the plan to `restore` to be held to it."""
 
     def __bool__(self) -> bool:
-        return bool(self.written or self.replaced or self.removed)
+        return bool(self.written or self.replaced or self.removed or self.retimed)
 
 
 @dataclass(frozen=True, slots=True)

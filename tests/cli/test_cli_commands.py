@@ -54,7 +54,7 @@ def test_save_keeps_every_field_that_is_given(holdfast, tmp_path):
         *["-m", "msg", "--name", "good", "--pin", "--session", "s1", "--actor", "me", "--step", "3"],
         *["--meta", "ticket=42", "--meta", "eq=a=b", "--state", f"conversation={talk}"],
     )
-    shown = holdfast("show", "good", "--json").json
+    shown = holdfast("show", "good", "--json").json["checkpoint"]
     assert (shown["message"], shown["name"], shown["pinned"]) == ("msg", "good", True)
     assert (shown["session"], shown["actor"], shown["step"]) == ("s1", "me", 3)
     assert shown["metadata"] == {"ticket": "42", "eq": "a=b"}
@@ -71,7 +71,7 @@ def test_save_from_inside_a_workspace_saves_the_whole_of_it(holdfast, project, m
     holdfast("init")
     monkeypatch.chdir(project / "src")
     holdfast("save")
-    assert "a.txt" in holdfast("show", "--json").json["files_changed"]
+    assert "a.txt" in holdfast("show", "--json").json["checkpoint"]["files_changed"]
 
 
 def test_save_without_any_store_above_takes_the_current_folder(holdfast, project, monkeypatch):

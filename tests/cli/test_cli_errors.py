@@ -150,5 +150,5 @@ def test_a_message_that_is_no_text_is_saved_or_refused_but_never_a_bug(holdfast)
 def test_a_huge_message_with_lines_and_bars_is_kept_and_shown_short(holdfast):
     message = "| head |\n" + "x" * 100_000
     holdfast("save", "-m", message)
-    assert holdfast("show", "--json").json["message"] == message
+    assert holdfast("show", "--json").json["checkpoint"]["message"] == message
     assert len(holdfast("log").out) < 500

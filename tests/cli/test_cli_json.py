@@ -68,7 +68,7 @@ def test_a_program_of_its_own_prints_the_same_bytes(holdfast, project, nasty):
 
 def test_times_are_iso_in_utc_wherever_the_program_runs(holdfast):
     holdfast("save")
-    assert holdfast.spawn("show", "--json", TZ="Asia/Kolkata").json["timestamp"].endswith("+00:00")
+    assert holdfast.spawn("show", "--json", TZ="Asia/Kolkata").json["checkpoint"]["timestamp"].endswith("+00:00")
 
 
 def test_an_error_is_a_document_on_stdout_too(holdfast):

@@ -154,6 +154,24 @@ def test_a_table_fits_the_terminal(holdfast, terminal):
     assert "s ago" in lines[1]
 
 
+def test_the_id_is_whole_on_the_narrowest_terminal(holdfast, terminal):
+    holdfast.saved("-m", "word " * 20, "--name", "a-long-name-of-a-checkpoint", "--actor", "claude-code")
+    lines = terminal("log", COLUMNS="40", NO_COLOR="1").end()[1].splitlines()
+    assert lines[1].startswith("a1  ") and "word" in lines[1]
+    assert all(len(line) <= 40 for line in lines)
+
+
+def test_rm_says_what_a_safety_copy_is_for(holdfast, write, terminal):
+    holdfast.saved()
+    write("a.txt", "two\n")
+    holdfast("restore", "latest", "--yes")
+    asked = terminal("rm", "a2")
+    asked.expect("[y/N]")
+    asked.type(b"n\n")
+    asked.end()
+    assert "before restore to a1" in asked.said and "needed to undo" in asked.said
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

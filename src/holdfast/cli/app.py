@@ -6,6 +6,7 @@ import os
 import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,41 +26,43 @@ class App:
 
     directory: str | None = None
     store: str | None = None
+    allow_home: bool = False
     json: bool = False
     _workspace: Workspace | None = field(default=None, init=False)
     _told: Recovery | None = field(default=None, init=False)
 
     def open(self, *, create: bool = False, exclude: Sequence[str] = ()) -> Workspace:
         """Open the workspace that the options name, or the nearest one; raise NotFound where there is none."""
-        from holdfast.workspace import Workspace  # the engine is loaded when a command really opens a store
-
-        def attempt(folder: Path) -> Workspace:
-            return Workspace(folder, store=self.store, exclude_patterns=exclude, create=False)
-
         folder = self.folder()
-        found = (
-            _existing(folder, attempt)
-            if self.directory
-            else nearest(folder, attempt, home=_home(), any_owner=self.store is not None)
-        )
+        attempt = partial(self._at, exclude=exclude)
+        if self.directory:
+            found = _existing(folder, attempt)
+        else:
+            found = nearest(folder, attempt, home=_home(), any_owner=self.store is not None)
         if found is None:
             if not create:
-                raise NotFound(f"{folder} has no checkpoints yet", hint="Make the first one with: holdfast save")
-            found = Workspace(folder, store=self.store, exclude_patterns=exclude)
-        self._workspace = found
-        self.tell_recovered()
-        return found
+                raise NotFound(
+                    f"{folder} has no checkpoints yet",
+                    hint="Make the first one with: holdfast save. If the folder was moved: holdfast --store OLD-STORE",
+                )
+            found = self._at(folder, create=True, exclude=exclude)
+        return self._opened(found)
 
     def open_here(self) -> tuple[Workspace, bool]:
         """Open or create the store of exactly the named folder, and say whether it is new."""
-        from holdfast.workspace import Workspace
-
         folder = self.folder()
-        found = _existing(folder, lambda at: Workspace(at, store=self.store, create=False))
-        workspace = found or Workspace(folder, store=self.store)
+        found = _existing(folder, self._at)
+        return self._opened(found or self._at(folder, create=True)), found is None
+
+    def _at(self, folder: Path, *, create: bool = False, exclude: Sequence[str] = ()) -> Workspace:
+        from holdfast.workspace import Workspace  # the engine is loaded when a command really opens a store
+
+        return Workspace(folder, store=self.store, exclude_patterns=exclude, allow_home=self.allow_home, create=create)
+
+    def _opened(self, workspace: Workspace) -> Workspace:
         self._workspace = workspace
         self.tell_recovered()
-        return workspace, found is None
+        return workspace
 
     def folder(self) -> Path:
         """Return the folder that was named, or the current one."""
@@ -75,7 +78,9 @@ class App:
         if self.directory:
             return list(given)
         here = Path(os.getcwd()).relative_to(workspace.path).as_posix()
-        return [path if os.path.isabs(path) else posixpath.normpath(posixpath.join(here, path)) for path in given]
+        is_whole = [not path or os.path.isabs(path) for path in given]  # an empty one is for the library to refuse
+        joined = [posixpath.normpath(posixpath.join(here, path)) for path in given]
+        return [path if whole else other for path, other, whole in zip(given, joined, is_whole, strict=True)]
 
     def document(self, value: dict[str, Any]) -> None:
         """Print the one JSON document of this run."""
@@ -106,8 +111,7 @@ class App:
             f"An interrupted {recovered.verb} to {target} was {recovered.outcome}; what was found is kept in {found}."
         )
         output.note(render.escape(line))
-        for failure in render.listing(recovered.failed):
-            output.note(failure)
+        output.notes(render.listing(recovered.failed))
 
 
 def nearest(start: Path, attempt: Callable[[Path], Workspace], *, home: Path, any_owner: bool) -> Workspace | None:

@@ -73,7 +73,9 @@ def diff(noun: CheckpointDiff) -> dict[str, Any]:
 
 def restored(noun: Restored) -> dict[str, Any]:
     """Return everything of a restore but the values of the state, which has names here."""
-    return flat(noun) | {"ok": noun.ok, "state": sorted(noun.state)}
+    plain = flat(noun) | {"ok": noun.ok, "state_names": sorted(noun.state)}
+    del plain["state"]
+    return plain
 
 
 def report(noun: VerifyReport) -> dict[str, Any]:

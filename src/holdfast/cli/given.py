@@ -38,6 +38,8 @@ def json_file(path: str) -> Any:
 def _read(path: str) -> bytes:
     try:
         if path == "-":
+            if sys.stdin is None:
+                raise Unavailable("stdin is closed", hint="Give a file, or something to read.")
             return sys.stdin.buffer.read()
         with open(path, "rb") as file:
             return file.read()

@@ -60,6 +60,7 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("-C", "--directory", metavar="PATH", help="The workspace. [default: the nearest folder with a store]")
 @click.option("--store", metavar="PATH", help="The folder of the store. [default: chosen in your state folder]")
+@click.option("--allow-home", is_flag=True, help="Take the home folder as a workspace.")
 @click.option("--json", is_flag=True, is_eager=True, help="Print one JSON document; also after the command.")
 @click.option("--version", is_flag=True, expose_value=False, callback=_version, help="Print the version.")
 @click.pass_context

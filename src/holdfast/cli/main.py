@@ -44,7 +44,7 @@ def _run(args: Sequence[str]) -> int:
 
 
 def _explain(error: Exception) -> tuple[Exit, str, str]:
-    if os.environ.get("HOLDFAST_DEBUG"):
+    if os.environ.get("HOLDFAST_DEBUG", "0") not in ("", "0"):
         import traceback  # start-up cost, for debugging only
 
         traceback.print_exception(error)
@@ -62,12 +62,15 @@ def _usage(error: click.ClickException) -> tuple[str, str]:
     path = context.command_path if context else "holdfast"
     message = error.format_message()
     message = message[:1].lower() + message[1:]  # as the library's own messages
+    if "-C" in message or "--store" in message or "--allow-home" in message:
+        return message, "It goes before the command: holdfast -C PATH log"
     return message, f"See: {path} --help"
 
 
 def _interrupted(args: Sequence[str]) -> int:
-    message = "interrupted; a restore that was under way is finished or taken back by the next command"
-    return _fail(args, Exit.INTERRUPTED, message, "")
+    restoring = any(word in ("restore", "undo", "redo") for word in args)
+    hint = "If it had begun to change the folder, the next command finishes it or takes it back." if restoring else ""
+    return _fail(args, Exit.INTERRUPTED, "interrupted", hint)
 
 
 def _fail(args: Sequence[str], code: Exit, message: str, hint: str) -> int:

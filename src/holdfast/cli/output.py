@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 from holdfast.errors import Unavailable
@@ -38,6 +39,12 @@ def note(text: str) -> None:
     """Write a line that is not part of the answer: a warning, a hint, a plan, a question."""
     flush()  # where both streams go to one place, their lines stay in order
     _write(sys.stderr, text + "\n")
+
+
+def notes(lines: Iterable[str]) -> None:
+    """Write several such lines."""
+    for line in lines:
+        note(line)
 
 
 def ask(question: str) -> bool:

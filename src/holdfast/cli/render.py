@@ -5,16 +5,18 @@ Whatever came from a file name, a message or other stored data passes through `e
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Literal, TextIO
+from typing import TextIO
 
 from holdfast.cli import output
 
 LIST_MAX = 10
 MESSAGE_MAX_CHARS = 200
 
+_CELL_MIN_CHARS = 16  # what is left of a column on a narrow terminal, as long as another can give
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _WIDE_SPACES = "\u00a0\u2009\u202f\u3000"  # not "printable" to Python, and ordinary in prose
@@ -107,31 +109,47 @@ def fields(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows of escaped cells, drawn to fit on a terminal, in plain columns elsewhere; no column is empty."""
+    """Print rows of escaped cells in columns, cut to fit on a terminal; no column is empty, and the first never cut."""
     used = [at for at in range(len(head)) if any(row[at] for row in rows)]
-    head, rows = [head[at] for at in used], [[row[at] for at in used] for row in rows]
+    cells = [[row[at] for at in used] for row in (head, *rows)]
+    widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
     if output.is_terminal(sys.stdout):
-        _drawn(head, rows)
-    else:
-        output.answer("\n".join(_columns([head, *rows])))
+        _narrow(widths, shutil.get_terminal_size().columns)
+        cells = [[_cut(cell, width) for cell, width in zip(row, widths, strict=True)] for row in cells]
+    for number, row in enumerate(cells):
+        padded = [cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
+        padded[-1] = row[-1]
+        if number == 0:
+            output.answer(paint("  ".join(padded).rstrip(), "bold"))
+        else:
+            output.answer("  ".join([paint(padded[0], "cyan"), *padded[1:]]).rstrip())
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+def _narrow(widths: list[int], room: int) -> None:
+    """Take what is too much from the columns between the first and the last, then from the last, then from the rest."""
+    excess = sum(widths) + 2 * (len(widths) - 1) - room
+    order = [*reversed(range(2, len(widths) - 1)), len(widths) - 1, 1]
+    for least in (_CELL_MIN_CHARS, 1):
+        for at in order:
+            if excess > 0 and 0 < at < len(widths):
+                taken = min(excess, max(widths[at] - least, 0))
+                widths[at] -= taken
+                excess -= taken
 
 
-def _drawn(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console  # start-up cost, paid only where a table is really drawn
-    from rich.table import Table
-    from rich.text import Text
+def _cut(text: str, width: int) -> str:
+    if _width(text) <= width:
+        return text
+    while _width(text) >= width and text:
+        text = text[:-1]
+    return text + "…"
 
-    drawn = Table(box=None, pad_edge=False, header_style="bold")
-    for at, title in enumerate(head):
-        last = at == len(head) - 1  # the one column that gives way when the terminal is narrow
-        drawn.add_column(title, no_wrap=not last, overflow="ellipsis", style="cyan" if at == 0 else "")
-    for row in rows:
-        drawn.add_row(*(Text(cell, overflow="ellipsis", no_wrap=True) for cell in row))
-    colours: Literal["auto"] | None = "auto" if output.has_colour(sys.stdout) else None
-    Console(highlight=False, markup=False, emoji=False, color_system=colours).print(drawn)
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    import unicodedata  # start-up cost, for other scripts only
+
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(unicodedata.combining(char) != 0 for char in text)

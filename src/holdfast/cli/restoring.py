@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from holdfast.cli import output, render
+from holdfast.cli import documents, output, progress, render
+from holdfast.cli.app import App
 from holdfast.cli.documents import short
-from holdfast.model import Operation, Plan, Restored
+from holdfast.cli.exits import Exit
+from holdfast.errors import HoldfastError
+from holdfast.model import Checkpoint, Operation, Plan, Restored
+
+if TYPE_CHECKING:
+    from holdfast.workspace import Workspace
 
 
-def plan_lines(plan: Plan) -> list[str]:
-    """Return what a restore would do, in lines for people."""
+def plan_lines(plan: Plan, folder: Path) -> list[str]:
+    """Return what a restore of a folder would do, in lines for people."""
     target = short(plan.checkpoint)
     parts = [
         ("bring back", plan.written, ""),
         ("replace", plan.replaced, ""),
         ("remove", plan.removed, ", made since; saved first"),
+        ("set back the time of", plan.retimed if not (plan.written or plan.replaced or plan.removed) else [], ""),
         ("leave alone", plan.kept, ""),
         ("fail to restore", plan.blocked, ""),
-        ("not bring back", plan.missing, ", gone and not held"),
+        ("not bring back", plan.missing, ", gone and never held"),
     ]
-    lines = [f"Restoring {target} would:" if plan else f"Nothing to restore: everything is as in {target} already."]
+    lines = [f"Restoring {render.escape(str(folder))} to {target} would:"]
+    if not plan:
+        is_all = not (plan.blocked or plan.missing)
+        lines = [
+            f"Nothing to restore: everything {'is' if is_all else 'that can be restored is'} as in {target} already."
+        ]
     for verb, paths, remark in parts:
         if paths:
             lines.append(f"  {verb} {render.count(len(paths), 'path')}{remark}")
@@ -38,12 +52,47 @@ def reason(operation: Operation) -> str:
     return f"before {render.escape(operation.verb)} to {target}"
 
 
-def show_restored(done: Restored, *, verb: str, next_step: str) -> None:
+def message(checkpoint: Checkpoint) -> str:
+    """Return what a checkpoint says of itself in one line: its message, or why it was made."""
+    if checkpoint.operation is not None and not checkpoint.message:
+        return reason(checkpoint.operation)
+    return render.first_line(checkpoint.message)
+
+
+def turn(app: App, *, back: bool) -> int:
+    """Undo the last restore (`back`), or redo the last one undone, and say which that was."""
+    workspace = app.open()
+    with progress.shown() as shown:
+        done = workspace.undo(progress=shown) if back else workspace.redo(progress=shown)
+    if app.json:
+        app.document({"restored": documents.restored(done)})
+    else:
+        verb, other = ("Undid", "redo") if back else ("Redid", "undo")
+        show_restored(done, f"{verb} the restore{_to(workspace, done)}", next_step=f"{other} with: holdfast {other}")
+    return Exit.DONE if done.ok else Exit.INCOMPLETE
+
+
+def _to(workspace: Workspace, done: Restored) -> str:
+    """Return where the restore that was undone or redone had gone to, where that is still known."""
+    checkpoint_id = done.checkpoint
+    while True:
+        try:
+            operation = workspace.get(checkpoint_id).operation
+        except HoldfastError:
+            return ""
+        if operation is None:
+            return ""
+        checkpoint_id = operation.target
+        if operation.verb == "restore":
+            return f" to {short(checkpoint_id)}"
+
+
+def show_restored(done: Restored, what: str, *, next_step: str) -> None:
     """Print what was done, then what was not."""
     parts = [f"{len(done.written):,} written", f"{len(done.removed):,} removed"]
     if done.failed:
         parts.append(render.paint(f"{len(done.failed):,} failed", "red"))
-    output.answer(f"{verb} {render.paint(short(done.checkpoint), 'cyan')}: {', '.join(parts)}; {next_step}")
+    output.answer(f"{what}: {', '.join(parts)}; {next_step}")
     _tell("could not be restored", done.failed)
     _tell("not held by the checkpoint, and gone", done.missing)
     _tell("left alone", done.kept)
@@ -55,5 +104,4 @@ def show_restored(done: Restored, *, verb: str, next_step: str) -> None:
 def _tell(what: str, paths: Mapping[str, str]) -> None:
     if paths:
         output.note(f"{render.count(len(paths), 'path')} {what}:")
-        for line in render.listing(paths):
-            output.note(line)
+        output.notes(render.listing(paths))

@@ -9,8 +9,11 @@ from holdfast.cli.documents import short
 from holdfast.model import Checkpoint, Uncovered
 
 
-def show_saved(checkpoint: Checkpoint, *, new: bool) -> None:
-    """Print the id of a saved checkpoint and how much changed; warn of what is missing from it."""
+def show_saved(checkpoint: Checkpoint, *, new: bool, lost: bool = False) -> None:
+    """Print the id of a saved checkpoint and how much changed; warn of what is missing from it.
+
+    lost: something was said of a checkpoint that turned out not to be needed.
+    """
     shown = render.paint(short(checkpoint.id), "cyan")
     if new:
         changed = checkpoint.files_changed
@@ -18,11 +21,12 @@ def show_saved(checkpoint: Checkpoint, *, new: bool) -> None:
         output.answer(f"{shown}  {render.count(len(changed), 'file')} {since}")
     else:
         output.answer(f"{shown}  nothing changed: this checkpoint holds the folder already")
+        if lost:
+            output.note("What was said of it was not kept; --allow-empty makes a checkpoint of its own.")
     failures = [entry for entry in checkpoint.uncovered if entry.reason.is_failure]
     if failures:
         output.note(f"{render.count(len(failures), 'path')} could not be saved:")
-        for line in reasons(failures):
-            output.note(line)
+        output.notes(reasons(failures))
     left_out = len(checkpoint.uncovered) - len(failures)
     if left_out:
         which = f"list with: holdfast show {short(checkpoint.id)} --uncovered"
@@ -31,7 +35,10 @@ def show_saved(checkpoint: Checkpoint, *, new: bool) -> None:
 
 def reasons(entries: list[Uncovered], *, cap: int | None = render.LIST_MAX) -> list[str]:
     """Return one line per path that a checkpoint does not hold."""
-    return render.listing({entry.path: because(entry) for entry in entries}, cap=cap)
+    found: dict[str, list[str]] = {}
+    for entry in entries:
+        found.setdefault(entry.path, []).append(because(entry))
+    return render.listing({path: "; ".join(why) for path, why in found.items()}, cap=cap)
 
 
 def because(entry: Uncovered) -> str:

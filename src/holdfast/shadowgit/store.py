@@ -78,7 +78,8 @@ class ObjectStore:
 
     @property
     def exists(self) -> bool:
-        return (self.git_dir / "HEAD").is_file()
+        """Whether there is a repository; one that has lost its HEAD still has its checkpoints."""
+        return (self.git_dir / "HEAD").is_file() or bool(self.ref_names())
 
     # objects
 
@@ -87,8 +88,12 @@ class ObjectStore:
         return PackWriter(self.pack_folder, has=self.has_sound)
 
     def sweep(self) -> None:
-        """Remove what dead writers left. Needs the store's lock."""
+        """Remove what dead writers left, and make again what is always the same. Needs the store's lock."""
         sweep(self.pack_folder)
+        if not (self.git_dir / "HEAD").is_file():
+            durable.write_atomically(self.git_dir / "HEAD", HEAD)
+        if not self._tags.is_dir():
+            durable.make_folder(self._tags)
 
     def has(self, oid: bytes) -> bool:
         """Whether an object is here, as far as the packs listed last tell."""

@@ -99,8 +99,8 @@ class Catalog:
         return next(iter(self._rows("name = ? ORDER BY id DESC LIMIT 1", [name])), None)
 
     def by_prefix(self, prefix: str) -> list[Row]:
-        """Up to three checkpoints whose id begins so."""
-        return self._rows("id >= ? AND id < ? ORDER BY id LIMIT 3", [prefix, prefix + "\U0010ffff"])
+        """Up to four checkpoints whose id begins so."""
+        return self._rows("id >= ? AND id < ? ORDER BY id LIMIT 4", [prefix, prefix + "\U0010ffff"])
 
     def by_content(self, content: str, state: str | None) -> Row | None:
         """The newest save that holds this content (and this state, where one is asked for)."""

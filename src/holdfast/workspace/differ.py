@@ -6,22 +6,40 @@ import os
 from collections.abc import Iterable, Sequence
 from zlib import crc32
 
-from holdfast.model import CheckpointDiff, LineCount, Renamed
-from holdfast.workspace.gathering import Gathering
+from holdfast.model import CheckpointDiff, LineCount, Renamed, Uncovered
+from holdfast.scan.handles import upwards
+from holdfast.workspace.gathering import TEXT_MAX_BYTES, Gathering
 from holdfast.workspace.tree import Change, Entry
 
-_TEXT_BYTES = 4 << 20  # larger files are named, not shown
 _MOST_RENAMES = 400  # above so many candidates only exact renames are found
 _ALIKE = 0.5
 
 
-def make_diff(from_id: str, to_id: str | None, changes: Iterable[Change], source: Gathering) -> CheckpointDiff:
-    """Put a diff together from the paths that differ."""
+def make_diff(
+    from_id: str,
+    to_id: str | None,
+    changes: Iterable[Change],
+    source: Gathering,
+    not_held: tuple[Sequence[Uncovered], Sequence[Uncovered]] = ((), ()),
+) -> CheckpointDiff:
+    """Put a diff together from the paths that differ. `not_held`: what either side does not hold."""
     added: dict[str, Entry] = {}
     deleted: dict[str, Entry] = {}
     modified: list[tuple[str, Entry, Entry]] = []
     touched: list[str] = []
+    folders: list[Change] = []
+    uncompared: dict[str, str] = {}
+    gaps = [{item.path: item.reason for item in side if item.path} for side in not_held]
     for path, before, after in _merged(changes):
+        gap = gaps[1] if after is None else gaps[0] if before is None else {}
+        above = next((above for above in upwards(path) if above in gap), None)
+        if above is not None:
+            side = from_id if before is None else to_id
+            uncompared[above] = f"not held {f'by {side}' if side else 'now'}: {gap[above]}"
+            continue
+        if (before is None or before.is_folder) and (after is None or after.is_folder):
+            folders.append(Change(path, before, after))
+            continue
         before = None if before is None or before.is_folder else before
         after = None if after is None or after.is_folder else after
         if before and after:
@@ -57,9 +75,24 @@ def make_diff(from_id: str, to_id: str | None, changes: Iterable[Change], source
         deleted_files=sorted(deleted),
         renamed_files=renamed,
         touched_files=sorted(touched),
+        changed_folders=_changed_folders(folders, counts),
+        uncompared=dict(sorted(uncompared.items())),
         line_counts=counts,
         diff_content="".join(texts),
     )
+
+
+def _changed_folders(folders: Iterable[Change], files: Iterable[str]) -> list[str]:
+    """Folders with another mode, and those whose coming or going no file in them tells."""
+    told = {above for path in files for above in upwards(path)}
+    found = []
+    for path, before, after in folders:
+        if before and after:
+            if before.attr.mode != after.attr.mode:
+                found.append(path or ".")
+        elif path not in told:
+            found.append(path)
+    return sorted(found)
 
 
 def _sum(one: LineCount, other: LineCount) -> LineCount:
@@ -143,7 +176,7 @@ def _line_sizes(entry: Entry, source: Gathering) -> dict[int, int]:
 def _text(entry: Entry, source: Gathering) -> bytes | None:
     """A file's content, if it is small enough to be shown."""
     size = source.size(entry.oid) if entry.attr.parts_bytes is None else None
-    return source.blob(entry.oid) if size is not None and size <= _TEXT_BYTES else None
+    return source.blob(entry.oid) if size is not None and size <= TEXT_MAX_BYTES else None
 
 
 def _patch(old: str, new: str, before: Entry | None, after: Entry | None, source: Gathering) -> tuple[str, LineCount]:
@@ -160,7 +193,11 @@ def _patch(old: str, new: str, before: Entry | None, after: Entry | None, source
         return "\n".join(head) + "\n", LineCount(0, 0)
     from_name = _quoted("a/" + old) if before else "/dev/null"
     to_name = _quoted("b/" + new) if after else "/dev/null"
-    hunks, count = _hunks(before, after, source)
+    sides = [b"" if entry is None or not entry.oid else _text(entry, source) for entry in (before, after)]
+    if sides[0] is None or sides[1] is None:
+        head.append(f"Files {from_name} and {to_name} differ and are too large to show")
+        return "\n".join(head) + "\n", LineCount(None, None)
+    hunks, count = _hunks(sides[0], sides[1])
     if hunks is None:
         head.append(f"Binary files {from_name} and {to_name} differ")
         return "\n".join(head) + "\n", count
@@ -169,13 +206,13 @@ def _patch(old: str, new: str, before: Entry | None, after: Entry | None, source
     return "\n".join(head) + "\n" + hunks, count
 
 
-def _hunks(before: Entry | None, after: Entry | None, source: Gathering) -> tuple[str | None, LineCount]:
+def _hunks(before: bytes, after: bytes) -> tuple[str | None, LineCount]:
+    """The lines that differ, and how many; None where one side is not text."""
     import pygit2  # costs more to import than most commands take
 
-    sides = [b"" if entry is None or not entry.oid else _text(entry, source) for entry in (before, after)]
-    if sides[0] is None or sides[1] is None or any(b"\0" in side[:8000] for side in sides if side):
+    if any(b"\0" in side[:8000] for side in (before, after)):
         return None, LineCount(None, None)
-    patch = pygit2.Patch.create_from(sides[0], sides[1])
+    patch = pygit2.Patch.create_from(before, after)
     _, added, removed = patch.line_stats
     data: bytes = patch.data
     start = data.find(b"\n@@ ")

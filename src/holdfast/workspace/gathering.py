@@ -5,7 +5,8 @@ from __future__ import annotations
 from holdfast.shadowgit import Kind, ObjectStore, PackEntry, PackWriter, TreeEntry, object_id
 from holdfast.shadowgit.objects import decode_tree
 
-_KEPT_FILE_BYTES = 1 << 20
+TEXT_MAX_BYTES = 4 << 20
+"""Larger files are named in a diff, and not shown."""
 
 
 class Gathering:
@@ -24,7 +25,7 @@ class Gathering:
 
     def show(self, oid: bytes, data: bytes) -> None:
         """Keep a small file in memory, if that was asked for."""
-        if self._keep_files and len(data) <= _KEPT_FILE_BYTES:
+        if self._keep_files and len(data) <= TEXT_MAX_BYTES:
             self._objects[oid] = data
 
     def add(self, kind: Kind, data: bytes) -> bytes:

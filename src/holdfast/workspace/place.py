@@ -11,6 +11,7 @@ from pathlib import Path
 
 from holdfast import durable
 from holdfast.errors import NotFound, Refused
+from holdfast.shadowgit.store import CONFIG
 
 FORMAT = 1
 _SYSTEM = frozenset(
@@ -64,7 +65,10 @@ def real_workspace(path: str | os.PathLike[str], *, home: Path, allow_home: bool
     if home.is_relative_to(real) or str(real) in [os.path.realpath(home / name) for name in _PERSONAL]:
         what = "is your home folder" if real == home else "holds your home folder or personal files"
         if not allow_home or (home.is_relative_to(real) and real != home):
-            raise Refused(f"{real} {what}", hint="Name the project folder, or pass allow_home=True if you mean it.")
+            raise Refused(
+                f"{real} {what}",
+                hint="Name the project folder, or say that you mean it: --allow-home (allow_home=True).",
+            )
     return real
 
 
@@ -79,9 +83,25 @@ def store_folder(workspace: Path, *, store: str | os.PathLike[str] | None, envir
     if folder.is_relative_to(workspace) or workspace.is_relative_to(folder):
         raise Refused(
             f"the store {folder} and the workspace {workspace} are inside one another",
-            hint="Choose a store outside the workspace with store=… (or HOLDFAST_STORE_ROOT).",
+            hint="Choose a store outside the workspace: --store (store=…), or HOLDFAST_STORE_ROOT.",
         )
     return folder
+
+
+def check_room(folder: Path) -> None:
+    """Refused where a store would be made among somebody's files; an empty folder is closed to others first."""
+    if not folder.is_dir() or (folder / "holdfast").is_dir():
+        return  # it is new, or making it was interrupted
+    if any(folder.iterdir()):
+        raise Refused(f"{folder} is not empty, and no store", hint="Name an empty or a new folder for the store.")
+    folder.chmod(0o700)
+
+
+def check_is_store(folder: Path) -> None:
+    """Refused for a git repository that is somebody's own."""
+    config = folder / "config"
+    if not (folder / "holdfast").is_dir() and config.is_file() and config.read_bytes() != CONFIG:
+        raise Refused(f"{folder} is a git repository, and no store", hint="Name an empty or a new folder.")
 
 
 def check_owner(folder: Path, workspace: Path) -> None:
@@ -127,7 +147,8 @@ def _is_json(data: bytes) -> bool:
 def _stores_root(environ: Mapping[str, str]) -> Path:
     if chosen := environ.get("HOLDFAST_STORE_ROOT"):
         return Path(chosen)
-    if state := environ.get("XDG_STATE_HOME"):
+    state = environ.get("XDG_STATE_HOME", "")
+    if os.path.isabs(state):  # a relative one is to be passed over, says the standard
         return Path(state) / "holdfast" / "workspaces"
     from platformdirs import user_state_path  # costs more to import than a save with nothing changed
 

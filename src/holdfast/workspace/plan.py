@@ -250,7 +250,7 @@ class Planner:
     def _plan(self, changes: dict[str, Change]) -> Plan:
         shown = {path: change for path, change in changes.items() if is_shown(change)}
         written = [path for path, change in shown.items() if change.before is None]
-        replaced = [path for path, change in shown.items() if change.before and change.after]
+        replaced = [path or "." for path, change in shown.items() if change.before and change.after]
         removed = [path for path, change in shown.items() if change.after is None]
         digest = sha256(repr((self._target.id, self._scope.paths, self._keep_new)).encode("utf-8", "surrogateescape"))
         for change in changes.values():
@@ -264,6 +264,7 @@ class Planner:
             written=written,
             replaced=replaced,
             removed=removed,
+            retimed=[path or "." for path in changes if path not in shown],
             kept=dict(sorted(self._shown_kept().items())),
             blocked=dict(sorted(self._blocked.items())),
             missing=self._missing(),
@@ -293,10 +294,10 @@ def differs(before: Entry, after: Entry) -> bool:
 
 def is_shown(change: Change) -> bool:
     """Whether a change is worth a person's eye; the time of a folder, which follows from what is in it, is not."""
-    path, before, after = change
+    _, before, after = change
     if before is None or after is None or not (before.is_folder and after.is_folder):
         return True
-    return bool(path) and before.attr._replace(mtime_ns=0) != after.attr._replace(mtime_ns=0)
+    return before.attr._replace(mtime_ns=0) != after.attr._replace(mtime_ns=0)
 
 
 def _comparable(attr: Attr) -> Attr:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import durable
-from holdfast.errors import Conflict, Damaged, NotFound
+from holdfast.errors import Conflict, Damaged, NotFound, Refused
 from holdfast.model import JSON, Checkpoint, Uncovered
 from holdfast.shadowgit import EMPTY_TREE, ObjectStore, PackWriter, merge_packs, packs_due, reachable
 from holdfast.workspace.catalog import Catalog, Row
@@ -59,7 +59,9 @@ class Repository:
 
     def find(self, ref: str) -> Checkpoint:
         """A checkpoint by id, unique prefix, name, `latest` or `latest~N`. NotFound, or Conflict if ambiguous."""
-        row = self._find_row(ref) if isinstance(ref, str) and ref.isprintable() else None
+        if not isinstance(ref, str):
+            raise Refused(f"a checkpoint is named by text, not by {type(ref).__name__}", hint="Pass its id.")
+        row = self._find_row(ref) if ref.isprintable() else None
         if row is None:
             raise NotFound(f"there is no checkpoint {ref!r}", hint="See `holdfast log`.")
         return self.checkpoint(row)
@@ -73,7 +75,7 @@ class Repository:
             return row
         rows = self.catalog.by_prefix(ref)
         if len(rows) > 1:
-            some = ", ".join(row.id for row in rows[:3])
+            some = ", ".join(row.id for row in rows[:3]) + (", …" if len(rows) > 3 else "")
             raise Conflict(f"{ref!r} is the beginning of several checkpoints: {some}", hint="Give more of the id.")
         return rows[0] if rows else None
 
@@ -103,15 +105,17 @@ class Repository:
         undone: list[Checkpoint] = []
         for row in self.catalog.operations():
             checkpoint = self.checkpoint(row)
-            verb = checkpoint.operation.verb if checkpoint.operation else ""
+            verb, target = (
+                (checkpoint.operation.verb, checkpoint.operation.target) if checkpoint.operation else ("", "")
+            )
             if verb == "restore":
                 done.append(checkpoint)
                 undone.clear()
-            elif verb == "undo" and done:
-                done.pop()
+            elif verb == "undo":
+                done = [other for other in done if other.id != target]
                 undone.append(checkpoint)
-            elif verb == "redo" and undone:
-                undone.pop()
+            elif verb == "redo":
+                undone = [other for other in undone if other.id != target]
                 done.append(checkpoint)
         return History(done, undone)
 

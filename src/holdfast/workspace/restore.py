@@ -161,7 +161,11 @@ class Restorer:
 
         if wish.is_again:
             return Scope(wish.paths)
-        return parse_scope(wish.paths, self._root, exists)
+
+        def every_path() -> Iterable[str]:
+            return (path for root in (target.root, present.root) for path, _ in reader.walk(root))
+
+        return parse_scope(wish.paths, self._root, exists, every_path)
 
     def _target(self, checkpoint: Checkpoint) -> Target:
         contents = self._repository.contents(checkpoint)
@@ -230,7 +234,8 @@ class Restorer:
                 ) from error
             if isinstance(error, OSError):
                 raise Unavailable(
-                    f"the restore failed and was taken back: {error.strerror or error}",
+                    f"the restore failed and was taken back: {error.strerror or error}"
+                    + (f" ({os.fsdecode(error.filename)})" if isinstance(error.filename, str | bytes) else ""),
                     hint="Nothing was changed. Mend the cause and try again.",
                 ) from error
             raise
@@ -263,7 +268,7 @@ class Restorer:
         return Restored(
             checkpoint=wish.target.id,
             undo_id=safety.id,
-            written=[path for path in done if steps.changes[path].after is not None],
+            written=[path or "." for path in done if steps.changes[path].after is not None],
             removed=[path for path in done if steps.changes[path].after is None],
             kept=kept,
             failed=failed,
@@ -385,6 +390,6 @@ class Restorer:
 def _damaged(paths: dict[str, str]) -> Damaged:
     some = ", ".join(sorted(paths)[:5]) + (", …" if len(paths) > 5 else "")
     return Damaged(
-        f"{len(paths)} files of this checkpoint are damaged and cannot be restored: {some}",
+        f"this checkpoint is damaged, and {len(paths)} of its files cannot be restored: {some}",
         hint="Nothing was changed. Restore the rest with skip_damaged (--skip-damaged), or use another.",
     )

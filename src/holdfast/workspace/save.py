@@ -165,6 +165,10 @@ def make_label(
             raise Refused(f"{what} is not text", hint=f"It is of type {type(value).__name__}.")
     if step is not None and (not isinstance(step, int) or isinstance(step, bool)):
         raise Refused("step is not a whole number", hint=f"It is of type {type(step).__name__}.")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise Refused("metadata is not a mapping", hint=f"It is of type {type(metadata).__name__}.")
+    if not isinstance(pinned, bool):
+        raise Refused("pinned is neither True nor False", hint=f"It is of type {type(pinned).__name__}.")
     checked = json.loads(encode_value(dict(metadata or {}), "metadata"))
     return Checkpoint(
         id="",

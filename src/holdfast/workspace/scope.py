@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import translate
 from pathlib import Path
 
@@ -37,29 +37,34 @@ class Scope:
 
 
 def parse_scope(
-    paths: Sequence[str | os.PathLike[str]] | str | None, root: Path, exists: Callable[[str], bool]
+    paths: Sequence[str] | None,
+    root: Path,
+    exists: Callable[[str], bool],
+    every_path: Callable[[], Iterable[str]],
 ) -> Scope:
     """Read paths as people give them: relative to the workspace or absolute in it; a literal path wins over a glob.
 
-    NotFound for a path that is neither there nor matches like a glob; Refused for one outside.
+    NotFound for a path that is neither there nor, as a glob, matches one that is; Refused for one outside.
     """
     if paths is None:
         return Scope(None)
-    if isinstance(paths, str):
-        raise Refused("paths is a single string", hint="Give a list of paths.")
     literal, patterns = [], []
     for given in paths:
-        path = _inside(os.fsdecode(given), root)
+        path = _inside(given, root)
+        pattern = re.compile(_glob(path)) if _GLOB.search(path) else None
         if exists(path):
             literal.append(path)
-        elif _GLOB.search(path):
-            patterns.append(re.compile(_glob(path)))
+        elif pattern and any(map(pattern.match, every_path())):
+            patterns.append(pattern)
         else:
-            raise NotFound(f"{path!r} is neither in the checkpoint nor in the folder", hint="Check its spelling.")
-    return Scope(literal, patterns=patterns, given=[os.fsdecode(path) for path in paths])
+            what = "matches nothing in the checkpoint or" if pattern else "is neither in the checkpoint nor"
+            raise NotFound(f"{given} {what} in the folder", hint="Check its spelling.")
+    return Scope(literal, patterns=patterns, given=paths)
 
 
 def _inside(path: str, root: Path) -> str:
+    if not path:
+        raise Refused("a path is empty", hint="Name a path, or leave paths out for everything.")
     if os.path.isabs(path):
         real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         path = os.path.relpath(real, root)

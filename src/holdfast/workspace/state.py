@@ -17,11 +17,13 @@ _SUFFIX = b".json"
 
 def write_state(sink: Sink, state: Mapping[str, JSON]) -> bytes:
     """Store named values in a tree. Refused, with the path of the value, if one would not come back equal."""
+    if not isinstance(state, Mapping):
+        raise Refused("state is not a mapping of names to values", hint=f"It is of type {type(state).__name__}.")
     entries = []
     for name, value in state.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise Refused(f"{name!r} cannot name a state", hint="Use letters, digits, spaces and . : @ + - _")
-        mode, oid = write_parts(sink, encode_value(value, name), JSON_TOKENS)
+        mode, oid = write_parts(sink, encode_value(value, f"state {name}"), JSON_TOKENS)
         entries.append(TreeEntry(mode, name.encode() + _SUFFIX, oid))
     return sink.add(Kind.TREE, encode_tree(entries))
 
@@ -50,8 +52,8 @@ def encode_value(value: JSON, name: str) -> bytes:
         reason = "it would come back different"
     where = _culprit(value, name, set()) or name
     raise Refused(
-        f"state {where} cannot be stored: {reason}",
-        hint="State holds None, bool, int, finite float, str, list and dict with str keys.",
+        f"{where} cannot be stored: {reason}",
+        hint="It may hold None, bool, int, finite float, str, list and dict with str keys.",
     )
 
 

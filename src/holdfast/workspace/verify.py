@@ -21,6 +21,7 @@ from holdfast.workspace.tree import TreeReader
 
 _REF = re.compile(rb"[0-9a-f]{40}\n")
 _NUMBER = re.compile(rb"[0-9]+\n")
+_OLD_CACHES = (b"holdfast scan 1 little\n", b"holdfast scan 1 big\n")  # written anew by the next save
 
 
 class Verifier:
@@ -84,7 +85,7 @@ class Verifier:
             except ValueError:
                 self._say(f"holdfast/{name}", "cannot be read")
         cache = _read(self._repository.own / "scan.cache")
-        if cache is not None and load(cache) is None:
+        if cache is not None and load(cache) is None and not cache.startswith(_OLD_CACHES):
             self._say("holdfast/scan.cache", "is damaged; it is made again by the next save")
 
     def _loose_refs(self) -> None:

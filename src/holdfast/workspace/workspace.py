@@ -52,6 +52,8 @@ class Workspace:
         """
         environ = os.environ if environ is None else environ
         home = Path(home) if home is not None else Path.home()
+        if isinstance(exclude_patterns, str):
+            raise Refused("exclude_patterns is a single text", hint="Give a list of patterns.")
         self.path = place.real_workspace(path, home=home, allow_home=allow_home)
         self.store = place.store_folder(self.path, store=store, environ=environ)
         self._repository = Repository(self.store)
@@ -138,15 +140,18 @@ class Workspace:
             before = self._repository.contents(first).root
             if b is None:
                 snapshot, _ = self._scanner.take(source, head=self._repository.head())
-                second, after = None, snapshot.root
+                second, after, not_held = None, snapshot.root, snapshot.uncovered
             else:
                 other = self._repository.find(b)
-                second, after = other.id, self._repository.contents(other).root
+                second, after, not_held = other.id, self._repository.contents(other).root, list(other.uncovered)
             scope = parse_scope(
-                _as_text(paths), self.path, lambda path: any(reader.find(root, path) for root in (before, after))
+                _as_text(paths),
+                self.path,
+                lambda path: any(reader.find(root, path) for root in (before, after)),
+                lambda: (path for root in (before, after) for path, _ in reader.walk(root)),
             )
             changes = (change for change in reader.diff(before, after) if change.path in scope)
-            return make_diff(first.id, second, changes, source)
+            return make_diff(first.id, second, changes, source, (first.uncovered, not_held))
 
     # going back
 
@@ -210,7 +215,9 @@ class Workspace:
     # opening and locking
 
     def _open(self, *, create: bool) -> None:
-        if not self._repository.exists:
+        if self._repository.exists:
+            place.check_is_store(self.store)
+        else:
             if not create:
                 raise NotFound(f"{self.path} has no checkpoints yet", hint="Make the first with `holdfast save`.")
             self._create()
@@ -228,6 +235,7 @@ class Workspace:
                 self._repository.lock.release()
 
     def _create(self) -> None:
+        place.check_room(self.store)
         durable.make_folder(self._repository.own)
         with self._repository.lock:
             if not self._repository.exists:
@@ -268,10 +276,10 @@ def _plain_errors(store: Path) -> Iterator[None]:
     except HoldfastError:
         raise
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
+        place = error.filename or store
         raise Unavailable(
-            f"{error.strerror or error}{where}",
-            hint=f"Check the disk, and the permissions of {store}; nothing was saved or changed.",
+            f"{os.fsdecode(place) if isinstance(place, str | bytes) else place}: {error.strerror or error}",
+            hint="Check the disk and the permissions there; nothing was saved or changed.",
         ) from error
 
 

@@ -95,7 +95,7 @@ class TestAsking:
         assert full.by_name("first") == row(1, name="first", session="s")
         assert full.by_name("nobody") is None
         assert numbers(full.by_prefix("a1")) == [1]
-        assert numbers(full.by_prefix("a")) == [1, 2, 3]
+        assert numbers(full.by_prefix("a")) == [1, 2, 3, 4]
         assert numbers(full.by_prefix("%")) == []
 
     def test_the_newest_save_of_a_content_is_found_and_of_a_state_if_one_is_asked_for(self, full: Catalog) -> None:

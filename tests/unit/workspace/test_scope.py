@@ -42,7 +42,8 @@ def meant(tmp_path: Path) -> Meant:
 
     def ask(*given: str | os.PathLike[str], absent: Sequence[str] = ()) -> list[str]:
         here = set(PRESENT) - set(absent)
-        scope = parse_scope(list(given), tmp_path, lambda path: not path or path in here)
+        paths = [os.fsdecode(path) for path in given]
+        scope = parse_scope(paths, tmp_path, lambda path: not path or path in here, lambda: PRESENT)
         return [path for path in PRESENT if path in scope]
 
     return ask
@@ -61,7 +62,7 @@ class TestLiteral:
         assert meant(tmp_path / "src" / "b.txt") == ["src/b.txt"]
         assert meant(tmp_path) == PRESENT
 
-    @pytest.mark.parametrize("root", [".", "", "./", "src/.."])
+    @pytest.mark.parametrize("root", [".", "./", "src/.."])
     def test_the_workspace_itself_means_everything(self, meant: Meant, root: str) -> None:
         assert meant(root) == PRESENT
 
@@ -71,7 +72,7 @@ class TestLiteral:
 
     def test_no_paths_mean_nothing_and_none_means_everything(self, meant: Meant, tmp_path: Path) -> None:
         assert meant() == []
-        everything = parse_scope(None, tmp_path, lambda _: False)
+        everything = parse_scope(None, tmp_path, lambda _: False, list)
         assert all(path in everything for path in PRESENT)
 
 
@@ -113,10 +114,15 @@ class TestGlob:
         assert "src/a.py" not in meant("*.py", absent=["*.py"])
 
     def test_a_class_of_characters_does_not_match_a_slash(self, meant: Meant) -> None:
-        assert meant("src[!x]b.txt") == []
+        with pytest.raises(NotFound):
+            meant("src[!x]b.txt")
+
+    def test_one_that_matches_nothing_is_not_found(self, meant: Meant) -> None:
+        with pytest.raises(NotFound, match="matches nothing"):
+            meant("a", "*.rs")
 
     def test_other_characters_of_expressions_mean_themselves(self, tmp_path: Path) -> None:
-        scope = parse_scope(["a.(b)+*"], tmp_path, lambda _: False)
+        scope = parse_scope(["a.(b)+*"], tmp_path, lambda _: False, lambda: ["a.(b)+c"])
         assert "a.(b)+c" in scope
         assert "axbb" not in scope
 
@@ -136,9 +142,9 @@ class TestRefusal:
         with pytest.raises(NotFound, match="nowhere"):
             meant("a", "nowhere")
 
-    def test_a_single_text_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(Refused, match="single"):
-            parse_scope("a", tmp_path, lambda _: True)
+    def test_an_empty_path_is_refused_since_a_forgotten_variable_must_not_mean_everything(self, meant: Meant) -> None:
+        with pytest.raises(Refused, match="empty"):
+            meant("a", "")
 
 
 def test_a_scope_says_what_was_given() -> None:

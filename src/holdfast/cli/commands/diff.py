@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -9,6 +10,7 @@ import click
 from holdfast.cli import documents, output, render
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import PATHS, command
+from holdfast.errors import NotFound
 from holdfast.model import CheckpointDiff, LineCount
 
 _COLOURS = (("+++", "bold"), ("---", "bold"), ("diff ", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
@@ -32,12 +34,17 @@ def diff(ctx: click.Context, app: App, *, a: str, b: str | None, stat: bool, nam
     holdfast diff latest~2 -- src/   paths come after --
     """
     workspace = app.open()
-    found = workspace.diff(a, b, app.paths(workspace, ctx.meta.get(PATHS, ())))
+    try:
+        found = workspace.diff(a, b, app.paths(workspace, ctx.meta.get(PATHS, ())))
+    except NotFound as error:
+        if any(os.path.lexists(word) for word in (a, b or "")):
+            raise NotFound(error.message, hint="Paths come after --, as in: holdfast diff latest -- src/") from None
+        raise
     if app.json:
         app.document(documents.diff(found))
         return
     if not found:
-        output.note("No differences.")
+        output.note("No differences." if not found.uncompared else "No differences in what both hold.")
     elif name_only:
         _lines([render.escape(path) for path in _paths(found)])
     elif stat:
@@ -46,7 +53,13 @@ def diff(ctx: click.Context, app: App, *, a: str, b: str | None, stat: bool, nam
         _unified(found.diff_content)
     if found.touched_files:
         output.note(f"Only times or other metadata differ in {render.count(len(found.touched_files), 'path')}:")
-        _notes(render.listing(found.touched_files))
+        output.notes(render.listing(found.touched_files))
+    if found.changed_folders:
+        output.note(f"{render.count(len(found.changed_folders), 'folder')} came, went or changed mode:")
+        output.notes(render.listing(found.changed_folders))
+    if found.uncompared:
+        output.note(f"{render.count(len(found.uncompared), 'path')} not compared:")
+        output.notes(render.listing(found.uncompared))
 
 
 def _paths(found: CheckpointDiff) -> list[str]:
@@ -60,7 +73,8 @@ def _stat(found: CheckpointDiff) -> None:
     rows = []
     for path in _paths(found):
         plus, minus = found.line_counts.get(path, LineCount(None, None))
-        lines = "not text" if plus is None or minus is None else f"+{plus} -{minus}" if plus or minus else "mode"
+        only_mode = path in found.modified_files and not (plus or minus)
+        lines = "not shown" if plus is None or minus is None else "mode" if only_mode else f"+{plus} -{minus}"
         shown = f"{render.escape(old[path])} → {render.escape(path)}" if path in old else render.escape(path)
         rows.append((verbs.get(path, "renamed" if path in old else "modified"), lines, shown))
     if rows:
@@ -81,8 +95,3 @@ def _unified(content: str) -> None:
 def _lines(lines: list[str]) -> None:
     if lines:
         output.answer("\n".join(lines))
-
-
-def _notes(lines: list[str]) -> None:
-    for line in lines:
-        output.note(line)

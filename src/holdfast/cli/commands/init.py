@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli import documents, output, render
+from holdfast.cli import documents, output, progress, render
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.exits import Exit
@@ -22,15 +22,18 @@ def init(app: App, *, save: bool) -> int:
     holdfast -C path/to/project init --save
     """
     workspace, created = app.open_here()
-    saved = workspace.save("first checkpoint") if save else None
+    before = {entry.id for entry in workspace.list(1)}
+    with progress.shown() as shown:
+        saved = workspace.save("first checkpoint", progress=shown) if save else None
+    new = saved is not None and saved.id not in before
     if app.json:
         place = {"workspace": str(workspace.path), "store": str(workspace.store), "created": created}
-        app.document(place | {"checkpoint": documents.whole_checkpoint(saved) if saved else None})
+        app.document(place | {"checkpoint": documents.whole_checkpoint(saved) if saved else None, "new": new})
     else:
         output.answer(f"{'Made a store' if created else 'There is a store already'} for {_shown(workspace.path)}")
         output.answer(f"in {_shown(workspace.store)}")
         if saved:
-            show_saved(saved, new=True)
+            show_saved(saved, new=new)
         else:
             output.note("Save a checkpoint with: holdfast save")
     return Exit.DONE if saved is None or saved.complete else Exit.INCOMPLETE

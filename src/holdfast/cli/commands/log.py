@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli import documents, output, render
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
-from holdfast.cli.restoring import reason
+from holdfast.cli.restoring import message
 from holdfast.model import Checkpoint
 
-HEAD = ("id", "when", "name", "by", "message")
+if TYPE_CHECKING:
+    from holdfast.workspace import Workspace
+
+_TITLES = ("id", "when", "name", "by", "message")
 
 
 @command()
-@click.option("-n", "--limit", type=click.IntRange(min=0), default=20, help="How many; 0 is all.", show_default=True)
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=0), metavar="N", default=20, help="How many; 0 is all.", show_default=True
+)
 @click.option("--all", "safety", is_flag=True, help="Also those made before each restore.")
 @click.option("--session", metavar="ID", help="Only those of a session.")
 @pass_app
@@ -35,11 +41,20 @@ def log(app: App, *, limit: int, safety: bool, session: str | None) -> None:
         app.document({"checkpoints": [documents.checkpoint(entry) for entry in shown], "more": more})
         return
     if not shown:
-        output.note("No checkpoints yet." if session is None else "No checkpoints of this session.")
+        output.note(_nothing(workspace, session))
         return
-    render.table(HEAD, [_row(entry) for entry in shown])
+    render.table(_TITLES, [_row(entry) for entry in shown])
     if more:
-        output.note(f"There are more; holdfast log -n {2 * limit}")
+        same = "".join([" --all" if safety else "", f" --session {render.escape(session)}" if session else ""])
+        output.note(f"There are more: holdfast log -n {2 * limit}{same}")
+
+
+def _nothing(workspace: Workspace, session: str | None) -> str:
+    if session is not None:
+        return "No checkpoints of this session."
+    if workspace.list(1, safety=True):
+        return "No checkpoints but those made before restores; list them with: holdfast log --all"
+    return "No checkpoints yet."
 
 
 def _row(checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -52,12 +67,5 @@ def _row(checkpoint: Checkpoint) -> tuple[str, ...]:
         when(checkpoint.timestamp),
         render.escape(" · ".join(filter(None, flags))),
         render.escape(" ".join(filter(None, by))),
-        _message(checkpoint),
+        message(checkpoint),
     )
-
-
-def _message(checkpoint: Checkpoint) -> str:
-    operation = checkpoint.operation
-    if operation is not None and not checkpoint.message:
-        return reason(operation)
-    return render.first_line(checkpoint.message)

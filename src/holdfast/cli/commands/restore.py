@@ -7,6 +7,7 @@ import click
 from holdfast.cli import documents, output, progress
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
+from holdfast.cli.documents import short
 from holdfast.cli.exits import Exit
 from holdfast.cli.restoring import plan_lines, show_restored
 
@@ -34,20 +35,16 @@ def restore(
     workspace = app.open()
     chosen = app.paths(workspace, paths)
     plan = workspace.preview(ref, chosen, keep_new=keep_new)
-    if dry_run:
+    if dry_run or not (plan or plan.blocked):
         if app.json:
             app.document({"plan": documents.flat(plan), "restored": None})
         else:
-            output.answer("\n".join(plan_lines(plan)))
+            (output.answer if dry_run else output.note)("\n".join(plan_lines(plan, workspace.path)))
         return Exit.DONE
-    if not app.json and not (yes and plan):
-        output.note("\n".join(plan_lines(plan)))
+    if not (app.json or yes):
+        output.notes(plan_lines(plan, workspace.path))
     if plan:
         app.confirm("Restore?", yes=yes)
-    elif not plan.blocked:
-        if app.json:
-            app.document({"plan": documents.flat(plan), "restored": None})
-        return Exit.DONE
     with progress.shown() as shown:
         done = workspace.restore(
             plan.checkpoint, chosen, plan, keep_new=keep_new, skip_damaged=skip_damaged, progress=shown
@@ -55,5 +52,5 @@ def restore(
     if app.json:
         app.document({"plan": documents.flat(plan), "restored": documents.restored(done)})
     else:
-        show_restored(done, verb="Restored", next_step="undo with: holdfast undo")
+        show_restored(done, f"Restored {short(done.checkpoint)}", next_step="undo with: holdfast undo")
     return Exit.DONE if done.ok else Exit.INCOMPLETE

@@ -11,6 +11,7 @@ from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.documents import short
 from holdfast.cli.exits import Exit, of_error
+from holdfast.cli.restoring import message
 from holdfast.errors import HoldfastError
 from holdfast.model import Checkpoint
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 def rm(app: App, *, refs: tuple[str, ...], yes: bool) -> int:
     """Delete checkpoints for good. The folder itself is not touched.
 
+    The disk that they took is free once the store's packs are merged, which happens as they accumulate.
+
     \b
     holdfast rm b3 b4
     holdfast rm latest --yes
@@ -33,8 +36,9 @@ def rm(app: App, *, refs: tuple[str, ...], yes: bool) -> int:
     doomed = list({found.id: found for found in map(workspace.get, refs)}.values())
     if not app.json and not yes:
         output.note(f"To be deleted, for good: {render.count(len(doomed), 'checkpoint')}")
-        for checkpoint in doomed:
-            output.note(f"    {_line(checkpoint)}")
+        output.notes(f"    {_line(checkpoint)}" for checkpoint in doomed)
+        if any(checkpoint.operation for checkpoint in doomed):
+            output.note("What was made before a restore is needed to undo it.")
     app.confirm("Delete?", yes=yes)
     deleted, failed = _delete(workspace, doomed)
     if app.json:
@@ -44,7 +48,8 @@ def rm(app: App, *, refs: tuple[str, ...], yes: bool) -> int:
         }
         app.document({"deleted": [documents.checkpoint(entry) for entry in deleted], "failed": errors})
     else:
-        output.answer(f"Deleted {', '.join(short(entry.id) for entry in deleted) or 'nothing'}")
+        if deleted:
+            output.answer(f"Deleted {', '.join(short(entry.id) for entry in deleted)}")
         for entry, error in failed.items():
             output.note(render.escape(f"{short(entry)} was not deleted: {error}"))
     return of_error(next(iter(failed.values()))) if failed else Exit.DONE
@@ -63,5 +68,5 @@ def _delete(workspace: Workspace, doomed: list[Checkpoint]) -> tuple[list[Checkp
 
 def _line(checkpoint: Checkpoint) -> str:
     words = [short(checkpoint.id), render.local(checkpoint.timestamp), render.escape(checkpoint.name or "")]
-    words += ["pinned" if checkpoint.pinned else "", render.first_line(checkpoint.message)]
+    words += ["pinned" if checkpoint.pinned else "", message(checkpoint)]
     return "  ".join(filter(None, words))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from holdfast.cli import documents, given, progress
@@ -27,7 +25,22 @@ from holdfast.cli.saved import show_saved
 @click.option("--allow-empty", is_flag=True, help="Save even if nothing changed.")
 @click.option("--rehash", is_flag=True, help="Read every file again, whatever its times say.")
 @pass_app
-def save(app: App, /, *, text: str | None, message: str | None, exclude: tuple[str, ...], **options: Any) -> int:
+def save(
+    app: App,
+    *,
+    text: str | None,
+    message: str | None,
+    name: str | None,
+    pin: bool,
+    session: str | None,
+    actor: str | None,
+    step: int | None,
+    meta: tuple[str, ...],
+    state: tuple[str, ...],
+    exclude: tuple[str, ...],
+    allow_empty: bool,
+    rehash: bool,
+) -> int:
     """Save a checkpoint of the folder.
 
     \b
@@ -37,16 +50,28 @@ def save(app: App, /, *, text: str | None, message: str | None, exclude: tuple[s
     """
     if text is not None and message is not None:
         raise click.UsageError("the message is given twice")
-    options["metadata"] = dict(given.pairs(options.pop("meta"), "--meta"))
-    options["state"] = {name: given.json_file(file) for name, file in given.pairs(options["state"], "--state")} or None
-    options["pinned"] = options.pop("pin")
+    message = text or message or ""
+    metadata = dict(given.pairs(meta, "--meta"))
+    states = {key: given.json_file(file) for key, file in given.pairs(state, "--state")}
     workspace = app.open(create=True, exclude=exclude)
     before = workspace.list(1, safety=True)
     with progress.shown() as shown:
-        saved = workspace.save(text or message or "", progress=shown, **options)
+        saved = workspace.save(
+            message,
+            state=states or None,
+            session=session,
+            actor=actor,
+            step=step,
+            metadata=metadata,
+            name=name,
+            pinned=pin,
+            allow_empty=allow_empty,
+            rehash=rehash,
+            progress=shown,
+        )
     new = not before or saved.sequence > before[0].sequence
     if app.json:
         app.document({"checkpoint": documents.whole_checkpoint(saved), "new": new})
     else:
-        show_saved(saved, new=new)
+        show_saved(saved, new=new, lost=bool(message or session or actor or metadata) or step is not None)
     return Exit.DONE if saved.complete else Exit.INCOMPLETE

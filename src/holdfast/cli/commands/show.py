@@ -30,7 +30,7 @@ def show(app: App, *, ref: str, state: str | None, uncovered: bool) -> None:
     if state is not None:
         output.document(_state(found, state))
     elif app.json:
-        app.document(documents.whole_checkpoint(found))
+        app.document({"checkpoint": documents.whole_checkpoint(found)})
     elif uncovered:
         output.answer("\n".join(saved.reasons(list(found.uncovered), cap=None)) or "It holds everything.")
     else:
@@ -68,8 +68,7 @@ def _print(found: Checkpoint) -> None:
     ]
     output.answer(render.fields(pairs))
     failures = [entry for entry in uncovered if entry.reason.is_failure]
-    for line in saved.reasons(failures):
-        output.note(line)
+    output.notes(saved.reasons(failures))
 
 
 def _text(value: str | None) -> str:

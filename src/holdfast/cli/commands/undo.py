@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.cli import documents, progress
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
-from holdfast.cli.exits import Exit
-from holdfast.cli.restoring import show_restored
+from holdfast.cli.restoring import turn
 
 
 @command()
@@ -16,11 +14,4 @@ def undo(app: App) -> int:
 
     Asks nothing, because `holdfast redo` turns it round.
     """
-    workspace = app.open()
-    with progress.shown() as shown:
-        done = workspace.undo(progress=shown)
-    if app.json:
-        app.document({"restored": documents.restored(done)})
-    else:
-        show_restored(done, verb="Undid the restore; back at", next_step="redo with: holdfast redo")
-    return Exit.DONE if done.ok else Exit.INCOMPLETE
+    return turn(app, back=True)

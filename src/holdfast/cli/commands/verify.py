@@ -24,10 +24,13 @@ def verify(app: App) -> int:
         output.answer(f"{verdict}: read {read}, {render.size(report.bytes_read)}")
         for problem in report.problems:
             output.answer(_line(problem))
+        if not report.ok:
+            output.note("Checkpoints that are not named are sound. What is damaged here is not mended by saving again;")
+            output.note("a backup of the store, or of its damaged files, brings the rest back.")
     return Exit.DONE if report.ok else Exit.DAMAGED
 
 
 def _line(problem: Problem) -> str:
     touched = ", ".join(map(documents.short, problem.checkpoints))
     line = render.escape(f"{problem.what}: {problem.detail}")
-    return f"    {line}" + (f"  (touches {touched})" if touched else "  (touches no checkpoint)")
+    return f"    {line}" + (f"  (touches {touched})" if touched else "")

@@ -1,0 +1,174 @@
+"""What a tired person types, and what must not come of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+
+def test_an_empty_path_restores_nothing(holdfast, write):
+    holdfast.saved()
+    path = write("a.txt", "work of an hour\n")
+    ran = holdfast("restore", "latest", "", "--yes")
+    assert (ran.code, path.read_text()) == (6, "work of an hour\n")
+    assert "empty" in ran.err
+
+
+@pytest.mark.parametrize("command", [("restore", "latest", "*.rs", "--yes"), ("diff", "--", "*.rs")])
+def test_a_pattern_that_matches_nothing_is_an_error_as_a_misspelt_name_is(holdfast, command):
+    holdfast.saved()
+    ran = holdfast(*command)
+    assert ran.code == 3 and "matches nothing" in ran.err
+
+
+def test_a_diff_tells_of_folders_that_no_file_tells_of(holdfast, project):
+    (project / "empty").mkdir()
+    (project / "src").chmod(0o755)
+    holdfast.saved()
+    (project / "empty").rmdir()
+    (project / "new").mkdir()
+    (project / "src").chmod(0o700)
+    ran = holdfast("diff")
+    assert "No differences" not in ran.err
+    assert holdfast("diff", "--json").json["changed_folders"] == ["empty", "new", "src"]
+
+
+def test_a_diff_does_not_call_deleted_what_is_only_left_out_now(holdfast, write):
+    holdfast.saved()
+    write(".holdfastignore", "a.txt\n")
+    found = holdfast("diff", "--json").json
+    assert found["deleted_files"] == []
+    assert "not held now" in found["uncompared"]["a.txt"]
+    assert "1 path not compared" in holdfast("diff").err
+
+
+def test_a_diff_does_not_call_added_what_the_checkpoint_left_out(holdfast, write):
+    write("t.tmp", "there all along\n")
+    holdfast.saved("--exclude", "*.tmp")
+    found = holdfast("diff", "--json").json
+    assert found["added_files"] == []
+    assert "not held by a1" in found["uncompared"]["t.tmp"]
+
+
+def test_restore_sets_back_folder_modes_and_times_through_the_command_too(holdfast, project):
+    os.utime(project / "src", (1e9, 1e9))
+    project.chmod(0o755)
+    holdfast.saved()
+    os.utime(project / "src", (2e9, 2e9))
+    project.chmod(0o700)
+    assert "\n    .\n" in holdfast("restore", "latest", "--dry-run").out
+    assert holdfast("restore", "latest", "--yes").code == 0
+    assert (project.stat().st_mode & 0o777, (project / "src").stat().st_mtime) == (0o755, 1e9)
+
+
+def test_a_time_alone_is_worth_a_restore(holdfast, project):
+    os.utime(project / "src", (1e9, 1e9))
+    holdfast.saved()
+    os.utime(project / "src", (2e9, 2e9))
+    assert "set back the time of 1 path" in holdfast("restore", "latest", "--dry-run").out
+    holdfast("restore", "latest", "--yes")
+    assert (project / "src").stat().st_mtime == 1e9
+
+
+def test_what_was_never_held_is_not_called_restored(holdfast, project):
+    (project / "node_modules").mkdir()
+    holdfast.saved()
+    (project / "node_modules").rmdir()
+    os.utime(project, ns=(0, holdfast.project.stat().st_mtime_ns))
+    holdfast("restore", "latest", "--yes")
+    ran = holdfast("restore", "latest", "--dry-run")
+    assert "everything is as" not in ran.out and "node_modules" in ran.out
+
+
+def test_one_file_of_megabytes_is_shown_against_the_folder_as_between_checkpoints(holdfast, write):
+    lines = [f"{number}\n" for number in range(200_000)]
+    write("numbers.txt", "".join(lines))
+    holdfast.saved()
+    write("numbers.txt", "".join(lines[1:]))
+    assert "+0 -1" in holdfast("diff", "--stat").out
+    write("numbers.txt", "".join(lines) * 4)
+    assert "too large to show" in holdfast("diff").out
+
+
+def test_a_store_is_not_made_among_the_files_of_somebody(holdfast, tmp_path, project):
+    other = tmp_path / "other"
+    other.mkdir(mode=0o755)
+    (other / "theirs.txt").write_text("mine")
+    ran = holdfast("--store", str(other), "save")
+    assert ran.code == 6 and os.listdir(other) == ["theirs.txt"]
+    (other / "theirs.txt").unlink()
+    assert holdfast("--store", str(other), "save").code == 0
+    assert other.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_repository_is_not_taken_for_a_store(holdfast, tmp_path):
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "theirs.git"], check=True)
+    before = sorted(os.listdir(tmp_path / "theirs.git"))
+    for command in ("save", "log"):
+        ran = holdfast("--store", str(tmp_path / "theirs.git"), command)
+        assert ran.code == 6 and "git repository" in ran.err
+    assert sorted(os.listdir(tmp_path / "theirs.git")) == before
+
+
+@pytest.mark.parametrize("lost", ["HEAD", "refs/tags"])
+def test_a_store_that_lost_a_part_of_itself_goes_on(holdfast, write, lost):
+    holdfast.saved()
+    store = holdfast("where", "--json").json["store"]
+    subprocess.run(["rm", "-r", f"{store}/{lost}"], check=True)
+    if lost == "HEAD":
+        assert holdfast("log", "--json").json["checkpoints"]
+        assert holdfast("verify").code == 5
+    write("a.txt", "two\n")
+    assert holdfast("save").code == 0
+    assert holdfast("verify").code == 0
+
+
+def test_undo_goes_on_after_the_safety_copy_of_another_restore_is_deleted(holdfast, write):
+    first = holdfast.saved()
+    write("a.txt", "two\n")
+    second = holdfast.saved()
+    safety = []
+    for target in (first, second, first):
+        safety.append(holdfast("restore", target, "--yes", "--json").json["restored"]["undo_id"])
+    holdfast("undo")
+    holdfast("rm", safety[2], "--yes")
+    assert holdfast("undo").code == 0
+    assert (holdfast.project / "a.txt").read_text() == "one\n"
+
+
+def test_undo_and_redo_name_the_restore_that_they_turn(holdfast, write):
+    holdfast.saved()
+    write("a.txt", "two\n")
+    holdfast("restore", "latest", "--yes")
+    assert holdfast("undo").out.startswith("Undid the restore to a1: ")
+    assert holdfast("redo").out.startswith("Redid the restore to a1: ")
+    assert holdfast("undo").out.startswith("Undid the restore to a1: ")
+
+
+def test_save_says_that_what_was_said_is_not_kept_where_nothing_changed(holdfast):
+    holdfast.saved()
+    assert "not kept" in holdfast("save", "important words").err
+    assert "not kept" not in holdfast("save").err
+
+
+def test_closed_input_is_not_a_bug(holdfast):
+    ran = subprocess.run(
+        " ".join([*holdfast.command, "save", "--state", "talk=-", "<&-"]), shell=True, capture_output=True, check=False
+    )
+    assert ran.returncode == 7 and b"stdin is closed" in ran.stderr
+
+
+def test_a_path_in_the_place_of_a_checkpoint_is_recognised(holdfast):
+    holdfast.saved()
+    assert "after --" in holdfast("diff", "latest", "src/").err
+
+
+def test_global_options_after_the_command_are_explained(holdfast):
+    assert "before the command" in holdfast("log", "-C", ".").err
+
+
+def test_home_is_a_workspace_only_when_it_is_said(holdfast, tmp_path):
+    assert holdfast("-C", str(tmp_path / "home"), "save").code == 6
+    assert holdfast("-C", str(tmp_path / "home"), "--allow-home", "save").code == 0

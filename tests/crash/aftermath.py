@@ -164,4 +164,4 @@ def _sequence(checkpoint_id: str) -> int:
 def is_left(path: Path) -> bool:
     """Whether a file is one that only an operation under way may have."""
     name = path.name
-    return name.startswith(("tmp_", ".holdfast-restore-")) or name.endswith(".new") or name == "journal.json"
+    return name.startswith(("tmp_", ".holdfast-restore-", "journal.")) or name.endswith(".new")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 
-from holdfast import HoldfastError, NotFound, durable
+from holdfast import HoldfastError, NotFound, Workspace, durable
 from holdfast.testing.faults import (
     SYNCS,
     Call,
@@ -119,6 +120,48 @@ def test_what_was_written_between_the_interruption_and_the_opening_is_kept(inter
     assert written.read_text() == "written before anybody opened the workspace\n"
 
 
+@pytest.mark.parametrize("name", ["edit.txt", "fresh.txt"])
+def test_work_done_after_a_restore_was_interrupted_is_not_taken_back(interrupted: list[Interrupted], name: str) -> None:
+    """The next save holds it, and no restore that was forgotten hours ago is carried out over it."""
+    here = interrupted[0]
+    here.reset()
+    path = here.scene.ws / name
+    path.write_text("an hour of work\n")
+    ws = here.scene.open()
+    saved = ws.save("my work")
+    assert path.read_text() == "an hour of work\n"
+    path.unlink()
+    ws.restore(saved.id)
+    assert path.read_text() == "an hour of work\n"
+
+
+def test_a_restore_that_had_ended_leaves_only_its_stage_to_remove(stages: Callable[[Operation], Stages]) -> None:
+    scene, rehearsal = stages(BY_NAME["restore"])[0]
+    scene.reset()
+    assert die_in_child(KillingDisk(at=_point(rehearsal.calls, "ended")), lambda: rehearsal.operation.act(scene))
+    assert not scene.journal.exists() and list(scene.ws.glob(".holdfast-restore-*"))
+    (scene.ws / "edit.txt").write_text("an hour of work\n")
+    ws = scene.open()
+    assert ws.recovered is None and not list(scene.ws.glob(".holdfast-restore-*"))
+    assert (scene.ws / "edit.txt").read_text() == "an hour of work\n"
+
+
+def test_an_interrupted_restore_is_not_carried_out_in_another_folder(interrupted: list[Interrupted]) -> None:
+    here = interrupted[0]
+    here.reset()
+    for stage in here.scene.ws.glob(".holdfast-restore-*"):
+        shutil.rmtree(stage)
+    here.scene.ws.rename(here.scene.ws.with_name("moved"))
+    other = here.scene.ws.with_name("other")
+    other.mkdir()
+    (other / "thesis.txt").write_text("another project\n")
+    ws = Workspace(other, store=here.scene.store, home=here.scene.live)
+    assert ws.recovery_error is not None and "was interrupted in" in ws.recovery_error.message
+    assert [path.name for path in other.iterdir()] == ["thesis.txt"]
+    with pytest.raises(HoldfastError):
+        ws.save()
+
+
 _SECOND_RESTORE = replace(BY_NAME["undo"], name="second restore", act=lambda scene: scene.open().restore("second"))
 
 
@@ -176,10 +219,11 @@ def _interrupt(scene: Scene, rehearsal: Rehearsal, where: str) -> Interrupted:
 def _point(calls: list[Call], where: str) -> int:
     begin = next(call.number for call in calls if call.name == "mkdir")
     swaps = [call.number for call in calls if call.name in ("place", "exchange")]
-    removals = [call.number for call in calls if call.name == "unlink" and call.number > swaps[-1]]
+    finish = next(call.number for call in calls if call.name == "rename" and "journal.done" in call.about)
     return {
         "staging": (begin + swaps[0]) // 2,
         "swapping": swaps[len(swaps) // 2],
-        "removing": removals[len(removals) // 2],
-        "ending": calls[-2].number,
+        "removing": swaps[-1],
+        "ending": finish,
+        "ended": (finish + 2 + calls[-1].number) // 2,
     }[where]

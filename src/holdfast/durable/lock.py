@@ -55,6 +55,12 @@ class Lock:
 
     def release(self) -> None:
         """Give the lock back."""
+        if self._fd >= 0:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)  # also for a child that was forked while we waited, and holds a copy
+        self.forget()
+
+    def forget(self) -> None:
+        """Close our copy of the file; whoever has another keeps the lock."""
         fd, self._fd = self._fd, -1
         _held.discard(self)
         if fd >= 0:
@@ -81,7 +87,7 @@ def _owner(fd: int) -> str:
 
 def _forget_in_child() -> None:
     for lock in list(_held):
-        lock.release()
+        lock.forget()
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

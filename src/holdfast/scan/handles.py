@@ -40,6 +40,15 @@ class Handles:
             return self._add(path, name, fd)
         return self._descend(path)
 
+    def has(self, path: str) -> bool:
+        """Whether there is anything at a path, reached through no link."""
+        folder, name = split(path)
+        try:
+            os.stat(name or ".", dir_fd=self.open(folder), follow_symlinks=False)
+        except OSError:
+            return False
+        return True
+
     def forget(self, path: str) -> None:
         """Close a folder and all below it (`""`: all), because it is about to go or may have changed place."""
         below = f"{path}/" if path else ""

@@ -86,7 +86,7 @@ def reachable(store: ObjectStore, commits: Iterable[bytes]) -> set[bytes]:
 
 
 def _remove(pack: Pack) -> None:
-    for suffix in (".bitmap", ".rev", ".mtimes", ".idx", ".pack"):  # the first three only where git repacked
+    for suffix in (".bitmap", ".rev", ".mtimes", ".pack", ".idx"):  # the first three only where git repacked
         path = pack.path.with_suffix(suffix)
         if path.exists():
             durable.disk().unlink(str(path))

@@ -38,6 +38,7 @@ Each tag is a checkpoint: `git log --all`, `git show ID:files/path/to/file`, `gi
 Nothing here is needed by the workspace itself; removing this folder removes its checkpoints.
 """
 _PACKED_LINE = re.compile(rb"[0-9a-f]{40} (refs/(?:tags|heads|remotes|notes|replace|original|bisect)/[^ ]+|refs/stash)")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _PEELED_LINE = re.compile(rb"\^[0-9a-f]{40}")
 _MAX_DELTA_CHAIN = 4096
 _HINT = "Run `holdfast verify` to see which checkpoints use it."
@@ -142,6 +143,12 @@ class ObjectStore:
             self.refresh()
         return list(self._packs.values())
 
+    def reopen(self) -> None:
+        """Open every pack anew, so that what is read is what is on the disk now."""
+        with self._guard:
+            self._packs = {}
+        self.refresh()
+
     def refresh(self) -> None:
         """List the packs anew. A pack that cannot be opened is passed over here and named by `verify`."""
         with self._guard:
@@ -244,10 +251,10 @@ class ObjectStore:
         texts = [line.partition(" ")[0] for line in lines if line[:1] not in "#^"]
         for folder, _, names in os.walk(self.git_dir / "refs"):
             texts += [Path(folder, name).read_text("ascii", "replace") for name in names]
-        try:
-            yield from map(bytes.fromhex, texts)
-        except ValueError:
-            raise Damaged("a ref of the store is not one", hint=_HINT) from None
+        for text in texts:
+            if not _COMMIT.fullmatch(text.strip()):
+                raise Damaged("a ref of the store is not one", hint=_HINT)
+            yield bytes.fromhex(text)
 
     def sync_refs(self) -> None:
         """Make all refs durable."""

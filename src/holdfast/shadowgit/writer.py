@@ -1,8 +1,9 @@
 """Writing one pack: all objects of a save in two files, instead of a file each.
 
-Order of writes (P3): the pack under a temporary name, synced; its index under a temporary name, synced; the pack
-renamed into place, then the index (readers look for indexes), then the folder synced. A crash before the last step
-leaves temporary files or a pack that nothing names yet; the next writer sweeps them.
+Order of writes (P3): the pack under a temporary name, synced; its index under a temporary name, synced; the index
+renamed into place, then the pack (a reader passes over an index without one), then the folder synced. A crash before
+the last step leaves temporary files or a lone index, which the next writer sweeps; after it, a pack that no ref needs,
+which goes when packs are merged. A lone pack is never ours, and is left: its index can be made again.
 """
 
 from __future__ import annotations
@@ -75,14 +76,14 @@ class PackWriter:
             durable.disk().fsync(fd)
         finally:
             os.close(fd)
-        durable.disk().rename(self._temporary, str(self._folder / f"{name}.pack"))
         durable.disk().rename(temporary_index, str(self._folder / f"{name}.idx"))
+        durable.disk().rename(self._temporary, str(self._folder / f"{name}.pack"))
         durable.sync_folder(self._folder)  # P3: objects are on the medium before anything names them
         return name
 
     def withdraw(self, name: str) -> None:
         """Remove a pack that was committed and that nothing came to name."""
-        for suffix in (".idx", ".pack"):
+        for suffix in (".pack", ".idx"):  # an index alone is swept, if this is interrupted
             durable.disk().unlink(str(self._folder / f"{name}{suffix}"))
         durable.sync_folder(self._folder)
 
@@ -126,10 +127,8 @@ def sweep(folder: Path) -> None:
     """Remove what writers that died left behind. Call it only while no other writer can be at work."""
     names = set(os.listdir(folder))
     for name in names:
-        stem, dot, suffix = name.rpartition(".")
-        other = {"pack": "idx", "idx": "pack"}.get(suffix)
-        is_half = name.startswith("pack-") and other is not None and f"{stem}{dot}{other}" not in names
-        if name.startswith("tmp_") or is_half:
+        is_lone_index = name.endswith(".idx") and f"{name[:-4]}.pack" not in names
+        if name.startswith("tmp_") or is_lone_index:
             durable.disk().unlink(str(folder / name))
 
 

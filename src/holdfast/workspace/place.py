@@ -14,6 +14,7 @@ from holdfast.errors import NotFound, Refused
 from holdfast.shadowgit.store import CONFIG
 
 FORMAT = 1
+_THIS = "a Holdfast store of format {}"  # says the format once more: one flipped bit must not look like another
 _SYSTEM = frozenset(
     [
         "/",
@@ -106,14 +107,13 @@ def check_is_store(folder: Path) -> None:
 
 def check_owner(folder: Path, workspace: Path) -> None:
     """Refused if a store was made by a newer Holdfast or belongs to another workspace."""
-    path = folder / "holdfast" / "store.json"
     try:
-        data = json.loads(path.read_bytes())
-        version, owner = int(data["format"]), str(data["workspace"])
+        said = read_owner((folder / "holdfast" / "store.json").read_bytes())
     except FileNotFoundError:
         return
-    except (ValueError, KeyError, TypeError):
+    if said is None:
         return  # damaged: `verify` names it, and the checkpoints do not depend on it
+    version, owner = said
     if version > FORMAT:
         raise Refused(f"{folder} was written by a newer Holdfast", hint="Upgrade Holdfast to use this store.")
     if owner != os.fspath(workspace) and os.path.isdir(owner) and not os.path.samefile(owner, workspace):
@@ -126,22 +126,25 @@ def check_owner(folder: Path, workspace: Path) -> None:
 def write_owner(folder: Path, workspace: Path) -> None:
     """Say whose store this is; a workspace that was moved takes its store along."""
     path = folder / "holdfast" / "store.json"
-    text = json.dumps({"format": FORMAT, "workspace": os.fspath(workspace)}, indent=1) + "\n"
+    about = {"this": _THIS.format(FORMAT), "format": FORMAT, "workspace": os.fspath(workspace)}
+    text = json.dumps(about, indent=1) + "\n"
     try:
         found = path.read_bytes()
-        if found == text.encode() or not _is_json(found):
+        if found == text.encode() or read_owner(found) is None:
             return  # a damaged one is left for `verify` to name
     except FileNotFoundError:
         pass
     durable.write_atomically(path, text.encode())
 
 
-def _is_json(data: bytes) -> bool:
+def read_owner(data: bytes) -> tuple[int, str] | None:
+    """The format of a store and whose it is, from its `store.json`; None if that is not as it was written."""
     try:
-        json.loads(data)
-    except ValueError:
-        return False
-    return True
+        said = json.loads(data)
+        version, owner = int(said["format"]), str(said["workspace"])
+        return (version, owner) if said.get("this", _THIS.format(version)) == _THIS.format(version) else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _stores_root(environ: Mapping[str, str]) -> Path:

@@ -16,7 +16,7 @@ from holdfast.model import Plan, Reason, Uncovered
 from holdfast.scan.attrs import Attr
 from holdfast.scan.databases import is_in_use
 from holdfast.scan.folder import IGNORED
-from holdfast.scan.handles import Handles, split, upwards
+from holdfast.scan.handles import Handles, join, split, upwards
 from holdfast.scan.ignore import decide_path
 from holdfast.scan.walk import Listing
 from holdfast.workspace.record import Node
@@ -95,6 +95,8 @@ class Planner:
                 self._remove(change)
         for item in self._present.uncovered:
             self._leave(item)
+        for path in self._scope.paths or ():
+            self._ask_for(path)
         for path in [path for path in self._changes if _nearest(path, self._blocked)]:
             del self._changes[path]
         changes = dict(sorted(self._changes.items()))
@@ -123,7 +125,8 @@ class Planner:
             status = self._status(path)
             if status is not None and after is not None:
                 if stat.S_ISDIR(status.st_mode) and after.is_folder:
-                    before = Entry(Attr(status.st_mode, status.st_mtime_ns, b"-"), b"")  # there, but not held
+                    self._obstacles.add(f"{path}/.")  # there, but not held: the folder itself is to be, not all in it
+                    before = Entry(Attr(status.st_mode, status.st_mtime_ns, b"-"), b"")
                 elif not self._block_unless_held(path):
                     return
         elif before.is_folder and after is not None and not after.is_folder:
@@ -161,9 +164,13 @@ class Planner:
         """Block a path where a folder with ignored files stands: those are not removed."""
         below = f"{path}/"
         for folder, listed in self._present.listing.folders.items():
-            if (folder == path or folder.startswith(below)) and (listed.context or listed.ignored_count):
-                self._blocked[path] = f"{folder} is in the way, and holds files that git's rules ignore"
-                return True
+            if not (folder == path or folder.startswith(below)) or not (listed.context or listed.ignored_count):
+                continue
+            for place, name in enumerate(listed.names):
+                is_ignored = bool(listed.context) or bool(listed.flags(place) & IGNORED)
+                if is_ignored and join(folder, name) not in self._made:
+                    self._blocked[path] = f"{folder} is in the way, and holds files that git's rules ignore"
+                    return True
         return False
 
     def _block_unless_held(self, path: str) -> bool:
@@ -214,6 +221,12 @@ class Planner:
             return
         if self._reader.find(self._target.root, path) is None:
             self._kept.setdefault(path, f"not held now either: {item.reason}")
+
+    def _ask_for(self, path: str) -> None:
+        """A path that was asked for by name, and that the checkpoint does not hold: that is to be said (P4)."""
+        uncovered = self._uncovered_then.get(_nearest(path, self._uncovered_then))
+        if uncovered is not None and self._reader.find(self._target.root, path) is None:
+            self._blocked.setdefault(path, f"not held by the checkpoint: {uncovered.reason}")
 
     def _why_kept(self, path: str, entry: Entry) -> str:
         if path in self._made:

@@ -1,9 +1,8 @@
 """Restoring: save what is there, go to a checkpoint, prove it, and be able to go back.
 
 Order of writes (P1, P3): the journal; the safety checkpoint that it names; the stage; then the workspace; then, when
-all of it is durable, the stage goes and the journal is closed. A journal is found when the workspace is next opened.
-If its safety checkpoint is not there, nothing was begun. If it is, what is in the folder then is saved once more,
-stage included, and the restore is finished; if that cannot be done it is taken back.
+all of it is durable, the journal is finished and the stage goes. A journal is found when the workspace is next opened,
+and followed by `holdfast.workspace.recover`.
 """
 
 from __future__ import annotations
@@ -15,15 +14,14 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 
-from holdfast import durable
-from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Unavailable
-from holdfast.model import JSON, Checkpoint, Operation, Plan, Progress, Recovery, Restored
-from holdfast.scan.handles import Handles, upwards
+from holdfast.errors import Conflict, Damaged, NotFound, Unavailable
+from holdfast.model import JSON, Checkpoint, Operation, Plan, Progress, Restored
+from holdfast.scan.handles import Handles
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, PackWriter
-from holdfast.workspace.apply import Application, set_folder
+from holdfast.workspace.apply import Application
 from holdfast.workspace.gathering import Gathering
+from holdfast.workspace.journal import STAGE_PREFIX, Journal
 from holdfast.workspace.journal import Entry as JournalEntry
-from holdfast.workspace.journal import Journal
 from holdfast.workspace.parts import list_parts
 from holdfast.workspace.plan import Planner, Present, Steps, Target, is_shown
 from holdfast.workspace.repository import Repository
@@ -33,7 +31,6 @@ from holdfast.workspace.scope import Scope, parse_scope
 from holdfast.workspace.snapshot import Snapshot
 from holdfast.workspace.tree import TreeReader
 
-STAGE_PREFIX = ".holdfast-restore-"
 _SPACE_MARGIN_BYTES = 1 << 20
 
 
@@ -59,12 +56,12 @@ class Restorer:
         self._scanner = scanner
         self._saver = saver
         self._root = scanner.root
-        self._journal = Journal(repository.own / "journal.json")
+        self.journal = Journal(repository.own)
 
     def preview(self, wish: Wish) -> Plan:
         """What a restore would do. Nothing is stored and nothing is touched."""
         with Handles(os.fspath(self._root)) as handles:
-            _, steps, _ = self._look(wish, handles, lambda: Gathering(self._repository.objects, None))
+            _, steps, _ = self.look(wish, handles, lambda: Gathering(self._repository.objects, None))
             return self._weighed(steps)
 
     def restore(self, wish: Wish, *, plan: Plan | None = None, progress: Progress | None = None) -> Restored:
@@ -73,33 +70,34 @@ class Restorer:
             writer = self._repository.objects.writer()
             gathering = Gathering(self._repository.objects, writer)
             try:
-                snapshot, steps, remember = self._look(wish, handles, lambda: gathering, progress)
+                snapshot, steps, remember = self.look(wish, handles, lambda: gathering, progress)
                 if not self._is_held(steps, writer):  # read it all again: a stored copy is damaged
-                    snapshot, steps, remember = self._look(wish, handles, lambda: gathering, progress, rehash=True)
+                    snapshot, steps, remember = self.look(wish, handles, lambda: gathering, progress, rehash=True)
                 if plan is not None and plan.digest != steps.plan.digest:
                     raise Conflict("the folder changed since the plan was made", hint="Preview again, then restore.")
                 plan = self._weighed(steps)
                 self._check_space(plan, handles)
                 state = self._repository.state(wish.target)  # Damaged here, not when everything is done
-                entry = self._begin(wish, steps)
+                entry = self.begin(wish, steps, snapshot)
                 operation = Operation(wish.verb, wish.target.id, None if entry.paths is None else tuple(entry.paths))
                 safety = self._saver.publish_safety(
                     writer, gathering, snapshot, operation, checkpoint_id=entry.safety, state=wish.state
                 )
             except BaseException:
                 writer.abort()
-                if self._journal.exists:
-                    self._journal.close()
+                if self.journal.exists:
+                    self.journal.close()
                 raise
+            application = self.carry_out(wish, handles, snapshot, steps, safety, entry, progress)
             with contextlib.suppress(OSError):
                 remember()
-            application = self._carry_out(wish, handles, snapshot, steps, safety, entry, progress)
             return self._result(wish, plan, steps, application, safety, state)
 
-    def _begin(self, wish: Wish, steps: Steps, safety: Checkpoint | None = None) -> JournalEntry:
+    def begin(self, wish: Wish, steps: Steps, snapshot: Snapshot, safety: Checkpoint | None = None) -> JournalEntry:
         """Open the journal, which names the safety checkpoint before it is there: without one nothing was begun."""
         paths = None if wish.paths is None else list(steps.changes)
         stage = STAGE_PREFIX + secrets.token_hex(4)
+        own = steps.changes.get("")
         entry = JournalEntry(
             wish.verb,
             wish.target.id,
@@ -108,8 +106,11 @@ class Restorer:
             sorted(wish.made),
             wish.keep_new,
             stage,
+            os.fspath(self._root),
+            os.stat(self._root).st_ino,
+            own.after.attr.mtime_ns if own and own.after else snapshot.listing.folders[""].key[3],
         )
-        self._journal.open(entry)
+        self.journal.open(entry)
         return entry
 
     def _is_held(self, steps: Steps, writer: PackWriter) -> bool:
@@ -129,7 +130,7 @@ class Restorer:
 
     # looking
 
-    def _look(
+    def look(
         self,
         wish: Wish,
         handles: Handles,
@@ -140,24 +141,24 @@ class Restorer:
     ) -> tuple[Snapshot, Steps, Callable[[], None]]:
         """Snapshot and plan; again, with what is in the way held too, if something is."""
         target = self._target(wish.target)
-        force: frozenset[str] = frozenset()
+        force = wish.made  # what the operation to be undone brought is held, whatever the rules say now
         while True:
             put = gathering()
             head = self._repository.head()
             snapshot, remember = self._scanner.take(put, head=head, force=force, rehash=rehash, progress=progress)
             reader = TreeReader(put)
             present = Present(snapshot.root, snapshot.uncovered, snapshot.listing)
-            scope = self._scope(wish, reader, target, present)
+            scope = self._scope(wish, reader, target, present, handles)
             planner = Planner(target, present, reader, handles, scope=scope, keep_new=wish.keep_new, made=wish.made)
             steps = planner.make()
             if steps.obstacles <= force:
-                return snapshot, steps, remember
+                return snapshot, steps, _nothing if force else remember  # a forced scan is not how others look
             force = force | steps.obstacles
 
-    def _scope(self, wish: Wish, reader: TreeReader, target: Target, present: Present) -> Scope:
+    def _scope(self, wish: Wish, reader: TreeReader, target: Target, present: Present, handles: Handles) -> Scope:
         def exists(path: str) -> bool:
             places = (target.root, present.root)
-            return any(reader.find(root, path) is not None for root in places) or os.path.lexists(self._root / path)
+            return any(reader.find(root, path) is not None for root in places) or handles.has(path)
 
         if wish.is_again:
             return Scope(wish.paths)
@@ -199,7 +200,7 @@ class Restorer:
 
     # doing
 
-    def _carry_out(
+    def carry_out(
         self,
         wish: Wish,
         handles: Handles,
@@ -215,7 +216,7 @@ class Restorer:
             handles, self._repository.objects, snapshot.listing, steps.changes, stage=entry.stage, progress=progress
         )
         if not steps.changes:
-            self._journal.close()
+            self.journal.close()
             return application
         try:
             application.prepare()
@@ -239,9 +240,10 @@ class Restorer:
                     hint="Nothing was changed. Mend the cause and try again.",
                 ) from error
             raise
-        with contextlib.suppress(OSError):  # done and durable; what is left over is swept when it is next opened
+        with contextlib.suppress(OSError):  # done and durable; a stage that is left is swept when it is next opened
+            self.journal.finish()
             application.discard()
-            self._journal.close()
+            self.journal.close()
         return application
 
     def _take_back(self, application: Application, safety: Checkpoint | None) -> None:
@@ -253,18 +255,23 @@ class Restorer:
         application.sync()
         application.discard()
         if safety is not None:
-            self._repository.withdraw(safety)  # it says that something was restored, and nothing was
-            self._journal.close()
+            if not application.left:
+                self._repository.withdraw(safety)  # it says that something was restored, and nothing was
+            self.journal.close()
 
     def _result(
         self, wish: Wish, plan: Plan, steps: Steps, application: Application, safety: Checkpoint, state: dict[str, JSON]
     ) -> Restored:
         failed = {**plan.blocked, **application.damaged, **application.notes, **application.failed}
+        if "" in failed:
+            failed["."] = failed.pop("")
         kept = dict(plan.kept)
         for path, why in application.kept.items():  # folders that are not empty in the end
             (failed if any(other.startswith(f"{path}/") for other in failed) else kept)[path] = why
         shown = [path for path, change in steps.changes.items() if is_shown(change)]
-        done = [path for path in shown if path in application.notes or (path not in failed and path not in kept)]
+        done = [
+            path for path in shown if path in application.notes or not ({path or "."} & (failed.keys() | kept.keys()))
+        ]
         return Restored(
             checkpoint=wish.target.id,
             undo_id=safety.id,
@@ -296,10 +303,10 @@ class Restorer:
         operation = safety.operation
         if operation is None:
             raise NotFound(f"{safety.id} is no safety checkpoint", hint="See `holdfast log --all`.")
-        made = frozenset(self._made(safety, operation.target))
+        made = frozenset(self.made_by(safety, operation.target))
         return Wish(verb, safety, operation.paths, made=made, is_again=True)
 
-    def _made(self, before: Checkpoint, target: str) -> Set[str]:
+    def made_by(self, before: Checkpoint, target: str) -> Set[str]:
         """The paths that a restore made: in its target, and not there before it."""
         try:
             after = self._repository.contents(self._repository.find(target)).root
@@ -308,83 +315,9 @@ class Restorer:
         changes = TreeReader(self._repository.objects).diff(self._repository.contents(before).root, after)
         return {change.path for change in changes if change.before is None}
 
-    # after an interruption
 
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether a restore has begun and not ended (another process may be at it)."""
-        return self._journal.exists
-
-    def recover(self) -> Recovery | None:
-        """Finish a restore that was interrupted, or take it back."""
-        entry = self._journal.read()
-        if entry is None:
-            return None
-        if not self._repository.has(entry.safety) and not os.path.lexists(self._root / entry.stage):
-            self._journal.close()  # not begun, or taken back already
-            return Recovery(entry.verb, entry.target, "taken back", "", {})
-        found = self._save_found(entry)
-        if not self._repository.has(entry.safety):
-            self._remove_stage(entry.stage)
-            self._journal.close()
-            return Recovery(entry.verb, entry.target, "taken back", found.id, {})
-        safety = self._repository.find(entry.safety)
-        self._remove_stage(entry.stage)
-        outcome = "finished"
-        try:
-            target = self._repository.find(entry.target)
-            made = frozenset(entry.made)
-            wish = Wish(entry.verb, target, entry.paths, entry.keep_new, made=made, is_again=True)
-            failed = self._finish(wish, safety)
-        except HoldfastError:
-            made = frozenset(self._made(safety, entry.target))
-            failed = self._finish(Wish("undo", safety, entry.paths, made=made, is_again=True), safety)
-            outcome = "taken back"
-        if entry.paths:
-            self._reset_folders(entry.paths, safety)
-        if outcome == "taken back" or entry.target == safety.id:
-            outcome = "taken back"
-            if not failed:
-                self._repository.withdraw(safety)  # it says that something was restored, and nothing was
-        return Recovery(entry.verb, entry.target, outcome, found.id, failed)
-
-    def _reset_folders(self, paths: Iterable[str], safety: Checkpoint) -> None:
-        """Folders around the paths of a partial restore, whose mode and time may have been changed on the way."""
-        reader, root = TreeReader(self._repository.objects), self._repository.contents(safety).root
-        around = {above for path in paths for above in (*upwards(path), "")} - set(paths)
-        with Handles(os.fspath(self._root)) as handles:
-            for path in sorted(around, key=len, reverse=True):
-                entry = reader.find(root, path)
-                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                    if entry is not None and entry.is_folder:
-                        set_folder(handles, path, entry.attr)
-
-    def _finish(self, wish: Wish, safety: Checkpoint) -> dict[str, str]:
-        with Handles(os.fspath(self._root)) as handles:
-            snapshot, steps, _ = self._look(wish, handles, lambda: Gathering(self._repository.objects, None))
-            entry = self._begin(wish, steps, safety)
-            application = self._carry_out(wish, handles, snapshot, steps, safety, entry, None, recovering=True)
-            return {**steps.plan.blocked, **application.notes, **application.failed}
-
-    def _save_found(self, entry: JournalEntry) -> Checkpoint:
-        """Save what an interruption left, with the stage, so that nothing in it is lost (P1)."""
-        writer = self._repository.objects.writer()
-        gathering = Gathering(self._repository.objects, writer)
-        try:
-            stage = frozenset({entry.stage})
-            snapshot, _ = self._scanner.take(gathering, head=self._repository.head(), force=stage)
-            operation = Operation("found", entry.target, None)
-            checkpoint_id = self._saver.next_id()
-            return self._saver.publish_safety(
-                writer, gathering, snapshot, operation, checkpoint_id=checkpoint_id, state=None
-            )
-        except BaseException:
-            writer.abort()
-            raise
-
-    def _remove_stage(self, stage: str) -> None:
-        with Handles(os.fspath(self._root)) as handles:
-            durable.remove_tree(stage, dir_fd=handles.open(""))
+def _nothing() -> None:
+    """Remember nothing."""
 
 
 def _damaged(paths: dict[str, str]) -> Damaged:

@@ -223,7 +223,8 @@ class Frozen:
     def _file(self, folder: str, name: str) -> bytes | None:
         node = self._reader.node(self._root, folder)
         entry = self._reader.view(node).entries.get(name) if node else None
-        return self._read_blob(entry.oid) if entry and entry.is_file else None
+        is_usable = entry is not None and entry.is_file and entry.attr.parts_bytes is None  # a large one has no rules
+        return self._read_blob(entry.oid) if entry and is_usable else None
 
 
 def _forget_missing(folders: Mapping[str, Folder], present: set[bytes]) -> None:

@@ -51,7 +51,7 @@ def parse_scope(
     literal, patterns = [], []
     for given in paths:
         path = _inside(given, root)
-        pattern = re.compile(_glob(path)) if _GLOB.search(path) else None
+        pattern = _compiled(path) if _GLOB.search(path) else None
         if exists(path):
             literal.append(path)
         elif pattern and any(map(pattern.match, every_path())):
@@ -72,6 +72,13 @@ def _inside(path: str, root: Path) -> str:
     if path == ".." or path.startswith("../"):
         raise Refused(f"{path!r} is outside the workspace", hint="Name a path inside it.")
     return "" if path == "." else path
+
+
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(_glob(pattern))
+    except re.error:
+        return None  # "a[" is no glob
 
 
 def _glob(pattern: str) -> str:

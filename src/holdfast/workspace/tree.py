@@ -60,6 +60,13 @@ class View(NamedTuple):
 _NOTHING = View(Entry(Attr(0, 0, b"-"), b""), {}, {})
 
 
+def _checked(name: str, *, is_folder: bool) -> str:
+    """A name that is one path component, and not the folder of somebody's repository (P6); else Damaged."""
+    if name in ("", ".", "..") or "/" in name or "\0" in name or (is_folder and name == ".git"):
+        raise Damaged(f"a checkpoint holds the name {name!r}, which no workspace can", hint="Run `holdfast verify`.")
+    return name
+
+
 class TreeReader:
     """Reads stored folders."""
 
@@ -86,7 +93,7 @@ class TreeReader:
         attrs = decode(read_parts(self._source, text_mode, text_oid))
         entries, folders = {}, {}
         for entry in self._source.tree(node.tree):
-            name = os.fsdecode(real_name(entry.name))
+            name = _checked(os.fsdecode(real_name(entry.name)), is_folder=entry.is_folder)
             attr = attrs.get(name)
             if attr is not None and stat.S_ISREG(attr.mode):
                 entries[name] = Entry(attr, entry.oid)
@@ -99,7 +106,7 @@ class TreeReader:
                 entries[name] = Entry(attrs.get(name, default), entry.oid)
         for name, attr in attrs.items():
             if name != "." and name not in entries:
-                entries[name] = Entry(attr, b"")
+                entries[_checked(name, is_folder=False)] = Entry(attr, b"")
         return View(Entry(attrs.get(".", Attr(0o040755, 0, b"-")), b""), entries, folders)
 
     def find(self, root: Node, path: str) -> Entry | None:

@@ -15,6 +15,7 @@ from holdfast.scan.folder import load
 from holdfast.scan.handles import join
 from holdfast.shadowgit import Kind, Pack, decode_commit, real_name
 from holdfast.shadowgit.store import CONFIG, HEAD
+from holdfast.workspace.place import read_owner
 from holdfast.workspace.record import Node, decode_record, decode_uncovered, read_contents
 from holdfast.workspace.repository import Repository
 from holdfast.workspace.tree import TreeReader
@@ -43,12 +44,12 @@ class Verifier:
 
     def run(self) -> VerifyReport:
         """Read everything."""
-        self._objects.refresh()
+        refs = self._objects.refs()  # before the packs: what they need was there by then
+        self._objects.reopen()
         self._small_files()
-        self._unopened_packs()
         for pack in self._objects.packs():
             self._pack(pack)
-        refs = self._objects.refs()
+        self._unopened_packs()
         if problem := self._objects.packed_refs_problem():
             self._say("packed-refs", f"{problem}; `git tag ID COMMIT` names a checkpoint again", self._unnamed(refs))
         for number, checkpoint_id in enumerate(sorted(refs)):
@@ -76,13 +77,12 @@ class Verifier:
         number = _read(self._repository.own / "sequence")
         if number is not None and not _NUMBER.fullmatch(number):
             self._say("holdfast/sequence", "is not what Holdfast wrote; numbers go far ahead with the next save")
-        for name in ("store.json", "journal.json"):
+        owner = _read(self._repository.own / "store.json")
+        if owner is not None and read_owner(owner) is None:
+            self._say("holdfast/store.json", "cannot be read; remove it, it is made again")
+        for name in ("journal.json", "journal.done"):
             data = _read(self._repository.own / name)
-            if data is None:
-                continue
-            try:
-                json.loads(data)
-            except ValueError:
+            if data is not None and not _is_json(data):
                 self._say(f"holdfast/{name}", "cannot be read")
         cache = _read(self._repository.own / "scan.cache")
         if cache is not None and load(cache) is None and not cache.startswith(_OLD_CACHES):
@@ -103,10 +103,15 @@ class Verifier:
             self._say("refs/heads/main", "is damaged; no checkpoint is touched")
 
     def _unopened_packs(self) -> None:
+        self._objects.refresh()  # another process may have merged packs meanwhile
         opened = {pack.name for pack in self._objects.packs()}
-        for path in sorted(self._objects.pack_folder.glob("*.idx")):
-            if path.stem not in opened and path.with_suffix(".pack").exists():  # a lone index is swept by the next save
+        for path in sorted(self._objects.pack_folder.glob("*.pack")):  # a lone index is swept by the next save
+            if path.stem in opened or not path.exists():
+                continue
+            if path.with_suffix(".idx").exists():
                 self._say(path.stem, "cannot be opened")
+            else:
+                self._say(path.stem, f"has no index; `git index-pack {path.name}` makes it again")
 
     # packs
 
@@ -159,6 +164,8 @@ class Verifier:
             self._repository.rules(contents)
             self._folders(contents.root)
         except (HoldfastError, ValueError, TypeError, KeyError) as error:
+            if checkpoint_id not in self._objects.ref_names():
+                return  # deleted meanwhile
             self._say(f"checkpoint {checkpoint_id}", str(getattr(error, "message", error)), [checkpoint_id])
 
     def _reach(self, checkpoint_id: str, root: bytes) -> None:
@@ -182,7 +189,7 @@ class Verifier:
             self._clean |= seen
 
     def _use(self, checkpoint_id: str, oid: bytes, path: str) -> bool:
-        if oid in self._sound:
+        if oid in self._sound or self._is_moved(oid):
             return True
         self._paths.setdefault(oid, path)
         self._bad.setdefault(oid, "missing from the store")
@@ -190,6 +197,17 @@ class Verifier:
         if checkpoint_id not in users:
             users.append(checkpoint_id)
         return False
+
+    def _is_moved(self, oid: bytes) -> bool:
+        """Whether an object that no pack had is there after all, because another process merged packs meanwhile."""
+        if oid in self._bad:
+            return False
+        try:
+            self._objects.read(oid)
+        except HoldfastError:
+            return False
+        self._sound.add(oid)
+        return True
 
     def _folders(self, root: Node) -> None:
         stack = [root]
@@ -217,3 +235,11 @@ def _read(path: Path) -> bytes | None:
         return path.read_bytes()
     except OSError:
         return None
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except ValueError:
+        return False
+    return True

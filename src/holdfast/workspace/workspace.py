@@ -14,6 +14,7 @@ from holdfast.model import JSON, Checkpoint, CheckpointDiff, Plan, Progress, Rec
 from holdfast.scan.walk import Limits
 from holdfast.workspace import place
 from holdfast.workspace.gathering import Gathering
+from holdfast.workspace.recover import Recoverer
 from holdfast.workspace.repository import Repository, plain_text
 from holdfast.workspace.restore import Restorer, Wish
 from holdfast.workspace.save import Saver, make_label
@@ -70,6 +71,7 @@ class Workspace:
         self._scanner = scanner
         self._saver = Saver(self._repository, scanner, clock or _now)
         self._restorer = Restorer(self._repository, scanner, self._saver)
+        self._recoverer = Recoverer(self._repository, scanner, self._saver, self._restorer)
         self.recovered: Recovery | None = None
         self.recovery_error: HoldfastError | None = None
         with _plain_errors(self.store):
@@ -225,10 +227,10 @@ class Workspace:
         with contextlib.suppress(OSError):  # a read-only store can still be read
             place.write_owner(self.store, self.path)
         self._repository.sync()
-        if self._restorer.is_interrupted and self._repository.lock.acquire(wait=False):
+        if self._recoverer.is_interrupted and self._repository.lock.acquire(wait=False):
             try:
                 with _plain_errors(self.store):
-                    self.recovered = self._restorer.recover()
+                    self.recovered = self._recoverer.recover()
             except HoldfastError as error:
                 self.recovery_error = error  # reading goes on; whoever writes meets it again
             finally:
@@ -262,7 +264,7 @@ class Workspace:
                 self._repository.objects.refresh()
                 self._repository.sweep()
                 self._repository.sync()
-                recovered = self._restorer.recover()
+                recovered = self._recoverer.recover()
                 if recovered is not None:
                     self.recovered = recovered
                 yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,23 @@ import pytest
 from holdfast import Unavailable
 from holdfast.workspace.journal import Entry, Journal
 
-ENTRY = Entry("restore", "a1-target", "a2-safety", ["a", "\udcff", "new\nline"], ["b"], True, ".holdfast-restore-1")
+ENTRY = Entry(
+    "restore",
+    "a1-target",
+    "a2-safety",
+    ["a", "\udcff", "new\nline"],
+    ["b"],
+    True,
+    ".holdfast-restore-0123cdef",
+    "/work/site",
+    7,
+    8,
+)
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "journal.json")
+    return Journal(tmp_path)
 
 
 def test_an_entry_comes_back_until_it_is_closed(journal: Journal) -> None:
@@ -25,6 +37,22 @@ def test_an_entry_comes_back_until_it_is_closed(journal: Journal) -> None:
     assert journal.read() == ENTRY
     journal.close()
     assert not journal.exists
+
+
+def test_one_that_has_ended_is_known_by_its_stage_until_it_is_closed(journal: Journal) -> None:
+    journal.open(ENTRY)
+    journal.finish()
+    assert not journal.exists and journal.read() is None
+    assert journal.leaves_a_stage and journal.read_done() == ENTRY
+    journal.close()
+    assert not journal.leaves_a_stage
+
+
+@pytest.mark.parametrize("stage", ["../victim", "/", ".", "", "src", ".holdfast-restore-0123cdef/..", 5, None])
+def test_a_journal_cannot_have_anything_but_a_stage_removed(tmp_path: Path, journal: Journal, stage: object) -> None:
+    (tmp_path / "journal.json").write_text(json.dumps(ENTRY._asdict() | {"stage": stage}))
+    with pytest.raises(Unavailable):
+        journal.read()
 
 
 def test_a_later_entry_takes_the_place_of_an_earlier_one(journal: Journal) -> None:

@@ -180,7 +180,7 @@ class TestOwner:
     def test_it_is_said_whose_store_it_is(self, folders: tuple[Path, Path]) -> None:
         store, workspace = folders
         said = json.loads((store / "holdfast" / "store.json").read_bytes())
-        assert said == {"format": 1, "workspace": str(workspace)}
+        assert said == {"this": "a Holdfast store of format 1", "format": 1, "workspace": str(workspace)}
         check_owner(store, workspace)
 
     def test_a_store_of_another_workspace_is_refused(self, folders: tuple[Path, Path], tmp_path: Path) -> None:

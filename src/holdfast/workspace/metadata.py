@@ -1,0 +1,86 @@
+"""Setting what a file or folder is besides its content: owner, extended attributes, mode, time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from holdfast.durable import disk
+from holdfast.scan.attrs import Attr, is_kept_xattr
+from holdfast.scan.handles import Handles
+
+ABORT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+"""What is wrong with the disk or the process, rather than with one path."""
+
+_PATH_ONLY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Metadata:
+    """Sets metadata, and notes by path what could not be set."""
+
+    def __init__(self, owner: tuple[int, int]) -> None:
+        """`owner`: of everything that does not say otherwise."""
+        self._owner = owner
+        self.notes: dict[str, str] = {}
+
+    def set_all(self, name: str, dir_fd: int, path: str, attr: Attr) -> None:
+        """Owner, extended attributes, mode, time: in this order, because each may disturb the ones before it."""
+        fd = os.open(name, _PATH_ONLY, dir_fd=dir_fd)
+        try:
+            self.set_owner(name, dir_fd, path, attr, fd)
+            self._set_xattrs(fd, path, attr.xattrs)
+            if stat.S_IMODE(os.fstat(fd).st_mode) != stat.S_IMODE(attr.mode):
+                disk().chmod(fd, stat.S_IMODE(attr.mode))
+        finally:
+            os.close(fd)
+        disk().set_mtime(name, attr.mtime_ns, dir_fd=dir_fd)
+
+    def set_owner(self, name: str, dir_fd: int, path: str, attr: Attr, fd: int | None = None) -> None:
+        status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        uid, gid = attr.owner or self._owner
+        if (status.st_uid, status.st_gid) == (uid, gid):
+            return
+        try:
+            if fd is None:
+                disk().chown_link(name, uid, gid, dir_fd=dir_fd)
+            else:
+                disk().chown(fd, uid, gid)
+        except PermissionError:
+            self.notes.setdefault(path, f"restored, but its owner {uid}:{gid} could not be")
+
+    def _set_xattrs(self, fd: int, path: str, wanted: dict[str, bytes]) -> None:
+        where = f"/proc/self/fd/{fd}"
+        try:
+            present = {name for name in os.listxattr(where) if is_kept_xattr(name)}
+        except OSError:
+            present = set()
+        try:
+            for name in present - wanted.keys():
+                disk().removexattr(fd, name)
+            for name, value in wanted.items():
+                if name not in present or os.getxattr(where, name) != value:
+                    disk().setxattr(fd, name, value)
+        except OSError as error:
+            if error.errno in ABORT:
+                raise
+            if error.errno == errno.EACCES and not os.fstat(fd).st_mode & 0o200:
+                disk().chmod(fd, stat.S_IMODE(os.fstat(fd).st_mode) | 0o200)  # its mode is set after this
+                self._set_xattrs(fd, path, wanted)
+                return
+            self.notes.setdefault(path, f"restored, but an extended attribute could not be ({error.strerror})")
+
+
+def make_writable(fd: int) -> None:
+    """Let ourselves change what is in a folder; its own mode is set with all others at the end."""
+    mode = os.fstat(fd).st_mode
+    if mode & 0o300 != 0o300:
+        disk().chmod(fd, stat.S_IMODE(mode) | 0o700)
+
+
+def set_folder(handles: Handles, path: str, attr: Attr) -> None:
+    """Give a folder its mode and time back."""
+    fd = handles.open(path)
+    if stat.S_IMODE(os.fstat(fd).st_mode) != stat.S_IMODE(attr.mode):
+        disk().chmod(fd, stat.S_IMODE(attr.mode))
+    disk().set_mtime(".", attr.mtime_ns, dir_fd=fd)

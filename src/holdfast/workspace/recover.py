@@ -1,0 +1,160 @@
+"""After an interruption: a restore that was under way is finished, or taken back, before anything else (P3)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+
+from holdfast import durable
+from holdfast.errors import HoldfastError, Refused, Unavailable
+from holdfast.model import Checkpoint, Operation, Recovery
+from holdfast.scan.handles import Handles, upwards
+from holdfast.workspace.gathering import Gathering
+from holdfast.workspace.journal import Entry as JournalEntry
+from holdfast.workspace.journal import is_stage
+from holdfast.workspace.metadata import set_folder
+from holdfast.workspace.plan import Steps
+from holdfast.workspace.repository import Repository
+from holdfast.workspace.restore import Restorer, Wish
+from holdfast.workspace.save import Saver
+from holdfast.workspace.scanner import Scanner
+from holdfast.workspace.tree import TreeReader
+
+
+class Recoverer:
+    """Deals with what an interrupted restore left. Everything needs the store's lock."""
+
+    def __init__(self, repository: Repository, scanner: Scanner, saver: Saver, restorer: Restorer) -> None:
+        self._repository = repository
+        self._scanner = scanner
+        self._saver = saver
+        self._restorer = restorer
+        self._journal = restorer.journal
+        self._root = scanner.root
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a restore has begun and not ended (another process may be at it)."""
+        return self._journal.exists or self._journal.leaves_a_stage
+
+    def recover(self) -> Recovery | None:
+        """Finish a restore that was interrupted, or take it back."""
+        self._sweep_done()
+        entry = self._journal.read()
+        if entry is None:
+            return None
+        self._check_root(entry)
+        if not self._repository.has(entry.safety) and not self._stages():
+            self._journal.close()  # not begun, or taken back already
+            return Recovery(entry.verb, entry.target, "taken back", "", {})
+        found = self._save_found(entry)
+        if not self._repository.has(entry.safety):
+            self._remove_stages()
+            self._journal.close()
+            return Recovery(entry.verb, entry.target, "taken back", found.id, {})
+        safety = self._repository.find(entry.safety)
+        self._remove_stages()
+        outcome = "finished"
+        try:
+            target = self._repository.find(entry.target)
+            made = frozenset(entry.made)
+            wish = Wish(entry.verb, target, entry.paths, entry.keep_new, made=made, is_again=True)
+            failed = self._finish(wish, safety, entry)
+        except HoldfastError:
+            made = frozenset(self._restorer.made_by(safety, entry.target))
+            failed = self._finish(Wish("undo", safety, entry.paths, made=made, is_again=True), safety, entry)
+            outcome = "taken back"
+        if entry.paths:
+            self._reset_folders(entry.paths, safety)
+        if outcome == "taken back" or entry.target == safety.id:
+            outcome = "taken back"
+            if not failed:
+                self._repository.withdraw(safety)  # it says that something was restored, and nothing was
+        return Recovery(entry.verb, entry.target, outcome, found.id, failed)
+
+    def _reset_folders(self, paths: Iterable[str], safety: Checkpoint) -> None:
+        """Folders around the paths of a partial restore, whose mode and time may have been changed on the way."""
+        reader, root = TreeReader(self._repository.objects), self._repository.contents(safety).root
+        around = {above for path in paths for above in (*upwards(path), "")} - set(paths)
+        with Handles(os.fspath(self._root)) as handles:
+            for path in sorted(around, key=len, reverse=True):
+                entry = reader.find(root, path)
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    if entry is not None and entry.is_folder:
+                        set_folder(handles, path, entry.attr)
+
+    def _finish(self, wish: Wish, safety: Checkpoint, interrupted: JournalEntry) -> dict[str, str]:
+        with Handles(os.fspath(self._root)) as handles:
+            snapshot, steps, _ = self._restorer.look(wish, handles, lambda: Gathering(self._repository.objects, None))
+            since = self._written_since(steps, safety, interrupted.target)
+            for path in since:
+                del steps.changes[path]
+            entry = self._restorer.begin(wish, steps, snapshot, safety)
+            application = self._restorer.carry_out(wish, handles, snapshot, steps, safety, entry, None, recovering=True)
+            left = dict.fromkeys(since, "written after the interruption; left as it is")
+            return {**steps.plan.blocked, **left, **application.notes, **application.failed}
+
+    def _written_since(self, steps: Steps, safety: Checkpoint, target: str) -> list[str]:
+        """The paths that are neither as the interrupted restore found them nor as it was to leave them (P1)."""
+        reader = TreeReader(self._repository.objects)
+        try:
+            roots = [self._repository.contents(each).root for each in (safety, self._repository.find(target))]
+        except HoldfastError:
+            return []  # the target cannot be read: all there is was saved just now, and is taken back
+        found = []
+        for path, change in steps.changes.items():
+            before = change.before
+            if before is None or before.is_folder:
+                continue
+            known = [reader.find(root, path) for root in roots]
+            if not any(each is not None and (each.oid, each.kind) == (before.oid, before.kind) for each in known):
+                found.append(path)
+        return found
+
+    def _check_root(self, entry: JournalEntry) -> None:
+        """Refused in a folder that is not the one in which the restore was interrupted."""
+        if not self._is_root(entry) and entry.stage not in self._stages():
+            raise Refused(
+                f"a restore was interrupted in {entry.root}, which is not {self._root}",
+                hint="Open that folder, wherever it is now.",
+            )
+
+    def _is_root(self, entry: JournalEntry) -> bool:
+        return entry.root == os.fspath(self._root) or entry.inode == os.stat(self._root).st_ino
+
+    def _stages(self) -> list[str]:
+        return [name for name in os.listdir(self._root) if is_stage(name)]
+
+    def _sweep_done(self) -> None:
+        """Remove the stage of a restore that ended: whatever is in it is in its safety checkpoint."""
+        if not self._journal.exists and self._journal.leaves_a_stage:
+            with contextlib.suppress(Unavailable):  # it cannot be read: the stage is then a folder like any other
+                self._remove_stages(ended=self._journal.read_done())
+            self._journal.close()
+
+    def _save_found(self, entry: JournalEntry) -> Checkpoint:
+        """Save what an interruption left, stages included, so that nothing in it is lost (P1)."""
+        writer = self._repository.objects.writer()
+        gathering = Gathering(self._repository.objects, writer)
+        try:
+            stages = frozenset(self._stages())
+            snapshot, _ = self._scanner.take(gathering, head=self._repository.head(), force=stages)
+            operation = Operation("found", entry.target, None)
+            checkpoint_id = self._saver.next_id()
+            return self._saver.publish_safety(
+                writer, gathering, snapshot, operation, checkpoint_id=checkpoint_id, state=None
+            )
+        except BaseException:
+            writer.abort()
+            raise
+
+    def _remove_stages(self, *, ended: JournalEntry | None = None) -> None:
+        """Remove every stage; after a restore that ended, set the time of the workspace, which that disturbs."""
+        with Handles(os.fspath(self._root)) as handles:
+            root = handles.open("")
+            for stage in self._stages():  # more than one where a recovery was interrupted too
+                durable.remove_tree(stage, dir_fd=root)
+            if ended is not None and self._is_root(ended):
+                with contextlib.suppress(PermissionError):  # it may belong to somebody else who lets us write to it
+                    durable.disk().set_mtime(".", ended.root_mtime_ns, dir_fd=root)

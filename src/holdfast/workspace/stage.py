@@ -1,0 +1,141 @@
+"""The stage: a folder at the top of the workspace, that only its owner can enter, in which new files are made ready."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+
+from holdfast import durable
+from holdfast.durable import disk
+from holdfast.errors import Damaged
+from holdfast.model import Progress
+from holdfast.scan.handles import Handles
+from holdfast.shadowgit import FOLDER_MODE, ObjectStore
+from holdfast.workspace.metadata import Metadata, make_writable
+from holdfast.workspace.parts import list_parts
+from holdfast.workspace.tree import Change, Entry
+
+MANY_FILES = 64
+"""Above this, one sync of the whole file system is cheaper than one for each."""
+
+_BLOCK = 64 << 10
+
+
+class Stage:
+    """New files by path, each in a slot, complete with their metadata; and room for what they replace."""
+
+    def __init__(self, name: str, handles: Handles, store: ObjectStore, metadata: Metadata) -> None:
+        self._name = name
+        self._handles = handles
+        self._store = store
+        self._metadata = metadata
+        self._links: dict[bytes, str] = {}
+        self.fd = -1
+        self.slots: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
+        self.damaged: dict[str, str] = {}
+
+    def prepare(self, coming: Sequence[Change], progress: Progress | None) -> None:
+        """Write everything that is to come, durably. What cannot be read is in `damaged`."""
+        root = self._handles.open("")
+        make_writable(root)
+        disk().mkdir(self._name, mode=0o700, dir_fd=root)
+        self.fd = os.open(self._name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
+        each = len(coming) <= MANY_FILES
+        for number, change in enumerate(coming):
+            if change.after is not None:
+                try:
+                    self._prepare_one(f"new-{number}", change.path, change.after, sync=each)
+                except Damaged as error:
+                    self.damaged[change.path] = error.message
+            if progress:
+                progress("writing", number + 1, len(coming))
+        if coming:
+            if not each:
+                disk().syncfs(self.fd)
+            disk().fsync(self.fd)
+
+    def identity(self, slot: str) -> tuple[int, int, int]:
+        """What tells whether two looks were at the same file, unchanged."""
+        status = os.stat(slot, dir_fd=self.fd, follow_symlinks=False)
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
+    def remove(self) -> None:
+        """Remove it: whatever is in it is in the safety checkpoint."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+        root = self._handles.open("")
+        status = os.fstat(root)  # set already; removing the stage disturbs it
+        make_writable(root)
+        durable.remove_tree(self._name, dir_fd=root)
+        with contextlib.suppress(PermissionError):  # the workspace may belong to somebody else who lets us write to it
+            if os.fstat(root).st_mode != status.st_mode:
+                disk().chmod(root, stat.S_IMODE(status.st_mode))
+            disk().set_mtime(".", status.st_mtime_ns, dir_fd=root)
+        disk().fsync(root)
+
+    def _prepare_one(self, slot: str, path: str, entry: Entry, *, sync: bool) -> None:
+        link = entry.attr.link
+        if link is not None and link in self._links:
+            disk().link(self._links[link], slot, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        elif entry.is_file:
+            self._write_file(slot, path, entry, sync=sync)
+        elif entry.is_link:
+            target = self._store.blob(entry.oid)
+            disk().symlink(os.fsdecode(target), slot, dir_fd=self.fd)
+            self._metadata.set_owner(slot, self.fd, path, entry.attr)
+            disk().set_mtime(slot, entry.attr.mtime_ns, dir_fd=self.fd)
+        elif not self._write_special(slot, path, entry):
+            return
+        if link is not None:
+            self._links.setdefault(link, slot)
+        self.slots[path] = slot
+
+    def _write_file(self, slot: str, path: str, entry: Entry, *, sync: bool) -> None:
+        fd = disk().create(slot, mode=0o600, dir_fd=self.fd)
+        try:
+            size = 0
+            for piece in self._pieces(entry):
+                _write_piece(fd, piece, size, sparse=entry.attr.is_sparse)
+                size += len(piece)
+            if entry.attr.is_sparse:
+                disk().truncate(fd, size)
+            self._metadata.set_all(slot, self.fd, path, entry.attr)
+            if sync:
+                disk().fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _pieces(self, entry: Entry) -> Iterator[bytes]:
+        if entry.attr.parts_bytes is None:
+            yield self._store.blob(entry.oid)
+        else:
+            last, data = b"", b""
+            for part in list_parts(self._store, FOLDER_MODE, entry.oid):
+                if part != last:  # a hole is the same part many times
+                    last, data = part, self._store.blob(part)
+                yield data
+
+    def _write_special(self, slot: str, path: str, entry: Entry) -> bool:
+        try:
+            disk().mknod(slot, entry.attr.mode, entry.attr.device, dir_fd=self.fd)
+        except PermissionError:
+            self.failed[path] = "a device can be made by the administrator only"
+            return False
+        self._metadata.set_all(slot, self.fd, path, entry.attr)
+        return True
+
+
+def _write_piece(fd: int, piece: bytes, offset: int, *, sparse: bool) -> None:
+    if not sparse:
+        disk().write(fd, piece)
+        return
+    if piece == bytes(len(piece)):
+        return
+    for at in range(0, len(piece), _BLOCK):
+        block = piece[at : at + _BLOCK]
+        if block != bytes(len(block)):
+            disk().pwrite(fd, block, offset + at)

@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 from sys import byteorder
-from typing import Any
+from typing import Any, NamedTuple
 
 # The columns of an entry.
 MODE, INO, SIZE, MTIME, CTIME, NLINK, FLAGS = range(7)
@@ -26,18 +26,44 @@ FAILED = 4  # could not be read; tried again each time
 YOUNG = 8  # changed so shortly before it was looked at that it may change again unseen; never trusted
 
 UNKNOWN = bytes(20)
-_MAGIC = b"holdfast scan 1 " + byteorder.encode() + b"\n"
+_MAGIC = b"holdfast scan 2 " + byteorder.encode() + b"\n"
 _SIZE = struct.Struct("<I")
-_HEAD = struct.Struct("<II")  # bytes of text, number of entries
-_ENTRY_BYTES = 8 * WIDTH + 20
+_HEAD = struct.Struct(
+    "<QQIqq"  # the key
+    "B"  # trusted, is_linked, is_settled, attrs_is_tree, sources: a bit each
+    "16s20s20s"  # rules, tree, attrs
+    "QI"  # ignored_bytes, ignored_count
+    "IIIII"  # bytes of path, folders, details and names; number of entries
+)
+_SOURCES = [(bool(bits & 1), bool(bits & 2), bool(bits & 4)) for bits in range(8)]
 
 Key = tuple[int, int, int, int, int]
+
+
+class Stored(NamedTuple):
+    """Where in the bytes of a cache the columns of a folder are."""
+
+    data: bytes
+    start: int
+    names_at: int
+    rows_at: int
+    contents_at: int
+    end: int
+    entries: int
+
+    def names(self) -> list[str]:
+        text = self.data[self.names_at : self.rows_at].decode("utf-8", "surrogateescape")
+        return text.split("\0") if text else []
+
+    def rows(self) -> array[int]:
+        return array("q", self.data[self.rows_at : self.contents_at])
 
 
 class Folder:
     """A folder's own status and its entries, column by column; never changed once the scan is over.
 
-    `record` must be emptied by whoever changes a folder that was read from the cache.
+    Of a folder from the cache only what tells whether it changed is read at once; the rest when it is asked for.
+    `record` must be emptied by whoever changes such a folder.
     """
 
     __slots__ = (
@@ -50,6 +76,8 @@ class Folder:
         "folders",
         "ignored_bytes",
         "ignored_count",
+        "is_linked",
+        "is_settled",
         "key",
         "names",
         "path",
@@ -59,6 +87,7 @@ class Folder:
         "rules",
         "skipped",
         "sources",
+        "stored",
         "tree",
         "trusted",
     )
@@ -80,10 +109,35 @@ class Folder:
         self.context = ""  # why everything in it is ignored, if so
         self.ignored_bytes = 0
         self.ignored_count = 0
+        self.is_linked = True  # False: no entry has a second name anywhere
+        self.is_settled = False  # True: no entry is FAILED or YOUNG
         self.tree = b""  # what the last save made of it
         self.attrs = b""
         self.attrs_is_tree = False
-        self.record = b""  # its bytes in the cache, while they hold
+        self.record: bytes | memoryview = b""  # its bytes in the cache, while they hold
+        self.stored: Stored | None = None  # where they are
+
+    def __getattr__(self, slot: str) -> Any:
+        """Read what was not asked for yet: Python calls this for a slot that is not set."""
+        stored = self.stored
+        if stored is None or slot not in Folder.__slots__:
+            raise AttributeError(slot)
+        if slot == "record":
+            self.record = memoryview(stored.data)[stored.start : stored.end]
+        elif slot in ("names", "rows"):
+            self.names, self.rows = stored.names(), stored.rows()
+        elif slot == "contents":
+            self.contents = bytearray(stored.data[stored.contents_at : stored.end])
+        return getattr(self, slot)
+
+    @property
+    def count(self) -> int:
+        """How many entries there are."""
+        return len(self.names) if self.stored is None else self.stored.entries
+
+    def looked_at(self) -> tuple[list[str], array[int]]:
+        """The names and rows; of a folder from the cache for this once, without keeping them."""
+        return (self.names, self.rows) if self.stored is None else (self.stored.names(), self.stored.rows())
 
     def copy(self) -> Folder:
         """A folder that may be changed, without what the last save made of it."""
@@ -96,6 +150,7 @@ class Folder:
                 value = dict(value)
             setattr(other, slot, value)
         other.tree = other.attrs = other.record = b""
+        other.is_linked, other.is_settled, other.stored = True, False, None
         return other
 
     def place(self, name: str) -> int | None:
@@ -130,7 +185,7 @@ def dump(folders: Iterable[Folder], memo: object) -> bytes:
     A record is kept as it was read while its folder has not changed, so that writing costs what changed (P8).
     """
     text = json.dumps(memo, separators=(",", ":")).encode()
-    records = [_SIZE.pack(len(text)), text]
+    records: list[bytes | memoryview] = [_SIZE.pack(len(text)), text]
     records += [folder.record or _record(folder) for folder in folders]
     body = b"".join(records)
     return _MAGIC + zlib.crc32(body).to_bytes(4, "big") + body
@@ -150,66 +205,87 @@ def load(data: bytes) -> tuple[object, dict[str, Folder]] | None:
     at += size
     folders = {}
     while at < len(data):
-        meta_size, count = _HEAD.unpack_from(data, at)
-        end = at + _HEAD.size + meta_size + _ENTRY_BYTES * count
-        folder = _folder(data[at:end], meta_size, count)
+        folder = _folder(data, at)
         folders[folder.path] = folder
-        at = end
+        at = folder.stored.end if folder.stored else len(data)
     return memo, folders
 
 
-def _record(folder: Folder) -> bytes:
-    meta = [
-        folder.path,
-        folder.key,
-        folder.trusted,
-        folder.extra.decode("latin-1"),
-        folder.names,
-        {name: extra.decode("latin-1") for name, extra in folder.extras.items()},
-        folder.folders,
-        folder.skipped,
-        folder.probes,
-        folder.sources,
-        folder.rules.hex(),
-        folder.context,
+def _record(folder: Folder) -> bytes | memoryview:
+    rows = folder.rows
+    folder.is_linked = max(rows[NLINK::WIDTH], default=0) > 1
+    folder.is_settled = max(rows[FLAGS::WIDTH], default=0) <= LEFT_OUT
+    marks = (folder.trusted, folder.is_linked, folder.is_settled, folder.attrs_is_tree, *folder.sources)
+    path, folders, names = (
+        text.encode("utf-8", "surrogateescape")
+        for text in (folder.path, "\0".join(folder.folders), "\0".join(folder.names))
+    )
+    details = _details(folder)
+    head = _HEAD.pack(
+        *folder.key,
+        sum(mark << place for place, mark in enumerate(marks)),
+        folder.rules,
+        folder.tree,
+        folder.attrs,
         folder.ignored_bytes,
         folder.ignored_count,
-        folder.tree.hex(),
-        folder.attrs.hex(),
-        folder.attrs_is_tree,
-    ]
-    text = json.dumps(meta, separators=(",", ":")).encode()
-    head = _HEAD.pack(len(text), len(folder.names))
-    folder.record = b"".join((head, text, folder.rows.tobytes(), folder.contents))
+        len(path),
+        len(folders),
+        len(details),
+        len(names),
+        len(folder.names),
+    )
+    folder.record = b"".join((head, path, folders, details, names, rows.tobytes(), folder.contents))
     return folder.record
 
 
-def _folder(record: bytes, meta_size: int, count: int) -> Folder:
-    at = _HEAD.size + meta_size
-    row = _decode(record[_HEAD.size : at])
-    folder = Folder(row[0], tuple(row[1]))
-    folder.trusted = row[2]
-    folder.extra = row[3].encode("latin-1")
-    folder.names = row[4]
-    if row[5]:
-        folder.extras = {name: extra.encode("latin-1") for name, extra in row[5].items()}
-    folder.folders = row[6]
-    if row[7]:
-        folder.skipped = {name: (value[0], value[1]) for name, value in row[7].items()}
-    folder.probes = row[8]
-    folder.sources = tuple(row[9])
-    folder.rules = bytes.fromhex(row[10])
-    folder.context = row[11]
-    folder.ignored_bytes = row[12]
-    folder.ignored_count = row[13]
-    folder.tree = bytes.fromhex(row[14])
-    folder.attrs = bytes.fromhex(row[15])
-    folder.attrs_is_tree = row[16]
-    folder.rows.frombytes(record[at : at + 8 * WIDTH * count])
-    folder.contents = bytearray(record[at + 8 * WIDTH * count :])
-    folder.record = record
+def _folder(data: bytes, start: int) -> Folder:
+    """Read the record that begins at a place."""
+    device, inode, mode, mtime, ctime, marks, rules, tree, attrs, ignored_bytes, ignored_count, *sizes = (
+        _HEAD.unpack_from(data, start)
+    )
+    path_size, folders_size, details_size, names_size, count = sizes
+    folders_at = start + _HEAD.size + path_size
+    details_at = folders_at + folders_size
+    names_at = details_at + details_size
+    rows_at = names_at + names_size
+    contents_at = rows_at + 8 * WIDTH * count
+    folder = Folder.__new__(Folder)  # the slots that are not set below are read when they are asked for
+    folder.stored = Stored(data, start, names_at, rows_at, contents_at, contents_at + 20 * count, count)
+    folder.path = data[start + _HEAD.size : folders_at].decode("utf-8", "surrogateescape")
+    folder.key = (device, inode, mode, mtime, ctime)
+    folder.trusted = bool(marks & 1)
+    folder.is_linked = bool(marks & 2)
+    folder.is_settled = bool(marks & 4)
+    folder.attrs_is_tree = bool(marks & 8)
+    folder.sources = _SOURCES[marks >> 4]
+    folder.rules = rules
+    folder.tree = tree if tree != UNKNOWN else b""
+    folder.attrs = attrs if attrs != UNKNOWN else b""
+    folder.ignored_bytes = ignored_bytes
+    folder.ignored_count = ignored_count
+    folder.folders = data[folders_at:details_at].decode("utf-8", "surrogateescape").split("\0") if folders_size else []
+    _set_details(folder, data[details_at:names_at])
     return folder
 
 
-def _decode(text: bytes) -> Any:
-    return json.loads(text.decode())
+def _details(folder: Folder) -> bytes:
+    """What most folders have none of, as JSON."""
+    found = [
+        folder.context,
+        folder.extra.decode("latin-1"),
+        {name: extra.decode("latin-1") for name, extra in folder.extras.items()},
+        folder.skipped,
+        folder.probes,
+    ]
+    return json.dumps(found, separators=(",", ":")).encode() if any(found) else b""
+
+
+def _set_details(folder: Folder, text: bytes) -> None:
+    if not text:
+        folder.context, folder.extra, folder.extras, folder.skipped, folder.probes = "", b"", {}, {}, []
+        return
+    folder.context, extra, extras, skipped, folder.probes = json.loads(text)
+    folder.extra = extra.encode("latin-1")
+    folder.extras = {name: extra.encode("latin-1") for name, extra in extras.items()}
+    folder.skipped = {name: (reason, detail) for name, (reason, detail) in skipped.items()}

@@ -22,15 +22,11 @@ from holdfast.model import Reason
 from holdfast.scan import usergit
 from holdfast.scan.attrs import extras_of
 from holdfast.scan.folder import (
-    CTIME,
     FAILED,
     FLAGS,
     IGNORED,
-    INO,
     LEFT_OUT,
     MODE,
-    MTIME,
-    SIZE,
     UNKNOWN,
     WIDTH,
     YOUNG,
@@ -41,6 +37,8 @@ from holdfast.scan.folders import BUILD_FOLDERS, DEPENDENCY_FOLDERS
 from holdfast.scan.handles import Handles, join
 from holdfast.scan.ignore import MAX_IGNORE_BYTES, Rules
 from holdfast.scan.judge import Judge, is_partly, young
+from holdfast.scan.mounts import mounts_below
+from holdfast.scan.total import hold_to_total
 
 _RETRY = {Reason.UNREADABLE, Reason.CHANGED, Reason.OTHER_FILESYSTEM, Reason.LIVE_DATABASE}
 
@@ -105,7 +103,8 @@ class Walk:
         self.limits = limits
         self.rehash = rehash
         self._except_for = except_for
-        self._mounts = _mounts_below(os.fsencode(root))
+        self._has_listed = False  # whether the names of any folder were not known beforehand
+        self._mounts = mounts_below(os.fsencode(root))
         status = os.fstat(handles.open(""))
         self.listing = Listing((status.st_uid, status.st_gid), status.st_dev)
 
@@ -139,20 +138,26 @@ class Walk:
                 listing.changed.add(path)
             for name in reversed(folder.folders):
                 stack.append((join(path, name), inner, contexts.get(name, context)))
-        self._hold_to_total()
+        hold_to_total(listing, self.wanted, self.limits.total_max_bytes)
         return listing
 
     def moved(self) -> bool:
-        """Whether a folder changed after it was walked: something may have moved past the walk unseen."""
+        """Whether a folder changed after it was walked: something may have moved past the walk unseen.
+
+        What moves leaves a folder, and a folder that lost a name is listed anew. If none was, every known entry was
+        seen in its place, and only the folders of which something is yet to be read are looked at.
+        """
         root = self._handles.open("")
-        for path, folder in self.listing.folders.items():
+        listing = self.listing
+        for path in listing.folders if self._has_listed else listing.changed:
+            key = listing.folders[path].key
             try:
                 status = os.stat(path or ".", dir_fd=root, follow_symlinks=False)
             except OSError as error:
                 if error.errno == errno.ENAMETOOLONG:
                     continue
                 return True
-            if (status.st_ino, status.st_mtime_ns) != (folder.key[1], folder.key[3]):
+            if (status.st_ino, status.st_mtime_ns) != (key[1], key[3]):
                 return True
         return False
 
@@ -164,12 +169,18 @@ class Walk:
         key = (status.st_dev, status.st_ino, status.st_mode, status.st_mtime_ns, status.st_ctime_ns)
         old = self._cache.get(path)
         now = time.time_ns()
-        if old is not None and old.trusted and old.key == key and old.context == context and not is_partly(context):
+        if (
+            old is not None
+            and old.trusted
+            and old.key == key
+            and old.context == context
+            and not (context and is_partly(context))
+        ):
             rules = self._rules_of(path, fd, outer, *old.sources) if any(old.sources) else outer
             if rules.digest == old.rules:
                 same = self._same_names(path, fd, old, now)
                 if same is not None:
-                    return same, rules, self._contexts(path, same, rules)
+                    return same, rules, self._contexts(path, same, rules) if same.probes else {}
         folder, rules, contexts = self._list(path, fd, status, key, outer, context, old, now)
         return folder, rules, contexts
 
@@ -180,33 +191,39 @@ class Walk:
         for name in old.probes:
             if (self.is_small(fd, name)) != (name in old.folders):
                 return None
-        rows, lstat, rehash = old.rows, os.stat, self.rehash
-        changed: list[tuple[int, os.stat_result]] = []
-        at = 0
-        for place, name in enumerate(old.names):
-            try:
-                status = lstat(name, dir_fd=fd, follow_symlinks=False)
-            except FileNotFoundError:
-                return None
-            if (
-                status.st_ctime_ns != rows[at + CTIME]
-                or status.st_mtime_ns != rows[at + MTIME]
-                or status.st_ino != rows[at + INO]
-                or status.st_size != rows[at + SIZE]
-                or status.st_mode != rows[at + MODE]
-                or rows[at + FLAGS] > LEFT_OUT
-                or rehash
-            ):
-                changed.append((place, status))
-            at += WIDTH
+        try:
+            changed = self._changed(fd, old)
+        except FileNotFoundError:
+            return None
         if not changed:
             return old
         folder = old.copy()
-        for place, status in changed:
-            if not self._renew(folder, place, status, now):
+        for name, status in changed:
+            place = folder.place(name)
+            if place is None or not self._renew(folder, place, status, now):
                 return None
         folder.count_ignored()
         return folder
+
+    def _changed(self, fd: int, old: Folder) -> list[tuple[str, os.stat_result]]:
+        """The known entries that are not as they were. FileNotFoundError if one is gone."""
+        names, rows = old.looked_at()
+        columns = iter(rows)
+        lstat, rehash, is_settled = os.stat, self.rehash, old.is_settled
+        changed = []
+        for name, mode, inode, size, mtime_ns, ctime_ns, _, flags in zip(names, *[columns] * WIDTH, strict=True):
+            status = lstat(name, dir_fd=fd, follow_symlinks=False)
+            if (
+                status.st_ctime_ns != ctime_ns
+                or status.st_mtime_ns != mtime_ns
+                or status.st_ino != inode
+                or status.st_size != size
+                or status.st_mode != mode
+                or rehash
+                or not (is_settled or flags <= LEFT_OUT)
+            ):
+                changed.append((name, status))
+        return changed
 
     def _renew(self, folder: Folder, place: int, status: os.stat_result, now: int) -> bool:
         """Take over a changed entry; False when it has to be judged anew."""
@@ -261,6 +278,7 @@ class Walk:
         old: Folder | None,
         now: int,
     ) -> tuple[Folder, Rules, dict[str, str]]:
+        self._has_listed = True
         with os.scandir(fd) as entries:
             found = sorted(entries, key=_name)
         if not path and self._except_for:
@@ -332,43 +350,6 @@ class Walk:
             os.close(inner)
         return True
 
-    # the limit for all ignored files together
-
-    def _hold_to_total(self) -> None:
-        """Leave out the largest ignored files when all of them together are too large, and take them back when not."""
-        listing, left = self.listing, self.limits.total_max_bytes
-        candidates = []
-        for folder in listing.folders.values():
-            if folder.ignored_bytes or folder.ignored_count:
-                rows = folder.rows
-                for place in range(len(folder.names)):
-                    if rows[WIDTH * place + FLAGS] & IGNORED:
-                        candidates.append((rows[WIDTH * place + SIZE], folder.path, place))
-        fits = sum(size for size, _, _ in candidates) <= left
-        for size, path, place in candidates if fits else sorted(candidates):
-            left -= size
-            folder = listing.folders[path]
-            hold = fits or left >= 0 or self.wanted.file(join(path, folder.names[place]), hard=False)
-            if hold == bool(folder.flags(place) & LEFT_OUT):
-                self._flip(path, place, hold)
-
-    def _flip(self, path: str, place: int, hold: bool) -> None:
-        listing = self.listing
-        if path not in listing.changed:
-            listing.folders[path] = listing.folders[path].copy()
-            listing.changed.add(path)
-        folder = listing.folders[path]
-        name = folder.names[place]
-        folder.rows[WIDTH * place + FLAGS] ^= LEFT_OUT
-        if hold:
-            folder.skipped.pop(name, None)
-            if folder.content(place) == UNKNOWN:
-                listing.pending.append((folder, place))
-        else:
-            limit = f"all ignored files together are above {self.limits.total_max_bytes} bytes"
-            folder.skipped[name] = (Reason.IGNORED_MANY, limit)
-            listing.pending = [row for row in listing.pending if row != (folder, place)]
-
     # what cannot be entered
 
     def _leave_out(self, path: str, reason: Reason, detail: str) -> None:
@@ -380,7 +361,7 @@ class Walk:
         """A folder went while the walk was under way: it is absent, unless it is the workspace itself."""
         if not path:
             raise Unavailable(f"{self._root} is gone: {error.strerror}", hint="Is its disk still there?")
-        self.listing.vanished = True
+        self.listing.vanished = self._has_listed = True
         self._change_parent(path).trusted = False
 
     def _change_parent(self, path: str) -> Folder:
@@ -412,18 +393,3 @@ def _set_row(rows: array[int], at: int, status: os.stat_result, flags: int) -> N
 
 def _name(entry: os.DirEntry[str]) -> str:
     return entry.name
-
-
-def _mounts_below(root: bytes) -> frozenset[str]:
-    """Mount points inside the workspace, also those of the same device (bind mounts)."""
-    found = set()
-    prefix = root.rstrip(b"/") + b"/"
-    try:
-        with open("/proc/self/mountinfo", "rb") as table:
-            for line in table:
-                where = line.split(b" ", 5)[4].decode("unicode_escape").encode("latin-1")
-                if where.startswith(prefix):
-                    found.add(os.fsdecode(where[len(prefix) :]))
-    except (OSError, IndexError, UnicodeDecodeError):
-        pass
-    return frozenset(found)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from holdfast.errors import Conflict, Damaged, NotFound, Refused
 from holdfast.model import JSON, Checkpoint, Operation, Progress
-from holdfast.shadowgit import EMPTY_TREE, Kind, PackWriter
+from holdfast.shadowgit import EMPTY_TREE, Kind, PackWriter, object_id
 from holdfast.workspace.differ import files_changed
 from holdfast.workspace.gathering import Gathering
 from holdfast.workspace.ids import check_name, new_id
@@ -52,17 +52,18 @@ class Saver:
         try:
             snapshot, remember = self._scanner.take(gathering, head=head, rehash=rehash, progress=progress)
             state_tree = write_state(gathering, state) if state else EMPTY_TREE
-            uncovered = gathering.add(Kind.BLOB, encode_uncovered(snapshot.uncovered))
+            report = encode_uncovered(snapshot.uncovered)
             if not allow_empty and label.name is None and not label.pinned:
-                content = content_key(snapshot.root, uncovered)
+                content = content_key(snapshot.root, object_id(Kind.BLOB, report))
                 row = self._repository.catalog.by_content(content, state_tree.hex() if state is not None else None)
                 if row is not None:
-                    writer.abort()
+                    if writer.commit():
+                        self._repository.objects.refresh()  # some stored copy was damaged: now there is a sound one
                     self._repository.confirm()
                     with contextlib.suppress(OSError):
                         remember()
                     return self._repository.checkpoint(row)
-            checkpoint = self._publish(writer, gathering, snapshot, label, head, state_tree, uncovered)
+            checkpoint = self._publish(writer, gathering, snapshot, label, head, state_tree, report)
         except BaseException:
             writer.abort()
             raise
@@ -91,9 +92,9 @@ class Saver:
             state_tree = write_state(gathering, state) if state else EMPTY_TREE
         else:
             state_tree = self._last_state(head)
-        uncovered = gathering.add(Kind.BLOB, encode_uncovered(snapshot.uncovered))
         label = Checkpoint(checkpoint_id, 0, "", datetime.fromtimestamp(0, UTC), operation=operation)
-        return self._publish(writer, gathering, snapshot, label, head, state_tree, uncovered)
+        report = encode_uncovered(snapshot.uncovered)
+        return self._publish(writer, gathering, snapshot, label, head, state_tree, report)
 
     def _last_state(self, head: Checkpoint | None) -> bytes:
         if head is None:
@@ -111,7 +112,7 @@ class Saver:
         label: Checkpoint,
         head: Checkpoint | None,
         state_tree: bytes,
-        uncovered: bytes,
+        report: bytes,
     ) -> Checkpoint:
         sequence = self._repository.next_sequence()
         checkpoint = replace(
@@ -128,7 +129,7 @@ class Saver:
             state=state_tree,
             record=gathering.add(Kind.BLOB, encode_record(checkpoint)),
             changes=gathering.add(Kind.BLOB, to_json(self._changes(gathering, head, snapshot))),
-            uncovered=uncovered,
+            uncovered=gathering.add(Kind.BLOB, report),
             rules=gathering.add(Kind.BLOB, self._scanner.frozen_rules(snapshot)),
         )
         commit = write_commit(gathering, checkpoint, contents)

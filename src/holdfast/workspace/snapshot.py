@@ -97,7 +97,7 @@ def take_snapshot(
     quiet = _read_pending(listing, root, sink, progress) and not listing.vanished
     quiet = _settle_databases(listing, root, sink) and quiet
     node = _build(listing, sink)
-    files = sum(len(folder.names) for folder in listing.folders.values())
+    files = sum(folder.count for folder in listing.folders.values())
     return Snapshot(node, _uncovered(listing, files), listing, quiet, files, previous)
 
 
@@ -315,7 +315,7 @@ def _build_folder(listing: Listing, folder: Folder, links: dict[tuple[str, int],
         lines.append(encode_line(mode, rows[at + MTIME], extras, name))
         if stat.S_ISREG(mode):
             git_mode = EXECUTABLE_MODE if mode & 0o100 else FILE_MODE
-            if PARTS in extras:
+            if any(extra.startswith(PARTS) for extra in extras.split(b",")):
                 git_mode = FOLDER_MODE
             trees.append(TreeEntry(git_mode, store_name(os.fsencode(name)), folder.content(place)))
         elif stat.S_ISLNK(mode):
@@ -338,9 +338,9 @@ def _links(listing: Listing) -> dict[tuple[str, int], bytes]:
     """Which entries are one file under several names: (folder, place) to what says so in their attributes."""
     groups: dict[int, list[tuple[str, str, int]]] = {}
     for path, folder in listing.folders.items():
-        rows = folder.rows
-        if not rows or max(rows[NLINK::WIDTH]) < 2:
+        if not folder.is_linked or max(folder.rows[NLINK::WIDTH], default=0) < 2:
             continue
+        rows = folder.rows
         for place, name in enumerate(folder.names):
             at = WIDTH * place
             if rows[at + NLINK] > 1 and folder.holds(place) and stat.S_ISREG(rows[at + MODE]):

@@ -40,7 +40,7 @@ def make_folder(path: str, names: list[str]) -> Folder:
 
 
 def told(folder: Folder) -> dict[str, object]:
-    return {slot: getattr(folder, slot) for slot in Folder.__slots__ if slot != "record"}
+    return {slot: getattr(folder, slot) for slot in Folder.__slots__ if slot not in ("record", "stored")}
 
 
 FOLDERS = [make_folder("", ["b", "a", "caf\xe9", "\udcff", 'quo"te', "new\nline"]), make_folder("inner", [])]

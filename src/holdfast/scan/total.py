@@ -1,0 +1,48 @@
+"""The limit for all ignored files together: the largest are left out until the rest fits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.model import Reason
+from holdfast.scan.folder import FLAGS, IGNORED, LEFT_OUT, SIZE, UNKNOWN, WIDTH
+from holdfast.scan.handles import join
+
+if TYPE_CHECKING:
+    from holdfast.scan.walk import Listing, Wanted
+
+
+def hold_to_total(listing: Listing, wanted: Wanted, total_max_bytes: int) -> None:
+    """Leave out the largest ignored files when all of them together are too large, and take them back when not."""
+    left = total_max_bytes
+    candidates = []
+    for folder in listing.folders.values():
+        if folder.ignored_count:
+            rows = folder.rows
+            for place in range(len(folder.names)):
+                if rows[WIDTH * place + FLAGS] & IGNORED:
+                    candidates.append((rows[WIDTH * place + SIZE], folder.path, place))
+    fits = sum(size for size, _, _ in candidates) <= left
+    for size, path, place in candidates if fits else sorted(candidates):
+        left -= size
+        folder = listing.folders[path]
+        hold = fits or left >= 0 or wanted.file(join(path, folder.names[place]), hard=False)
+        if hold == bool(folder.flags(place) & LEFT_OUT):
+            _flip(listing, path, place, hold, total_max_bytes)
+
+
+def _flip(listing: Listing, path: str, place: int, hold: bool, total_max_bytes: int) -> None:
+    if path not in listing.changed:
+        listing.folders[path] = listing.folders[path].copy()
+        listing.changed.add(path)
+    folder = listing.folders[path]
+    name = folder.names[place]
+    folder.rows[WIDTH * place + FLAGS] ^= LEFT_OUT
+    if hold:
+        folder.skipped.pop(name, None)
+        if folder.content(place) == UNKNOWN:
+            listing.pending.append((folder, place))
+    else:
+        limit = f"all ignored files together are above {total_max_bytes} bytes"
+        folder.skipped[name] = (Reason.IGNORED_MANY, limit)
+        listing.pending = [row for row in listing.pending if row != (folder, place)]

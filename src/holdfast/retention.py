@@ -1,0 +1,156 @@
+"""Which checkpoints to keep: a pure planner that every surface shares. Nothing is deleted here.
+
+A policy is a set of reasons to keep; a checkpoint goes only if no reason holds. Pins, names and what the caller
+protects are kept always, and so is the newest. A cap on bytes comes last: it takes the oldest of what the other
+reasons kept, never what is protected.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from holdfast.errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the planner needs to know of a checkpoint."""
+
+    id: str
+    sequence: int
+    timestamp: datetime
+    kind: str = ""
+    """A class of checkpoints with a rule of its own: a type, or any word."""
+    session: str | None = None
+    protected: str = ""
+    """Why it is never taken (`pinned`, `named`, …); empty if it may be."""
+    score: float | None = None
+    """How good it is, where that is measured; greater is better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Reasons to keep a checkpoint; each that is not None counts for itself. With none at all everything is kept."""
+
+    keep_last: int | None = None
+    """The newest so many."""
+    keep_for: timedelta | None = None
+    """Those younger than this."""
+    keep_every: int | None = None
+    """Those whose sequence number is a multiple of this."""
+    keep_last_per_session: int | None = None
+    """The newest so many of each session."""
+    keep_best: int | None = None
+    """The so many with the greatest score; the earlier of equals."""
+    by_kind: Mapping[str, Policy | None] = field(default_factory=dict)
+    """A policy for each kind, in place of this one; None keeps a kind for ever."""
+    max_bytes: int | None = None
+    """All checkpoints together, as measured by the caller; the oldest go first."""
+
+    def __post_init__(self) -> None:
+        for name in ("keep_last", "keep_every", "keep_last_per_session", "keep_best", "max_bytes"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+                raise Refused(f"{name} is {value!r}", hint="Give a whole number, 0 or more, or None.")
+        if self.keep_every == 0:
+            raise Refused("keep_every is 0", hint="Give 1 or more, or None.")
+        if self.keep_for is not None and self.keep_for < timedelta(0):
+            raise Refused("keep_for is negative", hint="Give a timedelta, or None.")
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether no reason is given, so that nothing would go."""
+        reasons = (self.keep_last, self.keep_for, self.keep_every, self.keep_last_per_session, self.keep_best)
+        return all(reason is None for reason in reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPlan:
+    """What stays, and what goes, oldest first; each with the reason."""
+
+    kept: dict[str, str]
+    removed: list[str]
+
+
+def plan(
+    records: Iterable[Record],
+    policy: Policy,
+    now: datetime,
+    *,
+    bytes_without: Callable[[Sequence[str]], int] | None = None,
+) -> RetentionPlan:
+    """Decide which checkpoints go.
+
+    `bytes_without` tells how many bytes are left once these are gone; it is asked only for `max_bytes`. Refused if
+    `max_bytes` is given without it.
+    """
+    ordered = sorted(records, key=lambda record: record.sequence)
+    kept = {record.id: record.protected for record in ordered if record.protected}
+    if ordered:
+        kept.setdefault(ordered[-1].id, "the newest")
+    for own, group in _groups(ordered, policy):
+        for checkpoint_id, why in _reasons(group, own, now):
+            kept.setdefault(checkpoint_id, why)
+    removed = [record.id for record in ordered if record.id not in kept]
+    if policy.max_bytes is not None:
+        takeable = [record.id for record in ordered[:-1] if not record.protected]
+        removed = _capped(takeable, removed, policy.max_bytes, bytes_without)
+    gone = set(removed)
+    return RetentionPlan({record.id: kept[record.id] for record in ordered if record.id not in gone}, removed)
+
+
+def _groups(records: Sequence[Record], policy: Policy) -> Iterator[tuple[Policy | None, list[Record]]]:
+    """The records of each kind that has a policy of its own, and all others."""
+    yield policy, [record for record in records if record.kind not in policy.by_kind]
+    for kind, own in policy.by_kind.items():
+        yield own, [record for record in records if record.kind == kind]
+
+
+def _reasons(records: Sequence[Record], policy: Policy | None, now: datetime) -> Iterator[tuple[str, str]]:
+    """Every reason to keep one of these records (oldest first)."""
+    if policy is None or policy.keeps_all:
+        yield from ((record.id, "kept until it is deleted") for record in records)
+        return
+    if policy.keep_last:
+        yield from ((record.id, f"among the last {policy.keep_last}") for record in records[-policy.keep_last :])
+    if policy.keep_for is not None:
+        young = (record for record in records if now - record.timestamp < policy.keep_for)
+        yield from ((record.id, "young enough") for record in young)
+    if policy.keep_every:
+        some = (record for record in records if record.sequence % policy.keep_every == 0)
+        yield from ((record.id, f"one of every {policy.keep_every}") for record in some)
+    if policy.keep_last_per_session:
+        yield from _last_of_sessions(records, policy.keep_last_per_session)
+    if policy.keep_best:
+        scored = [record for record in records if record.score is not None and record.score == record.score]
+        best = sorted(scored, key=lambda record: (-(record.score or 0.0), record.sequence))[: policy.keep_best]
+        yield from ((record.id, f"among the best {policy.keep_best}") for record in best)
+
+
+def _last_of_sessions(records: Sequence[Record], number: int) -> Iterator[tuple[str, str]]:
+    sessions: dict[str, list[Record]] = {}
+    for record in records:
+        if record.session is not None:
+            sessions.setdefault(record.session, []).append(record)
+    for session in sessions.values():
+        yield from ((record.id, f"among the last {number} of its session") for record in session[-number:])
+
+
+def _capped(
+    takeable: Sequence[str], removed: list[str], max_bytes: int, bytes_without: Callable[[Sequence[str]], int] | None
+) -> list[str]:
+    """Take the oldest, too, until what is left is small enough; as few as that needs."""
+    if bytes_without is None:
+        raise Refused("max_bytes is given, and nothing tells how large checkpoints are", hint="Leave max_bytes out.")
+    gone = set(removed)
+    more = [checkpoint_id for checkpoint_id in takeable if checkpoint_id not in gone]
+
+    def taken(number: int) -> list[str]:
+        chosen = gone | set(more[:number])
+        return [checkpoint_id for checkpoint_id in takeable if checkpoint_id in chosen]
+
+    number = bisect_left(range(len(more)), True, key=lambda number: bytes_without(taken(number)) <= max_bytes)
+    return taken(number)

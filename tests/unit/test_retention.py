@@ -1,0 +1,141 @@
+"""The retention planner: what each reason keeps, what nothing keeps, and what is never taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import Refused
+from holdfast.retention import Policy, Record, plan
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def records(number: int, **fields: Callable[[int], object]) -> list[Record]:
+    """So many checkpoints, one an hour, the last of them an hour ago; each field made from the number."""
+    found = []
+    for each in range(1, number + 1):
+        more = {name: make(each) for name, make in fields.items()}
+        found.append(Record(f"c{each}", each, NOW - timedelta(hours=number - each + 1), **more))  # type: ignore[arg-type]
+    return found
+
+
+def removed(found: Sequence[Record], policy: Policy, **options: Callable[[Sequence[str]], int]) -> list[str]:
+    return plan(found, policy, NOW, **options).removed
+
+
+class TestReasons:
+    def test_with_no_reason_nothing_goes(self) -> None:
+        assert removed(records(5), Policy()) == []
+
+    def test_the_last_are_kept(self) -> None:
+        assert removed(records(5), Policy(keep_last=2)) == ["c1", "c2", "c3"]
+
+    def test_the_young_are_kept(self) -> None:
+        assert removed(records(5), Policy(keep_for=timedelta(hours=2, minutes=30))) == ["c1", "c2", "c3"]
+
+    def test_one_of_every_so_many_is_kept(self) -> None:
+        assert removed(records(7), Policy(keep_every=3)) == ["c1", "c2", "c4", "c5"]
+
+    def test_the_last_of_each_session_are_kept(self) -> None:
+        found = records(6, session=lambda number: "even" if number % 2 == 0 else "odd")
+        assert removed(found, Policy(keep_last_per_session=1)) == ["c1", "c2", "c3", "c4"]
+
+    def test_the_best_are_kept_the_earlier_of_equals_and_never_what_is_no_number(self) -> None:
+        scores = [1.0, 3.0, float("nan"), 3.0, 2.0, None, 0.0]
+        found = records(7, score=lambda number: scores[number - 1])
+        assert removed(found, Policy(keep_best=2)) == ["c1", "c3", "c5", "c6"]
+        assert removed(found, Policy(keep_best=1)) == ["c1", "c3", "c4", "c5", "c6"]
+
+    def test_one_reason_is_enough(self) -> None:
+        assert removed(records(6), Policy(keep_last=1, keep_every=2)) == ["c1", "c3", "c5"]
+
+    def test_each_kind_has_its_own_policy(self) -> None:
+        kinds = ["auto", "manual", "auto", "feature", "auto", "manual", "auto"]
+        found = records(7, kind=lambda number: kinds[number - 1])
+        policy = Policy(keep_last=1, by_kind={"auto": Policy(keep_last=2), "feature": None})
+        assert removed(found, policy) == ["c1", "c2", "c3"]
+
+    def test_every_kept_one_has_its_reason(self) -> None:
+        found = records(3, protected=lambda number: "pinned" if number == 1 else "")
+        assert plan(found, Policy(keep_last=1), NOW).kept == {"c1": "pinned", "c3": "the newest"}
+
+
+class TestNeverTaken:
+    def test_what_is_protected_stays_though_it_is_the_oldest(self) -> None:
+        found = records(4, protected=lambda number: "named" if number == 1 else "")
+        assert removed(found, Policy(keep_last=1)) == ["c2", "c3"]
+
+    def test_the_newest_stays_whatever_the_policy(self) -> None:
+        assert removed(records(3), Policy(keep_last=0)) == ["c1", "c2"]
+        assert removed(records(3), Policy(max_bytes=0), bytes_without=lambda gone: 10 - len(gone)) == ["c1", "c2"]
+
+    def test_order_is_counted_not_timed(self) -> None:
+        found = [Record("first", 1, NOW), Record("second", 2, NOW - timedelta(days=9))]
+        assert removed(found, Policy(keep_last=1)) == ["first"]
+
+
+class TestCap:
+    def test_the_oldest_go_until_it_is_small_enough_and_no_more(self) -> None:
+        assert removed(records(9), Policy(max_bytes=70), bytes_without=lambda gone: 100 - 10 * len(gone)) == [
+            "c1",
+            "c2",
+            "c3",
+        ]
+
+    def test_nothing_goes_while_there_is_room(self) -> None:
+        assert removed(records(3), Policy(max_bytes=100), bytes_without=lambda gone: 100) == []
+
+    def test_it_passes_over_what_is_protected_and_over_reasons(self) -> None:
+        found = records(5, protected=lambda number: "pinned" if number == 2 else "")
+        policy = Policy(keep_last=5, max_bytes=30)
+        assert removed(found, policy, bytes_without=lambda gone: 50 - 10 * len(gone)) == ["c1", "c3"]
+
+    def test_without_a_measure_it_is_refused(self) -> None:
+        with pytest.raises(Refused):
+            removed(records(2), Policy(max_bytes=1))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"keep_last": -1}, {"keep_last": True}, {"keep_every": 0}, {"keep_for": timedelta(-1)}, {"max_bytes": 1.5}],
+)
+def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(Refused):
+        Policy(**wrong)  # type: ignore[arg-type]
+
+
+NUMBERS = st.none() | st.integers(0, 8)
+
+
+@given(
+    found=st.lists(
+        st.tuples(st.sampled_from(["", "a", "b"]), st.sampled_from([None, "s", "t"]), st.booleans()), max_size=12
+    ),
+    keep_last=NUMBERS,
+    per_session=NUMBERS,
+    hours=NUMBERS,
+)
+def test_what_is_kept_and_what_goes_is_everything_and_a_protected_one_never_goes(
+    found: list[tuple[str, str | None, bool]], keep_last: int | None, per_session: int | None, hours: int | None
+) -> None:
+    given = [
+        Record(f"c{place}", place, NOW - timedelta(hours=12 - place), kind, session, "pinned" if pinned else "")
+        for place, (kind, session, pinned) in enumerate(found)
+    ]
+    young = None if hours is None else timedelta(hours=hours)
+    policy = Policy(keep_last=keep_last, keep_last_per_session=per_session, keep_for=young, by_kind={"b": None})
+    made = plan(given, policy, NOW)
+
+    assert sorted([*made.kept, *made.removed]) == sorted(record.id for record in given)
+    assert all(made.kept.values())
+    by_id = {record.id: record for record in given}
+    assert not any(by_id[gone].protected or by_id[gone].kind == "b" for gone in made.removed)
+    if keep_last is not None:
+        others = [record.id for record in given if record.kind != "b"]
+        assert not set(made.removed) & set(others[len(others) - keep_last :] if keep_last else [])
+    assert plan([by_id[kept] for kept in made.kept], policy, NOW).removed == []

@@ -34,6 +34,7 @@ class Reason(StrEnum):
     CHANGED = "changed-while-read"
     LIVE_DATABASE = "live-database"  # held, but written to while it was read: may be torn
     NOTHING_HELD = "nothing-held"  # the rules left every file out
+    PURGED = "purged"  # was held, and was taken out of every checkpoint for good
 
     @property
     def is_failure(self) -> bool:
@@ -90,6 +91,8 @@ class Checkpoint:
     """False when files changed while they were being read."""
     operation: Operation | None = None
     """Set on a safety checkpoint: what was about to happen."""
+    purged: tuple[str, ...] = ()
+    """The paths that were taken out of it for good since it was made."""
     commit: str = ""
     """The git commit that holds it."""
     _lazy: Lazy | None = field(default=None, repr=False, compare=False)
@@ -233,3 +236,103 @@ class VerifyReport:
     @property
     def ok(self) -> bool:
         return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """What decides whether a save made now would hold a path."""
+
+    path: str
+    held: bool
+    exists: bool
+    """Whether it is there; if not, the rest is about what would be so."""
+    reason: Reason | None
+    """Of a path that is not held."""
+    rule: str
+    """The line that decides, as `FILE:LINE: PATTERN`; empty where none does."""
+    in_checkpoint: str | None
+    """The id of the last checkpoint, if that holds it."""
+    sentence: str
+    """All of it, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What an export wrote."""
+
+    checkpoint: str
+    directory: str
+    written: list[str]
+    failed: dict[str, str]
+    """Not written, or not completely, and why."""
+    missing: dict[str, str]
+    """What the checkpoint does not hold, and why."""
+    leftovers: list[str]
+    """Folders beside it that exports which were killed have left; nothing needs them."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything that was asked for was written (P4)."""
+        return not self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A file that has a text in it, from one checkpoint to another."""
+
+    path: str
+    line: int
+    """Where it is in `first`, counted from 1."""
+    excerpt: str
+    """That line, or some of it."""
+    first: Checkpoint
+    """The checkpoint in which it appears; its actor, session and message say by whom."""
+    last: Checkpoint
+    """The last one in a row that has it."""
+    disappeared_in: Checkpoint | None
+    """The one after that, in which it is gone; None if the newest checkpoint has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PurgePlan:
+    """What a purge would take out of the checkpoints."""
+
+    paths: list[str]
+    """What some checkpoint holds, the topmost folders first named; files of a folder are not named one by one."""
+    checkpoints: list[str]
+    """The ids of those that would be rewritten, under the same ids."""
+    states: dict[str, list[str]]
+    """By id, the names of the states that repeat a purged file word for word, and would have it cut out."""
+    bytes_freed: int
+    """What the store holds for these paths alone, before it is deflated."""
+    also_at: dict[str, str]
+    """Other paths that hold the same bytes, which therefore stay, and a checkpoint that has them."""
+    in_workspace: list[str]
+    """Still in the folder: the next save would hold them again, unless a `.holdfastignore` says not to."""
+
+    def __bool__(self) -> bool:
+        return bool(self.checkpoints)
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What a purge took out."""
+
+    plan: PurgePlan
+    objects: int
+    """How many objects are gone; none of them is in the store any more, which was looked up after the work."""
+    freed_bytes: int
+    """How much smaller the store is on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bisected:
+    """Between which two checkpoints something broke."""
+
+    first_bad: Checkpoint | None
+    """The first at which it fails; None if that lies among `unsure`."""
+    last_good: Checkpoint
+    unsure: list[Checkpoint]
+    """Those that could not be tested and may be the first."""
+    tried: dict[str, str]
+    """By id, in order: `good`, `bad` or `skipped`."""

@@ -55,6 +55,7 @@ class Contents(NamedTuple):
 def encode_record(checkpoint: Checkpoint) -> bytes:
     """`checkpoint.json`."""
     operation = checkpoint.operation
+    purged = {"purged": checkpoint.purged} if checkpoint.purged else {}
     return to_json(
         {
             "format": FORMAT,
@@ -72,6 +73,7 @@ def encode_record(checkpoint: Checkpoint) -> bytes:
             "complete": checkpoint.complete,
             "quiet": checkpoint.quiet,
             "operation": operation and [operation.verb, operation.target, operation.paths],
+            **purged,
         }
     )
 
@@ -99,6 +101,7 @@ def decode_record(data: bytes, *, commit: str, lazy: Lazy | None) -> Checkpoint:
             complete=row["complete"],
             quiet=row["quiet"],
             operation=operation,
+            purged=tuple(row.get("purged", ())),
             commit=commit,
             _lazy=lazy,
         )

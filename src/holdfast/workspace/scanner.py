@@ -14,7 +14,7 @@ from holdfast.scan import usergit
 from holdfast.scan.folder import UNKNOWN, Folder, dump, load
 from holdfast.scan.handles import Handles
 from holdfast.scan.ignore import Around, Rules, Sources
-from holdfast.scan.walk import Limits, Walk
+from holdfast.scan.walk import Limits, Listing, Walk
 from holdfast.workspace.gathering import Gathering
 from holdfast.workspace.record import Node, to_json
 from holdfast.workspace.repository import Repository
@@ -43,6 +43,15 @@ def look_around(root: Path, home: Path, config_home: Path) -> Surroundings:
     if around.ignores_the_workspace(excludes):
         return Surroundings(None, usergit.excludes_file(home, config_home, None), None)
     return Surroundings(repository, excludes, around)
+
+
+class Judged(NamedTuple):
+    """How a save made now would judge each path, and by what; contents are not read."""
+
+    listing: Listing
+    rules: Rules
+    wanted: HeldAnyway
+    limits: Limits
 
 
 class Scanner:
@@ -79,11 +88,7 @@ class Scanner:
         """A snapshot, and what to call once its objects are in the store, to make the next one fast."""
         memo, cache = self._load_cache()
         surroundings = look_around(self.root, self._home, self._config_home)
-        rules = Rules.root(
-            exclude_patterns=self._exclude_patterns,
-            excludes_file=surroundings.excludes_file,
-            around=surroundings.around,
-        )
+        rules = self._rules(surroundings)
         wanted = HeldAnyway(
             self.root, held=self._held(head), force=force, memo=memo, repository=surroundings.repository
         )
@@ -121,6 +126,23 @@ class Scanner:
                 self._store_cache(learnt, snapshot)
 
         return snapshot, remember
+
+    def judge(self, head: Checkpoint | None) -> Judged:
+        """Look at the workspace and read nothing but its ignore files."""
+        memo, cache = self._load_cache()
+        surroundings = look_around(self.root, self._home, self._config_home)
+        rules = self._rules(surroundings)
+        wanted = HeldAnyway(self.root, held=self._held(head), memo=memo, repository=surroundings.repository)
+        with Handles(os.fspath(self.root)) as handles:
+            walk = Walk(handles, self.root, cache=cache, rules=rules, wanted=wanted, limits=self._limits)
+            return Judged(walk.run(), rules, wanted, self._limits)
+
+    def _rules(self, surroundings: Surroundings) -> Rules:
+        return Rules.root(
+            exclude_patterns=self._exclude_patterns,
+            excludes_file=surroundings.excludes_file,
+            around=surroundings.around,
+        )
 
     def frozen_rules(self, snapshot: Snapshot) -> bytes:
         """`rules.json`: what decided, apart from the ignore files that the checkpoint itself holds."""

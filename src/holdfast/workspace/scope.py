@@ -50,7 +50,7 @@ def parse_scope(
         return Scope(None)
     literal, patterns = [], []
     for given in paths:
-        path = _inside(given, root)
+        path = inside(given, root)
         pattern = _compiled(path) if _GLOB.search(path) else None
         if exists(path):
             literal.append(path)
@@ -62,7 +62,8 @@ def parse_scope(
     return Scope(literal, patterns=patterns, given=paths)
 
 
-def _inside(path: str, root: Path) -> str:
+def inside(path: str, root: Path) -> str:
+    """A path as people give it, relative to the workspace; Refused for one outside."""
     if not path:
         raise Refused("a path is empty", hint="Name a path, or leave paths out for everything.")
     if os.path.isabs(path):

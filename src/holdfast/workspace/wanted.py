@@ -54,6 +54,12 @@ class HeldAnyway:
             return True
         return not hard and (self._held(path) is True or self._is_tracked(path, is_folder=True))
 
+    def because(self, path: str, *, is_folder: bool) -> str:
+        """Why a path is held although a rule ignores it; empty if it is not."""
+        if self._held(path) is is_folder:
+            return "the last checkpoint holds it"
+        return "git tracks it" if self._is_tracked(path, is_folder=is_folder) else ""
+
     def memo(self) -> Memo:
         """What was learnt of the user's indexes, for the next time."""
         found = dict(self._memo)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from holdfast import durable
 from holdfast.errors import HoldfastError, NotFound, Refused, Unavailable
-from holdfast.model import JSON, Checkpoint, CheckpointDiff, Plan, Progress, Recovery, Restored, VerifyReport
+from holdfast.model import JSON, Checkpoint, CheckpointDiff, Plan, Progress, Recovery, Restored, VerifyReport, Why
 from holdfast.scan.walk import Limits
 from holdfast.workspace import place
 from holdfast.workspace.gathering import Gathering
@@ -154,6 +154,13 @@ class Workspace:
             )
             changes = (change for change in reader.diff(before, after) if change.path in scope)
             return make_diff(first.id, second, changes, source, (first.uncovered, not_held))
+
+    def why(self, path: str | os.PathLike[str]) -> Why:
+        """Whether a save made now would hold a path, and which rule says so. Nothing is read but ignore files."""
+        from holdfast.workspace.why import why
+
+        with self._reading():
+            return why(os.fspath(path), self._repository, self._scanner)
 
     # going back
 

@@ -1,0 +1,176 @@
+"""Why a path is held, or is not: the one rule that decides, as a save made now would."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.model import Checkpoint, Reason, Why
+from holdfast.scan import usergit
+from holdfast.scan.folder import IGNORED, MODE, WIDTH, Folder
+from holdfast.scan.handles import Handles, split
+from holdfast.scan.ignore import EXCLUDED, INCLUDED, MAX_IGNORE_BYTES, Sources, Verdict, decide_path
+from holdfast.workspace.repository import Repository
+from holdfast.workspace.scanner import Judged, Scanner
+from holdfast.workspace.scope import inside
+from holdfast.workspace.tree import TreeReader
+
+_BECAUSE = {
+    Reason.EXCLUDED: "it is excluded",
+    Reason.DEPENDENCIES: "it is a dependency or build folder, which a tool can make again",
+    Reason.IGNORED_LARGE: "git's rules ignore it, and it is above {file_max}",
+    Reason.IGNORED_MANY: "git's rules ignore it, and it is part of more than is held of what they ignore",
+    Reason.GIT_DIRECTORY: "a repository's own folder is never held",
+    Reason.OTHER_FILESYSTEM: "another file system begins there",
+    Reason.SOCKET: "a socket has no content",
+    Reason.UNREADABLE: "it cannot be read",
+}
+
+
+class _Decision(NamedTuple):
+    held: bool
+    because: str
+    reason: Reason | None = None
+    rule: str = ""
+
+
+def why(path: str, repository: Repository, scanner: Scanner) -> Why:
+    """What decides about a path. Refused outside the workspace."""
+    wanted = inside(path, scanner.root)
+    head = repository.head()
+    judged = scanner.judge(head)
+    with Handles(os.fspath(scanner.root)) as handles:
+        status = _status(handles, wanted)
+        is_folder = path.endswith("/") if status is None else stat.S_ISDIR(status.st_mode)
+        found = _Asker(judged, handles, scanner.root).decide(wanted, status, is_folder)
+    return Why(
+        path=wanted or ".",
+        held=found.held,
+        exists=status is not None,
+        reason=found.reason,
+        rule=found.rule,
+        in_checkpoint=_holder(repository, head, wanted),
+        sentence=_sentence(wanted or ".", found, exists=status is not None),
+    )
+
+
+class _Asker:
+    """Asks a listing about one path, from the top down, as the walk went."""
+
+    def __init__(self, judged: Judged, handles: Handles, root: Path) -> None:
+        self._judged = judged
+        self._handles = handles
+        self._root = root
+
+    def decide(self, path: str, status: os.stat_result | None, is_folder: bool) -> _Decision:
+        left_out: _Decision | None = None
+        parts = path.split("/") if path else []
+        for depth, name in enumerate(parts):
+            here, is_last = "/".join(parts[: depth + 1]), depth + 1 == len(parts)
+            folder = self._judged.listing.folders.get("/".join(parts[:depth]))
+            if folder is None:
+                break
+            if name in folder.skipped:
+                left_out = self._left_out(folder, name, here, path)
+            if name in folder.folders:
+                continue
+            place = folder.place(name)
+            if place is not None and not is_last:
+                return _Decision(False, f"{here} is not a folder, and links are not followed")
+            if place is not None and folder.holds(place):
+                return self._file(path, folder, place)
+            return left_out or self._absent(path, is_folder, folder)
+        if left_out is not None and path in self._judged.listing.folders:
+            return _Decision(True, f"{left_out.because}; but something in it is held", rule=left_out.rule)
+        if left_out is not None:
+            return left_out
+        return self._held(path, self._judged.listing.folders[path]) if path else _Decision(True, "it is the workspace")
+
+    def _file(self, path: str, folder: Folder, place: int) -> _Decision:
+        name = folder.names[place]
+        mode, dir_fd = folder.rows[WIDTH * place + MODE], self._handles.open(folder.path)
+        if stat.S_ISREG(mode) and not os.access(name, os.R_OK, dir_fd=dir_fd, effective_ids=True):
+            return self._say(Reason.UNREADABLE, "")
+        anyway = "" if folder.flags(place) & IGNORED else self._judged.wanted.because(path, is_folder=False)
+        return self._held(path, folder, is_folder=False, anyway=anyway)
+
+    def _absent(self, path: str, is_folder: bool, folder: Folder) -> _Decision:
+        """What would be so of a path that is not there."""
+        verdict = self._verdict(path, is_folder)
+        if verdict is not None and verdict.kind == EXCLUDED:
+            return self._say(Reason.EXCLUDED, verdict.rule)
+        return self._held(path, folder, is_folder=is_folder)
+
+    def _left_out(self, folder: Folder, name: str, here: str, path: str) -> _Decision:
+        reason, rule = folder.skipped[name]
+        found = self._say(Reason(reason), rule)
+        return found if here == path else found._replace(because=f"{here} is not: {found.because}")
+
+    def _say(self, reason: Reason, rule: str) -> _Decision:
+        text = _BECAUSE.get(reason, str(reason.value)).format(file_max=f"{self._judged.limits.file_max_bytes:,} bytes")
+        return _Decision(False, text, reason, rule)
+
+    def _held(self, path: str, folder: Folder, *, is_folder: bool = True, anyway: str = "") -> _Decision:
+        """Say why a path is held; `anyway`: what holds it although it is ignored and not small."""
+        verdict = self._verdict(path, is_folder)
+        rule = verdict.rule if verdict else folder.context
+        if not rule:
+            return _Decision(True, "nothing leaves it out")
+        if verdict is not None and verdict.kind == INCLUDED:
+            return _Decision(True, "a line brings it in, whatever git's rules say", rule=rule)
+        if anyway:
+            return _Decision(True, f"a rule leaves it out, but {anyway}", rule=rule)
+        most = self._judged.limits.file_max_bytes
+        return _Decision(
+            True, f"git's rules ignore it, and of what they ignore files up to {most:,} bytes are", rule=rule
+        )
+
+    def _verdict(self, path: str, is_folder: bool) -> Verdict | None:
+        return decide_path(self._judged.rules, path, is_dir=is_folder, sources=self._sources)
+
+    def _sources(self, folder: str) -> Sources:
+        git = usergit.git_dir(self._root / folder)
+        return Sources(
+            gitignore=self._text(folder, ".gitignore"),
+            holdfastignore=self._text(folder, ".holdfastignore"),
+            repository=git is not None,
+            info_exclude=usergit.info_exclude(git) if git else None,
+        )
+
+    def _text(self, folder: str, name: str) -> bytes | None:
+        try:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            fd = os.open(name, flags, dir_fd=self._handles.open(folder))
+        except OSError:
+            return None
+        try:
+            status = os.fstat(fd)
+            is_usable = stat.S_ISREG(status.st_mode) and status.st_size <= MAX_IGNORE_BYTES
+            return os.read(fd, MAX_IGNORE_BYTES) if is_usable else None
+        finally:
+            os.close(fd)
+
+
+def _status(handles: Handles, path: str) -> os.stat_result | None:
+    folder, name = split(path)
+    try:
+        return os.stat(name or ".", dir_fd=handles.open(folder), follow_symlinks=False)
+    except OSError:
+        return None
+
+
+def _holder(repository: Repository, head: Checkpoint | None, path: str) -> str | None:
+    if head is None:
+        return None
+    entry = TreeReader(repository.objects).find(repository.contents(head).root, path)
+    return head.id if entry is not None else None
+
+
+def _sentence(path: str, found: _Decision, *, exists: bool) -> str:
+    verb = ("is held" if found.held else "is not held") if exists else "is not there; it would "
+    if not exists:
+        verb += "be held" if found.held else "not be held"
+    rule = f" ({found.rule})" if found.rule else ""
+    return f"{path} {verb}: {found.because}{rule}"

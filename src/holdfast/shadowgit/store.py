@@ -8,6 +8,7 @@ refs/heads/main             a page that says what this is
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
@@ -226,6 +227,33 @@ class ObjectStore:
     def ref_names(self) -> set[str]:
         """The ids of all checkpoints, without reading what they point to."""
         return {*self._packed_refs(), *self.loose_refs()}
+
+    def ref_marks(self) -> dict[str, str]:
+        """The ids of all checkpoints, each with a mark that changes when its ref is replaced; none is read."""
+        found = self._packed_refs()
+        try:
+            with os.scandir(self._tags) as entries:
+                found |= {entry.name: str(entry.inode()) for entry in entries if entry.is_file(follow_symlinks=False)}
+        except FileNotFoundError:
+            pass
+        return found
+
+    def ref_mark(self, name: str) -> str:
+        """The mark of one ref; empty if it has none of its own."""
+        try:
+            return str(os.lstat(self._tags / name).st_ino)
+        except OSError:
+            return ""
+
+    def refs_status(self) -> list[os.stat_result] | None:
+        """What changes whenever a ref comes, goes or is replaced; None where there is nothing to look at."""
+        try:
+            found = [os.stat(self._tags)]
+        except OSError:
+            return None
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.stat(self.git_dir / "packed-refs"))
+        return found
 
     def loose_refs(self) -> list[str]:
         try:

@@ -1,8 +1,9 @@
 """The catalog: an SQLite table of all checkpoints, so that finding one does not mean reading all.
 
-Only a memory of what refs and commits say. `sync` makes it agree with them each time a store is opened; one that is
-missing, damaged or cannot be written is made anew, in memory if need be. Readers never wait for writers (WAL). Ids
-sort by sequence, so the one key serves all; each row carries a checksum, and there is no second index to disagree.
+Only a memory of what refs and commits say. `sync` makes it agree with them at every call, and costs next to nothing
+where neither has changed since it last did; one that is missing, damaged or cannot be written is made anew, in memory
+if need be. Readers never wait for writers (WAL). Ids sort by sequence, so the one key serves all but names; each row
+carries a checksum.
 """
 
 from __future__ import annotations
@@ -10,22 +11,31 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
 from holdfast.errors import Unavailable
 
-_VERSION = 2
+_VERSION = 3
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS checkpoints (
     id TEXT PRIMARY KEY, sequence INTEGER NOT NULL, name TEXT, session TEXT, message TEXT NOT NULL,
     timestamp TEXT NOT NULL, safety INTEGER NOT NULL, git_commit TEXT NOT NULL, content TEXT NOT NULL,
-    state TEXT NOT NULL, record TEXT NOT NULL, checksum INTEGER NOT NULL
+    state TEXT NOT NULL, record TEXT NOT NULL, checksum INTEGER NOT NULL, mark TEXT NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS names ON checkpoints (name) WHERE name IS NOT NULL;
 """
 _COLUMNS = "id, sequence, name, session, message, timestamp, safety, git_commit, content, state, record, checksum"
+_NULLABLE = ("name", "session")
+_TEXT = " || char(31) || ".join(
+    f"ifnull('=' || {column}, '')" if column in _NULLABLE else column for column in _COLUMNS.split(", ")[:-1]
+)
+_NAMED = "SELECT id FROM checkpoints INDEXED BY names WHERE name IS NOT NULL ORDER BY id"
+_SLACK_NS = 50_000_000  # a change within a tick of the clock may leave the same time
+_COARSE_SLACK_NS = 3_000_000_000  # file systems that count whole seconds
 
 
 class Row(NamedTuple):
@@ -47,38 +57,46 @@ class Row(NamedTuple):
 class Catalog:
     """One file. Every call opens it anew, so that threads and forks share nothing."""
 
-    def __init__(self, path: Path, list_ids: Callable[[], set[str]], load: Callable[[str], Row | None]) -> None:
-        """`list_ids` tells which checkpoints there are; `load` reads one (None: it cannot be read)."""
+    def __init__(
+        self,
+        path: Path,
+        list_refs: Callable[[], Mapping[str, str]],
+        load: Callable[[str], Row | None],
+        status: Callable[[], list[os.stat_result] | None] = lambda: None,
+    ) -> None:
+        """`list_refs` tells which checkpoints there are, each with a mark that changes when its ref is replaced.
+
+        `load` reads one (None: it cannot be read). `status` looks at all that changes when a ref does (None: cannot).
+        """
         self._path = path
-        self._list_ids = list_ids
+        self._list_refs = list_refs
         self._load = load
+        self._status = status
         self._memory: sqlite3.Connection | None = None
+        self._agreed = ""
 
     def sync(self) -> None:
-        """Make the catalog hold exactly the checkpoints that there are.
+        """Make the catalog hold exactly the checkpoints that there are, as their refs have them now.
 
-        The refs are listed after the catalog is read: a row is written after its ref, so one without a ref is gone.
+        Where refs and catalog look as they did when they last agreed, nothing is read. The look is taken before
+        anything is read, so that what changes meanwhile is seen the next time.
         """
-        rows = self._query(f"SELECT {_COLUMNS} FROM checkpoints")
-        if any(_checksum(row[:-1]) != row[-1] for row in rows):
-            self._rebuild()  # before anything is looked for by what the row says of itself
-            rows = self._query(f"SELECT {_COLUMNS} FROM checkpoints")
-        known = {str(row[0]) for row in rows}
-        ids = self._list_ids()
-        missing = [row for row in map(self._load, sorted(ids - known)) if row is not None]
-        if missing or known - ids:
-            with contextlib.suppress(sqlite3.OperationalError):  # locked for long: the next call does it
-                self._change(missing, known - ids)
+        look = self._look()
+        if look and look in (self._agreed, self._note()):
+            return
+        if not self._agree() and look:
+            self._agreed = look
+            self._write_note(look)
 
-    def add(self, row: Row) -> None:
-        """Add a checkpoint that has just been committed; failing to is no loss, `sync` makes up for it."""
+    def add(self, row: Row, mark: str = "") -> None:
+        """Put in a checkpoint that has just been committed; failing to is no loss, `sync` makes up for it."""
         with contextlib.suppress(sqlite3.Error):
-            self._change([row], ())
+            self._change([(row, mark)], ())
 
-    def remove(self, checkpoint_id: str) -> None:
-        """Forget a checkpoint that has just been deleted."""
+    def remove(self, *checkpoint_ids: str) -> None:
+        """Forget checkpoints that have just been deleted."""
         with contextlib.suppress(sqlite3.Error):
-            self._change([], [checkpoint_id])
+            self._change([], checkpoint_ids)
 
     def newest(self, *, limit: int | None, session: str | None, safety: bool) -> list[Row]:
         """Checkpoints, newest first."""
@@ -119,6 +137,73 @@ class Catalog:
         """The checkpoint with the greatest sequence number, of any kind."""
         return next(iter(self._rows("1 ORDER BY id DESC LIMIT 1", [])), None)
 
+    # agreeing with the refs
+
+    def _agree(self) -> bool:
+        """Check every row and compare it with its ref; whether something had to be changed.
+
+        The refs are listed after the catalog is read: a row is written after its ref, so one without a ref is gone.
+        """
+        known = self._checked()
+        is_changed = known is None
+        if known is None:
+            self._rebuild()  # before anything is looked for by what a row says of itself
+            known = self._checked() or {}
+        refs = self._list_refs()
+        missing = [(row, mark) for key, mark in sorted(refs.items() - known.items()) if (row := self._load(key))]
+        gone = known.keys() - refs.keys()
+        if missing or gone:
+            with contextlib.suppress(sqlite3.OperationalError):  # locked for long: the next call does it
+                self._change(missing, gone)
+        return is_changed or bool(missing or gone)
+
+    def _checked(self) -> dict[str, str] | None:
+        """The ids in the catalog and the marks of their refs; None if a row, or the index, is not what was written."""
+        rows = self._query(f"SELECT id, mark, name IS NULL, checksum, CAST({_TEXT} AS BLOB) FROM checkpoints")
+        named = [str(row[0]) for row in self._query(_NAMED)]
+        if any(crc32(text or b"") != checksum for _, _, _, checksum, text in rows):
+            return None
+        if sorted(str(row[0]) for row in rows if not row[2]) != named:
+            return None
+        return {str(row[0]): str(row[1]) for row in rows}
+
+    def _look(self) -> str:
+        """How refs and catalog look from outside; empty where that does not tell whether they change."""
+        if self._memory is not None:
+            own: list[os.stat_result] = []
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                if os.stat(f"{self._path}-wal").st_size:
+                    return ""  # somebody is writing, or died over it
+            try:
+                own = [os.stat(self._path)]
+            except OSError:
+                return ""
+        refs = self._status()
+        if refs is None or not all(map(_is_settled, refs + own)):
+            return ""
+        parts = [f"{one.st_ino} {one.st_size} {one.st_mtime_ns} {one.st_ctime_ns}" for one in refs + own]
+        return f"{', '.join(parts)}\n"
+
+    def _note(self) -> str:
+        try:
+            return Path(f"{self._path}-agreed").read_text("ascii", "replace")
+        except OSError:
+            return ""
+
+    def _write_note(self, look: str) -> None:
+        """Remember a look at which refs and catalog agreed. A note that is torn or lost is one that does not match."""
+        if self._memory is None:
+            with contextlib.suppress(OSError):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+                fd = os.open(f"{self._path}-agreed", flags, 0o600)
+                try:
+                    os.write(fd, look.encode())
+                finally:
+                    os.close(fd)
+
+    # the file
+
     def _rows(self, where: str, values: Iterable[object]) -> list[Row]:
         text = f"SELECT {_COLUMNS} FROM checkpoints WHERE {where}"
         rows = self._query(text, tuple(values))
@@ -140,9 +225,9 @@ class Catalog:
 
     def _rebuild(self) -> None:
         self._discard()
-        self._write([row for row in map(self._load, sorted(self._list_ids())) if row is not None], ())
+        self._write([(row, mark) for key, mark in sorted(self._list_refs().items()) if (row := self._load(key))], ())
 
-    def _change(self, rows: list[Row], gone: Iterable[str]) -> None:
+    def _change(self, rows: list[tuple[Row, str]], gone: Iterable[str]) -> None:
         try:
             self._write(rows, gone)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
@@ -150,10 +235,10 @@ class Catalog:
                 raise
             self._rebuild()
 
-    def _write(self, rows: list[Row], gone: Iterable[str]) -> None:
+    def _write(self, rows: list[tuple[Row, str]], gone: Iterable[str]) -> None:
         with self._open() as connection, connection:
-            full = [(*row, _checksum(row)) for row in rows]
-            connection.executemany(f"INSERT OR REPLACE INTO checkpoints VALUES ({','.join('?' * 12)})", full)
+            full = [(*row, _checksum(row), mark) for row, mark in rows]
+            connection.executemany(f"INSERT OR REPLACE INTO checkpoints VALUES ({','.join('?' * 13)})", full)
             connection.executemany("DELETE FROM checkpoints WHERE id = ?", [(one,) for one in gone])
 
     @contextlib.contextmanager
@@ -201,7 +286,7 @@ class Catalog:
         return self._memory
 
     def _discard(self) -> None:
-        for suffix in ("", "-wal", "-shm"):
+        for suffix in ("", "-wal", "-shm", "-agreed"):
             with contextlib.suppress(OSError):
                 os.unlink(f"{self._path}{suffix}")
 
@@ -213,7 +298,18 @@ def _is_damage(error: Exception) -> bool:
     return code is None or (code & 0xFF) not in (*in_the_way, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
+def _is_settled(status: os.stat_result) -> bool:
+    """Whether a change from now on would show in the times."""
+    newest = max(status.st_mtime_ns, status.st_ctime_ns)
+    return newest < time.time_ns() - (_SLACK_NS if newest % 1_000_000_000 else _COARSE_SLACK_NS)
+
+
 def _checksum(values: Iterable[object]) -> int:
-    return crc32(
-        repr([int(value) if isinstance(value, bool) else value for value in values]).encode("utf-8", "replace")
-    )
+    """Of a row, as `_TEXT` spells it."""
+    columns = zip(_COLUMNS.split(", "), values, strict=False)
+    texts = [("" if value is None else f"={value}") if name in _NULLABLE else _plain(value) for name, value in columns]
+    return crc32("\x1f".join(texts).encode("utf-8", "replace"))
+
+
+def _plain(value: object) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from typing import NamedTuple
 
 from holdfast.errors import Refused
@@ -28,7 +28,7 @@ def new_id(sequence: int) -> str:
     Ids sort as text in the order of their sequence numbers, and the part before the dash is a unique prefix.
     """
     digits = str(sequence)
-    chance = "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM))
+    chance = "".join(_ALPHABET[byte % 32] for byte in os.urandom(_RANDOM))
     return f"{chr(ord('a') + len(digits) - 1)}{digits}-{chance}"
 
 
@@ -44,12 +44,16 @@ def parse_latest(ref: str) -> Latest | None:
     return Latest(int(match[1] or 0)) if match else None
 
 
+def looks_like_id(ref: str) -> bool:
+    """Whether a text is an id or the beginning of one, and so the name of nothing."""
+    return _ID_PREFIX.fullmatch(ref) is not None
+
+
 def check_name(name: str) -> None:
     """Refused unless a name can be told from an id and from `latest`."""
     if not isinstance(name, str):
         raise Refused("a checkpoint's name is not text", hint=f"It is of type {type(name).__name__}.")
-    looks_like_id = _ID_PREFIX.fullmatch(name) is not None
-    if not _NAME.fullmatch(name) or name.strip() != name or looks_like_id or name.startswith("latest"):
+    if not _NAME.fullmatch(name) or name.strip() != name or looks_like_id(name) or name.startswith("latest"):
         raise Refused(
             f"{name!r} cannot name a checkpoint",
             hint="Use up to 200 characters without ~ or control characters; not `latest`, not something like an id.",

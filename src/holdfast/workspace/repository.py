@@ -14,7 +14,7 @@ from holdfast.errors import Conflict, Damaged, NotFound, Refused
 from holdfast.model import JSON, Checkpoint, Uncovered
 from holdfast.shadowgit import EMPTY_TREE, ObjectStore, PackWriter, merge_packs, packs_due, reachable
 from holdfast.workspace.catalog import Catalog, Row
-from holdfast.workspace.ids import parse_latest, sequence_of
+from holdfast.workspace.ids import looks_like_id, parse_latest, sequence_of
 from holdfast.workspace.record import Contents, Node, decode_record, decode_uncovered, read_contents
 from holdfast.workspace.state import read_state
 from holdfast.workspace.tree import TreeReader
@@ -36,7 +36,8 @@ class Repository:
         self.folder = folder
         self.own = folder / "holdfast"
         self.objects = ObjectStore(folder)
-        self.catalog = Catalog(self.own / "catalog.db", self.objects.ref_names, self.load_row)
+        refs = self.objects
+        self.catalog = Catalog(self.own / "catalog.db", refs.ref_marks, self.load_row, refs.refs_status)
         self.lock = durable.Lock(self.own / "lock")
 
     @property
@@ -70,7 +71,7 @@ class Repository:
         latest = parse_latest(ref)
         if latest is not None:
             return self.catalog.nth(latest.back)
-        row = self.catalog.by_id(ref) or self.catalog.by_name(ref)
+        row = self.catalog.by_id(ref) or (None if looks_like_id(ref) else self.catalog.by_name(ref))
         if row is not None or not ref:
             return row
         rows = self.catalog.by_prefix(ref)
@@ -162,7 +163,7 @@ class Repository:
                     writer.withdraw(pack)
             raise
         self.objects.refresh()
-        self.catalog.add(_row(checkpoint, contents, commit.hex(), self.objects))
+        self.catalog.add(_row(checkpoint, contents, commit.hex(), self.objects), self.objects.ref_mark(checkpoint.id))
 
     def confirm(self) -> None:
         """Make the refs durable that a process may have died over, before one of them is answered with."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,8 @@ class Shelf:
         self.rows: dict[str, Row | None] = {}
         self.loaded: list[str] = []
 
-    def ids(self) -> set[str]:
-        return set(self.rows)
+    def refs(self) -> dict[str, str]:
+        return dict.fromkeys(self.rows, "mark")
 
     def load(self, checkpoint_id: str) -> Row | None:
         self.loaded.append(checkpoint_id)
@@ -52,7 +53,7 @@ class Shelf:
 
     def open(self) -> Catalog:
         """The catalog, as a new process opens it."""
-        return Catalog(self.path, self.ids, self.load)
+        return Catalog(self.path, self.refs, self.load)
 
 
 @pytest.fixture
@@ -136,13 +137,95 @@ class TestSync:
     def test_a_checkpoint_made_while_it_is_synced_is_not_taken_for_a_stale_one(
         self, shelf: Shelf, full: Catalog
     ) -> None:
-        def list_while_somebody_saves() -> set[str]:
+        def list_while_somebody_saves() -> dict[str, str]:
             shelf.put(row(5))  # the ref comes first, then the row
             full.add(row(5))
-            return set(shelf.rows)
+            return shelf.refs()
 
         Catalog(shelf.path, list_while_somebody_saves, shelf.load).sync()
         assert full.by_id("a5-00000000") is not None
+
+
+class TestLooking:
+    """Where refs and catalog look as they did when they agreed, nothing is read; any doubt means reading."""
+
+    @pytest.fixture
+    def looks(self, shelf: Shelf, tmp_path: Path) -> Path:
+        """A folder that stands for the refs, changed long ago, and a catalog that agreed with it."""
+        refs = tmp_path / "refs"
+        refs.mkdir()
+        shelf.put(row(1, name="first"))
+        self.sync(shelf, refs)
+        for path in (refs, shelf.path):
+            os.utime(path, ns=(1_700_000_000_000_000_001,) * 2)
+        self.sync(shelf, refs, settled=True)
+        return refs
+
+    def sync(self, shelf: Shelf, refs: Path, *, settled: bool = False) -> int:
+        """Sync as a new process does, and tell how often the refs were listed."""
+        listed = []
+
+        def list_refs() -> dict[str, str]:
+            listed.append(1)
+            return shelf.refs()
+
+        with pytest.MonkeyPatch.context() as patch:
+            later = time.time_ns() + 60_000_000_000
+            if settled:  # as if all this had happened a minute later
+                patch.setattr("holdfast.workspace.catalog.time.time_ns", lambda: later)
+            Catalog(shelf.path, list_refs, shelf.load, lambda: [refs.stat()]).sync()
+        return len(listed)
+
+    def test_nothing_is_listed_while_nothing_changes(self, shelf: Shelf, looks: Path) -> None:
+        assert self.sync(shelf, looks, settled=True) == 0
+
+    def test_a_change_of_the_refs_or_of_the_catalog_is_looked_into(self, shelf: Shelf, looks: Path) -> None:
+        os.utime(looks)
+        assert self.sync(shelf, looks, settled=True) == 1
+        assert self.sync(shelf, looks, settled=True) == 0
+        shelf.open().add(row(2))
+        assert self.sync(shelf, looks, settled=True) == 1
+        assert shelf.open().by_id("a2-00000000") is None, "there is no such ref"
+
+    def test_what_changed_a_moment_ago_is_not_trusted(self, shelf: Shelf, looks: Path) -> None:
+        os.utime(looks)
+        assert self.sync(shelf, looks) == 1
+        assert self.sync(shelf, looks) == 1
+
+    def test_a_note_that_is_torn_lost_or_another_is_not_trusted(self, shelf: Shelf, looks: Path) -> None:
+        note = Path(f"{shelf.path}-agreed")
+        true = note.read_bytes()
+        for other in (true[:-1], b"", true + b"x", b"garbage"):
+            note.write_bytes(other)
+            assert self.sync(shelf, looks, settled=True) == 1
+            assert note.read_bytes() == true
+        note.unlink()
+        assert self.sync(shelf, looks, settled=True) == 1
+
+    def test_a_log_that_somebody_left_is_looked_into(self, shelf: Shelf, looks: Path) -> None:
+        with closing(sqlite3.connect(shelf.path)) as connection:
+            connection.execute("UPDATE checkpoints SET safety = 1")
+            connection.commit()
+            assert self.sync(shelf, looks, settled=True) == 1 + 1, "once to make it anew, once to compare"
+        assert shelf.open().nth(0) == row(1, name="first")
+
+    def test_a_ref_that_was_replaced_is_read_anew(self, shelf: Shelf, full: Catalog) -> None:
+        changed = row(2, message="another", commit="d" * 40)
+        shelf.put(changed)
+        full.sync()
+        assert full.by_id("a2-00000000") != changed, "nothing tells"
+        Catalog(shelf.path, lambda: shelf.refs() | {"a2-00000000": "other"}, shelf.load).sync()
+        assert full.by_id("a2-00000000") == changed
+
+    def test_an_index_of_names_that_lost_one_is_made_anew(self, shelf: Shelf, full: Catalog) -> None:
+        with closing(sqlite3.connect(shelf.path)) as connection, connection:
+            connection.execute("PRAGMA writable_schema = ON")
+            connection.execute("UPDATE sqlite_schema SET sql = replace(sql, 'IS NOT NULL', '= 1') WHERE name = 'names'")
+        with closing(sqlite3.connect(shelf.path)) as connection, connection:
+            connection.execute("REINDEX names")
+        again = shelf.open()
+        again.sync()
+        assert again.by_name("first") == shelf.rows["a1-00000000"]
 
 
 class TestDamage:

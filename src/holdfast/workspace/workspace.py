@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast import durable
 from holdfast.errors import HoldfastError, NotFound, Refused, Unavailable
@@ -21,6 +22,9 @@ from holdfast.workspace.save import Saver, make_label
 from holdfast.workspace.scanner import Scanner
 from holdfast.workspace.scope import parse_scope
 from holdfast.workspace.tree import TreeReader
+
+if TYPE_CHECKING:
+    from holdfast.workspace.guard import Guard
 
 Paths = Sequence[str | os.PathLike[str]]
 
@@ -131,6 +135,11 @@ class Workspace:
         with self._reading():
             return self._repository.find(ref)
 
+    def head(self) -> Checkpoint | None:
+        """The checkpoint that the folder was last made equal to: the newest save, or what the last restore went to."""
+        with self._reading():
+            return self._repository.head()
+
     def diff(self, a: str, b: str | None = None, paths: Paths | None = None) -> CheckpointDiff:
         """What differs between two checkpoints, or between one and the folder as it is now."""
         from holdfast.workspace.differ import make_diff
@@ -196,6 +205,23 @@ class Workspace:
                 "restore", target, _as_text(paths), keep_new, skip_damaged, state=None if state is None else dict(state)
             )
             return self._restorer.restore(wish, plan=plan, progress=progress)
+
+    def guard(
+        self,
+        message: str = "",
+        *,
+        state: Mapping[str, JSON] | None = None,
+        session: str | None = None,
+        actor: str | None = None,
+        step: int | None = None,
+    ) -> Guard:
+        """Save, and restore if what is done under it fails: `with ws.guard("risky step"):`, or as a decorator.
+
+        The error is raised all the same, with a note of what was restored. Gives the checkpoint that was saved.
+        """
+        from holdfast.workspace.guard import Guard
+
+        return Guard(self, message, state=state, session=session, actor=actor, step=step)
 
     def undo(self, *, progress: Progress | None = None) -> Restored:
         """Take back the last restore that was not taken back yet. NotFound if there is none."""

@@ -1,0 +1,112 @@
+"""A step under guard: saved before, and taken back if it fails."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import ContextDecorator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.errors import HoldfastError, Refused
+from holdfast.model import JSON, Checkpoint, Restored
+
+if TYPE_CHECKING:
+    from holdfast.workspace.workspace import Workspace
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_SHOWN = 5
+
+
+class Guard(ContextDecorator):
+    """Saves on entering, and restores when an error comes out; `with`, `async with`, or a decorator of a function.
+
+    What counts as failing: every exception, Ctrl-C and a cancelled task included; not a `SystemExit` that says
+    success, nor the closing of a generator. The error goes on, with a note of what was restored. If the restore
+    fails, the note says that, and the checkpoint stays to be restored by hand.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        message: str,
+        *,
+        state: Mapping[str, JSON] | None,
+        session: str | None,
+        actor: str | None,
+        step: int | None,
+    ) -> None:
+        self._workspace = workspace
+        self._message = message
+        self._said: dict[str, Any] = {"state": state, "session": session, "actor": actor, "step": step}
+        self.checkpoint: Checkpoint | None = None
+        """What was saved before the step."""
+        self.restored: Restored | None = None
+        """What was restored after it failed."""
+
+    def __enter__(self) -> Checkpoint:
+        self.restored = None
+        self.checkpoint = self._workspace.save(self._message, **self._said)
+        return self.checkpoint
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or self.checkpoint is None or not is_failure(error):
+            return
+        try:
+            self.restored = self._workspace.restore(self.checkpoint.id)
+        except HoldfastError as worse:
+            error.add_note(f"holdfast: {self._workspace.path} could not be restored to {self.checkpoint.id}: {worse}")
+        else:
+            error.add_note(f"holdfast: {_told(self._workspace, self.restored)}")
+
+    async def __aenter__(self) -> Checkpoint:
+        import asyncio  # costs more to import than all of this; whoever comes here has it
+
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        import asyncio
+
+        if error is not None:
+            await asyncio.shield(asyncio.to_thread(self.__exit__, kind, error, trace))
+
+    def _recreate_cm(self) -> Guard:
+        """A guard of its own for each call of a decorated function."""
+        return Guard(self._workspace, self._message, **self._said)
+
+    def __call__(self, func: _Function) -> _Function:
+        if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+            raise Refused(
+                f"{func.__qualname__} is a generator, which does its work after the guard has gone",
+                hint="Use `with ws.guard(…)` inside it.",
+            )
+        if not inspect.iscoroutinefunction(func):
+            return super().__call__(func)
+
+        @functools.wraps(func)
+        async def guarded(*args: Any, **options: Any) -> Any:
+            async with self._recreate_cm():
+                return await func(*args, **options)
+
+        return guarded  # type: ignore[return-value]  # the same signature, which functools.wraps cannot say
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether a step that ends so has failed."""
+    if isinstance(error, SystemExit):
+        return error.code not in (None, 0)
+    return not isinstance(error, GeneratorExit)
+
+
+def _told(workspace: Workspace, done: Restored) -> str:
+    text = f"{workspace.path} was restored to {done.checkpoint}"
+    text += f" ({len(done.written)} written, {len(done.removed)} removed; `holdfast undo` takes that back)"
+    if done.failed:
+        some = ", ".join(list(done.failed)[:_SHOWN]) + (", …" if len(done.failed) > _SHOWN else "")
+        text += f"; {len(done.failed)} could not be restored: {some}"
+    return text

@@ -1,0 +1,145 @@
+"""A guarded step that fails is taken back, and the error goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast import Refused, Workspace
+
+
+class Broken(Exception):
+    """Something that the step raises."""
+
+
+@pytest.fixture
+def before(project) -> None:
+    project.write("a", b"before\n")
+
+
+def is_before(project) -> bool:
+    return (project.root / "a").read_bytes() == b"before\n" and not (project.root / "new").exists()
+
+
+def spoil(project) -> None:
+    project.write("a", b"spoilt\n")
+    project.write("new")
+
+
+@pytest.mark.usefixtures("before")
+def test_what_succeeds_is_left_as_it_is(project, ws: Workspace) -> None:
+    with ws.guard("step", session="s1", state={"n": 1}) as checkpoint:
+        spoil(project)
+    assert (project.root / "a").read_bytes() == b"spoilt\n"
+    assert (checkpoint.message, checkpoint.session, checkpoint.state) == ("step", "s1", {"n": 1})
+    assert len(ws.list(safety=True)) == 1
+
+
+@pytest.mark.usefixtures("before")
+def test_what_raises_is_taken_back_and_the_error_says_so(project, ws: Workspace) -> None:
+    guard = ws.guard("step")
+    with pytest.raises(Broken) as caught, guard:
+        spoil(project)
+        raise Broken
+    assert is_before(project)
+    assert guard.checkpoint is not None
+    assert guard.restored is not None
+    assert guard.restored.ok
+    [note] = caught.value.__notes__
+    assert guard.checkpoint.id in note
+    assert "1 removed" in note
+
+
+@pytest.mark.usefixtures("before")
+def test_what_was_done_until_then_can_be_had_again(project, ws: Workspace) -> None:
+    with pytest.raises(Broken), ws.guard():
+        spoil(project)
+        raise Broken
+    ws.undo()
+    assert (project.root / "a").read_bytes() == b"spoilt\n"
+
+
+@pytest.mark.usefixtures("before")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit(3), SystemExit("no"), asyncio.CancelledError])
+def test_being_stopped_counts_as_failing(project, ws: Workspace, error: BaseException) -> None:
+    with pytest.raises(type(error) if isinstance(error, BaseException) else error), ws.guard():
+        spoil(project)
+        raise error
+    assert is_before(project)
+
+
+@pytest.mark.usefixtures("before")
+@pytest.mark.parametrize("code", [0, None])
+def test_an_exit_that_says_success_is_none(project, ws: Workspace, code: int | None) -> None:
+    with pytest.raises(SystemExit), ws.guard():
+        spoil(project)
+        sys.exit(code)
+    assert not is_before(project)
+
+
+@pytest.mark.usefixtures("before")
+def test_a_decorated_function_saves_anew_at_each_call(project, ws: Workspace) -> None:
+    @ws.guard("step")
+    def work(text: bytes, *, fail: bool) -> bytes:
+        project.write("a", text)
+        if fail:
+            raise Broken
+        return text
+
+    assert work(b"second\n", fail=False) == b"second\n"
+    with pytest.raises(Broken):
+        work(b"third\n", fail=True)
+    assert (project.root / "a").read_bytes() == b"second\n"
+
+
+@pytest.mark.usefixtures("before")
+def test_a_coroutine_function_is_guarded_until_it_ends(project, ws: Workspace) -> None:
+    @ws.guard("step")
+    async def work() -> None:
+        await asyncio.sleep(0)
+        spoil(project)
+        raise Broken
+
+    with pytest.raises(Broken):
+        asyncio.run(work())
+    assert is_before(project)
+
+
+@pytest.mark.usefixtures("before")
+def test_async_with_guards_too(project, ws: Workspace) -> None:
+    async def work() -> None:
+        async with ws.guard("step") as checkpoint:
+            assert checkpoint.message == "step"
+            spoil(project)
+            raise Broken
+
+    with pytest.raises(Broken):
+        asyncio.run(work())
+    assert is_before(project)
+
+
+def test_a_generator_is_refused_rather_than_guarded_for_nothing(ws: Workspace) -> None:
+    def work() -> Iterator[int]:
+        yield 1
+
+    with pytest.raises(Refused, match="generator"):
+        ws.guard()(work)
+
+
+@pytest.mark.usefixtures("before")
+def test_a_restore_that_fails_is_noted_on_the_error_itself(project, ws: Workspace) -> None:
+    with pytest.raises(Broken) as caught, ws.guard() as checkpoint:
+        spoil(project)
+        ws.delete(checkpoint.id)
+        raise Broken
+    assert "could not be restored" in caught.value.__notes__[0]
+
+
+@pytest.mark.usefixtures("before")
+def test_a_save_that_fails_keeps_the_step_from_being_done(project, ws: Workspace) -> None:
+    with pytest.raises(Refused), ws.guard(state={"x": object()}):
+        spoil(project)
+    assert is_before(project)

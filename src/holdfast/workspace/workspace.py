@@ -140,6 +140,11 @@ class Workspace:
         with self._reading():
             return self._repository.head()
 
+    def head(self) -> Checkpoint | None:
+        """The checkpoint that the folder was last made equal to: the newest save, or what the last restore went to."""
+        with self._reading():
+            return self._repository.head()
+
     def diff(self, a: str, b: str | None = None, paths: Paths | None = None) -> CheckpointDiff:
         """What differs between two checkpoints, or between one and the folder as it is now."""
         from holdfast.workspace.differ import make_diff

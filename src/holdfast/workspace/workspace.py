@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING
 
 from holdfast import durable
 from holdfast.errors import HoldfastError, NotFound, Refused, Unavailable
-from holdfast.model import JSON, Checkpoint, CheckpointDiff, Plan, Progress, Recovery, Restored, VerifyReport, Why
+from holdfast.model import (
+    JSON,
+    Checkpoint,
+    CheckpointDiff,
+    Exported,
+    Plan,
+    Progress,
+    Recovery,
+    Restored,
+    VerifyReport,
+    Why,
+)
 from holdfast.scan.walk import Limits
 from holdfast.workspace import place
 from holdfast.workspace.gathering import Gathering
@@ -140,11 +151,6 @@ class Workspace:
         with self._reading():
             return self._repository.head()
 
-    def head(self) -> Checkpoint | None:
-        """The checkpoint that the folder was last made equal to: the newest save, or what the last restore went to."""
-        with self._reading():
-            return self._repository.head()
-
     def diff(self, a: str, b: str | None = None, paths: Paths | None = None) -> CheckpointDiff:
         """What differs between two checkpoints, or between one and the folder as it is now."""
         from holdfast.workspace.differ import make_diff
@@ -168,6 +174,27 @@ class Workspace:
             )
             changes = (change for change in reader.diff(before, after) if change.path in scope)
             return make_diff(first.id, second, changes, source, (first.uncovered, not_held))
+
+    def export(
+        self,
+        ref: str,
+        directory: str | os.PathLike[str],
+        paths: Paths | None = None,
+        *,
+        skip_damaged: bool = False,
+        progress: Progress | None = None,
+    ) -> Exported:
+        """Write a checkpoint's files, or some of them, exactly as they were, into a new or empty folder elsewhere.
+
+        All of it is there, or nothing. What could not be written is in `failed`, what the checkpoint does not hold
+        in `missing`.
+        """
+        from holdfast.workspace.export import Exporter
+
+        with self._reading():
+            exporter = Exporter(self._repository, self.path)
+            target = self._repository.find(ref)
+            return exporter.export(target, directory, _as_text(paths), skip_damaged=skip_damaged, progress=progress)
 
     def why(self, path: str | os.PathLike[str]) -> Why:
         """Whether a save made now would hold a path, and which rule says so. Nothing is read but ignore files."""

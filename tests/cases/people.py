@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import ctypes
 import os
 import pickle
@@ -75,6 +76,8 @@ def _load_everything() -> None:
     """Import what the engine imports late, while the files of this checkout can surely be read."""
     import holdfast.workspace  # noqa: F401  # a cost only of the cases that change user
 
+    for encoding in ("ascii", "latin-1"):
+        codecs.lookup(encoding)
     try:
         import pygit2  # noqa: F401
     except ImportError:

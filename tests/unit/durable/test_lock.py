@@ -166,6 +166,32 @@ def test_a_child_that_ends_does_not_free_the_lock_of_its_parent(path: Path) -> N
     assert ran.stdout == "False\n"
 
 
+def test_a_child_that_was_forked_while_a_thread_waited_does_not_keep_the_lock(path: Path) -> None:
+    """The child has a copy of the file that the thread waited with, and nothing closes it there."""
+    script = f"""if True:
+        import os, threading, time
+        from pathlib import Path
+        from holdfast.durable import Lock
+        first, second = Lock(Path({str(path)!r})), Lock(Path({str(path)!r}))
+        first.acquire()
+        waiting = threading.Thread(target=second.acquire)
+        waiting.start()
+        while [os.path.realpath("/proc/self/fd/" + fd) for fd in os.listdir("/proc/self/fd")].count({str(path)!r}) < 2:
+            time.sleep(0.001)
+        child = os.fork()
+        if not child:
+            time.sleep(60)
+        first.release()
+        waiting.join()
+        second.release()
+        print(Lock(Path({str(path)!r})).acquire(wait=False))
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    """
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout == "True\n"
+
+
 def test_waiting_ends_with_an_error_that_names_the_owner_and_what_to_do(path: Path, start: Start) -> None:
     owner = start(HOLD, path)
     first_line(owner)

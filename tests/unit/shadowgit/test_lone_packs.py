@@ -1,0 +1,95 @@
+"""A pack without an index is never ours, so that nothing has to remove one: it may hold every checkpoint."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from holdfast.durable import Disk, use_disk
+from holdfast.shadowgit import Kind, ObjectStore
+from holdfast.shadowgit.merge import merge_packs
+
+
+class Interrupted(Disk):
+    """The real disk, until a call of one kind was made a number of times; then the process would be dead."""
+
+    def __init__(self, verb: str, number: int) -> None:
+        self._verb = verb
+        self._left = number
+
+    def _count(self, verb: str) -> None:
+        if verb == self._verb:
+            if not self._left:
+                raise KeyboardInterrupt
+            self._left -= 1
+
+    def rename(self, src: str, dst: str, **options: Any) -> None:
+        self._count("rename")
+        super().rename(src, dst, **options)
+
+    def unlink(self, name: str, **options: Any) -> None:
+        self._count("unlink")
+        super().unlink(name, **options)
+
+
+def write_pack(store: ObjectStore, data: bytes) -> tuple[bytes, str]:
+    """Write a pack of one object; its name and that of the pack."""
+    writer = store.writer()
+    oid = writer.add(Kind.BLOB, data)
+    name = writer.commit()
+    assert name is not None
+    store.refresh()
+    return oid, name
+
+
+def lone_packs(store: ObjectStore) -> list[str]:
+    names = os.listdir(store.pack_folder)
+    return [name for name in names if name.endswith(".pack") and f"{name[:-5]}.idx" not in names]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_writing_one_that_is_interrupted_leaves_none(store: ObjectStore, number: int) -> None:
+    with use_disk(Interrupted("rename", number)):
+        try:
+            write_pack(store, b"content")
+        except KeyboardInterrupt:
+            pass
+    assert lone_packs(store) == []
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_withdrawing_one_that_is_interrupted_leaves_none(store: ObjectStore, number: int) -> None:
+    _, name = write_pack(store, b"content")
+    with use_disk(Interrupted("unlink", number)):
+        try:
+            store.writer().withdraw(name)
+        except KeyboardInterrupt:
+            pass
+    assert lone_packs(store) == []
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 4])
+def test_merging_them_that_is_interrupted_leaves_none(store: ObjectStore, number: int) -> None:
+    oids = [write_pack(store, data)[0] for data in (b"first", b"second")]
+    with use_disk(Interrupted("unlink", number)):
+        try:
+            merge_packs(store, store.packs())
+        except KeyboardInterrupt:
+            pass
+    assert lone_packs(store) == []
+    store.sweep()
+    store.refresh()
+    assert [store.blob(oid) for oid in oids] == [b"first", b"second"]
+
+
+def test_one_whose_index_was_lost_outlives_the_next_writer(store: ObjectStore, git: Any) -> None:
+    oid, name = write_pack(store, b"the only copy")
+    (store.pack_folder / f"{name}.idx").unlink()
+    store.sweep()
+    store.refresh()
+    assert not store.has(oid)
+    git("index-pack", store.pack_folder / f"{name}.pack")
+    store.refresh()
+    assert store.blob(oid) == b"the only copy"

@@ -1,0 +1,140 @@
+"""Stores that somebody made to do harm, and files that were made to confuse one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from holdfast import Workspace
+from holdfast.errors import Damaged
+from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, Kind, TreeEntry, encode_tree
+from holdfast.workspace.record import Node, encode_record, write_commit
+
+Git = Callable[..., bytes]
+
+OWN = b"40755 1700000000000000000 - .\n"
+
+
+class Crafted:
+    """A checkpoint that no workspace gave rise to, written as a writer would."""
+
+    def __init__(self, ws: Workspace) -> None:
+        self._repository = ws._repository
+        self._model = ws.save("model")
+        self._writer = self._repository.objects.writer()
+
+    def blob(self, data: bytes) -> bytes:
+        return self._writer.add(Kind.BLOB, data)
+
+    def tree(self, *entries: tuple[int, bytes, bytes]) -> bytes:
+        return self._writer.add(Kind.TREE, encode_tree([TreeEntry(*entry) for entry in entries]))
+
+    def publish(self, root: Node) -> str:
+        checkpoint = replace(self._model, id="a9-crafted0", sequence=9, message="crafted", _lazy=None)
+        contents = self._repository.contents(self._model)._replace(
+            root=root, record=self.blob(encode_record(checkpoint))
+        )
+        commit = write_commit(self._writer, checkpoint, contents)
+        self._writer.commit()
+        self._repository.objects.set_ref(checkpoint.id, commit)
+        return checkpoint.id
+
+
+def craft_folder(ws: Workspace, stored: bytes, file: bytes = b"planted") -> str:
+    """A checkpoint with one folder, of any name, and an executable file in it."""
+    crafted = Crafted(ws)
+    inner = crafted.tree((0o100755, file, crafted.blob(b"#!/bin/sh\n")))
+    below = crafted.blob(OWN + b"100755 1700000000000000000 - " + file + b"\n")
+    attrs = crafted.tree((FILE_MODE, b"%", crafted.blob(OWN)), (FILE_MODE, stored, below))
+    return crafted.publish(Node(crafted.tree((FOLDER_MODE, stored, inner)), attrs, True))
+
+
+def craft_pipe(ws: Workspace, name: bytes) -> str:
+    """A checkpoint with one pipe, which only `attrs/` names."""
+    crafted = Crafted(ws)
+    attrs = crafted.blob(OWN + b"10644 1700000000000000000 - " + name + b"\n")
+    return crafted.publish(Node(crafted.tree(), attrs, False))
+
+
+def below(project: Any) -> set[str]:
+    """Every path of the area but those in the store."""
+    found = {os.fspath(path.relative_to(project.area)) for path in project.area.rglob("*")}
+    return {path for path in found if path.split("/")[0] != "store"}
+
+
+class TestNames:
+    @pytest.mark.parametrize("stored", [b"%2E%2E", b"%2E", b"%2Egit"])
+    def test_a_folder_that_no_workspace_can_have_is_damage_and_nothing_is_written(
+        self, project: Any, ws: Workspace, git: Git, stored: bytes
+    ) -> None:
+        """P6: `..` leads out of the workspace, and into `.git` goes a hook that git would run."""
+        git("init", "--quiet", "--template=", project.root)
+        project.write("file")
+        crafted = craft_folder(ws, stored)
+        git("--git-dir", ws.store, "fsck", "--strict", "--no-dangling")  # git has nothing against it
+        before, time = below(project), project.area.stat().st_mtime_ns
+        again = project.open()
+        with pytest.raises(Damaged, match="which no workspace can"):
+            again.restore(crafted)
+        assert below(project) == before
+        assert project.area.stat().st_mtime_ns == time
+
+    @pytest.mark.parametrize("name", [b"..", b"../planted", b"/planted", b""])
+    def test_a_pipe_of_such_a_name_is_damage_and_is_not_made(self, project: Any, ws: Workspace, name: bytes) -> None:
+        crafted = craft_pipe(ws, name)
+        before = below(project)
+        with pytest.raises(Damaged):
+            project.open().restore(crafted)
+        assert below(project) == before
+
+    @pytest.mark.parametrize(("craft", "name"), [(craft_folder, b"%2Egit"), (craft_pipe, b"../x")])
+    def test_verify_names_the_checkpoint(
+        self, project: Any, ws: Workspace, craft: Callable[[Workspace, bytes], str], name: bytes
+    ) -> None:
+        crafted = craft(ws, name)
+        report = project.open().verify()
+        assert not report.ok
+        assert {key for problem in report.problems for key in problem.checkpoints} == {crafted}
+
+    @pytest.mark.parametrize("stored", [b"folder", b"%2Egitmodules", b"%2Egit%2E"])
+    def test_a_folder_that_a_workspace_can_have_is_restored(self, project: Any, ws: Workspace, stored: bytes) -> None:
+        """What is refused above is refused for its name alone."""
+        crafted = craft_folder(ws, stored)
+        assert project.open().restore(crafted).ok
+        name = stored.replace(b"%2E", b".").decode()
+        assert (project.root / name / "planted").read_bytes() == b"#!/bin/sh\n"
+
+
+class TestAttributes:
+    @pytest.mark.parametrize("name", ["user.parts", "user.parts=3", "user.sparse", "user.link"])
+    def test_an_extended_attribute_is_not_taken_for_what_it_is_named_like(
+        self, project: Any, ws: Workspace, git: Git, name: str
+    ) -> None:
+        file = project.write("file", b"hello")
+        os.setxattr(file, name, b"1")
+        saved = ws.save()
+        assert ws.verify().problems == []
+        git("--git-dir", ws.store, "fsck", "--strict", "--no-dangling")
+        assert git("--git-dir", ws.store, "show", f"{saved.id}:files/file") == b"hello"
+        file.unlink()
+        assert ws.restore(saved.id).ok
+        assert (file.read_bytes(), os.getxattr(file, name)) == (b"hello", b"1")
+        ws.merge()
+
+
+class TestLargeRules:
+    @pytest.mark.parametrize("name", [".gitignore", ".holdfastignore"])
+    def test_an_ignore_file_that_is_stored_in_parts_does_not_stop_a_restore(
+        self, project: Any, ws: Workspace, name: str
+    ) -> None:
+        """It counts as empty, as it did when the checkpoint was made."""
+        project.write(name, b"#\n" * (9 << 19))
+        project.write("file")
+        saved = ws.save()
+        project.write("made-since")
+        done = ws.restore(saved.id)
+        assert (done.ok, done.removed) == (True, ["made-since"])

@@ -62,6 +62,15 @@ def parse_scope(
     return Scope(literal, patterns=patterns, given=paths)
 
 
+def open_scope(paths: Sequence[str] | None, root: Path) -> Scope:
+    """Read paths that need not be there (now): one that could be a glob is meant both ways."""
+    if paths is None:
+        return Scope(None)
+    literal = [inside(given, root) for given in paths]
+    patterns = [_compiled(path) for path in literal if _GLOB.search(path)]
+    return Scope(literal, patterns=[pattern for pattern in patterns if pattern], given=paths)
+
+
 def inside(path: str, root: Path) -> str:
     """A path as people give it, relative to the workspace; Refused for one outside."""
     if not path:

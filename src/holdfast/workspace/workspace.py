@@ -16,6 +16,7 @@ from holdfast.model import (
     Checkpoint,
     CheckpointDiff,
     Exported,
+    Match,
     Plan,
     Progress,
     Recovery,
@@ -31,13 +32,14 @@ from holdfast.workspace.repository import Repository, plain_text
 from holdfast.workspace.restore import Restorer, Wish
 from holdfast.workspace.save import Saver, make_label
 from holdfast.workspace.scanner import Scanner
-from holdfast.workspace.scope import parse_scope
+from holdfast.workspace.scope import open_scope, parse_scope
 from holdfast.workspace.tree import TreeReader
 
 if TYPE_CHECKING:
     from holdfast.workspace.guard import Guard
 
 Paths = Sequence[str | os.PathLike[str]]
+Matches = list[Match]
 
 
 class Workspace:
@@ -195,6 +197,30 @@ class Workspace:
             exporter = Exporter(self._repository, self.path)
             target = self._repository.find(ref)
             return exporter.export(target, directory, _as_text(paths), skip_damaged=skip_damaged, progress=progress)
+
+    def search(
+        self,
+        text: str,
+        *,
+        regex: bool = False,
+        ignore_case: bool = False,
+        paths: Paths | None = None,
+        limit: int = 1000,
+        skip_damaged: bool = False,
+        progress: Progress | None = None,
+    ) -> Matches:
+        """Which files of which checkpoints have a text, from where to where, and who brought it and took it away.
+
+        Safety checkpoints are searched too; binary files are not. At most `limit` matches, by path.
+        """
+        from holdfast.workspace.search import Needle, Searcher
+
+        if limit < 0:
+            raise Refused("limit is negative", hint="Give 0 or more.")
+        needle, scope = Needle(text, regex=regex, ignore_case=ignore_case), open_scope(_as_text(paths), self.path)
+        with self._reading():
+            searcher = Searcher(self._repository, needle, scope, limit=limit, skip_damaged=skip_damaged)
+            return searcher.run(progress)
 
     def why(self, path: str | os.PathLike[str]) -> Why:
         """Whether a save made now would hold a path, and which rule says so. Nothing is read but ignore files."""

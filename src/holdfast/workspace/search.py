@@ -1,0 +1,157 @@
+"""Searching: which checkpoints have a text, and where it came and went.
+
+Checkpoints are gone through in order, and only what differs from the one before is looked at; each content is read
+once, however many paths and checkpoints have it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from holdfast.errors import Damaged, Refused
+from holdfast.model import Checkpoint, Match, Progress
+from holdfast.shadowgit import FOLDER_MODE
+from holdfast.workspace.parts import list_parts
+from holdfast.workspace.record import Node
+from holdfast.workspace.repository import Repository
+from holdfast.workspace.scope import Scope
+from holdfast.workspace.tree import Change, Entry, TreeReader
+
+EXCERPT_MAX_CHARS = 200
+_BINARY_BYTES = 8000  # as git judges
+_OVERLAP_BYTES = 64 << 10  # what is looked at again of a part, with the next one
+
+
+class Line(NamedTuple):
+    """Where a text is in a file."""
+
+    number: int
+    text: str
+
+
+class Needle:
+    """What is looked for: a text as it stands, or an expression."""
+
+    def __init__(self, text: str, *, regex: bool = False, ignore_case: bool = False) -> None:
+        if not text:
+            raise Refused("the text to search for is empty", hint="Give some text.")
+        self._literal = None if regex or ignore_case else text.encode("utf-8", "surrogateescape")
+        try:
+            flags = re.MULTILINE | (re.IGNORECASE if ignore_case else 0)
+            self._pattern = re.compile(text if regex else re.escape(text), flags)
+        except re.error as error:
+            raise Refused(f"{text!r} is not an expression: {error}", hint="Search for it as it stands?") from None
+
+    def find(self, pieces: Iterator[bytes]) -> Line | None:
+        """The first line of a content with it; None also where the content is not text."""
+        tail, lines = b"", 0
+        for number, piece in enumerate(pieces):
+            if not number and b"\0" in piece[:_BINARY_BYTES]:
+                return None
+            data = tail + piece
+            place = self._place(data)
+            if place is not None:
+                return Line(lines + data.count(b"\n", 0, place) + 1, _excerpt(data, place))
+            tail = data[-_OVERLAP_BYTES:]
+            lines += data.count(b"\n", 0, len(data) - len(tail))
+        return None
+
+    def _place(self, data: bytes) -> int | None:
+        if self._literal is not None:
+            at = data.find(self._literal)
+            return at if at >= 0 else None
+        text = data.decode("utf-8", "surrogateescape")
+        found = self._pattern.search(text)
+        return len(text[: found.start()].encode("utf-8", "surrogateescape")) if found else None
+
+
+class Searcher:
+    """One search over all checkpoints of a store."""
+
+    def __init__(
+        self, repository: Repository, needle: Needle, scope: Scope, *, limit: int, skip_damaged: bool = False
+    ) -> None:
+        self._repository = repository
+        self._needle = needle
+        self._scope = scope
+        self._limit = limit
+        self._skip_damaged = skip_damaged
+        self._known: dict[bytes, Line | None] = {}
+        self._open: dict[str, Match] = {}
+        self._closed: list[Match] = []
+
+    def run(self, progress: Progress | None = None) -> list[Match]:
+        """What was found, by path and in order of appearance. Safety checkpoints count like any other."""
+        rows = self._repository.catalog.newest(limit=None, session=None, safety=True)
+        checkpoints = [self._repository.checkpoint(row) for row in reversed(rows)]
+        before: Node | None = None
+        previous: Checkpoint | None = None
+        for number, checkpoint in enumerate(checkpoints, 1):
+            try:
+                node = self._repository.contents(checkpoint).root
+                self._compare(before, node, previous, checkpoint)
+                before, previous = node, checkpoint
+            except Damaged:
+                if not self._skip_damaged:
+                    raise
+            if progress:
+                progress("searching", number, len(checkpoints))
+        found = [*self._closed, *(replace(match, last=previous or match.last) for match in self._open.values())]
+        return sorted(found, key=lambda match: (match.path, match.first.sequence))[: self._limit]
+
+    def _compare(self, before: Node | None, after: Node, previous: Checkpoint | None, checkpoint: Checkpoint) -> None:
+        if before == after:
+            return
+        reader = TreeReader(self._repository.objects)  # a new one each time: it remembers every folder that it read
+        for change in _settled(reader.diff(before, after)):
+            if change.path not in self._scope:
+                continue
+            line = self._look(change.after)
+            if line is None and change.path in self._open and previous is not None:
+                self._closed.append(replace(self._open.pop(change.path), last=previous, disappeared_in=checkpoint))
+            elif line is not None and change.path not in self._open and not self._is_full():
+                self._open[change.path] = Match(change.path, *line, checkpoint, checkpoint, None)
+
+    def _is_full(self) -> bool:
+        return len(self._open) + len(self._closed) >= self._limit
+
+    def _look(self, entry: Entry | None) -> Line | None:
+        if entry is None or not entry.is_file:
+            return None
+        if entry.oid not in self._known:
+            try:
+                self._known[entry.oid] = self._needle.find(self._pieces(entry))
+            except Damaged:
+                if not self._skip_damaged:
+                    raise
+                self._known[entry.oid] = None
+        return self._known[entry.oid]
+
+    def _pieces(self, entry: Entry) -> Iterator[bytes]:
+        objects = self._repository.objects
+        if entry.attr.parts_bytes is None:
+            yield objects.blob(entry.oid)
+        else:
+            yield from map(objects.blob, list_parts(objects, FOLDER_MODE, entry.oid))
+
+
+def _settled(changes: Iterator[Change]) -> Iterator[Change]:
+    """One change for each path: where a folder made way for a file, both are told, and only the second counts."""
+    held: dict[str, Change] = {}
+    for change in changes:
+        known = held.get(change.path)
+        if known is None or change.after is not None:
+            held[change.path] = change
+    yield from held.values()
+
+
+def _excerpt(data: bytes, at: int) -> str:
+    """The line at a place; of a long one, what is around the place."""
+    start = data.rfind(b"\n", 0, at) + 1
+    end = data.find(b"\n", at)
+    line = data[max(start, at - EXCERPT_MAX_CHARS // 4) : len(data) if end < 0 else end][: 8 * EXCERPT_MAX_CHARS]
+    text = line.decode("utf-8", "replace").strip()
+    return text if len(text) <= EXCERPT_MAX_CHARS else text[: EXCERPT_MAX_CHARS - 1] + "…"

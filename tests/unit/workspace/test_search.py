@@ -1,0 +1,183 @@
+"""Which checkpoints have a text, where it came and where it went."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from holdfast import Damaged, Refused, Workspace
+from holdfast.shadowgit import ObjectStore
+from holdfast.workspace.search import EXCERPT_MAX_CHARS
+
+
+def seen(ws: Workspace, text: str, **options: Any) -> list[tuple[str, str, str, str | None]]:
+    """Path, first, last and where it is gone, by message."""
+    return [
+        (
+            match.path,
+            match.first.message,
+            match.last.message,
+            match.disappeared_in.message if match.disappeared_in else None,
+        )
+        for match in ws.search(text, **options)
+    ]
+
+
+def test_a_text_is_followed_from_where_it_came_to_where_it_went(project, ws: Workspace) -> None:
+    project.write("a", b"nothing\n")
+    ws.save("one")
+    project.write("a", b"nothing\n  has the Needle here\n")
+    ws.save("two", actor="claude", session="s1")
+    project.write("b")
+    ws.save("three")
+    project.write("a", b"nothing\n")
+    ws.save("four", actor="someone")
+    [match] = ws.search("Needle")
+    assert seen(ws, "Needle") == [("a", "two", "three", "four")]
+    assert (match.line, match.excerpt) == (2, "has the Needle here")
+    assert (match.first.actor, match.first.session) == ("claude", "s1")
+    assert match.disappeared_in is not None
+    assert match.disappeared_in.actor == "someone"
+
+
+def test_what_the_newest_checkpoint_has_is_not_gone(project, ws: Workspace) -> None:
+    project.write("a", b"Needle\n")
+    ws.save("one")
+    project.write("a", b"Needle, and more\n")
+    ws.save("two")
+    assert seen(ws, "Needle") == [("a", "one", "two", None)]
+
+
+def test_what_comes_again_is_found_again(project, ws: Workspace) -> None:
+    for number, text in enumerate([b"Needle\n", b"gone\n", b"Needle\n"]):
+        project.write("a", text)
+        ws.save(str(number), allow_empty=True)
+    assert seen(ws, "Needle") == [("a", "0", "0", "1"), ("a", "2", "2", None)]
+
+
+def test_a_deleted_folder_takes_its_text_with_it(project, ws: Workspace) -> None:
+    project.write("folder/deep/a", b"Needle\n")
+    project.write("other")
+    ws.save("one")
+    (project.root / "folder" / "deep" / "a").unlink()
+    (project.root / "folder" / "deep").rmdir()
+    (project.root / "folder").rmdir()
+    project.write("folder", b"a file, with Needle\n")
+    ws.save("two")
+    assert seen(ws, "Needle") == [("folder", "two", "two", None), ("folder/deep/a", "one", "one", "two")]
+
+
+def test_a_file_that_became_a_folder_is_gone(project, ws: Workspace) -> None:
+    project.write("x", b"Needle\n")
+    ws.save("one")
+    (project.root / "x").unlink()
+    project.write("x/y", b"none\n")
+    ws.save("two")
+    assert seen(ws, "Needle") == [("x", "one", "one", "two")]
+
+
+def test_what_only_a_safety_checkpoint_has_is_found(project, ws: Workspace) -> None:
+    project.write("a", b"plain\n")
+    ws.save("one")
+    project.write("a", b"Needle\n")
+    ws.restore("latest")
+    [match] = ws.search("Needle")
+    assert match.first.operation is not None
+
+
+def test_expressions_and_case(project, ws: Workspace) -> None:
+    project.write("a", "key = 'Ünïque-42'\n".encode())
+    ws.save("one")
+    assert seen(ws, r"^key = '\w+-\d+'$", regex=True)
+    assert not seen(ws, r"\w+-\d+")
+    assert not seen(ws, "ünïque")
+    assert seen(ws, "ünïque", ignore_case=True)
+    with pytest.raises(Refused, match="expression"):
+        ws.search("(", regex=True)
+    with pytest.raises(Refused):
+        ws.search("")
+
+
+def test_binary_files_are_passed_over(project, ws: Workspace) -> None:
+    project.write("a.bin", b"\0\1Needle")
+    project.write("late.txt", b"x" * 9000 + b"\0Needle")
+    ws.save("one")
+    assert seen(ws, "Needle") == [("late.txt", "one", "one", None)]
+
+
+def test_only_some_paths(project, ws: Workspace) -> None:
+    for path in ("src/a.py", "src/b.txt", "c.py"):
+        project.write(path, b"Needle\n")
+    ws.save("one")
+    assert [match.path for match in ws.search("Needle", paths=["src"])] == ["src/a.py", "src/b.txt"]
+    assert [match.path for match in ws.search("Needle", paths=["**/*.py"])] == ["c.py", "src/a.py"]
+    assert len(ws.search("Needle", limit=2)) == 2
+
+
+def test_a_text_across_two_parts_of_a_large_file_is_found_in_its_line(project, ws: Workspace) -> None:
+    line = b"0123456789abcdef" * 4 + b"\n"
+    data = bytearray(line * ((9 << 20) // len(line)))
+    project.write("large", bytes(data))
+    ws.save("plain")
+    sizes = _part_sizes(project, ws)
+    at = sizes[0] - 3
+    data[at : at + 6] = b"Needle"
+    project.write("large", bytes(data))
+    ws.save("with")
+    [match] = ws.search("Needle")
+    assert match.line == bytes(data[:at]).count(b"\n") + 1
+    assert "Needle" in match.excerpt
+
+
+def _part_sizes(project, ws: Workspace) -> list[int]:
+    from holdfast.shadowgit import FOLDER_MODE
+    from holdfast.workspace.parts import list_parts
+    from holdfast.workspace.record import read_contents
+
+    objects = ObjectStore(project.store)
+    contents = read_contents(objects, objects.commit(objects.ref(ws.get("latest").id)))
+    [entry] = [entry for entry in objects.tree(contents.root.tree) if entry.name == b"large"]
+    return [len(objects.blob(oid)) for oid in list_parts(objects, FOLDER_MODE, entry.oid)]
+
+
+def test_the_excerpt_of_a_long_line_shows_the_place(project, ws: Workspace) -> None:
+    project.write("a", b"x" * 5000 + b"Needle" + b"y" * 5000)
+    ws.save("one")
+    [match] = ws.search("Needle")
+    assert "Needle" in match.excerpt
+    assert len(match.excerpt) <= EXCERPT_MAX_CHARS
+
+
+def test_each_content_is_read_once(project, ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        project.write(f"copy-{number}", b"the same Needle\n")
+        ws.save(str(number))
+    read: list[bytes] = []
+    real = ObjectStore.blob
+
+    def blob(self: ObjectStore, oid: bytes) -> bytes:
+        data = real(self, oid)
+        if b"Needle" in data:
+            read.append(oid)
+        return data
+
+    monkeypatch.setattr(ObjectStore, "blob", blob)
+    assert len(ws.search("Needle")) == 5
+    assert len(read) == 1
+
+
+def test_damage_is_said_unless_it_is_to_be_passed_over(project, ws: Workspace) -> None:
+    project.write("a", random.Random(1).randbytes(3000).hex().encode())
+    project.write("b", b"Needle\n")
+    ws.save("one")
+    pack = max((project.store / "objects" / "pack").glob("*.pack"), key=lambda path: path.stat().st_size)
+    data = bytearray(pack.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    pack.chmod(0o600)
+    pack.write_bytes(data)
+    again = project.open()
+    with pytest.raises(Damaged):
+        again.search("Needle")
+    assert [match.path for match in again.search("Needle", skip_damaged=True)] == ["b"]

@@ -126,8 +126,9 @@ class Planner:
             if status is not None and after is not None:
                 if stat.S_ISDIR(status.st_mode) and after.is_folder:
                     self._obstacles.add(f"{path}/.")  # there, but not held: the folder itself is to be, not all in it
-                    before = Entry(Attr(status.st_mode, status.st_mtime_ns, b"-"), b"")
-                elif not self._block_unless_held(path):
+                    self._blocked[path] = "a folder that is there cannot be saved first"
+                    return
+                if not self._block_unless_held(path):
                     return
         elif before.is_folder and after is not None and not after.is_folder:
             if self._holds_ignored(path) or not self._block_unless_held(path):

@@ -76,7 +76,8 @@ def entry_header(kind: Kind, size: int) -> bytes:
 
 def encode_entry(kind: Kind, oid: bytes, data: bytes) -> PackEntry:
     """Deflate an object for a pack."""
-    entry = entry_header(kind, len(data)) + isal_zlib.compress(data, DEFLATE_LEVEL)
+    deflater = isal_zlib.compressobj(DEFLATE_LEVEL)  # unlike its `compress`, this lets other threads run meanwhile
+    entry = b"".join((entry_header(kind, len(data)), deflater.compress(data), deflater.flush()))
     return PackEntry(oid, entry, zlib.crc32(entry))
 
 

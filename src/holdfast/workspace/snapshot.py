@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.errors import Conflict, Unavailable
+from holdfast.errors import Unavailable
 from holdfast.model import Progress, Reason, Uncovered
 from holdfast.scan.attrs import PARTS, encode_line
 from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, LEFT_OUT, MODE, MTIME, NLINK, SIZE, WIDTH, Folder
 from holdfast.scan.handles import Handles, join, upwards
-from holdfast.scan.read import LARGE_BYTES, Outcome, mark_failed, read_entry
 from holdfast.scan.walk import Listing
 from holdfast.shadowgit import (
     EXECUTABLE_MODE,
@@ -25,21 +24,17 @@ from holdfast.shadowgit import (
     FOLDER_MODE,
     LINK_MODE,
     Kind,
-    PackEntry,
     TreeEntry,
-    encode_entry,
     encode_tree,
-    object_id,
     store_name,
 )
 from holdfast.workspace.gathering import Gathering
-from holdfast.workspace.parts import LARGE_FILES, LINES, cut, group_parts, write_parts
+from holdfast.workspace.parts import LINES, write_parts
+from holdfast.workspace.reading import Job, Reading
 from holdfast.workspace.record import Node
 from holdfast.workspace.tree import ATTRS_NAME
 
-_BATCH_FILES = 64
-_BATCH_BYTES = 2 << 20
-_THREADS = min(4, os.cpu_count() or 1)
+_PROGRESS_FILES = 64
 _DATABASE_PARTS = ("-wal", "-journal", "-shm")
 _DATABASE_TRIES = 3
 
@@ -104,123 +99,17 @@ def take_snapshot(
 # reading
 
 
-class _Batch:
-    """A consumer for one thread: deflates small files, for the sink to take afterwards."""
-
-    def __init__(self, sink: Gathering) -> None:
-        self._sink = sink
-        self.entries: list[PackEntry] = []
-
-    def whole(self, data: bytes) -> bytes:
-        oid = object_id(Kind.BLOB, data)
-        self._sink.show(oid, data)
-        if self._sink.lacks(oid):
-            self.entries.append(encode_entry(Kind.BLOB, oid, data))
-        return oid
-
-    def pieces(self, size: int, pieces: Iterator[bytes]) -> bytes:
-        """Store a large file in parts, straight into the sink. Conflict if it is not `size` bytes long after all."""
-        seen, parts = 0, []
-        for part in cut(pieces, LARGE_FILES):
-            seen += len(part)
-            oid = object_id(Kind.BLOB, part)
-            parts.append(oid)
-            if self._sink.lacks(oid):
-                self._store(encode_entry(Kind.BLOB, oid, part))
-        if seen != size:
-            raise Conflict(f"a file was to have {size} bytes and had {seen}", hint="It changed while it was read.")
-        return group_parts(self._sink, parts)[1]
-
-    def _store(self, entry: PackEntry) -> None:
-        """A store that cannot be written ends the save; it must not be taken for a file that cannot be read (P4)."""
-        try:
-            self._sink.add_entry(entry)
-        except OSError as error:
-            raise Unavailable(
-                f"the store cannot be written: {error.strerror or error}", hint="Check its disk; nothing was saved."
-            ) from error
-
-
-Job = tuple[Folder, int]
-Reader = Callable[[list[Job]], tuple[list[Job], list[Outcome], list[PackEntry]]]
-
-
 def _read_pending(listing: Listing, root: Path, sink: Gathering, progress: Progress | None) -> bool:
-    small: list[Job] = []
-    large: list[Job] = []
-    for job in listing.pending:
-        (large if job[0].rows[WIDTH * job[1] + SIZE] > LARGE_BYTES else small).append(job)
-    done, total, quiet = 0, len(listing.pending), True
-
-    def read(jobs: list[Job]) -> tuple[list[Job], list[Outcome], list[PackEntry]]:
-        batch = _Batch(sink)
-        outcomes = []
-        with Handles(os.fspath(root)) as handles:
-            for folder, place in jobs:
-                outcomes.append(_read_one(folder, place, handles, listing.owner, batch))
-        return jobs, outcomes, batch.entries
-
-    for jobs, outcomes, entries in _in_threads(read, list(_batches(small)), [[job] for job in large]):
-        for entry in entries:
-            sink.add_entry(entry)
-        for (folder, place), outcome in zip(jobs, outcomes, strict=True):
-            quiet = _take(folder, place, outcome) and quiet
-        done += len(jobs)
-        if progress:
-            progress("reading", done, total)
+    total, quiet = len(listing.pending), True
+    if not total:
+        return True
+    with Handles(os.fspath(root)) as handles, Reading(handles, listing.owner, sink) as reading:
+        for done, job in enumerate(listing.pending, 1):
+            quiet = reading.read(job) and quiet
+            if progress and (not done % _PROGRESS_FILES or done == total):
+                progress("reading", done, total)
+        reading.finish()
     return quiet
-
-
-def _read_one(folder: Folder, place: int, handles: Handles, owner: tuple[int, int], batch: _Batch) -> Outcome:
-    try:
-        fd = handles.open(folder.path)
-    except OSError as error:
-        return Outcome(reason=Reason.UNREADABLE, detail=error.strerror or str(error), steady=False)
-    return read_entry(folder, place, fd, owner, batch)
-
-
-def _take(folder: Folder, place: int, outcome: Outcome) -> bool:
-    if outcome.content:
-        folder.set_content(place, outcome.content)
-    elif outcome.vanished:
-        folder.rows[WIDTH * place + FLAGS] |= FAILED
-        folder.trusted = False
-    else:
-        mark_failed(folder, place, outcome)
-    return outcome.steady
-
-
-def _in_threads(
-    read: Reader, small: list[list[Job]], large: list[list[Job]]
-) -> Iterator[tuple[list[Job], list[Outcome], list[PackEntry]]]:
-    """Small files in threads, a bounded number of batches ahead; large ones after them, straight into the sink."""
-    if len(small) < 2 or _THREADS < 2:
-        yield from map(read, small)
-    else:
-        from concurrent.futures import ThreadPoolExecutor  # costs as much to import as a small save takes
-
-        with ThreadPoolExecutor(_THREADS) as pool:
-            running = [pool.submit(read, jobs) for jobs in small[: 2 * _THREADS]]
-            waiting = iter(small[2 * _THREADS :])
-            while running:
-                yield running.pop(0).result()
-                for jobs in waiting:
-                    running.append(pool.submit(read, jobs))
-                    break
-    yield from map(read, large)
-
-
-def _batches(jobs: list[Job]) -> Iterator[list[Job]]:
-    batch: list[Job] = []
-    size = 0
-    for folder, place in jobs:
-        batch.append((folder, place))
-        size += folder.rows[WIDTH * place + SIZE]
-        if len(batch) >= _BATCH_FILES or size >= _BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 # databases: a file and its log belong together
@@ -232,20 +121,18 @@ def _settle_databases(listing: Listing, root: Path, sink: Gathering) -> bool:
     if not groups:
         return True
     quiet = True
-    with Handles(os.fspath(root)) as handles:
+    with Handles(os.fspath(root)) as handles, Reading(handles, listing.owner, sink) as reading:
         for jobs in groups:
             for _ in range(_DATABASE_TRIES):
                 if all(_is_as_read(folder, place, handles) for folder, place in jobs):
                     break
                 quiet = False
-                batch = _Batch(sink)
-                for folder, place in jobs:
-                    _take(folder, place, _read_one(folder, place, handles, listing.owner, batch))
-                for entry in batch.entries:
-                    sink.add_entry(entry)
+                for job in jobs:
+                    reading.read(job)
             else:
                 folder, place = jobs[0]
                 folder.skipped[folder.names[place]] = (Reason.LIVE_DATABASE, "written to while it was read")
+        reading.finish()
     return quiet
 
 

@@ -378,6 +378,38 @@ class TestMeanwhile:
         assert listing.folders[""].folders == ["kept"]
         assert not listing.folders[""].trusted
 
+    @pytest.mark.parametrize("is_known", [False, True])
+    def test_what_moves_past_the_walk_is_noticed(
+        self, root: Path, look: Look, monkeypatch: pytest.MonkeyPatch, is_known: bool
+    ) -> None:
+        write(root, "a/file", "b/file", "b/moves")
+        time.sleep(SETTLED_S)
+        cache = look().folders if is_known else {}
+        real_open = Handles.open
+
+        def open_late(self: Handles, path: str) -> int:
+            if path == "b" and (root / "b/moves").exists():
+                (root / "b/moves").rename(root / "a/moved")
+            return real_open(self, path)
+
+        monkeypatch.setattr(Handles, "open", open_late)
+        with Handles(str(root)) as handles:
+            walk = Walk(handles, root, cache=cache, rules=Rules.root(), wanted=Chosen(), limits=Limits())
+            assert held(walk.run()) == {"a/file", "b/file"}
+            assert walk.moved()
+
+    def test_a_file_that_is_renamed_before_it_could_be_read_is_noticed(self, root: Path, look: Look) -> None:
+        write(root, "a/file", "b/file")
+        time.sleep(SETTLED_S)
+        cache = look().folders
+        write(root, "a/file", data=b"changed")
+        with Handles(str(root)) as handles:
+            walk = Walk(handles, root, cache=cache, rules=Rules.root(), wanted=Chosen(), limits=Limits())
+            assert [folder.path for folder, _ in walk.run().pending] == ["a"]
+            assert not walk.moved()
+            (root / "a/file").rename(root / "a/renamed")
+            assert walk.moved()
+
     def test_a_folder_that_may_not_be_entered_is_named(
         self, root: Path, look: Look, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -72,7 +72,11 @@ class TestDeltas:
         for oid, (kind, data) in objects_of(repacked, git).items():
             assert repacked.kind_and_size(oid) == (kind, len(data))
 
-    def test_every_object_is_sound(self, repacked: ObjectStore, git: Git) -> None:
+    @pytest.mark.parametrize("few", [0, 1000])
+    def test_every_object_is_sound(
+        self, repacked: ObjectStore, git: Git, monkeypatch: pytest.MonkeyPatch, few: int
+    ) -> None:
+        monkeypatch.setattr("holdfast.shadowgit.pack._FEW", few)  # by its checksum alone, or read and hashed
         assert all(repacked.has_sound(oid) for oid in objects_of(repacked, git))
 
     def test_the_index_lists_every_object(self, repacked: ObjectStore, git: Git) -> None:
@@ -144,6 +148,19 @@ def mutants(request: pytest.FixtureRequest, tmp_path: Path, git: Git) -> Mutants
 
 
 class TestDamage:
+    @pytest.mark.parametrize("few", [0, 1000])
+    def test_an_object_with_a_changed_byte_is_not_sound(
+        self, mutants: Mutants, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+    ) -> None:
+        monkeypatch.setattr("holdfast.shadowgit.pack._FEW", few)
+        (tmp_path / "pack-x.idx").write_bytes(mutants.index)
+        (tmp_path / "pack-x.pack").write_bytes(mutants.pack)
+        for start, end, oid, _ in Pack(tmp_path / "pack-x.idx").entries():
+            changed = bytearray(mutants.pack)
+            changed[(start + end) // 2] ^= 4
+            (tmp_path / "pack-x.pack").write_bytes(changed)
+            assert not Pack(tmp_path / "pack-x.idx").is_sound(oid)
+
     def test_a_pack_that_is_whole_is_sound(self, mutants: Mutants) -> None:
         assert mutants.try_one() == len(mutants.oids)
 

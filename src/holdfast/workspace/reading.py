@@ -1,0 +1,165 @@
+"""Reading what a walk left pending: one thread reads and hashes, others deflate what is large.
+
+Reading is many short calls with some Python around each, in which threads only stand in each other's way. Deflating is
+one long call without any; so that is handed over, where it is long enough to be worth it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from holdfast.errors import Conflict, Unavailable
+from holdfast.model import Reason
+from holdfast.scan.folder import FAILED, FLAGS, WIDTH, Folder
+from holdfast.scan.handles import Handles
+from holdfast.scan.read import Outcome, mark_failed, read_entry
+from holdfast.shadowgit import Kind, PackEntry, encode_entry, object_id
+from holdfast.workspace.gathering import Gathering
+from holdfast.workspace.parts import LARGE_FILES, cut, group_parts
+
+if TYPE_CHECKING:
+    from queue import SimpleQueue
+
+Job = tuple[Folder, int]
+"""An entry to be read: its folder and its place there."""
+
+_HAND_OVER_BYTES = 8 << 10  # below this, handing over costs more than deflating
+_WAITING_BYTES = 4 << 20  # what may wait for one thread
+_MOST_THREADS = min(3, (os.cpu_count() or 1) - 1)
+
+
+class Reading:
+    """Reads entries of one workspace into a sink. A context: whatever happens, no thread is left behind."""
+
+    def __init__(self, handles: Handles, owner: tuple[int, int], sink: Gathering) -> None:
+        self._handles = handles
+        self._owner = owner
+        self._sink = sink
+        self._deflater = _Deflater()
+
+    def __enter__(self) -> Reading:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self._deflater.end()
+
+    def read(self, job: Job) -> bool:
+        """Read one entry into its folder; whether it held still meanwhile. What cannot be read is marked."""
+        folder, place = job
+        outcome = self._outcome(folder, place)
+        if outcome.content:
+            folder.set_content(place, outcome.content)
+        elif outcome.vanished:
+            folder.rows[WIDTH * place + FLAGS] |= FAILED
+            folder.trusted = False
+        else:
+            mark_failed(folder, place, outcome)
+        return outcome.steady
+
+    def finish(self) -> None:
+        """Put what is being deflated into the sink."""
+        self._store(self._deflater.rest())
+
+    def _outcome(self, folder: Folder, place: int) -> Outcome:
+        try:
+            fd = self._handles.open(folder.path)
+        except OSError as error:
+            return Outcome(reason=Reason.UNREADABLE, detail=error.strerror or str(error), steady=False)
+        return read_entry(folder, place, fd, self._owner, self)
+
+    # what `read_entry` gives content to
+
+    def whole(self, data: bytes) -> bytes:
+        """Take a small file."""
+        oid = object_id(Kind.BLOB, data)
+        self._sink.show(oid, data)
+        if self._sink.lacks(oid):
+            self._store(self._deflater.deflate(oid, data))
+        return oid
+
+    def pieces(self, size: int, pieces: Iterator[bytes]) -> bytes:
+        """Take a large file, in parts. Conflict if it is not `size` bytes long after all."""
+        seen, parts = 0, []
+        for part in cut(pieces, LARGE_FILES):
+            seen += len(part)
+            oid = object_id(Kind.BLOB, part)
+            parts.append(oid)
+            if self._sink.lacks(oid):
+                self._store(self._deflater.deflate(oid, part))
+        if seen != size:
+            raise Conflict(f"a file was to have {size} bytes and had {seen}", hint="It changed while it was read.")
+        return group_parts(self._sink, parts)[1]
+
+    def _store(self, entries: Iterator[PackEntry]) -> None:
+        """A store that cannot be written ends the save; it must not be taken for a file that cannot be read (P4)."""
+        try:
+            for entry in entries:
+                self._sink.add_entry(entry)
+        except OSError as error:
+            raise Unavailable(
+                f"the store cannot be written: {error.strerror or error}", hint="Check its disk; nothing was saved."
+            ) from error
+
+
+class _Deflater:
+    """Deflates blobs in other threads, a bounded number of bytes ahead; what is done is fetched by who asked for it."""
+
+    def __init__(self) -> None:
+        from queue import SimpleQueue  # start-up cost: only what reads files needs it
+
+        self._todo: SimpleQueue[tuple[bytes, bytes] | None] = SimpleQueue()
+        self._done: SimpleQueue[tuple[PackEntry | BaseException, int]] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._asked: set[bytes] = set()
+        self._count = 0
+        self._waiting_bytes = 0
+
+    def deflate(self, oid: bytes, data: bytes) -> Iterator[PackEntry]:
+        """Take a blob, and yield blobs that are done, this one or others."""
+        if len(data) < _HAND_OVER_BYTES or _MOST_THREADS < 1:
+            yield encode_entry(Kind.BLOB, oid, data)
+        elif oid not in self._asked:
+            self._hand_over(oid, data)
+        while self._count and (not self._done.empty() or self._waiting_bytes > _WAITING_BYTES * _MOST_THREADS):
+            yield self._fetch()
+
+    def rest(self) -> Iterator[PackEntry]:
+        """Yield all that is not fetched yet."""
+        while self._count:
+            yield self._fetch()
+
+    def end(self) -> None:
+        """Wait for the threads to end; what nobody fetched is dropped."""
+        for _ in self._threads:
+            self._todo.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _hand_over(self, oid: bytes, data: bytes) -> None:
+        if len(self._threads) < _MOST_THREADS and self._waiting_bytes >= _WAITING_BYTES * len(self._threads):
+            self._threads.append(threading.Thread(target=self._work, name="holdfast-deflate", daemon=True))
+            self._threads[-1].start()
+        self._asked.add(oid)
+        self._count += 1
+        self._waiting_bytes += len(data)
+        self._todo.put((oid, data))
+
+    def _fetch(self) -> PackEntry:
+        entry, size = self._done.get()
+        self._count -= 1
+        self._waiting_bytes -= size
+        if isinstance(entry, BaseException):
+            raise entry
+        return entry
+
+    def _work(self) -> None:
+        while (job := self._todo.get()) is not None:
+            oid, data = job
+            try:
+                self._done.put((encode_entry(Kind.BLOB, oid, data), len(data)))
+            except BaseException as error:  # raised in the thread that asked
+                self._done.put((error, len(data)))

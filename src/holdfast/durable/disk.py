@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ctypes
 
 _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
@@ -137,6 +140,8 @@ def use_disk(other: Disk) -> Iterator[None]:
 def _libc() -> ctypes.CDLL:
     global _loaded
     if _loaded is None:
+        import ctypes  # start-up cost: only a restore needs it
+
         _loaded = ctypes.CDLL(None, use_errno=True)
     return _loaded
 
@@ -150,5 +155,7 @@ def _renameat2(src: str, dst: str, src_dir_fd: int, dst_dir_fd: int, flags: int)
 
 
 def _raise_errno(name: str | None = None) -> None:
+    import ctypes
+
     code = ctypes.get_errno()
     raise OSError(code, os.strerror(code), name)

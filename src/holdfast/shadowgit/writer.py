@@ -9,7 +9,6 @@ which goes when packs are merged. A lone pack is never ours, and is left: its in
 from __future__ import annotations
 
 import os
-import secrets
 import struct
 from collections.abc import Callable
 from hashlib import sha1
@@ -100,7 +99,7 @@ class PackWriter:
 
     def _flush(self) -> None:
         if self._fd < 0:
-            self._temporary = str(self._folder / f"tmp_pack_{secrets.token_hex(8)}")
+            self._temporary = str(self._folder / f"tmp_pack_{os.urandom(8).hex()}")
             self._fd = durable.disk().create(self._temporary)
         durable.disk().write(self._fd, self._buffer)
         self._written += len(self._buffer)

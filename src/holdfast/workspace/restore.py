@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
@@ -96,7 +95,7 @@ class Restorer:
     def begin(self, wish: Wish, steps: Steps, snapshot: Snapshot, safety: Checkpoint | None = None) -> JournalEntry:
         """Open the journal, which names the safety checkpoint before it is there: without one nothing was begun."""
         paths = None if wish.paths is None else list(steps.changes)
-        stage = STAGE_PREFIX + secrets.token_hex(4)
+        stage = STAGE_PREFIX + os.urandom(4).hex()
         own = steps.changes.get("")
         entry = JournalEntry(
             wish.verb,

@@ -1,5 +1,31 @@
 """Checkpoints of a folder: files and named state in one atomic record."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from holdfast.workspace.workspace import Workspace
 
-__all__ = ["Workspace"]
+if TYPE_CHECKING:
+    from holdfast.model import Checkpoint, CheckpointDiff
+    from holdfast.workspace.service import CheckpointService
+    from holdfast.workspace.service_config import CheckpointConfig, CheckpointEvent
+
+__all__ = ["Checkpoint", "CheckpointConfig", "CheckpointDiff", "CheckpointEvent", "CheckpointService", "Workspace"]
+
+_ROOMS = {
+    "Checkpoint": "holdfast.model",
+    "CheckpointDiff": "holdfast.model",
+    "CheckpointConfig": "holdfast.workspace.service_config",
+    "CheckpointEvent": "holdfast.workspace.service_config",
+    "CheckpointService": "holdfast.workspace.service",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load the service when it is first asked for: who has no event loop does not pay for it."""
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'holdfast.workspace' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_ROOMS[name]), name)

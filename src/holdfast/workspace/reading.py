@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Job = tuple[Folder, int]
 """An entry to be read: its folder and its place there."""
 
-_HAND_OVER_BYTES = 8 << 10  # below this, handing over costs more than deflating
+_HAND_OVER_BYTES = 16 << 10  # below this, handing over costs more than deflating
 _WAITING_BYTES = 4 << 20  # what may wait for one thread
 _MOST_THREADS = min(3, (os.cpu_count() or 1) - 1)
 

@@ -16,7 +16,7 @@ from holdfast.workspace import reading
 from holdfast.workspace.gathering import Gathering
 from holdfast.workspace.reading import Reading
 
-SIZES = [0, 1, 8191, 8192, 100_000, 3_000_000]
+SIZES = [0, 1, 16383, 16384, 100_000, 3_000_000]
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_an_error_in_a_thread_is_raised_where_it_was_asked_for_and_no_thread_sta
 
     monkeypatch.setattr(reading, "_MOST_THREADS", 1)
     monkeypatch.setattr(reading, "encode_entry", fail)
-    folder = folder_with(tmp_path / "root", [bytes(10_000)])
+    folder = folder_with(tmp_path / "root", [bytes(20_000)])
     with pytest.raises(MemoryError):
         read_all(tmp_path / "root", folder, Gathering(store, store.writer()))
     assert not [thread for thread in threading.enumerate() if thread.name == "holdfast-deflate"]
@@ -85,7 +85,7 @@ def test_a_store_that_cannot_be_written_is_not_taken_for_an_unreadable_file(
     def full(entry: PackEntry) -> None:
         raise OSError(28, "No space left on device")
 
-    for number, size in enumerate((10, 10_000)):
+    for number, size in enumerate((10, 20_000)):
         folder = folder_with(tmp_path / f"root-{number}", [bytes(size)])
         sink = Gathering(store, store.writer())
         monkeypatch.setattr(sink, "add_entry", full)

@@ -10,6 +10,7 @@ from holdfast.errors import Damaged, Refused
 from holdfast.model import JSON
 from holdfast.shadowgit import Kind, TreeEntry, encode_tree
 from holdfast.workspace.parts import JSON_TOKENS, Sink, Source, read_parts, write_parts
+from holdfast.workspace.pieces import encode_pieces
 
 _NAME = re.compile(r"[\w][\w .:@+-]{0,150}")
 _SUFFIX = b".json"
@@ -43,13 +44,9 @@ def read_state(source: Source, tree: bytes) -> dict[str, JSON]:
 def encode_value(value: JSON, name: str) -> bytes:
     """A value as JSON; Refused unless it comes back equal."""
     try:
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-        if json.loads(text) == value:
-            return text.encode()
+        return b"".join(encode_pieces(value))
     except (TypeError, ValueError, RecursionError) as error:
         reason = str(error)
-    else:
-        reason = "it would come back different"
     where = _culprit(value, name, set()) or name
     raise Refused(
         f"{where} cannot be stored: {reason}",

@@ -7,6 +7,8 @@ import shutil
 import socket
 import subprocess
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -165,6 +167,15 @@ def _ticks(case: Case, ref: str) -> int:
     return ticks
 
 
+@contextmanager
+def opened(folder: Path) -> Iterator[int]:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def test_a_parent_that_flickers_between_folder_and_link_is_never_followed(case: Case) -> None:
     """Case 22."""
     case.write("folder/inner.txt", b"mine")
@@ -184,13 +195,20 @@ def test_a_parent_that_flickers_between_folder_and_link_is_never_followed(case: 
             except OSError:
                 pass  # the restore has put something there meanwhile
 
+    def edit(data: bytes) -> None:
+        """Through no link either: the test must not do what it forbids."""
+        with opened(folder) as fd:
+            file = os.open("inner.txt", os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW, dir_fd=fd)
+            os.write(file, data)
+            os.close(file)
+
     outside = case.outside_picture()
     thread = threading.Thread(target=flicker)
     thread.start()
     try:
         for number in range(12):
             try:
-                (folder / "inner.txt").write_bytes(b"edited %d" % number) if not folder.is_symlink() else None
+                edit(b"edited %d" % number)
                 case.ws.restore(checkpoint.id)
             except (HoldfastError, OSError):
                 case.reopen()

@@ -28,6 +28,7 @@ from holdfast.shadowgit.objects import (
     object_id,
 )
 from holdfast.shadowgit.pack import Header, Pack, apply_delta, delta_kind
+from holdfast.shadowgit.reindex import index_lone_packs
 from holdfast.shadowgit.writer import PackWriter, sweep
 
 CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n[gc]\n\tauto = 0\n"
@@ -92,6 +93,7 @@ class ObjectStore:
     def sweep(self) -> None:
         """Remove what dead writers left, and make again what is always the same. Needs the store's lock."""
         sweep(self.pack_folder)
+        index_lone_packs(self.pack_folder)
         if not (self.git_dir / "HEAD").is_file():
             durable.write_atomically(self.git_dir / "HEAD", HEAD)
         if not self._tags.is_dir():

@@ -3,7 +3,7 @@
 Order of writes (P3): the pack under a temporary name, synced; its index under a temporary name, synced; the index
 renamed into place, then the pack (a reader passes over an index without one), then the folder synced. A crash before
 the last step leaves temporary files or a lone index, which the next writer sweeps; after it, a pack that no ref needs,
-which goes when packs are merged. A lone pack is never ours, and is left: its index can be made again.
+which goes when packs are merged. A lone pack (a disk may keep the later rename alone) gets an index again: `reindex`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class PackWriter:
             self.abort()
             return None
         checksum = self._finish_pack()
-        index = _index_file(self._added, checksum)
+        index = index_file(self._added, checksum)
         name = f"pack-{checksum.hex()}"
         temporary_index = f"{self._temporary}_idx"
         fd = durable.disk().create(temporary_index)
@@ -131,7 +131,8 @@ def sweep(folder: Path) -> None:
             durable.disk().unlink(str(folder / name))
 
 
-def _index_file(added: dict[bytes, tuple[int, int]], checksum: bytes) -> bytes:
+def index_file(added: dict[bytes, tuple[int, int]], checksum: bytes) -> bytes:
+    """The index of a pack: its objects by name, with offset and crc, and the checksum of the pack."""
     oids = sorted(added)
     counts = [0] * 256
     for oid in oids:

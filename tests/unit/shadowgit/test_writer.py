@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.durable import Disk, use_disk
 from holdfast.shadowgit import Kind, ObjectStore, Pack, encode_entry, object_id
-from holdfast.shadowgit.writer import _index_file, sweep
+from holdfast.shadowgit.writer import index_file, sweep
 
 Git = Callable[..., bytes]
 
@@ -218,7 +218,7 @@ class TestFarOffsets:
     OFFSETS = (12, 2**31 - 1, 2**31, 2**40)
 
     def index(self) -> bytes:
-        return _index_file({self.oid(place): (offset, 0) for place, offset in enumerate(self.OFFSETS)}, bytes(20))
+        return index_file({self.oid(place): (offset, 0) for place, offset in enumerate(self.OFFSETS)}, bytes(20))
 
     @staticmethod
     def oid(place: int) -> bytes:

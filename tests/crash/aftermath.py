@@ -10,11 +10,12 @@ from holdfast.testing.contracts import Description
 from holdfast.testing.contracts import differences as all_differences
 from holdfast.testing.faults import Call, CountingDisk, every_point
 
-from .operations import STATE, Operation
+from .operations import LEAKED, STATE, Operation
 from .scene import Scene
 
 State = dict[str, Description]
 _SHOWN = 4
+_PURGED = 3  # how many checkpoints of that scene have to do with what is purged
 
 
 def differences(before: State, after: State) -> list[str]:
@@ -70,6 +71,7 @@ class Aftermath:
                 lambda: self._check_checkpoints(ws, must_be),
                 lambda: self._check_going_back(ws),
                 lambda: self._check_next_calls(ws),
+                self._check_purged,
                 lambda: self._check_store(ws),
                 self._check_leftovers,
             ):
@@ -105,6 +107,10 @@ class Aftermath:
         if self._operation.deletes and (must_be == "new" or self._rehearsal.deleted not in found):
             del expected[self._rehearsal.deleted]
             assert self._rehearsal.deleted not in found, "the deleted checkpoint is back"
+        if self._operation.purges:
+            rewritten = {key: found[key].commit for key in expected if key in found and found[key].purged}
+            assert rewritten or must_be != "new", "the purge has returned, and no checkpoint is purged"
+            expected |= rewritten
         lost = {key: commit for key, commit in expected.items() if key not in found or found[key].commit != commit}
         assert not lost, f"checkpoints from before are lost or changed: {lost}"
         made = [checkpoint for key, checkpoint in found.items() if key not in expected and not checkpoint.operation]
@@ -146,6 +152,16 @@ class Aftermath:
         assert ws.undo().ok
         assert not differences(changed, self._scene.describe()), "the next undo went wrong"
 
+    def _check_purged(self) -> None:
+        """A purge that took anything out has taken out everything by now."""
+        if not self._operation.purges:
+            return
+        purged = [each.id for each in self._scene.open().list(None, safety=True) if each.purged]
+        text = self._scene.objects()
+        assert not purged or LEAKED.strip().encode() not in text, f"{purged} are purged, and the content is there"
+        if purged:
+            assert len(purged) == _PURGED, f"only {purged} are purged"
+
     def _check_store(self, ws: Workspace) -> None:
         report = ws.verify()
         assert report.ok, f"verify finds {report.problems}"
@@ -164,4 +180,4 @@ def _sequence(checkpoint_id: str) -> int:
 def is_left(path: Path) -> bool:
     """Whether a file is one that only an operation under way may have."""
     name = path.name
-    return name.startswith(("tmp_", ".holdfast-restore-", "journal.")) or name.endswith(".new")
+    return name.startswith(("tmp_", ".holdfast-restore-", "journal.", "purge.")) or name.endswith(".new")

@@ -12,6 +12,7 @@ from pathlib import Path
 from .scene import Scene, settle_times
 
 STATE = {"conversation": [{"role": "user", "text": f"message {number}"} for number in range(20)], "step": 3}
+LEAK, LEAKED = "leak.txt", "the secret that was to be told to nobody\n"
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Operation:
     saves: bool = False
     deletes: str = ""
     """The name of the checkpoint that it deletes."""
+    purges: str = ""
+    """The path that it takes out of all checkpoints."""
 
     def __str__(self) -> str:
         return self.name.replace(" ", "-")
@@ -151,6 +154,18 @@ def _several_packs(scene: Scene) -> None:
         ws.save(f"save {number}", name=f"save-{number}")
 
 
+def _leaked(scene: Scene) -> None:
+    """Something to purge: in two checkpoints, in one that a restore made, and repeated in a state."""
+    _small_tree(scene.ws)
+    ws = scene.open()
+    ws.save("first", name="first")
+    (scene.ws / "deep" / LEAK).write_text(LEAKED)
+    ws.save("second", name="second")
+    (scene.ws / "keep.txt").write_text("changed\n")
+    ws.restore("first")
+    ws.save("third", name="third", state={"conversation": [f"it says {LEAKED}"]})
+
+
 # operations
 
 
@@ -170,6 +185,7 @@ OPERATIONS = [
     Operation("undo", _restored, lambda s: s.open().undo(), restores=True),
     Operation("redo", _undone, lambda s: s.open().redo(), restores=True),
     Operation("delete", _some_edited, lambda s: s.open().delete("second"), deletes="second"),
+    Operation("purge", _leaked, lambda s: s.open().purge(f"deep/{LEAK}"), purges=f"deep/{LEAK}"),
     Operation("merge", _several_packs, lambda s: s.open().merge()),
 ]
 BY_NAME = {operation.name: operation for operation in OPERATIONS}

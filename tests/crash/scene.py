@@ -66,6 +66,12 @@ class Scene:
         found = [line for line in lines if not line.startswith(("dangling ", "notice: "))]
         return found if found or not done.returncode else [f"git fsck ended with {done.returncode}"]
 
+    def objects(self) -> bytes:
+        """Every object of the store, whether anything names it or not, inflated by git."""
+        command = ["git", f"--git-dir={self.store}", "cat-file", "--batch-all-objects", "--batch"]
+        environ = {"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1"}
+        return subprocess.run(command, capture_output=True, env=environ, cwd=self.area, check=True).stdout
+
 
 def settle_times(folder: Path) -> None:
     """Give everything below a folder an old time of its own, so that a restore has times to bring back."""

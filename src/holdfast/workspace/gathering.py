@@ -42,6 +42,10 @@ class Gathering:
         data = self._objects.get(oid)
         return self._store.tree(oid) if data is None else list(decode_tree(data))
 
+    def commit(self, oid: bytes) -> bytes:
+        data = self._objects.get(oid)
+        return self._store.commit(oid) if data is None else data
+
     def blob(self, oid: bytes) -> bytes:
         data = self._objects.get(oid)
         return self._store.blob(oid) if data is None else data

@@ -44,6 +44,16 @@ class Repository:
     def exists(self) -> bool:
         return self.objects.exists
 
+    @property
+    def purge_journal(self) -> Path:
+        """There while a purge is under way."""
+        return self.own / "purge.json"
+
+    @property
+    def is_purging(self) -> bool:
+        """Whether a purge is under way, or was interrupted."""
+        return self.purge_journal.exists()
+
     def sweep(self) -> None:
         """Remove what writers that died left behind. Needs the lock."""
         self.objects.sweep()

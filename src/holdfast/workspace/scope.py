@@ -10,6 +10,8 @@ from pathlib import Path
 
 from holdfast.errors import NotFound, Refused
 
+Paths = Sequence[str | os.PathLike[str]]
+
 _GLOB = re.compile(r"[*?\[]")
 
 
@@ -34,6 +36,19 @@ class Scope:
             if path == chosen or path.startswith(f"{chosen}/") or not chosen:
                 return True
         return any(pattern.match(path) for pattern in self._patterns)
+
+    def may_hold(self, folder: str) -> bool:
+        """Whether anything below a folder can be in it."""
+        if self.paths is None or self._patterns or not folder:
+            return True
+        return any(chosen.startswith(f"{folder}/") for chosen in self.paths) or folder in self
+
+
+def as_text(paths: Paths | None) -> list[str] | None:
+    """Paths as callers give them, as text."""
+    if isinstance(paths, str):
+        raise Refused("paths is a single text", hint="Give a list of paths.")
+    return None if paths is None else [os.fsdecode(path) for path in paths]
 
 
 def parse_scope(

@@ -1,0 +1,189 @@
+"""Stored folders and states without something: what a purge puts in their place. Nothing is changed here."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from holdfast.model import JSON
+from holdfast.scan.attrs import decode
+from holdfast.scan.handles import join
+from holdfast.shadowgit import EMPTY_TREE, FILE_MODE, FOLDER_MODE, Kind, TreeEntry, encode_tree, object_id, real_name
+from holdfast.workspace.gathering import Gathering
+from holdfast.workspace.parts import LINES, Source, list_parts, read_parts, write_parts
+from holdfast.workspace.record import Node
+from holdfast.workspace.scope import Scope
+from holdfast.workspace.state import read_state, write_state
+from holdfast.workspace.tree import ATTRS_NAME, Entry, TreeReader
+
+CUT_OUT = "[purged]"
+"""What stands in a state where a purged file was repeated."""
+
+_NOTHING = frozenset({EMPTY_TREE, object_id(Kind.BLOB, b"")})
+_NEEDLE_MIN_CHARS = 8
+_PROBE_BYTES = 1 << 10  # less than the smallest part of a state
+
+
+class Rewritten(NamedTuple):
+    """A stored folder without the paths in a scope."""
+
+    node: Node
+    gone: tuple[str, ...]
+    """What was taken out: the topmost paths."""
+
+
+class Rewriter:
+    """Rewrites stored folders; those that many checkpoints share are rewritten once."""
+
+    def __init__(self, gathering: Gathering, scope: Scope) -> None:
+        self._gathering = gathering
+        self._scope = scope
+        self._reader = TreeReader(gathering)
+        self._done: dict[tuple[str, Node], Rewritten] = {}
+        self._walked: set[tuple[str, Node]] = set()
+        self.doomed: set[bytes] = set()
+        """The contents that were taken out."""
+
+    def rewrite(self, root: Node) -> Rewritten:
+        """A checkpoint's files without the scope; innermost folders first, however deep."""
+        stack = [("", root, False)]
+        while stack:
+            path, node, is_ready = stack.pop()
+            if (path, node) in self._done:
+                continue
+            inner = [(join(path, name), child) for name, child in self._reader.view(node).folders.items()]
+            inner = [pair for pair in inner if pair[0] not in self._scope and self._scope.may_hold(pair[0])]
+            if not is_ready:
+                stack.append((path, node, True))
+                stack += [(below, child, False) for below, child in inner]
+            else:
+                self._done[path, node] = self._rebuild(path, node, dict(inner))
+        return self._done["", root]
+
+    def _rebuild(self, path: str, node: Node, inner: dict[str, Node]) -> Rewritten:
+        view = self._reader.view(node)
+        gone = {name for name in (*view.entries, *view.folders) if join(path, name) in self._scope}
+        below = {child: self._done[child, known] for child, known in inner.items()}
+        paths = [*(join(path, name) for name in sorted(gone)), *(one for each in below.values() for one in each.gone)]
+        if not paths:
+            return Rewritten(node, ())
+        for name in gone:
+            self._doom(join(path, name), view.entries.get(name), view.folders.get(name))
+        kept = {name: child for name, child in view.folders.items() if name not in gone}
+        folders = {name: below[at].node if (at := join(path, name)) in below else kept[name] for name in kept}
+        return Rewritten(self._node(node, gone, folders), tuple(paths))
+
+    def _node(self, node: Node, gone: set[str], folders: dict[str, Node]) -> Node:
+        """A folder without some names, and with other folders in it."""
+        trees = []
+        below = []
+        for entry in self._gathering.tree(node.tree):
+            name = os.fsdecode(real_name(entry.name))
+            if name in gone:
+                continue
+            if name in folders:
+                child = folders[name]
+                trees.append(entry._replace(oid=child.tree))
+                below.append(TreeEntry(FOLDER_MODE if child.attrs_is_tree else FILE_MODE, entry.name, child.attrs))
+            else:
+                trees.append(entry)
+        lines = [line for line in self._attrs(node).splitlines(keepends=True) if not decode(line).keys() & gone]
+        mode, attrs = write_parts(self._gathering, b"".join(lines), LINES)
+        is_tree = bool(below) or mode == FOLDER_MODE
+        if is_tree:
+            below.append(TreeEntry(mode, ATTRS_NAME, attrs))
+            attrs = self._gathering.add(Kind.TREE, encode_tree(below))
+        return Node(self._gathering.add(Kind.TREE, encode_tree(trees)), attrs, is_tree)
+
+    def _attrs(self, node: Node) -> bytes:
+        if not node.attrs_is_tree:
+            return self._gathering.blob(node.attrs)
+        own = next(entry for entry in self._gathering.tree(node.attrs) if entry.name == ATTRS_NAME)
+        return read_parts(self._gathering, own.mode, own.oid)
+
+    def _doom(self, path: str, entry: Entry | None, node: Node | None) -> None:
+        found = [entry] if entry is not None else []
+        if node is not None and (path, node) not in self._walked:
+            self._walked.add((path, node))
+            found += [each for _, each in TreeReader(self._gathering).walk(node, path)]
+        for each in found:
+            self.doomed.update(contents_of(self._gathering, each))
+
+
+def contents_of(source: Source, entry: Entry) -> Iterator[bytes]:
+    """The names of the objects that are an entry's content, but for empty ones."""
+    if not entry.oid or entry.oid in _NOTHING:
+        return
+    if entry.attr.parts_bytes is None:
+        yield entry.oid
+        return
+    stack = [entry.oid]
+    while stack:
+        tree = stack.pop()
+        yield tree
+        for part in source.tree(tree):
+            if part.is_folder:
+                stack.append(part.oid)
+            else:
+                yield part.oid
+
+
+class Cutter:
+    """Cuts out of states what repeats a purged file word for word."""
+
+    def __init__(self, gathering: Gathering, contents: Sequence[bytes]) -> None:
+        texts = {text for data in contents if (text := _text(data))}
+        self._needles = sorted(texts, key=len, reverse=True)
+        self._probes = [json.dumps(text)[1:-1].encode()[:_PROBE_BYTES] for text in self._needles]
+        self._gathering = gathering
+        self._pairs: dict[tuple[bytes, bytes], bool] = {}
+        self._known: dict[bytes, tuple[bytes, list[str]]] = {}
+
+    def cut(self, tree: bytes) -> tuple[bytes, list[str]]:
+        """A tree of state without it, and the names of the states that had it."""
+        if tree not in self._known:
+            is_suspect = bool(self._probes) and any(map(self._is_suspect, self._gathering.tree(tree)))
+            self._known[tree] = self._cut(tree) if is_suspect else (tree, [])
+        return self._known[tree]
+
+    def _is_suspect(self, entry: TreeEntry) -> bool:
+        """Whether a state may repeat a file. Two parts that follow each other are looked at once, in all states."""
+        last = b""
+        for part in [*list_parts(self._gathering, entry.mode, entry.oid), b""]:
+            pair = (last, part)
+            if pair not in self._pairs:
+                data = b"".join(self._gathering.blob(oid) for oid in pair if oid)
+                self._pairs[pair] = any(probe in data for probe in self._probes)
+            if self._pairs[pair]:
+                return True
+            last = part
+        return False
+
+    def _cut(self, tree: bytes) -> tuple[bytes, list[str]]:
+        state = read_state(self._gathering, tree)
+        new = {name: self._without(value) for name, value in state.items()}
+        names = [name for name, value in state.items() if new[name] != value]
+        return (write_state(self._gathering, new), names) if names else (tree, [])
+
+    def _without(self, value: JSON) -> JSON:
+        if isinstance(value, str):
+            for needle in self._needles:
+                if needle in value:
+                    value = value.replace(needle, CUT_OUT)
+            return value
+        if isinstance(value, list):
+            return [self._without(item) for item in value]
+        if isinstance(value, dict):
+            return {self._without(key): self._without(item) for key, item in value.items()}
+        return value
+
+
+def _text(data: bytes) -> str:
+    """A content as a state would repeat it; empty if it is no text, or too short to be known again."""
+    try:
+        text = data.decode().strip()
+    except UnicodeDecodeError:
+        return ""
+    return text if len(text) >= _NEEDLE_MIN_CHARS else ""

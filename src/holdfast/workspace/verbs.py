@@ -1,0 +1,134 @@
+"""More of what people and programs call: a mixin of `Workspace`, one short method a verb."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, overload
+
+from holdfast.errors import Refused
+from holdfast.model import JSON, Exported, Match, Progress, Purged, PurgePlan, Why
+from holdfast.workspace.scope import Paths, as_text, open_scope
+
+if TYPE_CHECKING:
+    from holdfast.workspace.guard import Guard
+    from holdfast.workspace.purge import Purger
+    from holdfast.workspace.repository import Repository
+    from holdfast.workspace.scanner import Scanner
+
+Place = str | os.PathLike[str]
+
+
+class Verbs:
+    """What a workspace can do beside saving, listing and restoring."""
+
+    path: Path
+    _repository: Repository
+    _scanner: Scanner
+
+    if TYPE_CHECKING:
+
+        def _reading(self) -> AbstractContextManager[None]: ...
+        def _writing(self) -> AbstractContextManager[None]: ...
+
+    def guard(
+        self,
+        message: str = "",
+        *,
+        state: Mapping[str, JSON] | None = None,
+        session: str | None = None,
+        actor: str | None = None,
+        step: int | None = None,
+    ) -> Guard:
+        """Save, and restore if what is done under it fails: `with ws.guard("risky step"):`, or as a decorator.
+
+        The error is raised all the same, with a note of what was restored. Gives the checkpoint that was saved.
+        """
+        from holdfast.workspace.guard import Guard
+        from holdfast.workspace.workspace import Workspace
+
+        assert isinstance(self, Workspace)  # which is what this is a part of
+        return Guard(self, message, state=state, session=session, actor=actor, step=step)
+
+    def why(self, path: Place) -> Why:
+        """Whether a save made now would hold a path, and which rule says so. Nothing is read but ignore files."""
+        from holdfast.workspace.why import why
+
+        with self._reading():
+            return why(os.fspath(path), self._repository, self._scanner)
+
+    def export(
+        self,
+        ref: str,
+        directory: Place,
+        paths: Paths | None = None,
+        *,
+        skip_damaged: bool = False,
+        progress: Progress | None = None,
+    ) -> Exported:
+        """Write a checkpoint's files, or some of them, exactly as they were, into a new or empty folder elsewhere.
+
+        All of it is there, or nothing. What could not be written is in `failed`, what the checkpoint does not hold
+        in `missing`.
+        """
+        from holdfast.workspace.export import Exporter
+
+        with self._reading():
+            exporter = Exporter(self._repository, self.path)
+            target = self._repository.find(ref)
+            return exporter.export(target, directory, as_text(paths), skip_damaged=skip_damaged, progress=progress)
+
+    def search(
+        self,
+        text: str,
+        *,
+        regex: bool = False,
+        ignore_case: bool = False,
+        paths: Paths | None = None,
+        limit: int = 1000,
+        skip_damaged: bool = False,
+        progress: Progress | None = None,
+    ) -> list[Match]:
+        """Which files of which checkpoints have a text, from where to where, and who brought it and took it away.
+
+        Safety checkpoints are searched too; binary files are not. At most `limit` matches, by path.
+        """
+        from holdfast.workspace.search import Needle, Searcher
+
+        if limit < 0:
+            raise Refused("limit is negative", hint="Give 0 or more.")
+        needle, scope = Needle(text, regex=regex, ignore_case=ignore_case), open_scope(as_text(paths), self.path)
+        with self._reading():
+            searcher = Searcher(self._repository, needle, scope, limit=limit, skip_damaged=skip_damaged)
+            return searcher.run(progress)
+
+    @overload
+    def purge(self, *paths: Place, dry_run: Literal[True], progress: Progress | None = None) -> PurgePlan: ...
+
+    @overload
+    def purge(self, *paths: Place, dry_run: Literal[False] = False, progress: Progress | None = None) -> Purged: ...
+
+    def purge(self, *paths: Place, dry_run: bool = False, progress: Progress | None = None) -> PurgePlan | Purged:
+        """Take the content of files, folders or globs out of every checkpoint, for good; the folder is not touched.
+
+        The checkpoints keep their ids and say what was taken out. With `dry_run` only the plan is made. NotFound if no
+        checkpoint has it. An interrupted purge is gone on with by the next call that writes.
+        """
+        given = [os.fsdecode(path) for path in paths]
+        if dry_run:
+            with self._reading():
+                return self._purger().plan(given, progress)
+        with self._writing():
+            return self._purger().purge(given, progress)
+
+    def _purger(self) -> Purger:
+        from holdfast.workspace.purge import Purger
+
+        return Purger(self._repository, self.path)
+
+    def _resume_purge(self) -> None:
+        """Go on with a purge that was interrupted. Needs the lock."""
+        if self._repository.is_purging:
+            self._purger().resume()

@@ -1,0 +1,328 @@
+"""A purged path's content is in no checkpoint and in no object of the store; git itself is asked."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import Damaged, NotFound, Refused, Workspace
+from holdfast.model import Reason
+from holdfast.workspace.rewriting import CUT_OUT
+
+SECRET = b"API_KEY=sk-0123456789abcdef\n"
+Git = Callable[..., bytes]
+
+
+@pytest.fixture
+def everything(project, git: Git) -> Callable[[], bytes]:
+    """All objects of the store, inflated, one after the other, whether anything names them or not."""
+
+    def read() -> bytes:
+        return git(f"--git-dir={project.store}", "cat-file", "--batch-all-objects", "--batch", "--unordered")
+
+    return read
+
+
+@pytest.fixture
+def history(project, ws: Workspace) -> Workspace:
+    """Three saves with a secret in two of them, and a restore in between."""
+    project.write("a", b"plain\n")
+    project.write("folder/b", b"plain too\n")
+    ws.save("one", name="one")
+    project.write(".env", SECRET)
+    ws.save("two", name="two", state={"note": "kept"})
+    project.write("a", b"changed\n")
+    ws.restore("one")
+    ws.undo()
+    ws.save("three", name="three")
+    return ws
+
+
+def test_the_content_is_in_no_object_afterwards(
+    project, history: Workspace, everything: Callable[[], bytes], git: Git
+) -> None:
+    assert SECRET in everything()
+    done = history.purge(".env")
+    assert SECRET not in everything()
+    assert done.objects > 0
+    assert done.freed_bytes >= 0
+    git(f"--git-dir={project.store}", "fsck", "--strict")
+    assert history.verify().ok
+
+
+def test_the_checkpoints_keep_their_ids_and_everything_else(project, history: Workspace) -> None:
+    before = {each.id: each for each in history.list(safety=True)}
+    done = history.purge(".env")
+    after = {each.id: each for each in history.list(safety=True)}
+    assert before.keys() == after.keys()
+    touched = {key for key in before if before[key].commit != after[key].commit}
+    assert touched == set(done.plan.checkpoints)
+    assert before[history.get("one").id].commit == history.get("one").commit
+    for each in after.values():
+        same = before[each.id]
+        assert (each.message, each.timestamp, each.parent, each.operation) == (
+            same.message, same.timestamp, same.parent, same.operation,
+        )  # fmt: skip
+    two = history.get("two")
+    assert two.purged == (".env",)
+    assert [(item.path, item.reason) for item in two.uncovered] == [(".env", Reason.PURGED)]
+    assert two.state == {"note": "kept"}
+    assert two.files_changed == []
+    assert two.complete
+
+
+def test_a_restore_brings_the_rest_and_says_what_is_purged(project, history: Workspace) -> None:
+    history.purge(".env")
+    (project.root / ".env").unlink()
+    project.write("a", b"other\n")
+    done = history.restore("two")
+    assert done.missing == {".env": "not held by the checkpoint: purged"}
+    assert (project.root / "a").read_bytes() == b"plain\n"
+    project.write(".env", b"NEW=1\n")
+    assert ".env" in history.restore("two").kept
+    assert (project.root / ".env").read_bytes() == b"NEW=1\n"
+
+
+def test_the_next_save_holds_it_again_unless_it_is_ignored(
+    project, history: Workspace, everything: Callable[[], bytes]
+) -> None:
+    done = history.purge(".env")
+    assert done.plan.in_workspace == [".env"]
+    project.write(".holdfastignore", b".env\n")
+    saved = history.save("four")
+    assert SECRET not in everything()
+    assert ".env" in {item.path for item in saved.uncovered}
+    (project.root / ".holdfastignore").unlink()
+    history.save("five")
+    assert SECRET in everything()
+    assert history.verify().ok
+
+
+def test_a_dry_run_only_says_what_would_be_done(project, history: Workspace, everything: Callable[[], bytes]) -> None:
+    plan = history.purge(".env", dry_run=True)
+    assert plan.paths == [".env"]
+    assert plan.bytes_freed == len(SECRET)
+    assert history.get("two").id in plan.checkpoints
+    assert history.get("one").id not in plan.checkpoints
+    assert SECRET in everything()
+    assert not history.get("two").purged
+    assert history.purge(".env").plan == plan
+
+
+def test_safety_checkpoints_are_purged_too(project, ws: Workspace, everything: Callable[[], bytes]) -> None:
+    project.write("a", b"plain\n")
+    ws.save("one")
+    project.write("a", SECRET)
+    ws.restore("latest")
+    [path] = ws.purge("a").plan.paths
+    assert path == "a"
+    assert SECRET not in everything()
+    assert ws.undo().missing == {}
+    assert ws.verify().ok
+
+
+def test_a_folder_goes_with_all_that_is_in_it(project, ws: Workspace, everything: Callable[[], bytes]) -> None:
+    project.write("keys/deep/er/id", SECRET)
+    project.write("keys/other", b"another secret\n")
+    project.write("keys-not", b"stays\n")
+    (project.root / "keys" / "link").symlink_to("a-secret-place")
+    ws.save("one")
+    assert ws.purge("keys").plan.paths == ["keys"]
+    found = everything()
+    assert not any(text in found for text in (SECRET, b"another secret", b"a-secret-place"))
+    (project.root / "keys-not").unlink()
+    ws.restore("latest", ["keys-not"])
+    assert (project.root / "keys-not").read_bytes() == b"stays\n"
+    assert (project.root / "keys" / "other").exists()
+
+
+def test_a_glob_takes_every_match(project, ws: Workspace, everything: Callable[[], bytes]) -> None:
+    for path in ("a.pem", "deep/er/b.pem", "deep/c.txt"):
+        project.write(path, path.encode() + SECRET)
+    ws.save("one")
+    project.write("deep/c.txt", b"changed\n")
+    ws.save("two")
+    assert ws.purge("**/*.pem").plan.paths == ["a.pem", "deep/er/b.pem"]
+    found = everything()
+    assert b"b.pem" + SECRET not in found
+    assert b"c.txt" + SECRET in found
+
+
+def test_all_parts_of_a_large_file_go(project, ws: Workspace, everything: Callable[[], bytes]) -> None:
+    data = random.Random(1).randbytes(9 << 20)
+    project.write("model.bin", data)
+    project.write("a")
+    ws.save("one")
+    project.write("model.bin", data[:1000] + b"x" + data[1000:])
+    ws.save("two")
+    before = sum(path.stat().st_size for path in (project.store / "objects" / "pack").iterdir())
+    done = ws.purge("model.bin")
+    found = everything()
+    assert not any(data[at : at + 64] in found for at in range(0, len(data), 100_000))
+    assert done.freed_bytes > 8 << 20
+    assert done.plan.bytes_freed > 9 << 20
+    assert sum(path.stat().st_size for path in (project.store / "objects" / "pack").iterdir()) < before / 100
+
+
+def test_the_same_bytes_under_another_path_stay_and_are_named(
+    project, ws: Workspace, everything: Callable[[], bytes]
+) -> None:
+    project.write("secret", SECRET)
+    ws.save("one")
+    project.write("deep/copy", SECRET)
+    two = ws.save("two")
+    done = ws.purge("secret")
+    assert done.plan.also_at == {"deep/copy": two.id}
+    assert SECRET in everything()
+    assert ws.purge("deep/copy").plan.also_at == {}
+    assert SECRET not in everything()
+
+
+def test_a_hard_link_that_stays_is_named(project, ws: Workspace) -> None:
+    project.write("secret", SECRET)
+    os.link(project.root / "secret", project.root / "twin")
+    one = ws.save("one")
+    assert ws.purge("secret").plan.also_at == {"twin": one.id}
+    (project.root / "twin").unlink()
+    assert ws.restore("latest", ["twin"]).ok
+    assert (project.root / "twin").read_bytes() == SECRET
+
+
+def test_what_a_conversation_repeats_is_cut_out_of_it(project, ws: Workspace, everything: Callable[[], bytes]) -> None:
+    project.write(".env", SECRET)
+    project.write("a")
+    ws.save("one")
+    long = [{"role": "user", "content": f"message {number} " + "\n" * 50} for number in range(400)]
+    said = {"role": "tool", "content": f'the file says: "{SECRET.decode()}"'}
+    state = {"conversation": [*long[:200], said, *long[200:]], "other": {"n": [1, None, True]}}
+    two = ws.save("two", state=state, allow_empty=True)
+    (project.root / ".env").unlink()
+    three = ws.save("three", state=state)
+    done = ws.purge(".env")
+    assert done.plan.states == {two.id: ["conversation"], three.id: ["conversation"]}
+    assert SECRET.strip() not in everything()
+    found = ws.get(three.id)
+    assert found.state["conversation"][200]["content"] == f'the file says: "{CUT_OUT}\n"'
+    assert [*found.state["conversation"][:200], *found.state["conversation"][201:]] == long
+    assert found.state["other"] == state["other"]
+    assert found.purged == ("(state) conversation",)
+
+
+def test_refs_that_git_has_packed_and_loose_copies_go_too(
+    project, history: Workspace, everything: Callable[[], bytes], git: Git
+) -> None:
+    where = f"--git-dir={project.store}"
+    git(where, "hash-object", "-w", "--stdin", given=SECRET)
+    git(where, "pack-refs", "--all")
+    git(where, "gc", "--quiet")
+    project.open().purge(".env")
+    assert SECRET not in everything()
+    assert history.get("two").purged == (".env",)
+    git(where, "fsck", "--strict")
+
+
+def test_other_things_of_the_store_are_as_they_were(project, ws: Workspace) -> None:
+    """Modes, times, extended attributes and names that git forbids survive a rewritten folder."""
+    project.write("folder/secret", SECRET)
+    project.write("folder/.gitattributes", b"* text\n").chmod(0o640)
+    project.write("folder/deep/x", b"x\n")
+    (project.root / "folder" / "empty").mkdir(mode=0o711)
+    os.mkfifo(project.root / "folder" / "pipe")
+    os.setxattr(project.root / "folder" / "deep" / "x", "user.tag", b"blue")
+    for number in range(300):
+        project.write(f"folder/many-{number:03}")
+    ws.save("one")
+    ws.export("latest", project.area / "before")
+    ws.purge("folder/secret")
+    ws.export("latest", project.area / "after")
+    (project.area / "before" / "folder" / "secret").unlink()
+    os.utime(project.area / "before" / "folder", ns=(os.stat(project.area / "after" / "folder").st_mtime_ns,) * 2)
+    from holdfast.testing.contracts import describe, differences
+
+    assert not differences(describe(project.area / "before"), describe(project.area / "after"))
+
+
+@pytest.fixture
+def deep(project) -> Iterator[str]:
+    """A path a thousand folders deep; gone afterwards, since pytest could not remove it."""
+    folder = os.open(project.root, os.O_RDONLY)
+    for _ in range(1000):
+        os.mkdir("d", dir_fd=folder)
+        inner = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    fd = os.open("secret", os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=folder)
+    os.write(fd, SECRET)
+    os.close(fd)
+    os.close(folder)
+    yield "d/" * 1000 + "secret"
+    subprocess.run(["rm", "-rf", str(project.root / "d")], check=True)
+
+
+def test_a_path_a_thousand_folders_deep_is_purged(ws: Workspace, deep: str, everything: Callable[[], bytes]) -> None:
+    ws.save("one")
+    ws.purge(deep)
+    assert SECRET not in everything()
+    assert ws.verify().ok
+
+
+def test_the_scan_cache_does_not_keep_the_name_of_the_content(project, history: Workspace, git: Git) -> None:
+    name = bytes.fromhex(git("hash-object", "--stdin", given=SECRET).decode().strip())
+    cache: Path = project.store / "holdfast" / "scan.cache"
+    assert name in cache.read_bytes()
+    history.purge(".env")
+    assert not cache.exists() or name not in cache.read_bytes()
+
+
+def test_what_no_checkpoint_has_is_not_found_and_nothing_is_changed(project, history: Workspace) -> None:
+    before = {each.id: each.commit for each in history.list(safety=True)}
+    for wrong in ("no-such-file", "*.nothing"):
+        with pytest.raises(NotFound, match=r"no checkpoint holds"):
+            history.purge(wrong)
+    for wrong in (".", str(project.root)):
+        with pytest.raises(Refused):
+            history.purge(wrong)
+    with pytest.raises(Refused):
+        history.purge()
+    assert before == {each.id: each.commit for each in history.list(safety=True)}
+
+
+def test_a_checkpoint_that_cannot_be_read_stops_it_before_anything_is_changed(project, history: Workspace) -> None:
+    ref = project.store / "refs" / "tags" / history.get("one").id
+    ref.write_text("0" * 40 + "\n")
+    again = project.open()
+    with pytest.raises(Damaged):
+        again.purge(".env")
+    assert not again.get("two").purged
+
+
+def test_a_pack_that_cannot_be_rewritten_is_said_to_hold_it_still(project, ws: Workspace) -> None:
+    project.write("noise", random.Random(1).randbytes(5000))
+    project.write("secret", SECRET)
+    ws.save("one")
+    pack = max((project.store / "objects" / "pack").glob("*.pack"), key=lambda path: path.stat().st_size)
+    data = bytearray(pack.read_bytes())
+    data[data.index((project.root / "noise").read_bytes()[100:200])] ^= 1
+    pack.chmod(0o600)
+    pack.write_bytes(data)
+    with pytest.raises(Damaged, match="may still be in the store"):
+        project.open().purge("secret")
+    assert not (project.store / "holdfast" / "purge.json").exists()
+
+
+def test_a_long_lived_process_saves_soundly_after_another_has_purged(project, history: Workspace) -> None:
+    other = project.open()
+    project.write("b", b"more\n")
+    history.save("four")
+    other.purge(".env")
+    project.write("c", b"more\n")
+    history.save("five")
+    assert history.verify().ok
+    (project.root / ".env").unlink()
+    history.restore("latest")
+    assert (project.root / ".env").read_bytes() == SECRET

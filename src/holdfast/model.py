@@ -336,3 +336,72 @@ class Bisected:
     """Those that could not be tested and may be the first."""
     tried: dict[str, str]
     """By id, in order: `good`, `bad` or `skipped`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What a policy takes away (in a dry run: would take), and why the rest stays."""
+
+    removed: list[Checkpoint]
+    """Oldest first."""
+    kept: dict[str, str]
+    """By id, oldest first: why it stays."""
+    bytes_freed: int
+    """How much smaller the store is on the disk. In a dry run: what nothing else needs in its packs."""
+    is_done: bool
+    """False of a dry run."""
+
+    def __bool__(self) -> bool:
+        return bool(self.removed)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointUsage:
+    """What one checkpoint costs."""
+
+    checkpoint: Checkpoint
+    own_bytes: int
+    """What would come back if only this one went."""
+    shared_bytes: int
+    """What it needs and others need too; none of it would come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathUsage:
+    """What all the contents cost that one path has had."""
+
+    path: str
+    bytes: int
+    contents: int
+    """How many different ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Where the bytes of a store are. Sizes are those of the files; what lies in packs is measured as it lies there."""
+
+    total_bytes: int
+    packs_bytes: int
+    catalog_bytes: int
+    """The catalog and the scan cache, which can be made again."""
+    other_bytes: int
+    unneeded_bytes: int
+    """In the packs, and needed by no checkpoint: `merge`, `prune` and `compact` free it."""
+    checkpoints: list[CheckpointUsage]
+    """Newest first; without those that cannot be read."""
+    paths: list[PathUsage]
+    """The largest first. A content that several paths have counts for each."""
+    more_paths: int
+    """How many are not in the list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What compacting did."""
+
+    before_bytes: int
+    after_bytes: int
+    by_git: bool
+    """Whether git made deltas; without the git program packs are only merged."""
+    note: str
+    """Why not, if not."""

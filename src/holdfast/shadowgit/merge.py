@@ -1,4 +1,5 @@
-"""Merging packs as they accumulate: entries carry no deltas, so merging is copying.
+"""Merging packs as they accumulate. Entries that we write carry no deltas, so merging is copying; a delta that git made
+is copied too, where what it builds on comes along, and is made whole where that does not.
 
 Order of writes (P3): the merged pack is durable before the first of the old ones goes, index first. A crash leaves
 objects twice, never not at all.
@@ -7,12 +8,12 @@ objects twice, never not at all.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from holdfast import durable
 from holdfast.errors import Damaged
-from holdfast.shadowgit.objects import PackEntry, decode_commit, encode_entry
-from holdfast.shadowgit.pack import Pack
+from holdfast.shadowgit.objects import PackEntry, decode_commit, encode_entry, entry_header
+from holdfast.shadowgit.pack import REF_DELTA, Pack
 from holdfast.shadowgit.store import ObjectStore
 from holdfast.shadowgit.writer import PackWriter
 
@@ -37,23 +38,39 @@ def merge_packs(store: ObjectStore, packs: Sequence[Pack], *, keep: Container[by
     A pack in which a byte is not what was written stays as it is, for `verify` to name.
     """
     sound = [pack for pack in packs if not _is_damaged(pack)]
+    if keep is not None:
+        sound = _without_unneeded(store, sound, keep)
     others = [pack for pack in store.packs() if pack not in sound]
     writer = PackWriter(store.pack_folder, has=lambda oid: any(pack.is_sound(oid) for pack in others))
     try:
         for pack in sound:
-            for start, end, oid, crc in pack.entries():
+            entries = pack.entries()
+            names = {start: oid for start, _, oid, _ in entries}
+            for start, end, oid, crc in entries:
                 if (keep is None or oid in keep) and not writer.holds(oid):
-                    writer.add_entry(_entry(store, pack, start, end, oid, crc))
+                    writer.add_entry(_entry(store, writer, pack, names, start, end, oid, crc))
         name = writer.commit()
     except BaseException:
         writer.abort()
         raise
+    remove_packs(store, [pack for pack in sound if pack.name != name])
+
+
+def remove_packs(store: ObjectStore, packs: Sequence[Pack]) -> None:
+    """Remove packs whose objects are elsewhere, or not needed. Needs the store's lock."""
     _forget_git_caches(store)
-    for pack in sound:
-        if pack.name != name:
-            _remove(pack)
+    for pack in packs:
+        _remove(pack)
     durable.sync_folder(store.pack_folder)
     store.refresh()
+
+
+def _without_unneeded(store: ObjectStore, packs: Sequence[Pack], keep: Container[bytes]) -> list[Pack]:
+    """Remove the packs of which nothing is kept, which needs no room on the disk; the others."""
+    needed = [pack for pack in packs if any(oid in keep for oid in pack.oids())]
+    if len(needed) < len(packs):
+        remove_packs(store, [pack for pack in packs if pack not in needed])
+    return needed
 
 
 def _forget_git_caches(store: ObjectStore) -> None:
@@ -92,9 +109,24 @@ def _remove(pack: Pack) -> None:
             durable.disk().unlink(str(path))
 
 
-def _entry(store: ObjectStore, pack: Pack, start: int, end: int, oid: bytes, crc: int) -> PackEntry:
-    if not pack.is_delta(pack.header(start)):
+def _entry(
+    store: ObjectStore,
+    writer: PackWriter,
+    pack: Pack,
+    names: Mapping[int, bytes],
+    start: int,
+    end: int,
+    oid: bytes,
+    crc: int,
+) -> PackEntry:
+    """An object for another pack; a delta only upon what is in that pack already, so that none can build on itself."""
+    header = pack.header(start)
+    if not pack.is_delta(header):
         return PackEntry(oid, pack.raw(start, end), crc)
+    base = names.get(header.base) if isinstance(header.base, int) else header.base
+    if base is not None and writer.added(base):
+        data = entry_header(REF_DELTA, header.size) + base + pack.raw(header.start, end)
+        return PackEntry(oid, data, zlib.crc32(data))
     kind, data = store.read(oid)
     return encode_entry(kind, oid, data)
 

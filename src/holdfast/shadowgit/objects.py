@@ -61,7 +61,7 @@ def object_id(kind: Kind, data: bytes) -> bytes:
     return digest.digest()
 
 
-def entry_header(kind: Kind, size: int) -> bytes:
+def entry_header(kind: int, size: int) -> bytes:
     """The kind and size that stand before an object's deflated content."""
     first = (kind << 4) | (size & 15)
     size >>= 4

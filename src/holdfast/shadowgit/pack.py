@@ -18,7 +18,7 @@ from holdfast.errors import Damaged
 from holdfast.shadowgit.objects import Kind, object_id
 
 INDEX_MAGIC = b"\xfftOc\x00\x00\x00\x02"
-_OFS_DELTA, _REF_DELTA = 6, 7
+_OFS_DELTA, REF_DELTA = 6, 7
 _InflateError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls the class an instance
 _FEW = 200
 _HINT = "Run `holdfast verify` to see which checkpoints use it."
@@ -140,7 +140,7 @@ class Pack:
                 return Header(kind, size, at, offset - back)
         except IndexError:
             raise Damaged(f"{self.name} is cut short", hint=_HINT) from None
-        if kind == _REF_DELTA:
+        if kind == REF_DELTA:
             return Header(kind, size, at + 20, data[at : at + 20])
         return Header(kind, size, at)
 
@@ -158,7 +158,7 @@ class Pack:
         return data
 
     def is_delta(self, header: Header) -> bool:
-        return header.kind in (_OFS_DELTA, _REF_DELTA)
+        return header.kind in (_OFS_DELTA, REF_DELTA)
 
     def checksum_problems(self) -> Iterator[str]:
         """Say whether the two files are, byte for byte, what was written."""

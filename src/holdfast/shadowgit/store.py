@@ -40,6 +40,7 @@ Each tag is a checkpoint: `git log --all`, `git show ID:files/path/to/file`, `gi
 Nothing here is needed by the workspace itself; removing this folder removes its checkpoints.
 """
 _PACKED_LINE = re.compile(rb"[0-9a-f]{40} (refs/(?:tags|heads|remotes|notes|replace|original|bisect)/[^ ]+|refs/stash)")
+_INDEX = re.compile(r"pack-.*\.idx")  # not one that is still being written
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _PEELED_LINE = re.compile(rb"\^[0-9a-f]{40}")
 _MAX_DELTA_CHAIN = 4096
@@ -161,7 +162,7 @@ class ObjectStore:
         """List the packs anew. A pack that cannot be opened is passed over here and named by `verify`."""
         with self._guard:
             try:
-                names = {name[:-4] for name in os.listdir(self.pack_folder) if name.endswith(".idx")}
+                names = {name[:-4] for name in os.listdir(self.pack_folder) if _INDEX.fullmatch(name)}
             except FileNotFoundError:
                 names = set()
             packs = {name: pack for name, pack in self._packs.items() if name in names}
@@ -300,15 +301,17 @@ class ObjectStore:
         via = self.git_dir / "new-ref"  # not in refs/, where git would take it for a ref
         durable.write_atomically(self._tags / name, commit.hex().encode() + b"\n", via=via)
 
-    def delete_ref(self, name: str) -> None:
-        """Take a name away: the commit point of a deletion."""
+    def delete_ref(self, *names: str) -> None:
+        """Take names away, in their order: of each, the commit point of a deletion."""
         lines = self._packed_file().splitlines(keepends=True)
-        rest = [line for line in lines if line.rstrip().partition(b" ")[2] != b"refs/tags/" + os.fsencode(name)]
+        packed = {b"refs/tags/" + os.fsencode(name) for name in names}
+        rest = [line for line in lines if line.rstrip().partition(b" ")[2] not in packed]
         if len(rest) < len(lines):
             durable.write_atomically(self.git_dir / "packed-refs", b"".join(rest))
-        path = self._tags / name
-        if os.path.lexists(path):
+        loose = [path for name in names if os.path.lexists(path := self._tags / name)]
+        for path in loose:
             durable.disk().unlink(str(path))
+        if loose:
             durable.sync_folder(self._tags)
 
     def packed_refs_problem(self) -> str:

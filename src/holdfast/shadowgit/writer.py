@@ -127,7 +127,7 @@ def sweep(folder: Path) -> None:
     names = set(os.listdir(folder))
     for name in names:
         is_lone_index = name.endswith(".idx") and f"{name[:-4]}.pack" not in names
-        if name.startswith("tmp_") or is_lone_index:
+        if name.startswith(("tmp_", ".tmp-")) or is_lone_index:  # the second: of somebody's `git repack`
             durable.disk().unlink(str(folder / name))
 
 

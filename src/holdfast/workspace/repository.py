@@ -175,6 +175,24 @@ class Repository:
         self.objects.refresh()
         self.catalog.add(_row(checkpoint, contents, commit.hex(), self.objects), self.objects.ref_mark(checkpoint.id))
 
+    def replace(self, writer: PackWriter, checkpoint: Checkpoint, contents: Contents, commit: bytes) -> None:
+        """Give a checkpoint another commit under its id: objects, then the ref (the commit point), then the catalog.
+
+        On an error the ref is as it was, if the disk lets it be.
+        """
+        before = self.objects.ref(checkpoint.id)
+        pack = writer.commit()
+        try:
+            self.objects.set_ref(checkpoint.id, commit)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.objects.set_ref(checkpoint.id, before)
+                if pack is not None:
+                    writer.withdraw(pack)
+            raise
+        self.objects.refresh()
+        self.catalog.add(_row(checkpoint, contents, commit.hex(), self.objects), self.objects.ref_mark(checkpoint.id))
+
     def confirm(self) -> None:
         """Make the refs durable that a process may have died over, before one of them is answered with."""
         self.objects.sync_refs()
@@ -183,13 +201,19 @@ class Repository:
         """Whether there is a checkpoint with this very id, readable or not."""
         return checkpoint_id in self.objects.ref_names()
 
-    def delete(self, checkpoint: Checkpoint) -> None:
-        """Take a checkpoint away. Its number is remembered first, so that no other ever gets it."""
-        floor = self._floor()
-        if checkpoint.sequence > floor:
-            durable.write_atomically(self.own / "sequence", b"%d\n" % checkpoint.sequence)
-        self.objects.delete_ref(checkpoint.id)
-        self.catalog.remove(checkpoint.id)
+    def delete(self, *checkpoints: Checkpoint) -> None:
+        """Take checkpoints away. Their numbers are remembered first, so that no other ever gets one.
+
+        Safety checkpoints go one by one, in the order given: what can be undone is told from those that are left.
+        """
+        greatest = max((checkpoint.sequence for checkpoint in checkpoints), default=0)
+        if greatest > self._floor():
+            durable.write_atomically(self.own / "sequence", b"%d\n" % greatest)
+        for checkpoint in checkpoints:
+            if checkpoint.operation is not None:
+                self.objects.delete_ref(checkpoint.id)
+        self.objects.delete_ref(*(checkpoint.id for checkpoint in checkpoints if checkpoint.operation is None))
+        self.catalog.remove(*(checkpoint.id for checkpoint in checkpoints))
 
     def withdraw(self, safety: Checkpoint) -> None:
         """Take away the safety checkpoint of a restore that did not take place. Needs no room on the disk."""

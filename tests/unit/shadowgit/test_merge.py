@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 
 import pytest
 
+from holdfast import durable
 from holdfast.errors import Damaged
 from holdfast.shadowgit import (
     FILE_MODE,
@@ -26,6 +27,7 @@ from holdfast.shadowgit import (
     packs_due,
     reachable,
 )
+from holdfast.testing.faults import CountingDisk
 
 Git = Callable[..., bytes]
 
@@ -156,7 +158,9 @@ class TestMergePacks:
         assert [pack.name for pack in store.packs() if pack.find(shared) is not None] == [other.name]
         assert store.blob(own) == b"own"
 
-    def test_deltas_of_git_are_made_whole(self, store: ObjectStore, git: Git) -> None:
+    @pytest.fixture
+    def deltas(self, store: ObjectStore, git: Git) -> list[bytes]:
+        """Eight texts that git has packed as deltas of each other."""
         texts = [b"\n".join(b"line %d" % (number + version) for number in range(500)) for version in range(8)]
         writer = store.writer()
         blobs = [TreeEntry(FILE_MODE, b"%d" % place, writer.add(Kind.BLOB, text)) for place, text in enumerate(texts)]
@@ -165,11 +169,43 @@ class TestMergePacks:
         writer.commit()
         git("--git-dir", store.git_dir, "repack", "-adfq", "--depth=50")
         store.refresh()
-        before = contents_of(store)
-        assert any(pack.is_delta(pack.header(start)) for pack in store.packs() for start, *_ in pack.entries())
+        assert self.count_deltas(store) >= 6
+        return [blob.oid for blob in blobs]
+
+    def count_deltas(self, store: ObjectStore) -> int:
+        return sum(pack.is_delta(pack.header(start)) for pack in store.packs() for start, *_ in pack.entries())
+
+    def test_deltas_of_git_are_copied(self, store: ObjectStore, deltas: list[bytes], git: Git) -> None:
+        add_pack(store, b"something else")
+        before, count = contents_of(store), self.count_deltas(store)
         merge_packs(store, store.packs())
         assert contents_of(store) == before
-        assert not any(pack.is_delta(pack.header(start)) for pack in store.packs() for start, *_ in pack.entries())
+        assert len(store.packs()) == 1
+        assert self.count_deltas(store) == count
+        git("--git-dir", store.git_dir, "fsck", "--strict")
+
+    def test_a_delta_whose_base_goes_is_made_whole(self, store: ObjectStore, deltas: list[bytes], git: Git) -> None:
+        before = contents_of(store)
+        wholes = {oid for pack in store.packs() for start, _, oid, _ in pack.entries() if not is_delta(pack, start)}
+        keep = set(deltas) - wholes
+        assert 0 < len(keep) < len(deltas)
+        merge_packs(store, store.packs(), keep=keep)
+        assert contents_of(store) == {oid: before[oid] for oid in keep}
+        git("--git-dir", store.git_dir, "verify-pack", store.packs()[0].path)
+
+    def test_packs_of_which_nothing_is_kept_go_before_anything_is_written(self, store: ObjectStore) -> None:
+        needed, other = add_pack(store, b"needed"), add_pack(store, b"not needed")
+        disk = CountingDisk()
+        with durable.use_disk(disk):
+            merge_packs(store, store.packs(), keep=set(needed.oids()))
+        calls = [call.name for call in disk.calls]
+        assert calls.index("unlink") < calls.index("create")
+        assert not other.path.exists()
+        assert store.blob(next(needed.oids())) == b"needed"
+
+
+def is_delta(pack: Pack, start: int) -> bool:
+    return pack.is_delta(pack.header(start))
 
 
 class TestReadersMeanwhile:

@@ -1,0 +1,104 @@
+"""Deltas, made by the git program: the one thing that it does better than copying.
+
+Order of writes (P3): git writes one pack under a temporary name, which a sweep removes; it is checked, synced and
+renamed into place, and durable before the first of the old ones goes. Nothing of the user's git has a say in it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence, Set
+from pathlib import Path
+
+from holdfast import durable
+from holdfast.errors import Damaged, Unavailable
+from holdfast.shadowgit.merge import remove_packs
+from holdfast.shadowgit.pack import Pack
+from holdfast.shadowgit.store import ObjectStore
+from holdfast.shadowgit.writer import sweep
+
+WINDOW, DEPTH = 50, 20
+"""How many neighbours git tries for each object, and how many deltas may build upon each other: docs/upkeep.md."""
+_PREFIX = "tmp_compact"  # a sweep removes what begins so
+_SETTINGS = {
+    "safe.directory": "*",
+    "pack.packSizeLimit": "0",
+    "pack.windowMemory": "256m",
+    "pack.writeReverseIndex": "false",
+}
+
+
+def repack(store: ObjectStore, git: str, needed: Set[bytes], *, window: int = WINDOW, depth: int = DEPTH) -> None:
+    """Replace all packs by one with deltas, of exactly the needed objects. Needs the store's lock.
+
+    Unavailable or Damaged if git cannot do it; the packs are then as they were.
+    """
+    old = store.packs()
+    base = store.pack_folder / _PREFIX
+    try:
+        options = ["-q", "--all", "--no-reuse-object", "--delta-base-offset", f"--window={window}", f"--depth={depth}"]
+        said = _run(store, git, "pack-objects", *options, os.fspath(base))
+        written = Path(f"{base}-{said.strip().decode('ascii', 'replace')}.idx")
+        _run(store, git, "verify-pack", os.fspath(written))  # every object is made anew and hashed
+        if set(Pack(written).oids()) != needed:
+            raise Damaged("git packed other objects than the checkpoints need", hint="Run `holdfast verify`.")
+        name = _place(written)
+    except BaseException:
+        sweep(store.pack_folder)
+        raise
+    remove_packs(store, [pack for pack in old if pack.name != name])
+
+
+def is_compact(packs: Sequence[Pack]) -> bool:
+    """Whether there is one pack, and git made it."""
+    return len(packs) == 1 and any(packs[0].is_delta(packs[0].header(entry[0])) for entry in packs[0].entries())
+
+
+def _place(index: Path) -> str:
+    """Put a pack that git wrote into its place, durably: the index first, since readers pass over a lone one."""
+    name = f"pack{index.stem.removeprefix(_PREFIX)}"
+    for suffix in (".idx", ".pack"):
+        fd = os.open(index.with_suffix(suffix), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            durable.disk().fsync(fd)
+        finally:
+            os.close(fd)
+    for suffix in (".idx", ".pack"):
+        durable.disk().rename(os.fspath(index.with_suffix(suffix)), os.fspath(index.parent / f"{name}{suffix}"))
+    durable.sync_folder(index.parent)  # P3: all of it is on the medium before any of the old goes
+    return name
+
+
+def _run(store: ObjectStore, git: str, *command: str) -> bytes:
+    """Run git in the store, with no settings and no variables but ours (P6)."""
+    settings = [word for key, value in _SETTINGS.items() for word in ("-c", f"{key}={value}")]
+    environment = {
+        "PATH": os.defpath,
+        "LC_ALL": "C",
+        "HOME": os.devnull,
+        "GIT_DIR": os.fspath(store.git_dir),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+    try:
+        done = subprocess.run(
+            [git, *settings, *command],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=environment,
+            cwd=store.git_dir,
+            umask=0o077,
+            check=False,
+        )
+    except OSError as error:
+        raise Unavailable(f"{git} cannot be run: {error.strerror}", hint="The packs are as they were.") from error
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise Unavailable(
+            f"git could not compact the store: {said[-1] if said else f'it ended with {done.returncode}'}",
+            hint="The packs are as they were. `holdfast verify` tells whether they are sound.",
+        )
+    return done.stdout

@@ -1,0 +1,118 @@
+"""What checkpoints weigh: which objects each needs, and how large those are in the packs.
+
+Every tree is read once, however many checkpoints share it: the cost follows what differs between them. A delta weighs
+what it takes in its pack, and what it builds on is not counted with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from holdfast.shadowgit import ObjectStore, decode_commit
+
+_INDEX_BYTES = 28  # an object's name, checksum and place in the index of its pack
+_SHARED = ""
+
+
+class Below(NamedTuple):
+    """What a tree names: trees, and everything else."""
+
+    trees: list[bytes]
+    blobs: list[bytes]
+
+
+class Weights:
+    """The objects of a store, as the packs have them now. Damaged where one that is asked for cannot be read."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+        self._below: dict[bytes, Below] = {}
+        self._names: dict[bytes, bytes] = {}
+        self._whole: dict[bytes, int] = {}
+        self.sizes: dict[bytes, int] = {}
+        self.total_bytes = 0
+        for pack in objects.packs():
+            for start, end, oid, _ in pack.entries():
+                size = end - start + _INDEX_BYTES
+                self.total_bytes += size  # a copy too many, too
+                self.sizes[oid] = min(size, self.sizes.get(oid, size))
+
+    def needed_bytes(self, commits: Iterable[bytes]) -> int:
+        """How many bytes some commits need together."""
+        return self._add(commits, set())
+
+    def left_bytes(self, order: Sequence[bytes], others: Iterable[bytes]) -> list[int]:
+        """How many bytes are needed by `others` and by `order` without its first 0, 1, 2, …"""
+        found: set[bytes] = set()
+        left = [self._add(others, found)]
+        for commit in reversed(order):
+            left.append(left[-1] + self._add([commit], found))
+        return left[::-1]
+
+    def own_bytes(self, commits: dict[str, bytes]) -> dict[str, int]:
+        """By checkpoint, the bytes that only it needs. Every object is looked at twice at most."""
+        owner: dict[bytes, str] = {}
+        for key, commit in commits.items():
+            stack = [decode_commit(self._objects.commit(commit))]
+            owner[commit] = key if owner.get(commit, key) == key else _SHARED
+            while stack:
+                tree = stack.pop()
+                if owner.get(tree) in (key, _SHARED):
+                    continue
+                mine = owner[tree] = key if tree not in owner else _SHARED
+                below = self.below(tree)
+                stack += below.trees
+                for oid in below.blobs:
+                    owner[oid] = mine if owner.get(oid, key) == key else _SHARED
+        own = dict.fromkeys(commits, 0)
+        for oid, key in owner.items():
+            if key:
+                own[key] += self.sizes.get(oid, 0)
+        return own
+
+    def whole_bytes(self, commit: bytes) -> int:
+        """The bytes of all that a commit names; what it names twice counts twice."""
+        root = decode_commit(self._objects.commit(commit))
+        stack = [root]
+        while stack:
+            below = self.below(stack[-1])
+            missing = [tree for tree in below.trees if tree not in self._whole]
+            if missing:
+                stack += missing
+                continue
+            tree = stack.pop()
+            inner = sum(self._whole[each] for each in below.trees) + sum(self.sizes.get(oid, 0) for oid in below.blobs)
+            self._whole[tree] = self.sizes.get(tree, 0) + inner
+        return self.sizes.get(commit, 0) + self._whole[root]
+
+    def below(self, tree: bytes) -> Below:
+        """What a tree names, read once. Names are kept once, too: there are many more entries than objects."""
+        known = self._below.get(tree)
+        if known is None:
+            known = self._below[tree] = Below([], [])
+            for entry in self._objects.tree(tree):
+                name = self._names.setdefault(entry.oid, entry.oid)
+                (known.trees if entry.is_folder else known.blobs).append(name)
+        return known
+
+    def _add(self, commits: Iterable[bytes], found: set[bytes]) -> int:
+        """Put what commits need into a set; how many bytes that adds."""
+        added = 0
+        for commit in commits:
+            if commit in found:
+                continue
+            found.add(commit)
+            added += self.sizes.get(commit, 0)
+            stack = [decode_commit(self._objects.commit(commit))]
+            while stack:
+                tree = stack.pop()
+                if tree in found:
+                    continue
+                found.add(tree)
+                below = self.below(tree)
+                stack += below.trees
+                new = set(below.blobs) - found
+                found |= new
+                added += self.sizes.get(tree, 0) + sum(self.sizes.get(oid, 0) for oid in new)
+        return added

@@ -16,8 +16,6 @@ from holdfast.model import (
     Checkpoint,
     CheckpointDiff,
     Compacted,
-    Exported,
-    Match,
     Plan,
     Progress,
     Pruned,
@@ -25,7 +23,6 @@ from holdfast.model import (
     Restored,
     Usage,
     VerifyReport,
-    Why,
 )
 from holdfast.scan.walk import Limits
 from holdfast.workspace import place
@@ -35,18 +32,15 @@ from holdfast.workspace.repository import Repository, plain_text
 from holdfast.workspace.restore import Restorer, Wish
 from holdfast.workspace.save import Saver, make_label
 from holdfast.workspace.scanner import Scanner
-from holdfast.workspace.scope import open_scope, parse_scope
+from holdfast.workspace.scope import Paths, as_text, parse_scope
 from holdfast.workspace.tree import TreeReader
+from holdfast.workspace.verbs import Verbs
 
 if TYPE_CHECKING:
     from holdfast.retention import Policy
-    from holdfast.workspace.guard import Guard
-
-Paths = Sequence[str | os.PathLike[str]]
-Matches = list[Match]
 
 
-class Workspace:
+class Workspace(Verbs):
     """A folder whose states are kept: saved, listed, compared, restored, undone, verified.
 
     Any number of processes and threads may use one workspace at once. Writers wait for each other; readers wait for
@@ -175,7 +169,7 @@ class Workspace:
                 other = self._repository.find(b)
                 second, after, not_held = other.id, self._repository.contents(other).root, list(other.uncovered)
             scope = parse_scope(
-                _as_text(paths),
+                as_text(paths),
                 self.path,
                 lambda path: any(reader.find(root, path) for root in (before, after)),
                 lambda: (path for root in (before, after) for path, _ in reader.walk(root)),
@@ -183,65 +177,13 @@ class Workspace:
             changes = (change for change in reader.diff(before, after) if change.path in scope)
             return make_diff(first.id, second, changes, source, (first.uncovered, not_held))
 
-    def export(
-        self,
-        ref: str,
-        directory: str | os.PathLike[str],
-        paths: Paths | None = None,
-        *,
-        skip_damaged: bool = False,
-        progress: Progress | None = None,
-    ) -> Exported:
-        """Write a checkpoint's files, or some of them, exactly as they were, into a new or empty folder elsewhere.
-
-        All of it is there, or nothing. What could not be written is in `failed`, what the checkpoint does not hold
-        in `missing`.
-        """
-        from holdfast.workspace.export import Exporter
-
-        with self._reading():
-            exporter = Exporter(self._repository, self.path)
-            target = self._repository.find(ref)
-            return exporter.export(target, directory, _as_text(paths), skip_damaged=skip_damaged, progress=progress)
-
-    def search(
-        self,
-        text: str,
-        *,
-        regex: bool = False,
-        ignore_case: bool = False,
-        paths: Paths | None = None,
-        limit: int = 1000,
-        skip_damaged: bool = False,
-        progress: Progress | None = None,
-    ) -> Matches:
-        """Which files of which checkpoints have a text, from where to where, and who brought it and took it away.
-
-        Safety checkpoints are searched too; binary files are not. At most `limit` matches, by path.
-        """
-        from holdfast.workspace.search import Needle, Searcher
-
-        if limit < 0:
-            raise Refused("limit is negative", hint="Give 0 or more.")
-        needle, scope = Needle(text, regex=regex, ignore_case=ignore_case), open_scope(_as_text(paths), self.path)
-        with self._reading():
-            searcher = Searcher(self._repository, needle, scope, limit=limit, skip_damaged=skip_damaged)
-            return searcher.run(progress)
-
-    def why(self, path: str | os.PathLike[str]) -> Why:
-        """Whether a save made now would hold a path, and which rule says so. Nothing is read but ignore files."""
-        from holdfast.workspace.why import why
-
-        with self._reading():
-            return why(os.fspath(path), self._repository, self._scanner)
-
     # going back
 
     def preview(self, ref: str, paths: Paths | None = None, *, keep_new: bool = False) -> Plan:
         """What `restore` would do; nothing is touched. Hand the plan to `restore` to be held to it."""
         with self._reading():
             target = self._repository.find(ref)
-            return self._restorer.preview(Wish("restore", target, _as_text(paths), keep_new))
+            return self._restorer.preview(Wish("restore", target, as_text(paths), keep_new))
 
     def restore(
         self,
@@ -266,26 +208,9 @@ class Workspace:
             if plan is not None:
                 keep_new, paths = keep_new or plan.keep_new, paths if paths is not None else plan.paths
             wish = Wish(
-                "restore", target, _as_text(paths), keep_new, skip_damaged, state=None if state is None else dict(state)
+                "restore", target, as_text(paths), keep_new, skip_damaged, state=None if state is None else dict(state)
             )
             return self._restorer.restore(wish, plan=plan, progress=progress)
-
-    def guard(
-        self,
-        message: str = "",
-        *,
-        state: Mapping[str, JSON] | None = None,
-        session: str | None = None,
-        actor: str | None = None,
-        step: int | None = None,
-    ) -> Guard:
-        """Save, and restore if what is done under it fails: `with ws.guard("risky step"):`, or as a decorator.
-
-        The error is raised all the same, with a note of what was restored. Gives the checkpoint that was saved.
-        """
-        from holdfast.workspace.guard import Guard
-
-        return Guard(self, message, state=state, session=session, actor=actor, step=step)
 
     def undo(self, *, progress: Progress | None = None) -> Restored:
         """Take back the last restore that was not taken back yet. NotFound if there is none."""
@@ -414,6 +339,7 @@ class Workspace:
                 recovered = self._recoverer.recover()
                 if recovered is not None:
                     self.recovered = recovered
+                self._resume_purge()
                 yield
 
 
@@ -430,12 +356,6 @@ def _plain_errors(store: Path) -> Iterator[None]:
             f"{os.fsdecode(place) if isinstance(place, str | bytes) else place}: {error.strerror or error}",
             hint="Check the disk and the permissions there; nothing was saved or changed.",
         ) from error
-
-
-def _as_text(paths: Paths | None) -> list[str] | None:
-    if isinstance(paths, str):
-        raise Refused("paths is a single text", hint="Give a list of paths.")
-    return None if paths is None else [os.fsdecode(path) for path in paths]
 
 
 def _now() -> datetime:

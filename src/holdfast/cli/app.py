@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli import output, render
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import HoldfastError, NotFound, Refused
 
 if TYPE_CHECKING:
     from holdfast.model import Recovery
     from holdfast.workspace import Workspace
+    from holdfast.workspace.config import Settings
 
 
 @dataclass
@@ -28,13 +29,15 @@ class App:
     store: str | None = None
     allow_home: bool = False
     json: bool = False
+    settings: Settings | None = field(default=None, init=False)
+    """The configuration of the workspace, once that is open."""
     _workspace: Workspace | None = field(default=None, init=False)
     _told: Recovery | None = field(default=None, init=False)
 
     def open(self, *, create: bool = False, exclude: Sequence[str] = ()) -> Workspace:
         """Open the workspace that the options name, or the nearest one; raise NotFound where there is none."""
         folder = self.folder()
-        attempt = partial(self._at, exclude=exclude)
+        attempt = partial(self._at, exclude=exclude, strict=create)
         if self.directory:
             found = _existing(folder, attempt)
         else:
@@ -45,19 +48,56 @@ class App:
                     f"{folder} has no checkpoints yet",
                     hint="Make the first one with: holdfast save. If the folder was moved: holdfast --store OLD-STORE",
                 )
-            found = self._at(folder, create=True, exclude=exclude)
+            found = self._at(folder, create=True, exclude=exclude, strict=True)
         return self._opened(found)
 
     def open_here(self) -> tuple[Workspace, bool]:
         """Open or create the store of exactly the named folder, and say whether it is new."""
         folder = self.folder()
-        found = _existing(folder, self._at)
-        return self._opened(found or self._at(folder, create=True)), found is None
+        found = _existing(folder, partial(self._at, strict=True))
+        return self._opened(found or self._at(folder, create=True, strict=True)), found is None
 
-    def _at(self, folder: Path, *, create: bool = False, exclude: Sequence[str] = ()) -> Workspace:
+    def _at(
+        self, folder: Path, *, create: bool = False, exclude: Sequence[str] = (), strict: bool = False
+    ) -> Workspace:
+        """Open a folder with its configuration. One that makes no sense must not keep anybody from going back:
+        only with `strict`, for what makes checkpoints, it is an error."""
         from holdfast.workspace import Workspace  # the engine is loaded when a command really opens a store
+        from holdfast.workspace.config import Settings, read_settings
 
-        return Workspace(folder, store=self.store, exclude_patterns=exclude, allow_home=self.allow_home, create=create)
+        wrong: HoldfastError | None = None
+        try:
+            settings = read_settings(folder)
+        except HoldfastError as error:
+            settings, wrong = Settings(), error
+            if create:
+                raise
+        options = settings.options()
+        options["exclude_patterns"] = [*settings.exclude_patterns, *exclude]
+        workspace = Workspace(folder, store=self.store, allow_home=self.allow_home, create=create, **options)
+        if wrong is not None and strict:
+            raise wrong
+        if wrong is not None:
+            output.note(render.escape(f"The configuration is not used: {wrong}"))
+        self.settings = settings
+        return workspace
+
+    def configured(self) -> Path:
+        """The folder whose configuration counts: that of the nearest workspace, else the named or current one."""
+        from holdfast.workspace import Workspace
+
+        folder = self.folder()
+
+        def attempt(place: Path) -> Workspace:
+            return Workspace(place, store=self.store, allow_home=self.allow_home, create=False)
+
+        any_owner = self.store is not None
+        opened = (
+            _existing(folder, attempt)
+            if self.directory
+            else nearest(folder, attempt, home=_home(), any_owner=any_owner)
+        )
+        return folder if opened is None else self._opened(opened).path
 
     def _opened(self, workspace: Workspace) -> Workspace:
         self._workspace = workspace

@@ -12,7 +12,7 @@ from holdfast.cli import output
 from holdfast.cli.app import App
 from holdfast.cli.exits import Exit
 
-COMMANDS = ("init", "save", "log", "show", "diff", "restore", "undo", "redo", "rm", "verify", "where", "demo")
+COMMANDS = ("init", "save", "log", "show", "diff", "restore", "undo", "redo", "rm", "verify", "where", "config", "demo")
 
 
 class LazyGroup(click.Group):

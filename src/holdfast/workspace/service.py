@@ -7,6 +7,7 @@ is cancelled, a loop that ends) does not stop the work: it is done whole, and it
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -16,19 +17,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from holdfast.errors import Refused
+from holdfast.errors import HoldfastError, Refused
 from holdfast.model import JSON, Checkpoint, CheckpointDiff, Plan, Restored
+from holdfast.retention import Policy
 from holdfast.workspace import place, trail
+from holdfast.workspace.config import read_settings
 from holdfast.workspace.conversation import as_state, copied
 from holdfast.workspace.dispatch import Dispatch, Done
 from holdfast.workspace.loaded import loaded
 from holdfast.workspace.protection import Ahead, Nothing, Tool, protect
+from holdfast.workspace.scope import Paths
 from holdfast.workspace.service_config import CheckpointConfig, CheckpointEvent, event_of
-from holdfast.workspace.workspace import Paths, Workspace
+from holdfast.workspace.workspace import Workspace
 
 T = TypeVar("T")
 _Path = str | os.PathLike[str]
+_log = logging.getLogger("holdfast")
 _OFF = Nothing()
+_MOST = 100  # a policy that counts none is asked once there are so many
 
 
 class CheckpointService:
@@ -65,6 +71,8 @@ class CheckpointService:
         self.workspace_dir = Path(os.path.abspath(workspace_dir))  # by where the program stands now
         self._storage_dir = None if storage_dir is None else Path(os.path.abspath(storage_dir))
         self._options: dict[str, Any] = {"allow_home": allow_home, "home": home, "environ": environ, "clock": clock}
+        self._is_told_how_many = config is not None or max_checkpoints is not None
+        self._policy: Policy | None = None
         self._workspace: Workspace | None = None
         self._opening = threading.Lock()
         self._is_announced = False
@@ -207,7 +215,18 @@ class CheckpointService:
         return work
 
     def _created(self, workspace: Workspace, saved: Checkpoint) -> list[tuple[CheckpointEvent, object]]:
-        return [(CheckpointEvent.CREATED, saved)]
+        """Prune, if there are too many now; what is to be told. A save does not fail because pruning did."""
+        events: list[tuple[CheckpointEvent, object]] = [(CheckpointEvent.CREATED, saved)]
+        policy = self._policy
+        try:
+            most = policy.keep_last or _MOST if policy else 0
+            if policy and len(workspace.list(most + 1)) > most:
+                pruned = workspace.prune(policy, dry_run=False, lazily=True)
+                events += [(CheckpointEvent.PRUNED, pruned)] if pruned else []
+        except HoldfastError as error:
+            _log.warning("pruning failed: %s", error)
+            events.append((CheckpointEvent.ERROR, error))
+        return events
 
     # finding them
 
@@ -322,9 +341,15 @@ class CheckpointService:
             raise Refused("checkpoints are switched off", hint="Make the service with enabled=True.")
         with self._opening:
             if self._workspace is None:
+                settings = read_settings(self.workspace_dir)
+                options = settings.options() | self._options
+                options["exclude_patterns"] = [*settings.exclude_patterns, *self.config.exclude_patterns]
                 store = _store(self.workspace_dir, self._storage_dir)
-                excluded = self.config.exclude_patterns
-                self._workspace = Workspace(self.workspace_dir, store=store, exclude_patterns=excluded, **self._options)
+                self._workspace = Workspace(self.workspace_dir, store=store, **options)
+                most = self.config.max_checkpoints
+                self._policy = None if most is None else Policy(keep_last=most)
+                if settings.retention is not None and not self._is_told_how_many:
+                    self._policy = settings.retention
             return self._workspace
 
 

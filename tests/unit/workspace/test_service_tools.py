@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import random
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from service_scenes import content, make, play
+from service_scenes import Scene, content, make, play
 
 from holdfast import Checkpoint, NotFound, Refused, Restored, Unavailable
+from holdfast.model import Pruned
 from holdfast.workspace import CheckpointConfig, CheckpointEvent, CheckpointService
 
 if TYPE_CHECKING:
@@ -380,3 +382,88 @@ class TestEvents:
     def test_what_makes_no_sense_is_refused(self, project: Project, wrong: tuple[Any, Any]) -> None:
         with pytest.raises(Refused):
             make(project).on(*wrong)
+
+
+class TestHowMany:
+    def saves(self, project: Project, number: int, **options: Any) -> Scene:
+        async def scene(service: CheckpointService) -> None:
+            for each in range(number):
+                project.write("a", random.Random(each).randbytes(100_000))
+                await service.save(f"save {each}", **options)
+
+        return scene
+
+    def test_no_more_than_so_many_are_kept_and_the_disk_is_freed(self, project: Project) -> None:
+        pruned: list[Pruned] = []
+
+        async def scene(service: CheckpointService) -> None:
+            service.on(CheckpointEvent.PRUNED, pruned.append)
+            await self.saves(project, 12)(service)
+            assert [each.message for each in await service.list()] == ["save 11", "save 10", "save 9"]
+
+        service = play(project, scene, max_checkpoints=3)
+        assert sum(len(each.removed) for each in pruned) == 9
+        on_disk = sum(path.stat().st_size for path in service.workspace.store.rglob("*") if path.is_file())
+        assert on_disk < 900_000
+
+    def test_pinned_and_named_ones_are_never_taken(self, project: Project) -> None:
+        async def scene(service: CheckpointService) -> None:
+            await self.saves(project, 1, pinned=True)(service)
+            project.write("b")
+            await service.save("named", name="good")
+            await self.saves(project, 6)(service)
+            kept = {each.message for each in await service.list()}
+            assert kept == {"save 0", "named", "save 5", "save 4"}
+
+        play(project, scene, config=CheckpointConfig(max_checkpoints=2))
+
+    def test_what_an_undo_needs_is_never_taken(self, project: Project) -> None:
+        async def scene(service: CheckpointService) -> None:
+            await self.saves(project, 3)(service)
+            project.write("a", b"unsaved")
+            await service.restore()
+            await self.saves(project, 6)(service)
+            await service.undo()
+
+        play(project, scene, max_checkpoints=2)
+        assert content(project) == {"a": b"unsaved"}
+
+    def test_with_none_all_are_kept(self, project: Project) -> None:
+        async def scene(service: CheckpointService) -> None:
+            await self.saves(project, 3)(service)
+            assert service._policy is None
+            assert len(await service.list()) == 3
+
+        play(project, scene, config=CheckpointConfig(max_checkpoints=None))
+
+    def test_the_configuration_of_the_folder_says_how_many_where_nobody_else_does(self, project: Project) -> None:
+        project.write("holdfast.toml", b"[retention]\nkeep_last = 2\n")
+
+        async def two(service: CheckpointService) -> None:
+            await self.saves(project, 4)(service)
+            assert len(await service.list()) == 2
+
+        async def more(service: CheckpointService) -> None:
+            await self.saves(project, 4)(service)
+            assert len(await service.list()) == 3
+
+        play(project, two)
+        play(project, more, max_checkpoints=3)
+
+    def test_a_save_does_not_fail_because_pruning_did(
+        self, project: Project, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        told: list[object] = []
+
+        def fail(*_: object, **__: object) -> None:
+            raise Unavailable("the disk is full")
+
+        async def scene(service: CheckpointService) -> None:
+            monkeypatch.setattr(service.workspace, "prune", fail)
+            service.on(CheckpointEvent.ERROR, told.append)
+            await self.saves(project, 2)(service)
+            assert len(await service.list()) == 2
+
+        play(project, scene, max_checkpoints=1)
+        assert [type(error) for error in told] == [Unavailable]
+        assert "the disk is full" in caplog.text

@@ -6,17 +6,19 @@ import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from holdfast.errors import Refused
-from holdfast.model import JSON, Exported, Match, Progress, Purged, PurgePlan, Why
+from holdfast.model import JSON, Bisected, Exported, Match, Progress, Purged, PurgePlan, Why
 from holdfast.workspace.scope import Paths, as_text, open_scope
 
 if TYPE_CHECKING:
+    from holdfast.workspace.bisect import Tell, Test
     from holdfast.workspace.guard import Guard
     from holdfast.workspace.purge import Purger
     from holdfast.workspace.repository import Repository
     from holdfast.workspace.scanner import Scanner
+    from holdfast.workspace.workspace import Workspace
 
 Place = str | os.PathLike[str]
 
@@ -47,10 +49,8 @@ class Verbs:
         The error is raised all the same, with a note of what was restored. Gives the checkpoint that was saved.
         """
         from holdfast.workspace.guard import Guard
-        from holdfast.workspace.workspace import Workspace
 
-        assert isinstance(self, Workspace)  # which is what this is a part of
-        return Guard(self, message, state=state, session=session, actor=actor, step=step)
+        return Guard(cast("Workspace", self), message, state=state, session=session, actor=actor, step=step)
 
     def why(self, path: Place) -> Why:
         """Whether a save made now would hold a path, and which rule says so. Nothing is read but ignore files."""
@@ -103,6 +103,19 @@ class Verbs:
         with self._reading():
             searcher = Searcher(self._repository, needle, scope, limit=limit, skip_damaged=skip_damaged)
             return searcher.run(progress)
+
+    def bisect(
+        self, good: str, bad: str, test: Test, *, tell: Tell | None = None, scratch: Place | None = None
+    ) -> Bisected:
+        """Find the first checkpoint at which something fails, by halves.
+
+        `test` is called with a folder that holds a checkpoint's files, and the checkpoint; it says whether that is
+        good, or None if it cannot be told. `tell` hears of each. Refused if GOOD is not good or BAD is not bad.
+        """
+        from holdfast.workspace.bisect import bisect
+
+        above = None if scratch is None else Path(scratch)
+        return bisect(cast("Workspace", self), good, bad, test, tell=tell, scratch=above)
 
     @overload
     def purge(self, *paths: Place, dry_run: Literal[True], progress: Progress | None = None) -> PurgePlan: ...

@@ -61,7 +61,7 @@ class Aftermath:
 
     def check(self, *, must_be: str = "old or new") -> None:
         """Open the workspace anew and ask everything. `must_be` is "old", "new" or "old or new"."""
-        had_journal = self._scene.journal.exists()
+        had_journal = self._scene.is_interrupted()
         problems: list[str] = []
         with durable.use_disk(CountingDisk()):
             ws = self._scene.open()
@@ -111,6 +111,9 @@ class Aftermath:
             rewritten = {key: found[key].commit for key in expected if key in found and found[key].purged}
             assert rewritten or must_be != "new", "the purge has returned, and no checkpoint is purged"
             expected |= rewritten
+        if self._operation.pins:
+            pinned = self._check_pinned(ws, must_be)
+            expected[pinned.id] = pinned.commit
         lost = {key: commit for key, commit in expected.items() if key not in found or found[key].commit != commit}
         assert not lost, f"checkpoints from before are lost or changed: {lost}"
         made = [checkpoint for key, checkpoint in found.items() if key not in expected and not checkpoint.operation]
@@ -118,6 +121,14 @@ class Aftermath:
         assert made or not (self._operation.saves and must_be == "new"), "the saved checkpoint is not there"
         for checkpoint in made:
             self._check_made(ws, checkpoint)
+
+    def _check_pinned(self, ws: Workspace, must_be: str) -> Checkpoint:
+        """The one that was to be pinned is there: pinned under another commit, or not under the one it had."""
+        pinned = ws.get(self._operation.pins)
+        is_new = pinned.commit != self._rehearsal.refs[pinned.id]
+        assert pinned.pinned == is_new, "the record and the commit are not of one time"
+        assert must_be == "old or new" or is_new == (must_be == "new"), f"is not {must_be}"
+        return pinned
 
     def _check_made(self, ws: Workspace, checkpoint: Checkpoint) -> None:
         """A checkpoint that is listed can be restored, state and all."""

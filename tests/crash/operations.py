@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.retention import Policy
+
 from .scene import Scene, settle_times
 
 STATE = {"conversation": [{"role": "user", "text": f"message {number}"} for number in range(20)], "step": 3}
@@ -26,6 +28,8 @@ class Operation:
     saves: bool = False
     deletes: str = ""
     """The name of the checkpoint that it deletes."""
+    pins: str = ""
+    """The name of the checkpoint that it pins, which has another commit then."""
     purges: str = ""
     """The path that it takes out of all checkpoints."""
 
@@ -166,6 +170,18 @@ def _leaked(scene: Scene) -> None:
     ws.save("third", name="third", state={"conversation": [f"it says {LEAKED}"]})
 
 
+def _to_prune(scene: Scene) -> None:
+    """Three saves; the first needs most of the bytes."""
+    _small_tree(scene.ws)
+    ws = scene.open()
+    (scene.ws / "large.bin").write_bytes(random.Random(7).randbytes(100_000))
+    ws.save("first")
+    (scene.ws / "large.bin").unlink()
+    ws.save("second")
+    (scene.ws / "edit.txt").write_text("edited\n")
+    ws.save("third")
+
+
 # operations
 
 
@@ -187,6 +203,9 @@ OPERATIONS = [
     Operation("delete", _some_edited, lambda s: s.open().delete("second"), deletes="second"),
     Operation("purge", _leaked, lambda s: s.open().purge(f"deep/{LEAK}"), purges=f"deep/{LEAK}"),
     Operation("merge", _several_packs, lambda s: s.open().merge()),
+    Operation("prune", _to_prune, lambda s: s.open().prune(Policy(keep_last=2), dry_run=False), deletes="latest~2"),
+    Operation("pin", _some_edited, lambda s: s.open().pin("first"), pins="first"),
+    Operation("compact", _several_packs, lambda s: s.open().compact()),
 ]
 BY_NAME = {operation.name: operation for operation in OPERATIONS}
 QUICK = [each for each in OPERATIONS if each.name not in ("save of a large file", "restore of many")]

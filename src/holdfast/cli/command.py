@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast.cli.app import App
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Command(click.Command):
@@ -21,6 +24,14 @@ class Command(click.Command):
                 ["--json"], is_flag=True, expose_value=False, callback=_set_json, help="Print one JSON document."
             )
         )
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Its parameters; while a shell completes a word, those that complete by their names do so."""
+        found = super().get_params(ctx)
+        if ctx.resilient_parsing:
+            for param in found:
+                _completes_by_name(param)
+        return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if self._paths_after_dashes and "--" in args:
@@ -36,6 +47,18 @@ PATHS = "holdfast.paths"
 def command(**attributes: Any) -> Callable[[Callable[..., Any]], Command]:
     """Make a function a command; its docstring is its help."""
     return click.command(cls=Command, **attributes)
+
+
+def _completes_by_name(param: click.Parameter) -> None:
+    from holdfast.cli.completing import complete  # only while a shell completes a word
+
+    by_itself = param.shell_complete
+
+    def shell_complete(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = complete(ctx, param, incomplete)
+        return by_itself(ctx, incomplete) if found is None else found
+
+    param.shell_complete = shell_complete  # type: ignore[method-assign]
 
 
 def _set_json(ctx: click.Context, param: click.Parameter, value: bool) -> None:

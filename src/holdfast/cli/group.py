@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,14 +12,20 @@ from holdfast.cli import output
 from holdfast.cli.app import App
 from holdfast.cli.exits import Exit
 
-COMMANDS = ("init", "save", "log", "show", "diff", "restore", "undo", "redo", "rm", "verify", "where", "config", "demo")
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+COMMANDS = (
+    "init", "save", "log", "show", "diff", "restore", "undo", "redo", "rm", "verify", "where", "config", "completion",
+    "demo",
+)  # fmt: skip
 
 
 class LazyGroup(click.Group):
     """Finds a command in the file of its name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args:
+        if not args and not ctx.resilient_parsing:
             output.note(ctx.get_help())
             ctx.exit(Exit.USAGE)
         return super().parse_args(ctx, args)
@@ -57,9 +63,26 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     ctx.exit()
 
 
+def _folder(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from holdfast.cli.completing import complete_folder  # only while a shell completes a word
+
+    return complete_folder(ctx, param, incomplete)
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("-C", "--directory", metavar="PATH", help="The workspace. [default: the nearest folder with a store]")
-@click.option("--store", metavar="PATH", help="The folder of the store. [default: chosen in your state folder]")
+@click.option(
+    "-C",
+    "--directory",
+    metavar="PATH",
+    help="The workspace. [default: the nearest folder with a store]",
+    shell_complete=_folder,
+)
+@click.option(
+    "--store",
+    metavar="PATH",
+    help="The folder of the store. [default: chosen in your state folder]",
+    shell_complete=_folder,
+)
 @click.option("--allow-home", is_flag=True, help="Take the home folder as a workspace.")
 @click.option("--json", is_flag=True, is_eager=True, help="Print one JSON document; also after the command.")
 @click.option("--version", is_flag=True, expose_value=False, callback=_version, help="Print the version.")

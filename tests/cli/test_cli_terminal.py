@@ -197,3 +197,53 @@ def test_sizes_and_times_are_for_people():
     assert ago(now - timedelta(hours=23)) == "23 h ago"
     for far in (now - timedelta(days=2), now + timedelta(days=2)):
         assert ago(far) == far.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def test_purge_shows_the_plan_and_asks(holdfast, write, terminal):
+    write(".env", "TOKEN=0123456789\n")
+    holdfast("save")
+    refused = holdfast("purge", ".env")
+    assert refused.code == 6
+    assert holdfast("show", "--json").json["checkpoint"]["purged"] == []
+    shown = terminal("purge", ".env")
+    shown.expect("Purge, for good? [y/N] ")
+    assert "the next save holds it again" in shown.said
+    shown.type(b"y\n")
+    code, said = shown.end()
+    assert code == 0
+    assert "Purged 1 path from 1 checkpoint" in said
+    assert holdfast("show", "--json").json["checkpoint"]["purged"] == [".env"]
+
+
+def test_only_what_is_picked_is_restored(holdfast, project, write, terminal):
+    write("b.txt", "one\n")
+    holdfast("save")
+    for name in ("a.txt", "b.txt"):
+        write(name, "two\n")
+    write("new [1].txt", "made since\n")
+    shown = terminal("restore", "latest", "--pick")
+    shown.expect("Which? ")
+    assert "1  replace     a.txt" in shown.said
+    shown.type(b"nonsense\n")
+    shown.expect("Numbers and ranges")
+    shown.type(b"2-3\n")
+    shown.expect("Restore? [y/N] ")
+    shown.type(b"y\n")
+    code, _ = shown.end()
+    assert code == 0
+    assert (project / "a.txt").read_text() == "two\n"
+    assert (project / "b.txt").read_text() == "one\n"
+    assert not (project / "new [1].txt").exists()
+
+
+def test_picking_nothing_changes_nothing_and_needs_somebody_to_ask(holdfast, project, write, terminal):
+    holdfast("save")
+    write("a.txt", "two\n")
+    shown = terminal("restore", "latest", "--pick")
+    shown.expect("Which? ")
+    shown.type(b"\n")
+    code, said = shown.end()
+    assert (code, "nothing was changed" in said) == (6, True)
+    assert (project / "a.txt").read_text() == "two\n"
+    assert holdfast("restore", "latest", "--pick", "--yes").code == 6
+    assert holdfast("restore", "latest", "--pick", "--json").json["error"]["kind"] == "refused"

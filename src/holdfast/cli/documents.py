@@ -7,18 +7,23 @@ from datetime import UTC
 from typing import Any
 
 from holdfast.model import (
+    Bisected,
     Checkpoint,
     CheckpointDiff,
+    Exported,
+    Match,
     Operation,
     Plan,
     Problem,
+    PurgePlan,
     Recovery,
     Restored,
     Uncovered,
     VerifyReport,
+    Why,
 )
 
-_FLAT = Operation | Plan | Problem | Recovery | Restored | Uncovered | VerifyReport
+_FLAT = Exported | Match | Operation | Plan | Problem | PurgePlan | Recovery | Restored | Uncovered | VerifyReport | Why
 
 
 def short(checkpoint_id: str) -> str:
@@ -49,6 +54,7 @@ def checkpoint(noun: Checkpoint) -> dict[str, Any]:
         "complete": noun.complete,
         "quiet": noun.quiet,
         "operation": flat(noun.operation) if noun.operation else None,
+        "purged": list(noun.purged),
         "commit": noun.commit,
     }
 
@@ -76,6 +82,26 @@ def restored(noun: Restored) -> dict[str, Any]:
     plain = flat(noun) | {"ok": noun.ok, "state_names": sorted(noun.state)}
     del plain["state"]
     return plain
+
+
+def match(noun: Match) -> dict[str, Any]:
+    """Return where a text was found."""
+    gone = noun.disappeared_in
+    return flat(noun) | {
+        "first": checkpoint(noun.first),
+        "last": checkpoint(noun.last),
+        "disappeared_in": checkpoint(gone) if gone else None,
+    }
+
+
+def bisected(noun: Bisected) -> dict[str, Any]:
+    """Return between which two checkpoints something broke."""
+    return {
+        "first_bad": checkpoint(noun.first_bad) if noun.first_bad else None,
+        "last_good": checkpoint(noun.last_good),
+        "unsure": [checkpoint(each) for each in noun.unsure],
+        "tried": noun.tried,
+    }
 
 
 def report(noun: VerifyReport) -> dict[str, Any]:

@@ -49,13 +49,18 @@ def notes(lines: Iterable[str]) -> None:
 
 def ask(question: str) -> bool:
     """Ask the person at the terminal; anything but yes, the end of the input too, is no."""
+    return ask_line(f"{question} [y/N]").lower() in {"y", "yes"}
+
+
+def ask_line(question: str) -> str:
+    """Ask the person at the terminal for a line; the end of the input is an empty one."""
     flush()
-    _write(sys.stderr, f"{question} [y/N] ")
+    _write(sys.stderr, f"{question} ")
     sys.stderr.flush()
     reply = sys.stdin.buffer.readline()  # as bytes: what is typed need not be text
     if not reply.endswith(b"\n"):
         note("")
-    return reply.strip().lower() in {b"y", b"yes"}
+    return reply.decode("utf-8", "replace").strip()
 
 
 def can_ask() -> bool:

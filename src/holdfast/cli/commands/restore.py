@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli import documents, output, progress
+from holdfast.cli import documents, output, picking, progress
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.documents import short
@@ -15,13 +15,22 @@ from holdfast.cli.restoring import plan_lines, show_restored
 @command()
 @click.argument("ref")
 @click.argument("paths", nargs=-1)
+@click.option("--pick", is_flag=True, help="Choose from a list what to restore.")
 @click.option("--keep-new", is_flag=True, help="Leave files made since the checkpoint.")
 @click.option("--skip-damaged", is_flag=True, help="Restore what is sound where stored bytes are damaged.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
 def restore(
-    app: App, *, ref: str, paths: tuple[str, ...], keep_new: bool, skip_damaged: bool, dry_run: bool, yes: bool
+    app: App,
+    *,
+    ref: str,
+    paths: tuple[str, ...],
+    pick: bool,
+    keep_new: bool,
+    skip_damaged: bool,
+    dry_run: bool,
+    yes: bool,
 ) -> int:
     """Bring the folder back to a checkpoint.
 
@@ -31,10 +40,14 @@ def restore(
     \b
     holdfast restore latest
     holdfast restore b14 src/ config.toml --yes
+    holdfast restore b14 --pick
     """
     workspace = app.open()
     chosen = app.paths(workspace, paths)
     plan = workspace.preview(ref, chosen, keep_new=keep_new)
+    if pick and plan:
+        chosen = picking.pick(plan, json=app.json)
+        plan = workspace.preview(plan.checkpoint, chosen, keep_new=keep_new)
     if dry_run or not (plan or plan.blocked):
         if app.json:
             app.document({"plan": documents.flat(plan), "restored": None})

@@ -1,0 +1,64 @@
+"""`holdfast bisect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from holdfast.cli import documents, output, render, running
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import PATHS, command
+from holdfast.cli.documents import short
+from holdfast.cli.exits import Exit
+from holdfast.cli.restoring import message
+from holdfast.model import Bisected, Checkpoint
+
+_SKIP = 125
+
+
+@command(paths_after_dashes=True)
+@click.argument("good")
+@click.argument("bad", default="latest")
+@pass_app
+@click.pass_context
+def bisect(ctx: click.Context, app: App, *, good: str, bad: str) -> int:
+    """Find the first checkpoint at which a command fails.
+
+    GOOD is a checkpoint at which it succeeds, BAD a later one at which it fails. The command comes after --, and is
+    run in a scratch folder with the files of one checkpoint after the other; the folder itself is not touched. It
+    exits with 0 for good, 125 for a checkpoint that cannot be tested, anything else for bad.
+
+    \b
+    holdfast bisect b3 latest -- pytest -q tests/test_login.py
+    """
+    words = ctx.meta.get(PATHS, ())
+    if not words:
+        raise click.UsageError("no command is named; it comes after --")
+
+    def test(folder: Path, checkpoint: Checkpoint) -> bool | None:
+        status = running.run(words, folder=folder, environ={"HOLDFAST_CHECKPOINT": checkpoint.id}, aside=True)
+        if status == running.INTERRUPTED:
+            raise KeyboardInterrupt
+        return None if status == _SKIP else status == 0
+
+    def tell(checkpoint: Checkpoint, verdict: str, left: int) -> None:
+        rest = f"  (at most {left} more)" if left else ""
+        output.note(f"{short(checkpoint.id)}  {verdict}{rest}  {message(checkpoint)}".rstrip())
+
+    found = app.open().bisect(good, bad, test, tell=tell)
+    if app.json:
+        app.document(documents.bisected(found))
+    else:
+        _print(found)
+    return Exit.DONE if found.first_bad else Exit.INCOMPLETE
+
+
+def _print(found: Bisected) -> None:
+    if found.first_bad is None:
+        some = ", ".join(short(each.id) for each in found.unsure)
+        output.answer(f"The first bad one is among those that could not be tested: {some}")
+        return
+    first = found.first_bad
+    output.answer(f"{render.paint(short(first.id), 'cyan')} is the first bad one: {message(first)}".rstrip(": "))
+    output.note(f"See what it changed with: holdfast diff {short(found.last_good.id)} {short(first.id)}")

@@ -1,0 +1,44 @@
+"""`holdfast export`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli import documents, output, progress, render
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.cli.documents import short
+from holdfast.cli.exits import Exit
+
+
+@command()
+@click.argument("ref")
+@click.argument("directory", metavar="DIR")
+@click.argument("paths", nargs=-1)
+@click.option("--skip-damaged", is_flag=True, help="Write what is sound where stored bytes are damaged.")
+@pass_app
+def export(app: App, *, ref: str, directory: str, paths: tuple[str, ...], skip_damaged: bool) -> int:
+    """Write a checkpoint's files into a folder of their own.
+
+    DIR is new or empty, and outside the workspace. With PATHS only those are written.
+
+    \b
+    holdfast export latest ../before
+    holdfast export b14 /tmp/b14 src/
+    """
+    workspace = app.open()
+    with progress.shown() as shown:
+        done = workspace.export(ref, directory, app.paths(workspace, paths), skip_damaged=skip_damaged, progress=shown)
+    if app.json:
+        app.document({"exported": documents.flat(done) | {"ok": done.ok}})
+    else:
+        written = render.count(len(done.written), "path")
+        output.answer(f"Exported {written} of {short(done.checkpoint)} to {render.escape(done.directory)}")
+        for what, found in (("could not be written", done.failed), ("not held by the checkpoint", done.missing)):
+            if found:
+                output.note(f"{render.count(len(found), 'path')} {what}:")
+                output.notes(render.listing(found))
+        if done.leftovers:
+            output.note("Left by exports that were interrupted, and to be removed:")
+            output.notes(render.listing(done.leftovers))
+    return Exit.DONE if done.ok else Exit.INCOMPLETE

@@ -1,0 +1,75 @@
+"""`holdfast guard`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli import documents, output, progress, render, running
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import PATHS, command
+from holdfast.cli.documents import short
+from holdfast.errors import HoldfastError
+from holdfast.model import Restored
+
+
+@command(paths_after_dashes=True)
+@click.option("-m", "--message", metavar="MESSAGE", help="The message of the checkpoint. [default: the command]")
+@click.option("--session", metavar="ID", help="The session that it belongs to.")
+@click.option("--actor", metavar="NAME", help="Who runs it.")
+@click.option("--keep", is_flag=True, help="Only save before; leave what a failed command did.")
+@pass_app
+@click.pass_context
+def guard(
+    ctx: click.Context, app: App, *, message: str | None, session: str | None, actor: str | None, keep: bool
+) -> int:
+    """Save, run a command, and restore if it fails.
+
+    The command comes after --. Its exit status is the exit status of all of it. What a restore takes away can be
+    had again with `holdfast undo`.
+
+    \b
+    holdfast guard -- make migrate
+    holdfast guard -m "risky" -- sh -c 'codemod && pytest'
+    """
+    words = ctx.meta.get(PATHS, ())
+    if not words:
+        raise click.UsageError("no command is named; it comes after --")
+    workspace = app.open(create=True)
+    with progress.shown() as shown:
+        saved = workspace.save(
+            message or f"before {running.shown(words)}"[:200], session=session, actor=actor, progress=shown
+        )
+    output.note(f"Saved {short(saved.id)}")
+    status = running.run(words, aside=app.json)
+    restored: Restored | None = None
+    failure: HoldfastError | None = None
+    if status and not keep:
+        try:
+            restored = workspace.restore(saved.id)
+        except HoldfastError as error:
+            failure = error
+    if app.json:
+        app.document(
+            {
+                "checkpoint": documents.checkpoint(saved),
+                "exit_code": status,
+                "restored": documents.restored(restored) if restored else None,
+                "restore_error": {"message": failure.message, "hint": failure.hint} if failure else None,
+            }
+        )
+    else:
+        _tell(status, restored, failure, short(saved.id))
+    return status
+
+
+def _tell(status: int, restored: Restored | None, failure: HoldfastError | None, saved: str) -> None:
+    if failure is not None:
+        output.note(render.escape(f"It failed ({status}), and {saved} could not be restored: {failure}"))
+    elif restored is not None:
+        counts = f"{len(restored.written):,} written, {len(restored.removed):,} removed"
+        output.note(f"It failed ({status}); restored {saved}: {counts}; undo with: holdfast undo")
+        if restored.failed:
+            output.note(f"{render.count(len(restored.failed), 'path')} could not be restored:")
+            output.notes(render.listing(restored.failed))
+    elif status:
+        output.note(f"It failed ({status}); go back with: holdfast restore {saved}")

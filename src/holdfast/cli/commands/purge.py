@@ -1,0 +1,82 @@
+"""`holdfast purge`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli import documents, output, progress, render
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.cli.documents import short
+from holdfast.cli.exits import Exit
+from holdfast.model import PurgePlan
+
+
+@command()
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@pass_app
+def purge(app: App, *, paths: tuple[str, ...], dry_run: bool, yes: bool) -> int:
+    """Take a path's content out of every checkpoint, for good.
+
+    For a secret that was saved. The checkpoints stay, without it, and say so. The folder itself is not touched:
+    a path that is still there is held again by the next save, unless .holdfastignore leaves it out. Nothing brings
+    back what was purged.
+
+    \b
+    holdfast purge .env
+    holdfast purge 'keys/*.pem' --dry-run
+    """
+    workspace = app.open()
+    chosen = app.paths(workspace, paths) or []
+    with progress.shown() as shown:
+        plan = workspace.purge(*chosen, dry_run=True, progress=shown)
+    if dry_run:
+        if app.json:
+            app.document({"plan": documents.flat(plan), "purged": None})
+        else:
+            output.answer("\n".join(_lines(plan)))
+        return Exit.DONE
+    if not (app.json or yes):
+        output.notes(_lines(plan))
+    app.confirm("Purge, for good?", yes=yes)
+    with progress.shown() as shown:
+        done = workspace.purge(*chosen, progress=shown)
+    plan = done.plan
+    if app.json:
+        purged = {"objects": done.objects, "freed_bytes": done.freed_bytes}
+        app.document({"plan": documents.flat(plan), "purged": purged})
+    else:
+        touched = render.count(len(plan.checkpoints), "checkpoint")
+        freed = render.size(done.freed_bytes)
+        output.answer(f"Purged {render.count(len(plan.paths), 'path')} from {touched}; {freed} freed")
+        if plan.also_at:
+            output.note("The same bytes are still held under other paths:")
+            output.notes(render.listing(_at(plan)))
+        if plan.in_workspace:
+            output.note("Still in the folder, and held again by the next save unless .holdfastignore names it:")
+            output.notes(render.listing(plan.in_workspace))
+    return Exit.INCOMPLETE if plan.also_at else Exit.DONE
+
+
+def _lines(plan: PurgePlan) -> list[str]:
+    """Return what a purge would do, in lines for people."""
+    lines = [f"Purging would take {render.size(plan.bytes_freed)} out of the checkpoints, for good:"]
+    lines += render.listing(plan.paths)
+    lines.append(f"  from {render.count(len(plan.checkpoints), 'checkpoint')}, which would be rewritten")
+    lines += render.listing([short(each) for each in plan.checkpoints])
+    if plan.states:
+        lines.append("  and out of states that repeat it")
+        lines += render.listing({short(each): ", ".join(names) for each, names in plan.states.items()})
+    if plan.also_at:
+        lines.append("  but the same bytes stay, because other paths hold them")
+        lines += render.listing(_at(plan))
+    if plan.in_workspace:
+        lines.append("  (still in the folder: the next save holds it again, unless .holdfastignore names it)")
+        lines += render.listing(plan.in_workspace)
+    return lines
+
+
+def _at(plan: PurgePlan) -> dict[str, str]:
+    return {path: short(checkpoint) for path, checkpoint in plan.also_at.items()}

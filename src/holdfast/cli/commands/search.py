@@ -1,0 +1,72 @@
+"""`holdfast search`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli import documents, output, progress, render
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import PATHS, command
+from holdfast.cli.documents import short
+from holdfast.cli.restoring import message
+from holdfast.model import Checkpoint, Match
+
+
+@command(paths_after_dashes=True)
+@click.argument("text")
+@click.option("-E", "--regex", is_flag=True, help="TEXT is a regular expression.")
+@click.option("-i", "--ignore-case", is_flag=True, help="Capital letters or not.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1), metavar="N", default=100, help="How many.", show_default=True
+)
+@click.option("--skip-damaged", is_flag=True, help="Search what is sound where stored bytes are damaged.")
+@pass_app
+@click.pass_context
+def search(
+    ctx: click.Context, app: App, *, text: str, regex: bool, ignore_case: bool, limit: int, skip_damaged: bool
+) -> None:
+    """Find where a text came and went, in all checkpoints.
+
+    Every checkpoint is searched, those made before restores too; binary files are not.
+
+    \b
+    holdfast search TODO
+    holdfast search -E 'sk-[a-z0-9]+' -- src/ '*.env'   paths come after --
+    """
+    workspace = app.open()
+    paths = app.paths(workspace, ctx.meta.get(PATHS, ()))
+    with progress.shown() as shown:
+        found = workspace.search(
+            text,
+            regex=regex,
+            ignore_case=ignore_case,
+            paths=paths,
+            limit=limit + 1,
+            skip_damaged=skip_damaged,
+            progress=shown,
+        )
+    matches, more = found[:limit], len(found) > limit
+    if app.json:
+        app.document({"matches": [documents.match(each) for each in matches], "more": more})
+        return
+    for each in matches:
+        _print(each)
+    if not matches:
+        output.note("No checkpoint has it.")
+    if more:
+        output.note(f"There are more: -n {2 * limit}")
+
+
+def _print(match: Match) -> None:
+    where = f"{render.escape(match.path)}:{match.line}"
+    output.answer(f"{render.paint(where, 'cyan')}: {render.escape(match.excerpt)}")
+    lines = [f"    since   {_who(match.first)}"]
+    if match.disappeared_in is not None:
+        lines += [f"    until   {_who(match.last)}", f"    gone in {_who(match.disappeared_in)}"]
+    output.answer("\n".join(lines))
+
+
+def _who(checkpoint: Checkpoint) -> str:
+    by = render.escape(" ".join(filter(None, (checkpoint.actor, checkpoint.session))))
+    words = [short(checkpoint.id), render.local(checkpoint.timestamp), by, message(checkpoint)]
+    return "  ".join(filter(None, words))

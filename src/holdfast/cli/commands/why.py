@@ -1,0 +1,32 @@
+"""`holdfast why`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli import documents, output, render
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.cli.documents import short
+
+
+@command()
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@pass_app
+def why(app: App, *, paths: tuple[str, ...]) -> None:
+    """Tell whether a path is held, and which rule says so.
+
+    \b
+    holdfast why .env build/
+    """
+    workspace = app.open()
+    folders = {path for path in paths if path.endswith("/")}
+    named = zip(paths, app.paths(workspace, paths) or (), strict=True)
+    found = [workspace.why(f"{path}/" if given in folders else path) for given, path in named]
+    if app.json:
+        app.document({"paths": [documents.flat(each) for each in found]})
+        return
+    for each in found:
+        output.answer(render.escape(each.sentence))
+        if each.in_checkpoint and not each.held:
+            output.note(render.escape(f"The last checkpoint, {short(each.in_checkpoint)}, holds it."))

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COMMANDS = (
-    "init", "save", "log", "show", "diff", "restore", "undo", "redo", "export", "search", "why", "guard", "bisect",
-    "rm", "purge", "verify", "where", "config", "completion", "demo",
+    "init", "save", "log", "show", "diff", "restore", "undo", "redo", "export", "search", "why", "guard",
+    "bisect", "pin", "rm", "prune", "purge", "usage", "compact", "verify", "where", "config", "completion", "demo",
 )  # fmt: skip
 
 

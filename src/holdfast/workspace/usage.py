@@ -30,19 +30,26 @@ def measure(repository: Repository, *, paths: int | None) -> Usage:
     sizes, contents = _paths(repository, weights, readable)
     largest = sorted(sizes, key=lambda path: (-sizes[path], path))
     shown = largest if paths is None else largest[:paths]
-    needed = weights.needed_bytes(repository.objects.commits()) if len(readable) == len(whole) else weights.total_bytes
     return Usage(
         total_bytes=sum(files.values()),
         packs_bytes=files["packs"],
         catalog_bytes=files["catalog"],
         other_bytes=files["other"],
-        unneeded_bytes=weights.total_bytes - needed,
+        unneeded_bytes=_unneeded(repository, weights),
         checkpoints=[
             CheckpointUsage(each, own[each.id], max(0, whole[each.id] - own[each.id])) for each in reversed(readable)
         ],
         paths=[PathUsage(path, sizes[path], contents[path]) for path in shown],
         more_paths=len(largest) - len(shown),
     )
+
+
+def _unneeded(repository: Repository, weights: Weights) -> int:
+    """What no ref needs; nothing, where that cannot be told."""
+    try:
+        return weights.total_bytes - weights.needed_bytes(repository.objects.commits())
+    except Damaged:
+        return 0
 
 
 def _files(repository: Repository) -> dict[str, int]:

@@ -1,0 +1,180 @@
+"""Upkeep, measured: the size of a store after fifty saves, against a shadow git repository after `git gc`.
+
+    python benchmarks/upkeep.py            # size, and the time of compacting and of restoring from deltas
+    python benchmarks/upkeep.py --many     # log, get, show, prune and usage with 100, 2,000 and 10,000 checkpoints
+
+Everything happens in a temporary folder; the tree is a copy of Python's own library. Times are of one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from holdfast import Workspace
+from holdfast.retention import Policy
+from holdfast.shadowgit import FILE_MODE, Kind, TreeEntry, encode_tree
+from holdfast.shadowgit.repack import DEPTH, WINDOW
+from holdfast.workspace.ids import new_id
+from holdfast.workspace.record import encode_record, read_contents, write_commit
+
+ROUNDS = 50
+FILES_A_ROUND = 5
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--many", action="store_true", help="measure many checkpoints instead of sizes")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="holdfast-upkeep-") as area:
+        for label, value in (_many if options.many else _sizes)(Path(area)):
+            print(f"{label:<58} {value:>16}", flush=True)
+
+
+# sizes
+
+
+def _sizes(area: Path) -> Iterator[tuple[str, str]]:
+    tree = area / "tree"
+    ignored = shutil.ignore_patterns("__pycache__", "site-packages", "*.pyc", "*.so", "*.a")
+    shutil.copytree(sysconfig.get_path("stdlib"), tree, ignore=ignored, symlinks=True)
+    ws, shadow = _open(area, tree), area / "shadow.git"
+    _git(shadow, tree, "init", "-q")
+    for number in range(ROUNDS + 1):
+        if number:
+            _edit(tree, random.Random(number))
+        ws.save(f"save {number}")
+        _git(shadow, tree, "add", "-A")
+        _git(shadow, tree, "commit", "-q", "--allow-empty", "-m", f"save {number}")
+    yield "files", f"{sum(len(names) for _, _, names in os.walk(tree)):,}"
+    yield f"store after {ROUNDS + 1} saves", _bytes(store := _size(ws.store))
+    seconds, _ = _timed(lambda: _git(shadow, tree, "gc", "-q", "--prune=now"))
+    yield f"shadow git after `git gc` ({seconds:.1f} s)", _bytes(git := _size(shadow))
+    before = _restored(ws)
+    seconds, _ = _timed(ws.compact)
+    yield f"store after `compact`, window {WINDOW}, depth {DEPTH} ({seconds:.1f} s)", _bytes(after := _size(ws.store))
+    yield "of which packs", _bytes(_size(ws.store / "objects"))
+    yield "store / shadow git", f"{after / git:.3f}"
+    yield "store / store before", f"{after / store:.3f}"
+    yield "restore to the first save, from whole objects", f"{before:.2f} s"
+    yield "restore to the first save, from deltas", f"{_restored(ws):.2f} s"
+
+
+def _edit(tree: Path, chance: random.Random) -> None:
+    """Change a few lines of a few files, as an agent does."""
+    files = sorted(path for path in tree.rglob("*.py") if path.is_file() and path.stat().st_size > 2000)
+    for path in chance.sample(files, FILES_A_ROUND):
+        lines = path.read_bytes().splitlines(keepends=True)
+        at = chance.randrange(len(lines))
+        lines[at : at + 2] = [b"# line %d, written anew\n" % chance.randrange(10**9) for _ in range(3)]
+        path.write_bytes(b"".join(lines))
+
+
+def _restored(ws: Workspace) -> float:
+    """How long it takes to bring the whole tree back from nothing."""
+    first = ws.list(None)[-1].id
+    for path in ws.path.iterdir():
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    seconds, _ = _timed(lambda: ws.restore(first))
+    ws.undo()
+    ws.restore("latest")
+    return seconds
+
+
+def _git(shadow: Path, tree: Path, *command: str) -> None:
+    identity = {"GIT_AUTHOR_NAME": "x", "GIT_AUTHOR_EMAIL": "x", "GIT_COMMITTER_NAME": "x", "GIT_COMMITTER_EMAIL": "x"}
+    settings = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "PATH": os.environ["PATH"]}
+    where = ["--git-dir", str(shadow), "--work-tree", str(tree)]
+    subprocess.run(["git", *where, *command], check=True, env=identity | settings, cwd=tree)
+
+
+# many
+
+
+def _many(area: Path) -> Iterator[tuple[str, str]]:
+    times: dict[str, list[float]] = {}
+    for count in (100, 2_000, 10_000):
+        ws = _generate(area / str(count), count)
+        time.sleep(0.1)
+        key = ws.list(60)[-1].id
+        for label, work in {
+            "list(20)": lambda ws=ws: ws.list(20),
+            "get(short id)": lambda ws=ws, key=key: ws.get(key.partition("-")[0]),
+            "show": lambda ws=ws, key=key: (lambda one: (one.state, one.files_changed, one.uncovered))(ws.get(key)),
+        }.items():
+            work()
+            times.setdefault(label, []).append(sorted(_timed(work)[0] for _ in range(21))[10])
+        for label, work in {
+            "prune, dry run": lambda ws=ws: ws.prune(Policy(keep_last=50)),
+            "prune to a size, dry run": lambda ws=ws: ws.prune(Policy(max_bytes=1 << 20)),
+            "usage": lambda ws=ws: ws.usage(),
+            "prune": lambda ws=ws: ws.prune(Policy(keep_last=50), dry_run=False),
+        }.items():
+            times.setdefault(label, []).append(_timed(work)[0])
+    for label, found in times.items():
+        yield f"{label} at 100, 2,000, 10,000 (ms)", " ".join(f"{seconds * 1000:.1f}" for seconds in found)
+
+
+def _generate(area: Path, count: int) -> Workspace:
+    """A store with so many checkpoints, each with one file of its own, without saving each."""
+    project = area / "project"
+    for number in range(15):
+        path = project / f"folder-{number % 3}" / f"file-{number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{number}\n" * 50)
+    ws = _open(area, project)
+    first, objects = ws.save("first"), ws._repository.objects
+    base = read_contents(objects, objects.commit(objects.ref(first.id)))
+    attrs = objects.tree(base.root.attrs)
+    entries, writer, chance = objects.tree(base.root.tree), objects.writer(), random.Random(1)
+    changes = writer.add(Kind.BLOB, b'["own"]\n')
+    refs = {}
+    for sequence in range(2, count + 1):
+        own = TreeEntry(FILE_MODE, b"own", writer.add(Kind.BLOB, chance.randbytes(300)))
+        root = base.root._replace(tree=writer.add(Kind.TREE, encode_tree([*entries, own])))
+        one = replace(
+            first, id=new_id(sequence), sequence=sequence, message=f"step {sequence}", session=f"s{sequence % 9}"
+        )
+        record = writer.add(Kind.BLOB, encode_record(one))
+        refs[one.id] = write_commit(writer, one, base._replace(root=root, record=record, changes=changes))
+    writer.commit()
+    assert attrs
+    for checkpoint_id, commit in refs.items():
+        (ws.store / "refs" / "tags" / checkpoint_id).write_text(f"{commit.hex()}\n")
+    objects.refresh()
+    return ws
+
+
+# both
+
+
+def _open(area: Path, folder: Path) -> Workspace:
+    return Workspace(folder, store=area / "store", home=area, environ={})
+
+
+def _timed(work: Callable[[], object]) -> tuple[float, object]:
+    start = time.perf_counter()
+    answer = work()
+    return time.perf_counter() - start, answer
+
+
+def _size(folder: Path) -> int:
+    return sum(os.lstat(os.path.join(where, name)).st_size for where, _, names in os.walk(folder) for name in names)
+
+
+def _bytes(count: int) -> str:
+    return f"{count / (1 << 20):.2f} MiB"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""`holdfast compact`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from holdfast.cli import output, render
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+
+
+@command()
+@pass_app
+def compact(app: App) -> None:
+    """Make the store as small as it gets.
+
+    Everything is packed anew, by the git program where there is one. No checkpoint is deleted. Takes seconds for a
+    store of some MB, minutes for some GB; others who save meanwhile wait.
+    """
+    done = app.open().compact()
+    if app.json:
+        app.document(asdict(done))
+        return
+    output.answer(f"{render.size(done.before_bytes)} before, {render.size(done.after_bytes)} now")
+    if done.note:
+        output.note(done.note)

@@ -1,0 +1,114 @@
+"""`holdfast prune`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli import documents, output, render
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.cli.documents import short
+from holdfast.cli.restoring import message
+from holdfast.errors import Refused
+from holdfast.model import Checkpoint, Pruned
+
+if TYPE_CHECKING:
+    from holdfast.retention import Policy
+    from holdfast.workspace import Workspace
+
+
+@command()
+@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the newest so many.")
+@click.option("--keep-for", metavar="TIME", help="Keep those younger than this: 12h, 30d, 2w.")
+@click.option("--keep-per-session", type=click.IntRange(min=0), metavar="N", help="Keep so many of each session.")
+@click.option("--keep-every", type=click.IntRange(min=1), metavar="N", help="Keep those whose number N divides.")
+@click.option("--max-size", metavar="SIZE", help="Then take the oldest until all fit: 500MB, 2GiB.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show the plan, and change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@pass_app
+def prune(app: App, /, *, dry_run: bool, yes: bool, **wishes: Any) -> None:
+    """Delete checkpoints that no rule keeps, and free their disk.
+
+    Each option is a reason to keep; what has none goes. Pinned and named checkpoints, the current one and what an undo
+    needs always stay. Without options the [retention] of the configuration is used.
+
+    \b
+    holdfast prune --keep-last 50 --keep-for 30d --dry-run
+    holdfast prune --max-size 2GiB --yes
+    """
+    workspace = app.open()
+    policy = _policy(workspace, wishes)
+    plan = workspace.prune(policy)
+    if not plan:
+        _tell_nothing(app, plan)
+        return
+    if not app.json and (dry_run or not yes):
+        _show(plan, answer=dry_run)
+    if dry_run:
+        if app.json:
+            app.document({"plan": _document(plan)})
+        return
+    app.confirm("Delete them?", yes=yes)
+    done = workspace.prune(policy, dry_run=False, plan=plan)
+    if app.json:
+        app.document({"plan": _document(plan), "pruned": _document(done)})
+    else:
+        gone = render.count(len(done.removed), "checkpoint")
+        output.answer(f"{gone} deleted, {render.size(done.bytes_freed)} freed")
+
+
+def _policy(workspace: Workspace, wishes: dict[str, Any]) -> Policy:
+    """What was asked for, or what the configuration says; Refused where neither says anything."""
+    from holdfast.retention import Policy
+    from holdfast.workspace.config import read_settings
+    from holdfast.workspace.quantities import parse_size, parse_span
+
+    if any(wish is not None for wish in wishes.values()):
+        span, size = wishes["keep_for"], wishes["max_size"]
+        return Policy(
+            keep_last=wishes["keep_last"],
+            keep_for=None if span is None else parse_span(span, "--keep-for"),
+            keep_every=wishes["keep_every"],
+            keep_last_per_session=wishes["keep_per_session"],
+            max_bytes=None if size is None else parse_size(size, "--max-size"),
+        )
+    configured = read_settings(workspace.path).retention
+    if configured is None or (configured.keeps_all and not configured.by_kind and configured.max_bytes is None):
+        raise Refused(
+            "nothing says what to keep, so everything is kept",
+            hint="Pass --keep-last N, --keep-for 30d, --keep-per-session N or --max-size 2GiB.",
+        )
+    return configured
+
+
+def _tell_nothing(app: App, plan: Pruned) -> None:
+    if app.json:
+        app.document({"plan": _document(plan)})
+    else:
+        output.answer(f"Nothing to delete: all {render.count(len(plan.kept), 'checkpoint')} stay")
+
+
+def _show(plan: Pruned, *, answer: bool) -> None:
+    """Print the plan; to stderr if a question follows."""
+    say = output.answer if answer else output.note
+    reasons: dict[str, int] = {}
+    for why in plan.kept.values():
+        reasons[why] = reasons.get(why, 0) + 1
+    say(f"To be deleted, for good: {render.count(len(plan.removed), 'checkpoint')}")
+    for line in render.listing({_line(each): "" for each in plan.removed}):
+        say(line)
+    say(f"To be kept: {render.count(len(plan.kept), 'checkpoint')}")
+    for why, number in sorted(reasons.items(), key=lambda pair: -pair[1]):
+        say(f"    {number:,} {render.escape(why)}")
+    say(f"About {render.size(plan.bytes_freed)} would come back")
+
+
+def _line(checkpoint: Checkpoint) -> str:
+    return "  ".join(filter(None, (short(checkpoint.id), render.local(checkpoint.timestamp), message(checkpoint))))
+
+
+def _document(pruned: Pruned) -> dict[str, Any]:
+    removed = [documents.checkpoint(each) for each in pruned.removed]
+    return {"removed": removed, "kept": pruned.kept, "bytes_freed": pruned.bytes_freed, "is_done": pruned.is_done}

@@ -1,0 +1,74 @@
+"""`holdfast usage`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from holdfast.cli import documents, output, render
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.cli.restoring import message
+from holdfast.model import CheckpointUsage, Usage
+
+_CHECKPOINTS = ("checkpoint", "only it", "with others", "message")
+_PATHS = ("path", "size", "contents")
+
+
+@command()
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=0), metavar="N", default=10, show_default=True, help="How many of each."
+)
+@pass_app
+def usage(app: App, *, limit: int) -> None:
+    """Show where the bytes of the store are: by checkpoint and by path, the largest first.
+
+    What only one checkpoint needs comes back when it is deleted; what it has with others does not. Every folder of
+    every checkpoint is read, which takes some seconds where there are thousands.
+    """
+    found = app.open().usage(paths=limit)
+    largest = sorted(found.checkpoints, key=lambda each: (-each.own_bytes, -each.checkpoint.sequence))[:limit]
+    if app.json:
+        app.document(_document(found, largest))
+        return
+    unneeded = f"{render.size(found.unneeded_bytes)}; free it with: holdfast compact" if found.unneeded_bytes else ""
+    pairs = [
+        ("store", render.size(found.total_bytes)),
+        ("packs", render.size(found.packs_bytes)),
+        ("catalog", f"{render.size(found.catalog_bytes)}, with the scan cache; made again when removed"),
+        ("other", render.size(found.other_bytes)),
+        ("unneeded", unneeded),
+    ]
+    output.answer(render.fields(pairs))
+    if largest:
+        output.answer()
+        render.table(_CHECKPOINTS, [_row(each) for each in largest])
+    if found.paths:
+        output.answer()
+        render.table(_PATHS, [(render.escape(p.path), render.size(p.bytes), f"{p.contents:,}") for p in found.paths])
+    if found.more_paths:
+        output.note(f"There are {found.more_paths:,} more paths: holdfast usage -n {2 * max(limit, 1)}")
+
+
+def _row(entry: CheckpointUsage) -> tuple[str, ...]:
+    sizes = (render.size(entry.own_bytes), render.size(entry.shared_bytes))
+    return (documents.short(entry.checkpoint.id), *sizes, message(entry.checkpoint))
+
+
+def _document(found: Usage, largest: list[CheckpointUsage]) -> dict[str, Any]:
+    checkpoints = [
+        {"id": each.checkpoint.id, "own_bytes": each.own_bytes, "shared_bytes": each.shared_bytes} for each in largest
+    ]
+    return {
+        "total_bytes": found.total_bytes,
+        "packs_bytes": found.packs_bytes,
+        "catalog_bytes": found.catalog_bytes,
+        "other_bytes": found.other_bytes,
+        "unneeded_bytes": found.unneeded_bytes,
+        "checkpoints": checkpoints,
+        "more_checkpoints": len(found.checkpoints) - len(largest),
+        "paths": [asdict(each) for each in found.paths],
+        "more_paths": found.more_paths,
+    }

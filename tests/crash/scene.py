@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -46,6 +47,10 @@ class Scene:
 
     def describe(self) -> dict[str, Description]:
         return describe(self.ws)
+
+    def is_interrupted(self) -> bool:
+        """Whether a restore was under way, and had not ended."""
+        return self.journal.exists() and not json.loads(self.journal.read_bytes())["done"]
 
     @property
     def journal(self) -> Path:

@@ -1,12 +1,13 @@
 """The restore journal: says that a restore is under way, so that one that was interrupted is found (P3).
 
-`journal.json` is there from before the workspace is touched until all of it is durable; then it is renamed to
-`journal.done`, which only says that a stage may be left to remove.
+It is there from before the workspace is touched. When all is durable it is marked as done, in place, so that no name
+has to be made durable for that; then it only says that a stage may be left to remove.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -39,64 +40,55 @@ class Entry(NamedTuple):
     """The path and the inode of the workspace, to know it by."""
     root_mtime_ns: int
     """The time that the workspace is to have in the end, which removing the stage disturbs."""
+    done: bool = False
+    """Everything is durable; what is left is to remove the stage."""
+
+
+_LAST = b'"done": false\n}'  # `done` is written last, and in as many bytes whether it is true or not
+_MARK = b'"done": true \n}'
 
 
 class Journal:
     """One file: there while a restore is under way, gone otherwise."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "journal.json"
-        self._done = folder / "journal.done"
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
     @property
     def exists(self) -> bool:
         return self._path.exists()
 
-    @property
-    def leaves_a_stage(self) -> bool:
-        """Whether a restore has ended, and what it left may not be removed yet."""
-        return self._done.exists()
-
     def read(self) -> Entry | None:
-        """The restore that has not ended."""
-        return _read(self._path)
-
-    def read_done(self) -> Entry:
-        """The restore that has ended, whose stage may still be there."""
-        found = _read(self._done)
-        if found is None:
-            raise Unavailable("no restore has ended", hint="Try again.")
-        return found
+        """The restore that has not ended, or has left a stage."""
+        try:
+            entry = Entry(**json.loads(self._path.read_bytes()))
+            if is_stage(entry.stage) and isinstance(entry.safety + entry.target + entry.verb, str):
+                return entry
+            problem = "it names a stage that is none"
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            problem = type(error).__name__
+        raise Unavailable(
+            f"the restore journal {self._path} cannot be read ({problem})",
+            hint="A restore was interrupted. Remove the file to go on; every state is in `holdfast log --all`.",
+        )
 
     def open(self, entry: Entry) -> None:
         """Begin; durable before the workspace is touched."""
         durable.write_atomically(self._path, json.dumps(entry._asdict(), indent=1).encode())
 
     def finish(self) -> None:
-        """End; everything before this is durable. What is left is to remove the stage, and then `close`."""
-        durable.disk().rename(str(self._path), str(self._done))
-        durable.sync_folder(self._path.parent)
+        """End: everything before this is durable, and the restore is not to be done again."""
+        fd = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            durable.disk().pwrite(fd, _MARK, os.fstat(fd).st_size - len(_LAST))
+            durable.disk().fsync(fd)
+        finally:
+            os.close(fd)
 
-    def close(self) -> None:
-        """Forget it: nothing was done, or nothing is left to do."""
-        if self._path.exists():
-            durable.disk().unlink(str(self._path))
+    def close(self, *, done: bool = False) -> None:
+        """Forget it: nothing was done; or, `done`, nothing is left to do, and one that comes back does no harm."""
+        durable.disk().unlink(str(self._path))
+        if not done:
             durable.sync_folder(self._path.parent)
-        elif self._done.exists():
-            durable.disk().unlink(str(self._done))  # one that comes back after a crash does no harm
-
-
-def _read(path: Path) -> Entry | None:
-    try:
-        entry = Entry(**json.loads(path.read_bytes()))
-        if is_stage(entry.stage) and isinstance(entry.safety + entry.target + entry.verb, str):
-            return entry
-        problem = "it names a stage that is none"
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError) as error:
-        problem = type(error).__name__
-    raise Unavailable(
-        f"the restore journal {path} cannot be read ({problem})",
-        hint="A restore was interrupted. Remove the file to go on; every state is in `holdfast log --all`.",
-    )

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 
 from holdfast import durable
-from holdfast.errors import HoldfastError, Refused, Unavailable
+from holdfast.errors import HoldfastError, Refused
 from holdfast.model import Checkpoint, Operation, Recovery
 from holdfast.scan.handles import Handles, upwards
 from holdfast.workspace.gathering import Gathering
@@ -36,15 +36,18 @@ class Recoverer:
     @property
     def is_interrupted(self) -> bool:
         """Whether a restore has begun and not ended (another process may be at it)."""
-        return self._journal.exists or self._journal.leaves_a_stage
+        return self._journal.exists
 
     def recover(self) -> Recovery | None:
         """Finish a restore that was interrupted, or take it back."""
-        self._sweep_done()
         entry = self._journal.read()
         if entry is None:
             return None
         self._check_root(entry)
+        if entry.done:
+            self._remove_stages(ended=entry)  # whatever is in them is in the safety checkpoint
+            self._journal.close(done=True)
+            return None
         if not self._repository.has(entry.safety) and not self._stages():
             self._journal.close()  # not begun, or taken back already
             return Recovery(entry.verb, entry.target, "taken back", "", {})
@@ -125,13 +128,6 @@ class Recoverer:
 
     def _stages(self) -> list[str]:
         return [name for name in os.listdir(self._root) if is_stage(name)]
-
-    def _sweep_done(self) -> None:
-        """Remove the stage of a restore that ended: whatever is in it is in its safety checkpoint."""
-        if not self._journal.exists and self._journal.leaves_a_stage:
-            with contextlib.suppress(Unavailable):  # it cannot be read: the stage is then a folder like any other
-                self._remove_stages(ended=self._journal.read_done())
-            self._journal.close()
 
     def _save_found(self, entry: JournalEntry) -> Checkpoint:
         """Save what an interruption left, stages included, so that nothing in it is lost (P1)."""

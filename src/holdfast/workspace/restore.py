@@ -55,7 +55,7 @@ class Restorer:
         self._scanner = scanner
         self._saver = saver
         self._root = scanner.root
-        self.journal = Journal(repository.own)
+        self.journal = Journal(repository.own / "journal.json")
 
     def preview(self, wish: Wish) -> Plan:
         """What a restore would do. Nothing is stored and nothing is touched."""
@@ -242,7 +242,7 @@ class Restorer:
         with contextlib.suppress(OSError):  # done and durable; a stage that is left is swept when it is next opened
             self.journal.finish()
             application.discard()
-            self.journal.close()
+            self.journal.close(done=True)
         return application
 
     def _take_back(self, application: Application, safety: Checkpoint | None) -> None:

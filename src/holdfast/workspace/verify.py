@@ -80,10 +80,9 @@ class Verifier:
         owner = _read(self._repository.own / "store.json")
         if owner is not None and read_owner(owner) is None:
             self._say("holdfast/store.json", "cannot be read; remove it, it is made again")
-        for name in ("journal.json", "journal.done"):
-            data = _read(self._repository.own / name)
-            if data is not None and not _is_json(data):
-                self._say(f"holdfast/{name}", "cannot be read")
+        journal = _read(self._repository.own / "journal.json")
+        if journal is not None and not _is_json(journal):
+            self._say("holdfast/journal.json", "cannot be read")
         cache = _read(self._repository.own / "scan.cache")
         if cache is not None and load(cache) is None and not cache.startswith(_OLD_CACHES):
             self._say("holdfast/scan.cache", "is damaged; it is made again by the next save")

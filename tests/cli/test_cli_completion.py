@@ -7,9 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Program
+
+if TYPE_CHECKING:
+    from conftest import Program
 
 pytestmark = pytest.mark.usefixtures("project")
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Program
+
+if TYPE_CHECKING:
+    from conftest import Program
 
 TEXT = 'exclude_patterns = ["*.log"]\n\n[retention]\nkeep_for = "12h"\nkeep_last = 7\n'
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -149,15 +148,29 @@ def test_guard_takes_back_what_a_signal_cut_short(holdfast, project):
     assert (project / "a.txt").read_text() == "one\n"
 
 
-def test_ctrl_c_ends_the_command_and_takes_it_back(holdfast, project):
-    words = [*holdfast.command, "guard", "--", "sh", "-c", "echo spoilt > a.txt; echo ready; sleep 60"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(30) == 130
-    process.stdout.close()
+def interrupt_once_ready(words: list[str], ready: Path, **environment: str) -> int:
+    """Start a program, interrupt its group once its command has made a file, and return how it ended."""
+    environ = os.environ | environment
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL, env=environ, start_new_session=True) as process:
+        give_up = time.monotonic() + 60
+        while not ready.exists() and time.monotonic() < give_up:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        return process.wait(60)
+
+
+def test_ctrl_c_ends_the_command_and_takes_it_back(holdfast, project, tmp_path):
+    script = f"echo spoilt > a.txt; touch {tmp_path}/ready; sleep 60"
+    words = [*holdfast.command, "guard", "--", "sh", "-c", script]
+    assert interrupt_once_ready(words, tmp_path / "ready") == 130
     assert (project / "a.txt").read_text() == "one\n"
+
+
+def test_a_command_that_answers_ctrl_c_by_success_is_left_as_it_is(holdfast, project, tmp_path):
+    script = f"trap 'exit 0' INT; echo done > a.txt; touch {tmp_path}/ready; sleep 60"
+    words = [*holdfast.command, "guard", "--", "sh", "-c", script]
+    assert interrupt_once_ready(words, tmp_path / "ready") == 0
+    assert (project / "a.txt").read_text() == "done\n"
 
 
 def test_guard_without_a_command_or_with_one_that_is_not_there(holdfast):
@@ -208,16 +221,10 @@ def test_bisect_refuses_what_makes_no_sense_and_hints(holdfast):
 
 
 @pytest.mark.usefixtures("line")
-def test_ctrl_c_in_a_bisect_leaves_no_scratch_folder(holdfast, tmp_path):
-    environ = os.environ | {"TMPDIR": str(tmp_path)}
-    words = [*holdfast.command, "bisect", "a1", "a8", "--", sys.executable, "-c"]
-    words += ["import time; open(r'%s', 'w').close(); time.sleep(60)" % (tmp_path / "ready")]
-    process = subprocess.Popen(words, stderr=subprocess.DEVNULL, env=environ, start_new_session=True)
-    give_up = time.monotonic() + 30
-    while not (tmp_path / "ready").exists() and time.monotonic() < give_up:
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(30) != 0
+def test_ctrl_c_in_a_bisect_stops_it_and_leaves_no_scratch_folder(holdfast, tmp_path):
+    script = f"trap 'exit 0' INT; touch {tmp_path}/ready; sleep 60"
+    words = [*holdfast.command, "bisect", "a1", "a8", "--", "sh", "-c", script]
+    assert interrupt_once_ready(words, tmp_path / "ready", TMPDIR=str(tmp_path)) == 130
     assert not list(tmp_path.glob("holdfast-bisect-*"))
 
 

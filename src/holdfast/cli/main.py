@@ -70,6 +70,8 @@ def _usage(error: click.ClickException) -> tuple[str, str]:
 def _interrupted(args: Sequence[str]) -> int:
     restoring = any(word in ("restore", "undo", "redo") for word in args)
     hint = "If it had begun to change the folder, the next command finishes it or takes it back." if restoring else ""
+    if "purge" in args:
+        hint = "If it had begun, the next command that writes goes on with it."
     return _fail(args, Exit.INTERRUPTED, "interrupted", hint)
 
 

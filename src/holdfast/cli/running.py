@@ -5,37 +5,65 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from holdfast.cli import output
 from holdfast.errors import NotFound, Unavailable
 
-INTERRUPTED = 130
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    status: int
+    """As a shell would tell it: 128 and the number of the signal that ended it."""
+    interrupted: bool
+    """Whether there was a Ctrl-C meanwhile, whatever the command made of it."""
 
 
 def run(
     words: Sequence[str], *, folder: Path | None = None, environ: Mapping[str, str] | None = None, aside: bool
-) -> int:
-    """Run a command with our streams and return its exit status, that of a shell if a signal ended it.
+) -> Ended:
+    """Run a command with our streams, and wait for it; Ctrl-C is for the command to answer.
 
-    aside: what it prints goes to stderr, because stdout is for the answer. Ctrl-C is for the command to answer.
+    aside: what it prints goes to stderr, because stdout is for the answer.
     """
     import subprocess  # start-up cost, for these commands only
 
     output.flush()
     try:
-        process = subprocess.Popen(
-            list(words), cwd=folder, env=os.environ | (environ or {}), stdout=2 if aside else None
-        )
+        with _Interrupts() as interrupts:
+            process = subprocess.Popen(
+                list(words), cwd=folder, env=os.environ | (environ or {}), stdout=2 if aside else None
+            )
+            status = process.wait()
     except FileNotFoundError:
         raise NotFound(f"there is no command {words[0]}", hint="Nothing was run.") from None
     except OSError as error:
         raise Unavailable(f"{words[0]} cannot be run: {error.strerror}", hint="Nothing was run.") from None
-    while True:
-        with contextlib.suppress(KeyboardInterrupt):  # it got the same signal; what it makes of it is its answer
-            status = process.wait()
-            return status if status >= 0 else 128 - status
+    return Ended(status if status >= 0 else 128 - status, interrupts.seen)
+
+
+class _Interrupts:
+    """For its time Ctrl-C is noted and does nothing else; the command on the same terminal gets it too."""
+
+    def __init__(self) -> None:
+        self.seen = False
+        self._before: Any = None
+
+    def __enter__(self) -> _Interrupts:
+        with contextlib.suppress(ValueError):  # not the main thread, where Ctrl-C does not arrive
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, *_: object) -> None:
+        self.seen = True
 
 
 def shown(words: Sequence[str]) -> str:

@@ -172,7 +172,10 @@ class Purger:
         """Every object that is needed once checkpoints have these commits. Damaged if that cannot be told."""
         changed = {f"refs/tags/{one}" for one in commits}
         others = {commit for name, commit in all_refs(self._repository.folder) if name not in changed}
-        found = {*map(bytes.fromhex, others), *commits.values()}
+        try:
+            found = {*map(bytes.fromhex, others), *commits.values()}
+        except ValueError:
+            raise Damaged("a ref of the store is not one", hint="Run `holdfast verify`; nothing was changed.") from None
         stack = [decode_commit(gathering.commit(commit)) for commit in found]
         while stack:
             tree = stack.pop()

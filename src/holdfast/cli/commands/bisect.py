@@ -37,10 +37,10 @@ def bisect(ctx: click.Context, app: App, *, good: str, bad: str) -> int:
         raise click.UsageError("no command is named; it comes after --")
 
     def test(folder: Path, checkpoint: Checkpoint) -> bool | None:
-        status = running.run(words, folder=folder, environ={"HOLDFAST_CHECKPOINT": checkpoint.id}, aside=True)
-        if status == running.INTERRUPTED:
+        ended = running.run(words, folder=folder, environ={"HOLDFAST_CHECKPOINT": checkpoint.id}, aside=True)
+        if ended.interrupted:
             raise KeyboardInterrupt
-        return None if status == _SKIP else status == 0
+        return None if ended.status == _SKIP else ended.status == 0
 
     def tell(checkpoint: Checkpoint, verdict: str, left: int) -> None:
         rest = f"  (at most {left} more)" if left else ""

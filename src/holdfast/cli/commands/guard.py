@@ -40,7 +40,7 @@ def guard(
             message or f"before {running.shown(words)}"[:200], session=session, actor=actor, progress=shown
         )
     output.note(f"Saved {short(saved.id)}")
-    status = running.run(words, aside=app.json)
+    status = running.run(words, aside=app.json).status
     restored: Restored | None = None
     failure: HoldfastError | None = None
     if status and not keep:

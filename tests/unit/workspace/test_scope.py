@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import NotFound, Refused, Workspace
-from holdfast.workspace.scope import Scope, parse_scope
+from holdfast.workspace.scope import Scope, open_scope, parse_scope
 
 PRESENT = [
     "a.py",
@@ -172,3 +172,21 @@ class TestThroughAWorkspace:
         project.write("b", b"new")
         assert ws.restore(saved.id, ["[b]"]).written == ["[b]"]
         assert (project.root / "b").read_bytes() == b"new"
+
+
+def test_an_open_scope_takes_paths_that_are_not_there_and_means_globs_both_ways(tmp_path: Path) -> None:
+    scope = open_scope(["src/", "a[1].txt", "*.pem"], tmp_path)
+    assert all(path in scope for path in ("src", "src/deep/x", "a[1].txt", "a1.txt", "x.pem"))
+    assert not any(path in scope for path in ("source", "a2.txt", "deep/x.pem"))
+    assert "anything" in open_scope(None, tmp_path)
+    with pytest.raises(Refused):
+        open_scope(["../x"], tmp_path)
+
+
+def test_a_scope_tells_below_which_folders_it_can_have_anything(tmp_path: Path) -> None:
+    scope = open_scope(["src/deep/x"], tmp_path)
+    assert [scope.may_hold(folder) for folder in ("", "src", "src/deep", "src/other", "sr")] == [
+        True, True, True, False, False,
+    ]  # fmt: skip
+    assert open_scope(["src"], tmp_path).may_hold("src/below")
+    assert open_scope(["**/x"], tmp_path).may_hold("anywhere")

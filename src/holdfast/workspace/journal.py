@@ -51,8 +51,8 @@ _MARK = b'"done": true \n}'
 class Journal:
     """One file: there while a restore is under way, gone otherwise."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "journal.json"
 
     @property
     def exists(self) -> bool:

@@ -55,7 +55,7 @@ class Restorer:
         self._scanner = scanner
         self._saver = saver
         self._root = scanner.root
-        self.journal = Journal(repository.own / "journal.json")
+        self.journal = Journal(repository.own)
 
     def preview(self, wish: Wish) -> Plan:
         """What a restore would do. Nothing is stored and nothing is touched."""

@@ -26,7 +26,7 @@ ENTRY = Entry(
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "journal.json")
+    return Journal(tmp_path)
 
 
 def test_an_entry_comes_back_until_it_is_closed(journal: Journal) -> None:

@@ -23,10 +23,10 @@ _PATHS = ("path", "size", "contents")
 )
 @pass_app
 def usage(app: App, *, limit: int) -> None:
-    """Show where the bytes of the store are: by checkpoint and by path, the largest first.
+    """Show where the bytes of the store are.
 
-    What only one checkpoint needs comes back when it is deleted; what it has with others does not. Every folder of
-    every checkpoint is read, which takes some seconds where there are thousands.
+    The largest checkpoints and paths come first. What only one checkpoint needs comes back when it is deleted; what it
+    has with others does not. Every folder of every checkpoint is read: some seconds where there are thousands.
     """
     found = app.open().usage(paths=limit)
     largest = sorted(found.checkpoints, key=lambda each: (-each.own_bytes, -each.checkpoint.sequence))[:limit]

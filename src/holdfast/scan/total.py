@@ -1,11 +1,13 @@
-"""The limit for all ignored files together: the largest are left out until the rest fits."""
+"""The limits for what is ignored: folders with few entries are held, and of all files the smallest that fit."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from holdfast.model import Reason
 from holdfast.scan.folder import FLAGS, IGNORED, LEFT_OUT, SIZE, UNKNOWN, WIDTH
+from holdfast.scan.folders import BUILD_FOLDERS, DEPENDENCY_FOLDERS
 from holdfast.scan.handles import join
 
 if TYPE_CHECKING:
@@ -46,3 +48,25 @@ def _flip(listing: Listing, path: str, place: int, hold: bool, total_max_bytes: 
         limit = f"all ignored files together are above {total_max_bytes} bytes"
         folder.skipped[name] = (Reason.IGNORED_MANY, limit)
         listing.pending = [row for row in listing.pending if row != (folder, place)]
+
+
+def has_few_entries(fd: int, name: str, most: int) -> bool:
+    """Whether a folder, and what is below it, has no more entries than so many; what tools make does not count."""
+    left = most
+    todo = [name]
+    while todo:
+        current = todo.pop()
+        try:
+            inner = os.open(current, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+        except OSError:
+            continue
+        with os.scandir(inner) as entries:
+            for entry in entries:
+                left -= 1
+                if left < 0:
+                    os.close(inner)
+                    return False
+                if entry.is_dir(follow_symlinks=False) and entry.name not in DEPENDENCY_FOLDERS | BUILD_FOLDERS:
+                    todo.append(join(current, entry.name))
+        os.close(inner)
+    return True

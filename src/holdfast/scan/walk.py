@@ -13,7 +13,7 @@ import os
 import stat
 import time
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -33,14 +33,13 @@ from holdfast.scan.folder import (
     Folder,
     Key,
 )
-from holdfast.scan.folders import BUILD_FOLDERS, DEPENDENCY_FOLDERS
 from holdfast.scan.handles import Handles, join
 from holdfast.scan.ignore import MAX_IGNORE_BYTES, Rules
 from holdfast.scan.judge import Judge, is_partly, young
 from holdfast.scan.mounts import mounts_below
-from holdfast.scan.total import hold_to_total
+from holdfast.scan.total import has_few_entries, hold_to_total
 
-_RETRY = {Reason.UNREADABLE, Reason.CHANGED, Reason.OTHER_FILESYSTEM, Reason.LIVE_DATABASE}
+RETRY = {Reason.UNREADABLE, Reason.CHANGED, Reason.OTHER_FILESYSTEM, Reason.LIVE_DATABASE}
 
 
 class Wanted(Protocol):
@@ -77,6 +76,7 @@ class Listing:
         self.device = device
         self.vanished = False
         self.repositories: dict[str, bytes] = {}  # folders with a .git: their info/exclude
+        self.rules: dict[str, Rules] = {}  # what decides in folders with ignore files of their own
         self.oversized_rules: list[str] = []
 
 
@@ -94,7 +94,9 @@ class Walk:
         limits: Limits,
         rehash: bool = False,
         except_for: frozenset[str] = frozenset(),
+        cover: Callable[[str, int], None] | None = None,
     ) -> None:
+        """`cover` is told of each folder before it is looked at."""
         self._handles = handles
         self._root = root
         self._cache = cache
@@ -103,43 +105,59 @@ class Walk:
         self.limits = limits
         self.rehash = rehash
         self._except_for = except_for
+        self._cover = cover
         self._has_listed = False  # whether the names of any folder were not known beforehand
-        self._mounts = mounts_below(os.fsencode(root))
+        self.mounts = mounts_below(os.fsencode(root))
         status = os.fstat(handles.open(""))
+        self.began_ns = time.time_ns()
+        self.identity = (status.st_dev, status.st_ino, status.st_uid, status.st_gid)
         self.listing = Listing((status.st_uid, status.st_gid), status.st_dev)
 
     def run(self) -> Listing:
         """Walk. Unavailable if the workspace itself cannot be listed."""
-        stack: list[tuple[str, Rules, str]] = [("", self._rules, "")]
-        listing = self.listing
+        self._descend("", self._rules, "")
+        hold_to_total(self.listing, self.wanted, self.limits.total_max_bytes)
+        return self.listing
+
+    def _descend(self, start: str, outer: Rules, start_context: str) -> None:
+        """Look at a folder and at everything below it."""
+        stack: list[tuple[str, Rules, str]] = [(start, outer, start_context)]
         while stack:
             path, rules, context = stack.pop()
-            try:
-                if path in self._mounts:
-                    self._leave_out(path, Reason.OTHER_FILESYSTEM, "a mount point")
-                    continue
-                fd = self._handles.open(path)
-                status = os.fstat(fd)
-                if status.st_dev != listing.device:
-                    self._leave_out(path, Reason.OTHER_FILESYSTEM, "a mount point")
-                    continue
-                folder, inner, contexts = self._look(path, fd, status, rules, context)
-            except PermissionError as error:
-                self._leave_out(path, Reason.UNREADABLE, error.strerror or "permission denied")
-                continue
-            except (FileNotFoundError, NotADirectoryError, OSError) as error:
-                if not path or isinstance(error, FileNotFoundError | NotADirectoryError):
-                    self._vanish(path, error)
-                else:
-                    self._leave_out(path, Reason.UNREADABLE, error.strerror or str(error))
-                continue
-            listing.folders[path] = folder
-            if folder is not self._cache.get(path):
-                listing.changed.add(path)
-            for name in reversed(folder.folders):
-                stack.append((join(path, name), inner, contexts.get(name, context)))
-        hold_to_total(listing, self.wanted, self.limits.total_max_bytes)
-        return listing
+            found = self._visit(path, rules, context)
+            if found is not None:
+                folder, inner, contexts = found
+                for name in reversed(folder.folders):
+                    stack.append((join(path, name), inner, contexts.get(name, context)))
+
+    def _visit(self, path: str, rules: Rules, context: str) -> tuple[Folder, Rules, dict[str, str]] | None:
+        """Look at one folder and list it; None if it cannot be entered, which is then said of its parent."""
+        listing = self.listing
+        try:
+            if path in self.mounts:
+                self._leave_out(path, Reason.OTHER_FILESYSTEM, "a mount point")
+                return None
+            fd = self._handles.open(path)
+            if self._cover is not None:
+                self._cover(path, fd)
+            status = os.fstat(fd)
+            if status.st_dev != listing.device:
+                self._leave_out(path, Reason.OTHER_FILESYSTEM, "a mount point")
+                return None
+            folder, inner, contexts = self._look(path, fd, status, rules, context)
+        except PermissionError as error:
+            self._leave_out(path, Reason.UNREADABLE, error.strerror or "permission denied")
+            return None
+        except (FileNotFoundError, NotADirectoryError, OSError) as error:
+            if not path or isinstance(error, FileNotFoundError | NotADirectoryError):
+                self._vanish(path, error)
+            else:
+                self._leave_out(path, Reason.UNREADABLE, error.strerror or str(error))
+            return None
+        listing.folders[path] = folder
+        if folder is not self._cache.get(path):
+            listing.changed.add(path)
+        return folder, inner, contexts
 
     def moved(self) -> bool:
         """Whether a folder changed after it was walked: something may have moved past the walk unseen.
@@ -242,7 +260,7 @@ class Walk:
     def _still_skipped(self, path: str, old: Folder) -> bool:
         wanted, override = self.wanted, self.wanted.may_override
         for name, (reason, _) in old.skipped.items():
-            if reason in _RETRY:
+            if reason in RETRY:
                 return False
             if reason == Reason.GIT_DIRECTORY:
                 continue
@@ -304,13 +322,14 @@ class Walk:
         exclude = usergit.info_exclude(where) if where else None
         if where:
             self.listing.repositories[path] = exclude or b""
-        return outer.inside(
+        rules = self.listing.rules[path] = outer.inside(
             path,
             gitignore=self._ignore_file(path, fd, ".gitignore") if gitignore else None,
             holdfastignore=self._ignore_file(path, fd, ".holdfastignore") if holdfastignore else None,
             repository=where is not None,
             info_exclude=exclude,
         )
+        return rules
 
     def _ignore_file(self, path: str, fd: int, name: str) -> bytes | None:
         """The text of an ignore file. A link, a folder, an unreadable or an oversized one has no rules, as in git."""
@@ -331,24 +350,7 @@ class Walk:
 
     def is_small(self, fd: int, name: str) -> bool:
         """Whether an ignored folder has few enough entries to be held."""
-        left = self.limits.folder_max_entries
-        todo = [name]
-        while todo:
-            current = todo.pop()
-            try:
-                inner = os.open(current, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-            except OSError:
-                continue
-            with os.scandir(inner) as entries:
-                for entry in entries:
-                    left -= 1
-                    if left < 0:
-                        os.close(inner)
-                        return False
-                    if entry.is_dir(follow_symlinks=False) and entry.name not in DEPENDENCY_FOLDERS | BUILD_FOLDERS:
-                        todo.append(join(current, entry.name))
-            os.close(inner)
-        return True
+        return has_few_entries(fd, name, self.limits.folder_max_entries)
 
     # what cannot be entered
 

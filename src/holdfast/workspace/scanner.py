@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast import durable
 from holdfast.errors import Damaged, NotFound, Unavailable
@@ -21,6 +22,9 @@ from holdfast.workspace.repository import Repository
 from holdfast.workspace.snapshot import Snapshot, take_snapshot
 from holdfast.workspace.tree import TreeReader
 from holdfast.workspace.wanted import HeldAnyway
+
+if TYPE_CHECKING:
+    from holdfast.workspace.watching import Basis, Memory, Turn, Watching
 
 _WALKS = 3
 
@@ -74,6 +78,7 @@ class Scanner:
         self._home = home
         self._config_home = config_home
         self._cache_path = repository.own / "scan.cache"
+        self.watching: Watching | None = None
 
     def take(
         self,
@@ -86,27 +91,39 @@ class Scanner:
         progress: Progress | None = None,
     ) -> tuple[Snapshot, Callable[[], None]]:
         """A snapshot, and what to call once its objects are in the store, to make the next one fast."""
-        memo, cache = self._load_cache()
+        if self.watching is None:
+            return self._take(None, gathering, head, force, rehash, except_for, progress)
+        is_plain = not (force or rehash or except_for)
+        with self.watching.turn() if is_plain else contextlib.nullcontext() as turn:
+            return self._take(turn, gathering, head, force, rehash, except_for, progress)
+
+    def _take(
+        self,
+        turn: Turn | None,
+        gathering: Gathering,
+        head: Checkpoint | None,
+        force: frozenset[str],
+        rehash: bool,
+        except_for: frozenset[str],
+        progress: Progress | None,
+    ) -> tuple[Snapshot, Callable[[], None]]:
         surroundings = look_around(self.root, self._home, self._config_home)
         rules = self._rules(surroundings)
+        known = turn.consider(self._basis(self._root_of(head), rules, surroundings)) if turn else None
+        memo, cache = (dict(known.tracked), known.seen.folders) if known else self._load_cache()
         wanted = HeldAnyway(
             self.root, held=self._held(head), force=force, memo=memo, repository=surroundings.repository
         )
+        given: dict[str, Any] = {"rules": rules, "wanted": wanted, "limits": self._limits}
         try:
             with Handles(os.fspath(self.root)) as handles:
                 for _ in range(_WALKS):
-                    walk = Walk(
-                        handles,
-                        self.root,
-                        cache=cache,
-                        rules=rules,
-                        wanted=wanted,
-                        limits=self._limits,
-                        rehash=rehash,
-                        except_for=except_for,
-                    )
-                    listing = walk.run()
-                    if not walk.moved():
+                    if turn is not None:
+                        listing, has_moved = turn.listing(handles, self.root, cache, **given)
+                    else:
+                        walk = Walk(handles, self.root, cache=cache, rehash=rehash, except_for=except_for, **given)
+                        listing, has_moved = walk.run(), walk.moved()
+                    if not has_moved:
                         break
                     handles.forget("")
                 else:
@@ -122,10 +139,43 @@ class Scanner:
 
         def remember() -> None:
             learnt = wanted.memo()
-            if listing.changed or len(listing.folders) != len(cache) or learnt != memo:
-                self._store_cache(learnt, snapshot)
+            is_new = bool(listing.changed) or len(listing.folders) != len(cache) or learnt != memo
+            if turn is not None:
+                basis = self._basis(snapshot.root, rules, surroundings)
+                is_new = turn.keep(basis, learnt, changed=len(listing.changed) + is_new) and is_new
+            elif self.watching is not None:
+                self.watching.forget()
+            if is_new:
+                self._store_cache(learnt, listing.folders, self._pack_names())
 
         return snapshot, remember
+
+    def watch(self) -> Watching:
+        """Begin to watch, or go on."""
+        from holdfast.workspace.watching import Watching  # ctypes, and all that only a long-lived process needs
+
+        if self.watching is None or self.watching.is_closed:
+            self.watching = Watching(self._write_memory)
+        return self.watching
+
+    def _write_memory(self, memory: Memory) -> None:
+        """Write the scan cache outside of a save, unless somebody is writing to the store."""
+        if self._repository.lock.acquire(wait=False):
+            try:
+                self._store_cache(memory.tracked, memory.seen.folders, sorted(memory.basis.packs))
+            finally:
+                self._repository.lock.release()
+
+    def _basis(self, root: Node | None, rules: Rules, surroundings: Surroundings) -> Basis:
+        from holdfast.workspace.watching import Basis
+
+        return Basis(root, rules.digest, surroundings.repository, frozenset(self._pack_names()))
+
+    def _root_of(self, head: Checkpoint | None) -> Node | None:
+        try:
+            return self._repository.contents(head).root if head is not None else None
+        except (Damaged, NotFound):
+            return None
 
     def judge(self, head: Checkpoint | None) -> Judged:
         """Look at the workspace and read nothing but its ignore files."""
@@ -198,9 +248,9 @@ class Scanner:
             _forget_missing(folders, {oid for pack in self._repository.objects.packs() for oid in pack.oids()})
         return memo.get("tracked", {}), folders
 
-    def _store_cache(self, tracked: Mapping[str, object], snapshot: Snapshot) -> None:
-        memo = {"packs": self._pack_names(), "tracked": tracked, "limits": list(self._limits)}
-        data = dump(snapshot.listing.folders.values(), memo)
+    def _store_cache(self, tracked: Mapping[str, object], folders: Mapping[str, Folder], packs: list[str]) -> None:
+        memo = {"packs": packs, "tracked": tracked, "limits": list(self._limits)}
+        data = dump(folders.values(), memo)
         durable.write_atomically(self._cache_path, data, sync=False)
 
     def _pack_names(self) -> list[str]:

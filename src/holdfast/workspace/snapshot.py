@@ -174,8 +174,8 @@ def _build(listing: Listing, sink: Gathering) -> Node:
         while path:
             path = path.rpartition("/")[0]
             rebuild.add(path)
-    if rebuild:  # a folder that was renamed changes the links of files in others, which do not show it themselves
-        for path, _ in links:
+    if rebuild:  # a folder that was renamed, or left out, changes the links of files in others, which do not show it
+        for path in _linked(listing):
             rebuild |= {"", *upwards(path)}
     for path, folder in reversed(listing.folders.items()):
         if path in rebuild or not folder.tree:
@@ -224,9 +224,8 @@ def _build_folder(listing: Listing, folder: Folder, links: dict[tuple[str, int],
 def _links(listing: Listing) -> dict[tuple[str, int], bytes]:
     """Which entries are one file under several names: (folder, place) to what says so in their attributes."""
     groups: dict[int, list[tuple[str, str, int]]] = {}
-    for path, folder in listing.folders.items():
-        if not folder.is_linked or max(folder.rows[NLINK::WIDTH], default=0) < 2:
-            continue
+    for path in _linked(listing):
+        folder = listing.folders[path]
         rows = folder.rows
         for place, name in enumerate(folder.names):
             at = WIDTH * place
@@ -240,6 +239,12 @@ def _links(listing: Listing) -> dict[tuple[str, int], bytes]:
             for _, path, place in members:
                 found[path, place] = link
     return found
+
+
+def _linked(listing: Listing) -> list[str]:
+    """The folders with a file that has a second name somewhere."""
+    folders = listing.folders.items()
+    return [path for path, folder in folders if folder.is_linked and max(folder.rows[NLINK::WIDTH], default=0) > 1]
 
 
 def _uncovered(listing: Listing, files: int) -> list[Uncovered]:

@@ -60,6 +60,13 @@ class HeldAnyway:
             return "the last checkpoint holds it"
         return "git tracks it" if self._is_tracked(path, is_folder=is_folder) else ""
 
+    def is_stale(self) -> bool:
+        """Whether an index that was asked earlier has changed since."""
+        return any(
+            (tracked := self._repository(folder)) is None or not tracked.key or tracked.key.hex() != key
+            for folder, (key, _) in self._memo.items()
+        )
+
     def memo(self) -> Memo:
         """What was learnt of the user's indexes, for the next time."""
         found = dict(self._memo)

@@ -38,6 +38,7 @@ from holdfast.workspace.verbs import Verbs
 
 if TYPE_CHECKING:
     from holdfast.retention import Policy
+    from holdfast.workspace.watching import Watching
 
 
 class Workspace(Verbs):
@@ -58,11 +59,12 @@ class Workspace(Verbs):
         ignored_total_max_bytes: int = 64 << 20,
         allow_home: bool = False,
         create: bool = True,
+        watch: bool = False,
         home: str | os.PathLike[str] | None = None,
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        """Open a folder's store, or make it (unless `create` is False: NotFound).
+        """Open a folder's store, or make it (unless `create` is False: NotFound). With `watch`, as by `watch()`.
 
         Refused for the home folder and places of the system, and for a store inside the workspace.
         """
@@ -93,6 +95,8 @@ class Workspace(Verbs):
         self.recovery_error: HoldfastError | None = None
         with _plain_errors(self.store):
             self._open(create=create)
+        if watch:
+            self.watch()
 
     def __repr__(self) -> str:
         return f"Workspace({os.fspath(self.path)!r})"
@@ -221,6 +225,20 @@ class Workspace(Verbs):
         """Take back the last undo. NotFound if there is none since the last restore."""
         with self._writing():
             return self._restorer.restore(self._restorer.wish_to_redo(), progress=progress)
+
+    # watching
+
+    def watch(self) -> Watching:
+        """From now on have the kernel tell what changes, so that a save costs what changed, not what there is.
+
+        For processes that save more than once. Only a hint: wherever it leaves a doubt, everything is looked at.
+        """
+        return self._scanner.watch()
+
+    def close(self) -> None:
+        """End `watch`. Nothing else needs closing, and everything works on."""
+        if self._scanner.watching is not None:
+            self._scanner.watching.close()
 
     # upkeep
 

@@ -1,0 +1,131 @@
+"""Linux inotify, as far as it is needed: folders are watched, and what happened to them is read without waiting.
+
+Three calls of the C library and one structure; a package for that would be as long as this. The descriptor is a queue
+that a fork shares: a child that read from it would take events away from its parent, so it closes its copy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import struct
+import weakref
+from collections.abc import Iterator
+from typing import NamedTuple
+
+MODIFY, ATTRIB, CLOSE_WRITE = 0x2, 0x4, 0x8
+MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x40, 0x80, 0x100, 0x200
+DELETE_SELF, MOVE_SELF = 0x400, 0x800
+UNMOUNT, OVERFLOW, IGNORED, IS_FOLDER = 0x2000, 0x4000, 0x8000, 0x40000000
+NAMES = MOVED_FROM | MOVED_TO | CREATE | DELETE
+"""A name in the folder came, went or means another file."""
+
+_ONLY_FOLDERS = 0x01000000
+_MASK = MODIFY | ATTRIB | CLOSE_WRITE | NAMES | DELETE_SELF | MOVE_SELF | _ONLY_FOLDERS
+_HEADER = struct.Struct("iIII")
+_READ_BYTES = 1 << 16
+
+_LOCAL_FILE_SYSTEMS = {
+    0xEF53: "ext4",
+    0x58465342: "xfs",
+    0x9123683E: "btrfs",
+    0xF2F52010: "f2fs",
+    0x2FC12FC1: "zfs",
+    0xCA451A4E: "bcachefs",
+    0x01021994: "tmpfs",
+    0x794C7630: "overlay",
+}
+"""Where every change is made by this kernel, which then tells. On a network, others change files without a word."""
+
+_open: weakref.WeakSet[Inotify] = weakref.WeakSet()
+
+
+class Event(NamedTuple):
+    """Something happened to a watched folder (no name) or to an entry of it."""
+
+    watch: int
+    mask: int
+    name: str
+
+
+class Inotify:
+    """A set of watched folders, and the queue of what happened to them."""
+
+    def __init__(self) -> None:
+        """OSError where the system has no inotify, or no more of it to give."""
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        try:
+            self._add, self._remove = self._libc.inotify_add_watch, self._libc.inotify_rm_watch
+            fd = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        except AttributeError:
+            raise OSError("this system has no inotify") from None
+        if fd < 0:
+            raise _error()
+        self._fd = fd
+        self._process = os.getpid()
+        self._end = weakref.finalize(self, os.close, fd)
+        _open.add(self)
+
+    @property
+    def is_open(self) -> bool:
+        return self._fd >= 0 and self._process == os.getpid()  # also of a fork that Python did not see
+
+    def add(self, folder: int) -> int:
+        """Watch the folder open at a descriptor, whatever its path means; the number of the watch."""
+        watch = int(self._add(self._fd, b"/proc/self/fd/%d" % folder, _MASK))
+        if watch < 0:
+            raise _error()
+        return watch
+
+    def remove(self, watch: int) -> None:
+        """Watch a folder no longer; one that is gone is no error."""
+        self._remove(self._fd, watch)
+
+    def read(self) -> Iterator[Event]:
+        """Everything that happened since the last time, without waiting for more."""
+        while True:
+            try:
+                data = os.read(self._fd, _READ_BYTES)
+            except BlockingIOError:
+                return
+            at = 0
+            while at < len(data):
+                watch, mask, _, size = _HEADER.unpack_from(data, at)
+                at += _HEADER.size
+                yield Event(watch, mask, os.fsdecode(data[at : at + size].rstrip(b"\0")))
+                at += size
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether something happens within a time."""
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        return bool(poll.poll(max(0.0, timeout_s) * 1000))
+
+    def close(self) -> None:
+        self._fd = -1
+        self._end()
+
+
+def untold_file_system(folder: int) -> str:
+    """Why the kernel may not tell of every change in the folder open at a descriptor; empty if it does."""
+    found = ctypes.create_string_buffer(512)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "fstatfs") or libc.fstatfs(folder, found):
+        return "the kind of its file system cannot be told"
+    kind = ctypes.c_ulong.from_buffer(found).value & 0xFFFFFFFF
+    return "" if kind in _LOCAL_FILE_SYSTEMS else f"its file system (0x{kind:x}) may change without telling"
+
+
+def _error() -> OSError:
+    code = ctypes.get_errno()
+    return OSError(code, os.strerror(code))
+
+
+def _close_in_child() -> None:
+    for each in list(_open):
+        each.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
@@ -38,6 +38,8 @@ _PROGRESS_FILES = 64
 _DATABASE_PARTS = ("-wal", "-journal", "-shm")
 _DATABASE_TRIES = 3
 
+_Held = tuple[str, int, bytes]  # a file: path, mode, content
+
 
 class Snapshot(NamedTuple):
     """The state of a folder as objects."""
@@ -59,7 +61,7 @@ class Snapshot(NamedTuple):
             return None
         found = set()
         for path in self.listing.changed:
-            found |= _held(self.previous.get(path)) ^ _held(self.listing.folders[path])
+            found |= set(_differing(_held(self.previous.get(path)), _held(self.listing.folders[path])))
         for path, folder in self.previous.items():
             if path not in self.listing.folders:
                 found |= _held(folder)
@@ -70,7 +72,7 @@ class Snapshot(NamedTuple):
         return not any(item.reason.is_failure for item in self.uncovered)
 
 
-def _held(folder: Folder | None) -> set[tuple[str, int, bytes]]:
+def _held(folder: Folder | None) -> set[_Held]:
     """The files of a folder: path, mode, content."""
     if folder is None:
         return set()
@@ -79,6 +81,12 @@ def _held(folder: Folder | None) -> set[tuple[str, int, bytes]]:
         for place, name in enumerate(folder.names)
         if folder.holds(place)
     }
+
+
+def _differing(one: set[_Held], other: set[_Held]) -> Iterator[_Held]:
+    """What only one of them has. Item by item: in a single call, a large folder would keep all threads waiting."""
+    yield from (item for item in one if item not in other)
+    yield from (item for item in other if item not in one)
 
 
 def take_snapshot(

@@ -1,0 +1,43 @@
+"""The reference of the command line, made of what `--help` says: `python -m holdfast.cli.reference > docs/cli.md`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from holdfast.cli import output
+from holdfast.cli.group import COMMANDS, group
+
+_WIDTH = 100
+_HEAD = """\
+# Commands
+
+What `--help` says of each command. What holds for all of them is in [the command line](command-line.md). This page is
+made by `python -m holdfast.cli.reference`.
+"""
+
+
+def reference() -> str:
+    """The page, in Markdown."""
+    root = _context(group, "holdfast", None)
+    parts = [_HEAD, _section("holdfast", group, root)]
+    for name in COMMANDS:
+        command = group.get_command(root, name)
+        if command is not None:
+            parts.append(_section(f"holdfast {name}", command, _context(command, name, root)))
+    return "\n".join(parts)
+
+
+def _section(title: str, command: click.Command, context: click.Context) -> str:
+    lines = (line.rstrip() for line in command.get_help(context).splitlines())
+    return "\n".join((f"## {title}", "", "```text", *lines, "```", ""))
+
+
+def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
+    settings: dict[str, Any] = {**command.context_settings, "terminal_width": _WIDTH, "max_content_width": _WIDTH}
+    return click.Context(command, info_name=name, parent=parent, **settings)
+
+
+if __name__ == "__main__":
+    output.answer(reference().rstrip("\n"))

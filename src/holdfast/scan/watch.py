@@ -61,6 +61,7 @@ class Watch:
     def __init__(self, root: int) -> None:
         """Begin with no folder watched. `root` is a descriptor of the workspace."""
         self.doubt = inotify.untold_file_system(root)
+        self.is_hopeless = bool(self.doubt)  # another one would fare no better, for now
         self._paths: dict[int, str] = {}
         self._watches: dict[str, int] = {}
         self._dirt = Dirt()
@@ -69,7 +70,7 @@ class Watch:
             try:
                 self._queue = inotify.Inotify()
             except OSError as error:
-                self.doubt = _why(error)
+                self._give_up(error)
 
     @property
     def count(self) -> int:
@@ -83,7 +84,7 @@ class Watch:
         try:
             watch = self._queue.add(folder)
         except OSError as error:
-            self.doubt = _why(error)
+            self._give_up(error)
             return
         if self._paths.get(watch) == path:
             return
@@ -159,11 +160,11 @@ class Watch:
             self._dirt.add(path, name)
         return bool(mask & inotify.NAMES)
 
+    def _give_up(self, error: OSError) -> None:
+        why = _LIMITS.get(error.errno or 0) or f"it cannot be watched: {error.strerror or error}"
+        self.doubt, self.is_hopeless = why, True
+
     def _forget(self, watch: int) -> None:
         path = self._paths.pop(watch, None)
         if path is not None and self._watches.get(path) == watch:
             del self._watches[path]
-
-
-def _why(error: OSError) -> str:
-    return _LIMITS.get(error.errno or 0) or f"it cannot be watched: {error.strerror or error}"

@@ -203,6 +203,9 @@ class Turn:
             watch, walk = of._watch, self._walk
             if walk is None or watch is None or of.is_closed or watch.doubt:
                 of._memory = None
+                if watch is not None and watch.is_hopeless:
+                    watch.close()
+                    of._rest_until = of._clock() + _REST_S
                 return True
             if before is None:
                 of._full_at, of._saves = of._clock(), 0

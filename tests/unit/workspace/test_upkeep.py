@@ -153,6 +153,20 @@ class TestHistory:
         history = ws._repository.history()
         assert (ids(history.done), ids(history.undone)) == ([done], [])
 
+    def test_a_cap_does_not_reckon_with_what_tells_what_was_undone(
+        self, project: Any, ws: Workspace, five: list[str]
+    ) -> None:
+        ws.restore(five[1])
+        project.write("large", os.urandom(100_000))
+        undone = ws.restore(five[2]).undo_id
+        ws.undo()
+        (project.root / "large").unlink()
+        ws.restore(five[3])
+        later = [save(project, ws, f"later {number}").id for number in range(3)]
+        kept = ws.prune(Policy(max_bytes=50_000)).kept
+        assert kept[undone] == "tells what was undone"
+        assert later[0] not in kept, "taking the large one does not help, since it stays"
+
 
 class TestFreeing:
     def test_the_disk_that_only_they_needed_is_free(self, project: Any, ws: Workspace) -> None:

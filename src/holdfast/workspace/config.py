@@ -28,6 +28,8 @@ class Settings:
     exclude_patterns: list[str] = field(default_factory=list)
     ignored_file_max_bytes: int = 1 << 20
     ignored_total_max_bytes: int = 64 << 20
+    watch: bool = False
+    """Whether a long-lived process (the checkpoint service) has the kernel tell what changes."""
     retention: Policy | None = None
     """What `prune` keeps where nothing else is said; None: nothing is said."""
     file: str | None = None
@@ -63,7 +65,7 @@ def read_settings(workspace: str | os.PathLike[str]) -> Settings:
 
 def in_force(settings: Settings) -> dict[str, tuple[Any, str]]:
     """Every key with its value, as JSON has it, and where that comes from: a file, or `default`."""
-    values: dict[str, Any] = settings.options()
+    values: dict[str, Any] = settings.options() | {"watch": settings.watch}
     for key in _RETENTION:
         value = None if settings.retention is None else getattr(settings.retention, key)
         values[f"retention.{key}"] = f"{value / timedelta(days=1):g}d" if isinstance(value, timedelta) else value
@@ -118,6 +120,12 @@ def _bytes(value: Any, what: str) -> int:
     return _number(value, what)
 
 
+def _switch(value: Any, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise Refused(f"{what} is {value!r}", hint="Write true or false.")
+    return value
+
+
 def _number(value: Any, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise Refused(f"{what} is {value!r}", hint="Write a whole number, 0 or more.")
@@ -152,6 +160,7 @@ _KEYS: dict[str, Callable[[Any, str], Any]] = {
     "exclude_patterns": _patterns,
     "ignored_file_max_bytes": _bytes,
     "ignored_total_max_bytes": _bytes,
+    "watch": _switch,
     "retention": _retention,
 }
 

@@ -53,13 +53,14 @@ class CheckpointService:
         auto_checkpoint: bool | None = None,
         max_checkpoints: int | None = None,
         exclude_patterns: Sequence[str] | None = None,
+        watch: bool | None = None,
         allow_home: bool = False,
         home: _Path | None = None,
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         """Nothing is read or written yet. `storage_dir` is a folder of stores, or one store; a keyword that is also
-        in `config` stands in its place there."""
+        in `config` stands in its place there. With `watch` the kernel tells what changes, as by `Workspace.watch`."""
         given = {
             "enabled": enabled,
             "auto_checkpoint": auto_checkpoint,
@@ -71,6 +72,7 @@ class CheckpointService:
         self.workspace_dir = Path(os.path.abspath(workspace_dir))  # by where the program stands now
         self._storage_dir = None if storage_dir is None else Path(os.path.abspath(storage_dir))
         self._options: dict[str, Any] = {"allow_home": allow_home, "home": home, "environ": environ, "clock": clock}
+        self._watch = watch
         self._is_told_how_many = config is not None or max_checkpoints is not None
         self._policy: Policy | None = None
         self._workspace: Workspace | None = None
@@ -111,6 +113,8 @@ class CheckpointService:
     async def close(self) -> None:
         """Wait for what was begun, and take nothing more."""
         await self._dispatch.close()
+        if self._workspace is not None:
+            self._workspace.close()
 
     def on(self, event: CheckpointEvent | str, handler: Callable[[Any], object]) -> Callable[[], None]:
         """Tell a handler, sync or async, of each event of a kind; returns what ends that.
@@ -344,6 +348,7 @@ class CheckpointService:
                 settings = read_settings(self.workspace_dir)
                 options = settings.options() | self._options
                 options["exclude_patterns"] = [*settings.exclude_patterns, *self.config.exclude_patterns]
+                options["watch"] = settings.watch if self._watch is None else self._watch
                 store = _store(self.workspace_dir, self._storage_dir)
                 self._workspace = Workspace(self.workspace_dir, store=store, **options)
                 most = self.config.max_checkpoints

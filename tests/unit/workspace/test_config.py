@@ -17,6 +17,7 @@ WHOLE = """\
 exclude_patterns = ["*.log", "data/"]
 ignored_file_max_bytes = "2 MiB"
 ignored_total_max_bytes = 100000000
+watch = true
 
 [retention]
 keep_last = 100
@@ -43,6 +44,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         "ignored_total_max_bytes": 100_000_000,
     }
     assert settings.retention == Policy(100, timedelta(days=30), 10, 3, max_bytes=1_500_000_000)
+    assert settings.watch
     assert settings.file == "holdfast.toml"
     assert settings.given >= {"exclude_patterns", "retention.keep_for"}
 
@@ -86,6 +88,7 @@ def test_two_configurations_contradict_each_other(tmp_path: Path) -> None:
         ("ignored_file_max_bytes = true", "ignored_file_max_bytes is True", "whole number"),
         ("ignored_file_max_bytes = 'much'", "ignored_file_max_bytes is 'much', which is no size", "2 GiB"),
         ("ignored_file_max_bytes = '1 GiB'", "is greater than ignored_total_max_bytes", "67108864"),
+        ("watch = 'yes'", "watch is 'yes'", "true or false"),
         ("retention = 3", "retention is 3", "[retention]"),
         ("[retention]\nkeep_last = 1.5", "retention.keep_last is 1.5", "whole number"),
         ("[retention]\nkeep_for = 30", "retention.keep_for is 30", "30d"),

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from conftest import Project
 
 
+async def _nothing(service: CheckpointService) -> None:
+    """A scene in which nothing happens."""
+
+
 class TestConfig:
     def test_it_has_the_documented_values(self) -> None:
         config = CheckpointConfig()

@@ -77,7 +77,12 @@ def test_the_types_are_for_others_too() -> None:
 def test_importing_it_loads_next_to_nothing() -> None:
     ours = {name for name in modules_after("import holdfast") if name.startswith("holdfast")}
     assert ours == {"holdfast"}
-    assert not modules_after("import holdfast") & HEAVY
+    assert not modules_after("import holdfast") & (HEAVY | {"typing", "asyncio"})
+
+
+def test_a_workspace_is_had_without_the_service() -> None:
+    loaded = modules_after("from holdfast import Workspace")
+    assert not loaded & {"asyncio", "holdfast.workspace.service"}
 
 
 def test_the_errors_and_nouns_load_none_of_the_machinery() -> None:

@@ -29,6 +29,7 @@ FULL_LOOK_EVERY_S = 600.0
 FULL_LOOK_EVERY_SAVES = 100
 """How long and how often a hint is relied on before everything is looked at again: see docs/watching.md."""
 
+_PAUSE_S = 0.05
 _REST_S = 600.0  # after a limit of the system was met
 _UNWRITTEN_FOLDERS = 256  # how much of the scan cache on disk may be out of date
 
@@ -111,6 +112,18 @@ class Watching:
             watch.wait(left)
         time.sleep(max(0.0, end - self._clock()))
         return True
+
+    def settle(self, quiet_s: float, most_s: float) -> None:
+        """Wait until nothing changes for a time, but no longer than another."""
+        end = self._clock() + most_s
+        while self.is_active and (left := end - self._clock()) > 0:
+            with self._guard:
+                watch = self._watch
+                if watch is not None:
+                    watch.drain()
+            if watch is None or not watch.wait(min(quiet_s, left)):
+                return
+            time.sleep(min(_PAUSE_S, left))  # whoever writes without a pause is not followed event by event
 
     def close(self) -> None:
         """Watch no more, and leave the scan cache on disk as new as the memory."""

@@ -1,0 +1,152 @@
+"""`holdfast watch`."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Iterator
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli import documents, output, render
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.cli.documents import short
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.model import Checkpoint
+    from holdfast.workspace import Workspace
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@command()
+@click.option(
+    "--quiet",
+    type=click.FloatRange(min=0.0),
+    default=2.0,
+    metavar="SECONDS",
+    show_default=True,
+    help="Save when nothing changed for so long.",
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.1),
+    default=60.0,
+    metavar="SECONDS",
+    show_default=True,
+    help="Save so long after a change even if it never rests.",
+)
+@click.option("-m", "--message", metavar="MESSAGE", default="watch", show_default=True, help="The message of each.")
+@click.option("--session", metavar="ID", help="The session that they belong to.")
+@click.option("--actor", metavar="NAME", help="Who saves them.")
+@pass_app
+def watch(app: App, *, quiet: float, every: float, message: str, session: str | None, actor: str | None) -> None:
+    """Save a checkpoint whenever the folder changed and rests.
+
+    Runs until Ctrl-C or SIGTERM, saves once more if something changed since, and prints a line for each checkpoint.
+    With --json it prints one document at the end.
+
+    \b
+    holdfast watch
+    holdfast watch --quiet 10 --session night
+    """
+    saves = _Saves(app, app.open(create=True), message, session, actor)
+    watching = saves.workspace.watch()
+    with _Stop() as stop, watching:
+        output.note(render.escape(f"Watching {saves.workspace.path}; Ctrl-C ends it."))
+        saves.save()
+        if watching.doubt:
+            output.note(render.escape(f"It saves every {every:g} seconds: {watching.doubt}."))
+        with contextlib.suppress(_Stopped):
+            while True:
+                with stop.may_end():
+                    if not watching.wait(every):
+                        continue
+                    watching.settle(quiet, every)
+                saves.save()
+        if watching.wait(0.0):
+            saves.save()
+    if app.json:
+        app.document({"checkpoints": [documents.checkpoint(each) for each in saves.made]})
+
+
+class _Saves:
+    """Saves, and tells of what was saved and of what could not be."""
+
+    def __init__(self, app: App, workspace: Workspace, message: str, session: str | None, actor: str | None) -> None:
+        self.workspace = workspace
+        self.made: list[Checkpoint] = []
+        self._app = app
+        self._save = partial(workspace.save, message, session=session, actor=actor)
+        self._newest = max((each.sequence for each in workspace.list(1, safety=True)), default=0)
+        self._problem = ""
+
+    def save(self) -> None:
+        """Save if something changed. What fails is said once and tried again; a folder that is gone is the end."""
+        try:
+            saved = self._save()
+        except HoldfastError as error:
+            if not self.workspace.path.is_dir() or not self.workspace.store.is_dir():
+                raise
+            if error.message != self._problem:
+                output.note(render.escape(f"Not saved: {error.message}. {error.hint}"))
+            self._problem = error.message
+            time.sleep(0.2)
+            return
+        self._problem = ""
+        if saved.sequence <= self._newest:
+            return
+        self._newest = saved.sequence
+        self.made.append(saved)
+        if not self._app.json:
+            files = render.count(len(saved.files_changed), "file")
+            output.answer(f"{render.paint(short(saved.id), 'cyan')}  {files} {'changed' if saved.parent else 'saved'}")
+            output.flush()
+        if not saved.complete:
+            failures = sum(entry.reason.is_failure for entry in saved.uncovered)
+            output.note(f"{render.count(failures, 'path')} could not be saved: holdfast show {short(saved.id)}")
+
+
+class _Stopped(Exception):
+    """Somebody asked for the end."""
+
+
+class _Stop:
+    """Turns Ctrl-C and SIGTERM into an end between two saves; asked a second time, into an end at once."""
+
+    def __init__(self) -> None:
+        self._asked = self._may_end = False
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> _Stop:
+        self._before = {number: signal.signal(number, self._ask) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what `signal` gave
+
+    @contextlib.contextmanager
+    def may_end(self) -> Iterator[None]:
+        """Where the end may come at once."""
+        self._may_end = True
+        try:
+            if self._asked:
+                raise _Stopped
+            yield
+        finally:
+            self._may_end = False
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True
+        if self._may_end:
+            self._may_end = False
+            raise _Stopped

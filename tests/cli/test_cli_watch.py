@@ -1,0 +1,109 @@
+"""`holdfast watch`: saves when the folder rests, tells each checkpoint in a line, and ends when it is asked to."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ENDS_S = 30.0
+
+
+class Watching:
+    """A running `holdfast watch`."""
+
+    def __init__(self, command: tuple[str, ...], *args: str) -> None:
+        words = [*command, "watch", "--quiet", "0.1", *args]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def line(self) -> str:
+        """The next line that it prints."""
+        assert self.process.stdout is not None
+        assert select.select([self.process.stdout], [], [], ENDS_S)[0], "it prints nothing"
+        return self.process.stdout.readline().decode()
+
+    def end(self, number: int = signal.SIGINT) -> tuple[int, str, str]:
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=ENDS_S)
+        return self.process.returncode, out.decode(), err.decode()
+
+
+@pytest.fixture
+def start(holdfast) -> Iterator[Callable[..., Watching]]:
+    running: list[Watching] = []
+
+    def starting(*args: str) -> Watching:
+        running.append(Watching(holdfast.command, *args))
+        return running[-1]
+
+    yield starting
+    for each in running:
+        if each.process.poll() is None:
+            each.process.kill()
+        each.process.communicate()
+
+
+def test_a_line_for_each_checkpoint(start, holdfast, write) -> None:
+    watching = start("--session", "night")
+    assert "2 files saved" in watching.line()
+    write("a.txt", "two\n")
+    assert "1 file changed" in watching.line()
+    assert watching.end()[0] == 0
+    saved = holdfast("log", "--json").json["checkpoints"]
+    assert [each["message"] for each in saved] == ["watch", "watch"]
+    assert {each["session"] for each in saved} == {"night"}
+
+
+def test_nothing_is_saved_while_nothing_changes(start, holdfast) -> None:
+    watching = start("--every", "0.1")
+    watching.line()
+    time.sleep(0.5)
+    assert watching.end()[:2] == (0, "")
+    assert len(holdfast("log", "--json").json["checkpoints"]) == 1
+
+
+def test_a_folder_that_never_rests_is_saved_all_the_same(start, project: Path) -> None:
+    watching = start("--quiet", "60", "--every", "0.3")
+    watching.line()
+    writer = subprocess.Popen(["sh", "-c", "while :; do date +%N > busy; done"], cwd=project, stderr=subprocess.DEVNULL)
+    try:
+        assert "changed" in watching.line()
+    finally:
+        writer.kill()
+        writer.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_changed_last_is_saved_before_the_end(start, holdfast, write, number: int) -> None:
+    watching = start("--quiet", "60")
+    watching.line()
+    write("a.txt", "last\n")
+    code, out, _ = watching.end(number)
+    assert (code, "1 file changed" in out) == (0, True)
+    assert holdfast("diff", "latest", "--json").json["modified_files"] == []
+
+
+def test_json_is_one_document_at_the_end(start, write) -> None:
+    watching = start("--json")
+    assert watching.process.stderr is not None
+    watching.process.stderr.readline()
+    while not list(Path(os.environ["XDG_STATE_HOME"]).rglob("refs/tags/*")):
+        time.sleep(0.02)
+    write("a.txt", "two\n")
+    code, out, _ = watching.end()
+    assert code == 0
+    assert len(json.loads(out)["checkpoints"]) == 2
+
+
+def test_a_folder_that_is_gone_ends_it(start, project: Path) -> None:
+    watching = start()
+    watching.line()
+    project.rename(project.with_name("elsewhere"))
+    assert watching.process.wait(ENDS_S) == 7

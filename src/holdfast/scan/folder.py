@@ -80,6 +80,7 @@ class Folder:
         "is_settled",
         "key",
         "names",
+        "own",
         "path",
         "probes",
         "record",
@@ -114,6 +115,7 @@ class Folder:
         self.tree = b""  # what the last save made of it
         self.attrs = b""
         self.attrs_is_tree = False
+        self.own: Any = None  # whoever makes trees of folders may keep something here; it is not written
         self.record: bytes | memoryview = b""  # its bytes in the cache, while they hold
         self.stored: Stored | None = None  # where they are
 
@@ -150,7 +152,7 @@ class Folder:
                 value = dict(value)
             setattr(other, slot, value)
         other.tree = other.attrs = other.record = b""
-        other.is_linked, other.is_settled, other.stored = True, False, None
+        other.is_linked, other.is_settled, other.stored, other.own = True, False, None, None
         return other
 
     def place(self, name: str) -> int | None:
@@ -258,6 +260,7 @@ def _folder(data: bytes, start: int) -> Folder:
     folder.is_linked = bool(marks & 2)
     folder.is_settled = bool(marks & 4)
     folder.attrs_is_tree = bool(marks & 8)
+    folder.own = None
     folder.sources = _SOURCES[marks >> 4]
     folder.rules = rules
     folder.tree = tree if tree != UNKNOWN else b""

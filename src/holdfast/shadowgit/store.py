@@ -106,10 +106,11 @@ class ObjectStore:
 
     def has_sound(self, oid: bytes) -> bool:
         """Whether a copy is here whose bytes are as they were written: only then need it not be stored again (P1)."""
-        if any(pack.is_sound(oid) for pack in self.packs()):
-            return True
+        holders = [pack for pack in self.packs() if pack.find(oid) is not None]
+        if not holders or any(pack.is_sound(oid) for pack in holders):
+            return bool(holders)
         try:
-            return self.has(oid) and bool(self.read(oid))  # a delta is sound if what it is made from is
+            return bool(self.read(oid))  # a delta is sound if what it is made from is
         except Damaged:
             return False
 

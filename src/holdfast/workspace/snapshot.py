@@ -38,6 +38,9 @@ _PROGRESS_FILES = 64
 _DATABASE_PARTS = ("-wal", "-journal", "-shm")
 _DATABASE_TRIES = 3
 
+Own = tuple[list[TreeEntry], int, bytes]
+"""A folder's files as entries of its tree, and the mode and name of what its attributes say of them and itself."""
+
 _Held = tuple[str, int, bytes]  # a file: path, mode, content
 
 
@@ -62,9 +65,8 @@ class Snapshot(NamedTuple):
         found = set()
         for path in self.listing.changed:
             found |= set(_differing(_held(self.previous.get(path)), _held(self.listing.folders[path])))
-        for path, folder in self.previous.items():
-            if path not in self.listing.folders:
-                found |= _held(folder)
+        for path in self.previous.keys() - self.listing.folders.keys():
+            found |= _held(self.previous[path])
         return sorted({path for path, _, _ in found})
 
     @property
@@ -176,27 +178,32 @@ def _is_as_read(folder: Folder, place: int, handles: Handles) -> bool:
 
 
 def _build(listing: Listing, sink: Gathering) -> Node:
-    links = _links(listing)
+    links, linked = _links(listing), _linked(listing)
     rebuild = set(listing.changed)
     for path in listing.changed:
         while path:
             path = path.rpartition("/")[0]
             rebuild.add(path)
     if rebuild:  # a folder that was renamed, or left out, changes the links of files in others, which do not show it
-        for path in _linked(listing):
+        for path in linked:
             rebuild |= {"", *upwards(path)}
     for path, folder in reversed(listing.folders.items()):
         if path in rebuild or not folder.tree:
-            if path not in listing.changed:
+            if path in listing.changed:
+                own = _own_parts(folder, links, sink)
+            else:  # only what is below it changed: its own part is made once in the life of a process that remembers
+                own = folder.own if folder.own and path not in linked else _own_parts(folder, links, sink)
                 folder = listing.folders[path] = folder.copy()
-            _build_folder(listing, folder, links, sink)
+                folder.own = own
+            _build_folder(listing, folder, own, sink)
     root = listing.folders.get("")
     if root is None:
         raise Unavailable("the workspace vanished while it was read", hint="Is its disk still there?")
     return Node(root.tree, root.attrs, root.attrs_is_tree)
 
 
-def _build_folder(listing: Listing, folder: Folder, links: dict[tuple[str, int], bytes], sink: Gathering) -> None:
+def _own_parts(folder: Folder, links: dict[tuple[str, int], bytes], sink: Gathering) -> Own:
+    """What a folder's tree and attributes say of itself and its files."""
     rows, trees, lines = folder.rows, [], [encode_line(folder.key[2], folder.key[3], folder.extra, ".")]
     for place, name in enumerate(folder.names):
         at = WIDTH * place
@@ -215,8 +222,12 @@ def _build_folder(listing: Listing, folder: Folder, links: dict[tuple[str, int],
             trees.append(TreeEntry(git_mode, store_name(os.fsencode(name)), folder.content(place)))
         elif stat.S_ISLNK(mode):
             trees.append(TreeEntry(LINK_MODE, store_name(os.fsencode(name), is_link=True), folder.content(place)))
-    attrs_mode, attrs = write_parts(sink, b"".join(lines), LINES)
-    below = []
+    return trees, *write_parts(sink, b"".join(lines), LINES)
+
+
+def _build_folder(listing: Listing, folder: Folder, own: Own, sink: Gathering) -> None:
+    files, attrs_mode, attrs = own
+    trees, below = files[:], []
     for name in folder.folders:
         child = listing.folders[join(folder.path, name)]
         stored = store_name(os.fsencode(name))

@@ -18,6 +18,7 @@ Timings = Mapping[str, float]
 INSIDE = "holdfast"
 PROCESS = "python -c"
 COMMAND = "holdfast command"
+WATCHING = "holdfast, watching"
 GIT = "shadow git"
 PEERS = ("restic", "borg")
 
@@ -35,6 +36,17 @@ start = time.perf_counter()
 result = Workspace(sys.argv[1]).restore("latest")
 print(time.perf_counter() - start)
 sys.exit(0 if result.ok else f"restore failed: {result.failed}")
+"""
+LONG_LIVED = """
+import sys, time
+from holdfast import Workspace
+workspace = Workspace(sys.argv[1], watch=True)
+workspace.save("benchmark")
+print(flush=True)
+for line in sys.stdin:
+    start = time.perf_counter()
+    workspace.save("benchmark")
+    print(time.perf_counter() - start, flush=True)
 """
 COMMAND_ENTRY = "import sys; from holdfast.cli.main import main; sys.exit(main())"
 PEAK_OF_CHILD = """
@@ -144,6 +156,43 @@ class Command(Holdfast):
 
     def restore_commands(self, paths: Sequence[str]) -> list[list[str]]:
         return [[*_holdfast(), "restore", "latest", "--yes"]]
+
+
+class Watching(Holdfast):
+    """One long-lived process that watches the folder and saves when it is told to. A context: the process ends."""
+
+    name = WATCHING
+
+    def save_commands(self) -> list[list[str]]:
+        return [[sys.executable, "-c", LONG_LIVED, str(self.tree)]]
+
+    def restore_commands(self, paths: Sequence[str]) -> list[list[str]]:
+        raise NotImplementedError("only saves are measured")
+
+    def __enter__(self) -> Watching:
+        self.begin()
+        (command,) = self.save_commands()
+        self._process = subprocess.Popen(
+            command, cwd=self.room, env=self.environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._answer()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def save(self) -> Timings:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return {WATCHING: float(self._answer())}
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit("the watching process ended")
+        return line.strip() or "0"
 
 
 class Restic(Contender):

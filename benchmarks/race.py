@@ -13,7 +13,7 @@ from pathlib import Path
 
 import contenders
 import trees
-from contenders import COMMAND, GIT, INSIDE, PROCESS, Contender
+from contenders import COMMAND, GIT, INSIDE, PROCESS, WATCHING, Contender
 from report import Row
 from trees import Tree
 
@@ -29,6 +29,7 @@ class Race:
 
     def __init__(self, tree: Tree, room: Path, peers: Sequence[str], repeat: int) -> None:
         self.tree = tree
+        self.room = room
         self.all = contenders.contenders(tree.root, room, peers)
         self.peers = peers
         self.repeat = repeat
@@ -42,6 +43,7 @@ class Race:
             *self._files_changed(),
             *self._store_size(f"store after {CHANGED_SAVES} more saves"),
             *self._restore(),
+            *self._watching(),
         ]
 
     def _first_save(self) -> Iterator[Row]:
@@ -74,6 +76,25 @@ class Race:
         yield found.row(INSIDE, goal_ratio=0.5)
         yield found.row(PROCESS)
         yield found.row(COMMAND)
+
+    def _watching(self) -> Iterator[Row]:
+        """Saves of a process that stays and watches, against a git that is as it was."""
+        (git,) = (contender for contender in self.all if contender.name == GIT)
+        quiet, busy = Found("save, nothing changed", ()), Found(f"save, {CHANGED_FILES} files changed", ())
+        with contenders.Watching(self.tree.root, self.room / "watching") as watching:
+            git.save()
+            time.sleep(SETTLE_SECONDS)
+            watching.save()  # what it made itself is no longer young
+            for number in range(2 * CHANGED_SAVES):
+                found = busy if number % 2 else quiet
+                say(f"{self.tree.title}: watching, round {number // 2 + 1} of {CHANGED_SAVES}")
+                if found is busy:
+                    self._edit(CHANGED_SAVES + number)
+                for contender in (git, watching) if number % 4 < 2 else (watching, git):
+                    os.sync()
+                    found.add(contender.save())
+        yield quiet.row(WATCHING)
+        yield busy.row(WATCHING, goal_ratio=0.05)
 
     def _restore(self) -> Iterator[Row]:
         found = Found(f"restore of {CHANGED_FILES} files", self.peers)
@@ -132,7 +153,7 @@ class Found:
         self, ours: str, *, against: str = GIT, goal_ratio: float | None = None, goal_most: float | None = None
     ) -> Row:
         """Return one door of Holdfast held against one peer."""
-        work = self.work if ours == INSIDE else f"… {ours}"
+        work = self.work if ours == INSIDE else f"{self.work}, watching" if ours == WATCHING else f"… {ours}"
         others = {peer: self.samples[peer] for peer in self.peers} if against == GIT else {}
         return Row(work, self.samples[ours], against, self.samples[against], others, self.unit, goal_ratio, goal_most)
 

@@ -20,6 +20,7 @@ from holdfast.shadowgit.objects import Kind, object_id
 INDEX_MAGIC = b"\xfftOc\x00\x00\x00\x02"
 _OFS_DELTA, REF_DELTA = 6, 7
 _InflateError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls the class an instance
+_OFTEN, _SMALL = 256, 4096
 _FEW = 200
 _HINT = "Run `holdfast verify` to see which checkpoints use it."
 
@@ -47,7 +48,8 @@ class Pack:
         self._fanout = struct.unpack(">256I", self._index[8:1032])
         self.count = self._fanout[255]
         self._starts: list[int] | None = None
-        self._asked = 0
+        self._asked = self._sought = 0
+        self._names: frozenset[bytes] | None = None
         self._crcs = 1032 + 20 * self.count
         self._offsets = self._crcs + 4 * self.count
         self._far_offsets = self._offsets + 4 * self.count
@@ -68,7 +70,12 @@ class Pack:
         return [(start, end, oid, crc) for (start, oid, crc), end in zip(ordered, ends, strict=True)]
 
     def find(self, oid: bytes) -> int | None:
-        """Where an object begins."""
+        """Where an object begins. Of a small pack that is asked again and again, all names are kept."""
+        if self._names is not None and oid not in self._names:
+            return None
+        self._sought += 1
+        if self._sought == _OFTEN and self.count <= _SMALL:
+            self._names = frozenset(self.oids())
         place = self._place(oid)
         return None if place < 0 else self._offset(place)
 

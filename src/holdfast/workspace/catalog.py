@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -55,7 +56,7 @@ class Row(NamedTuple):
 
 
 class Catalog:
-    """One file. Every call opens it anew, so that threads and forks share nothing."""
+    """One file. Every call opens it anew (or what its own thread keeps open): threads and forks share nothing."""
 
     def __init__(
         self,
@@ -73,6 +74,7 @@ class Catalog:
         self._load = load
         self._status = status
         self._memory: sqlite3.Connection | None = None
+        self._kept: tuple[int, int, sqlite3.Connection] | None = None
         self._agreed = ""
 
     def sync(self) -> None:
@@ -97,6 +99,16 @@ class Catalog:
         """Forget checkpoints that have just been deleted."""
         with contextlib.suppress(sqlite3.Error):
             self._change([], checkpoint_ids)
+
+    @contextlib.contextmanager
+    def kept_open(self) -> Iterator[None]:
+        """Meanwhile, all calls of this thread use one connection: opening costs more than asking."""
+        with self._open() as connection:
+            self._kept = (os.getpid(), threading.get_ident(), connection)
+            try:
+                yield
+            finally:
+                self._kept = None
 
     def newest(self, *, limit: int | None, session: str | None, safety: bool) -> list[Row]:
         """Checkpoints, newest first."""
@@ -246,6 +258,10 @@ class Catalog:
         if self._memory is not None:
             yield self._memory
             return
+        kept = self._kept
+        if kept is not None and kept[:2] == (os.getpid(), threading.get_ident()):
+            yield kept[2]
+            return
         try:
             connection = self._connect()
         except OSError:  # its folder cannot be written
@@ -286,6 +302,7 @@ class Catalog:
         return self._memory
 
     def _discard(self) -> None:
+        self._kept = None  # what is open is no longer the catalog
         for suffix in ("", "-wal", "-shm", "-agreed"):
             with contextlib.suppress(OSError):
                 os.unlink(f"{self._path}{suffix}")

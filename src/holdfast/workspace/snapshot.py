@@ -178,7 +178,10 @@ def _is_as_read(folder: Folder, place: int, handles: Handles) -> bool:
 
 
 def _build(listing: Listing, sink: Gathering) -> Node:
-    links, linked = _links(listing), _linked(listing)
+    if "" not in listing.folders:
+        raise Unavailable("the workspace vanished while it was read", hint="Is its disk still there?")
+    linked = _linked(listing)
+    links = _links(listing, linked)
     rebuild = set(listing.changed)
     for path in listing.changed:
         while path:
@@ -187,18 +190,17 @@ def _build(listing: Listing, sink: Gathering) -> Node:
     if rebuild:  # a folder that was renamed, or left out, changes the links of files in others, which do not show it
         for path in linked:
             rebuild |= {"", *upwards(path)}
-    for path, folder in reversed(listing.folders.items()):
-        if path in rebuild or not folder.tree:
-            if path in listing.changed:
-                own = _own_parts(folder, links, sink)
-            else:  # only what is below it changed: its own part is made once in the life of a process that remembers
-                own = folder.own if folder.own and path not in linked else _own_parts(folder, links, sink)
-                folder = listing.folders[path] = folder.copy()
-                folder.own = own
-            _build_folder(listing, folder, own, sink)
-    root = listing.folders.get("")
-    if root is None:
-        raise Unavailable("the workspace vanished while it was read", hint="Is its disk still there?")
+    rebuild |= {path for path, folder in listing.folders.items() if not folder.tree}
+    for path in sorted(rebuild, reverse=True):  # what is below a folder comes after it
+        folder = listing.folders[path]
+        if path in listing.changed:
+            own = _own_parts(folder, links, sink)
+        else:  # only what is below it changed: its own part is made once in the life of a process that remembers
+            own = folder.own if folder.own and path not in linked else _own_parts(folder, links, sink)
+            folder = listing.folders[path] = folder.copy()
+            folder.own = own
+        _build_folder(listing, folder, own, sink)
+    root = listing.folders[""]
     return Node(root.tree, root.attrs, root.attrs_is_tree)
 
 
@@ -217,7 +219,7 @@ def _own_parts(folder: Folder, links: dict[tuple[str, int], bytes], sink: Gather
         lines.append(encode_line(mode, rows[at + MTIME], extras, name))
         if stat.S_ISREG(mode):
             git_mode = EXECUTABLE_MODE if mode & 0o100 else FILE_MODE
-            if any(extra.startswith(PARTS) for extra in extras.split(b",")):
+            if extras and any(extra.startswith(PARTS) for extra in extras.split(b",")):
                 git_mode = FOLDER_MODE
             trees.append(TreeEntry(git_mode, store_name(os.fsencode(name)), folder.content(place)))
         elif stat.S_ISLNK(mode):
@@ -240,10 +242,10 @@ def _build_folder(listing: Listing, folder: Folder, own: Own, sink: Gathering) -
     folder.tree = sink.add(Kind.TREE, encode_tree(trees))
 
 
-def _links(listing: Listing) -> dict[tuple[str, int], bytes]:
+def _links(listing: Listing, linked: list[str]) -> dict[tuple[str, int], bytes]:
     """Which entries are one file under several names: (folder, place) to what says so in their attributes."""
     groups: dict[int, list[tuple[str, str, int]]] = {}
-    for path in _linked(listing):
+    for path in linked:
         folder = listing.folders[path]
         rows = folder.rows
         for place, name in enumerate(folder.names):

@@ -354,11 +354,12 @@ class Workspace(Verbs):
                 self._repository.objects.refresh()
                 self._repository.sweep()
                 self._repository.sync()
-                recovered = self._recoverer.recover()
-                if recovered is not None:
-                    self.recovered = recovered
-                self._resume_purge()
-                yield
+                with self._repository.catalog.kept_open():
+                    recovered = self._recoverer.recover()
+                    if recovered is not None:
+                        self.recovered = recovered
+                    self._resume_purge()
+                    yield
 
 
 @contextlib.contextmanager

@@ -308,3 +308,13 @@ def test_removing_the_files_does_not_disturb_a_pack_that_is_open(tmp_path: Path,
     expected = {oid: store.read(oid) for pack in store.packs() for oid in pack.oids()}
     shutil.rmtree(store.pack_folder)
     assert {oid: store.read(oid) for oid in expected} == expected
+
+
+def test_a_pack_that_is_asked_again_and_again_finds_the_same(tmp_path: Path, git: Git) -> None:
+    (pack,) = repacked_by_git(tmp_path / "store", git, 5, "offsets").packs()
+    oids, absent = list(pack.oids()), bytes(20)
+    first = [pack.find(oid) for oid in oids]
+    for _ in range(300):
+        assert pack.find(absent) is None
+    assert [pack.find(oid) for oid in oids] == first
+    assert None not in first

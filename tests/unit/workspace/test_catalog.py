@@ -396,3 +396,31 @@ def test_threads_share_one_catalog(full: Catalog) -> None:
         thread.join()
     assert not failures
     assert len(full.newest(limit=None, session=None, safety=True)) == 44
+
+
+class TestKeptOpen:
+    def test_the_calls_of_one_thread_share_a_connection(
+        self, shelf: Shelf, full: Catalog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with full.kept_open():
+            monkeypatch.setattr(Catalog, "_connect", lambda self: pytest.fail("opened anew"))
+            full.add(row(7))
+            assert full.by_id(row(7).id) == row(7)
+        monkeypatch.undo()
+        assert shelf.open().by_id(row(7).id) == row(7)
+
+    def test_another_thread_has_its_own(self, full: Catalog) -> None:
+        found: list[object] = []
+        with full.kept_open():
+            thread = threading.Thread(target=lambda: found.append(full.by_id(row(1).id)))
+            thread.start()
+            thread.join()
+        assert found[0] is not None
+
+    def test_a_catalog_that_is_found_damaged_meanwhile_is_made_anew(self, shelf: Shelf, full: Catalog) -> None:
+        with full.kept_open():
+            full._discard()
+            full.add(shelf.rows[row(1).id] or row(1))
+            assert shelf.path.exists()
+        shelf.open().sync()
+        assert shelf.open().by_id(row(1).id) is not None

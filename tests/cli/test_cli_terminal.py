@@ -23,6 +23,8 @@ class Terminal:
     """A program on a pseudo-terminal: wait for what it says, type, read how it ends."""
 
     def __init__(self, args: list[str], environment: dict[str, str]) -> None:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script; a child inherits it
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         self.master, slave = os.openpty()
         env = os.environ | environment
         self.process = subprocess.Popen(
@@ -40,8 +42,9 @@ class Terminal:
         os.write(self.master, keys)
 
     def end(self) -> tuple[int, str]:
-        while self._read(20) is not None:
-            pass
+        deadline = time.monotonic() + 60
+        while self._read(1.0) is not None:
+            assert time.monotonic() < deadline, f"it does not end: {self.said!r}"
         code = self.process.wait(20)
         os.close(self.master)
         return code, self.said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -83,6 +84,13 @@ def make_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "src").mkdir()
     (folder / "src" / "b.py").write_text("print(1)\n")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> None:
+    """In the background of a script Ctrl-C is ignored, and every child inherits that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

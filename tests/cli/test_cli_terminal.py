@@ -23,8 +23,6 @@ class Terminal:
     """A program on a pseudo-terminal: wait for what it says, type, read how it ends."""
 
     def __init__(self, args: list[str], environment: dict[str, str]) -> None:
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script; a child inherits it
-            signal.signal(signal.SIGINT, signal.default_int_handler)
         self.master, slave = os.openpty()
         env = os.environ | environment
         self.process = subprocess.Popen(

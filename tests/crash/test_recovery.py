@@ -146,6 +146,20 @@ def test_a_restore_that_had_ended_leaves_only_its_stage_to_remove(stages: Callab
     assert (scene.ws / "edit.txt").read_text() == "an hour of work\n"
 
 
+def test_a_power_loss_after_a_restore_does_not_bring_it_up_again(stages: Callable[[Operation], Stages]) -> None:
+    """That it has ended is durable when it returns; removing the journal need not be."""
+    scene, rehearsal = stages(BY_NAME["restore"])[0]
+    scene.reset()
+    disk = ForgetfulDisk(scene.live, at=10**9)
+    with durable.use_disk(disk):
+        rehearsal.operation.act(scene)
+    disk.lose_power()
+    assert scene.journal.exists(), "the disk forgot nothing, so this shows nothing"
+    assert not scene.is_interrupted()
+    assert scene.open().recovered is None
+    assert not differences(rehearsal.after, scene.describe())
+
+
 def test_an_interrupted_restore_is_not_carried_out_in_another_folder(interrupted: list[Interrupted]) -> None:
     here = interrupted[0]
     here.reset()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 from zlib import crc32
 
 from holdfast.model import CheckpointDiff, LineCount, Renamed, Uncovered
@@ -15,6 +16,17 @@ _MOST_RENAMES = 400  # above so many candidates only exact renames are found
 _ALIKE = 0.5
 
 
+class _Sorted(NamedTuple):
+    """The paths that differ, by what became of them."""
+
+    added: dict[str, Entry]
+    deleted: dict[str, Entry]
+    modified: dict[str, tuple[Entry, Entry]]
+    touched: list[str]
+    folders: list[Change]
+    uncompared: dict[str, str]
+
+
 def make_diff(
     from_id: str,
     to_id: str | None,
@@ -23,63 +35,68 @@ def make_diff(
     not_held: tuple[Sequence[Uncovered], Sequence[Uncovered]] = ((), ()),
 ) -> CheckpointDiff:
     """Put a diff together from the paths that differ. `not_held`: what either side does not hold."""
-    added: dict[str, Entry] = {}
-    deleted: dict[str, Entry] = {}
-    modified: list[tuple[str, Entry, Entry]] = []
-    touched: list[str] = []
-    folders: list[Change] = []
-    uncompared: dict[str, str] = {}
-    gaps = [{item.path: item.reason for item in side if item.path} for side in not_held]
-    for path, before, after in _merged(changes):
-        gap = gaps[1] if after is None else gaps[0] if before is None else {}
-        above = next((above for above in upwards(path) if above in gap), None)
-        if above is not None:
-            side = from_id if before is None else to_id
-            uncompared[above] = f"not held {f'by {side}' if side else 'now'}: {gap[above]}"
-            continue
-        if (before is None or before.is_folder) and (after is None or after.is_folder):
-            folders.append(Change(path, before, after))
-            continue
-        before = None if before is None or before.is_folder else before
-        after = None if after is None or after.is_folder else after
-        if before and after:
-            if is_modified(before, after):
-                modified.append((path, before, after))
-            else:
-                touched.append(path)
-        elif after:
-            added[path] = after
-        elif before:
-            deleted[path] = before
-    renamed = _renames(deleted, added, source)
-    pairs: list[tuple[str, str, Entry | None, Entry | None]] = []
-    for path, before, after in modified:
-        if before.kind == after.kind:
-            pairs.append((path, path, before, after))
-        else:  # as git has it: what was there goes, then the other comes
-            pairs += [(path, path, before, None), (path, path, None, after)]
-    pairs += [(old, new, deleted.pop(old), added.pop(new)) for old, new in renamed]
-    pairs += [(path, path, None, entry) for path, entry in added.items()]
-    pairs += [(path, path, entry, None) for path, entry in deleted.items()]
+    found = _sort(from_id, to_id, changes, not_held)
+    renamed = _renames(found.deleted, found.added, source)
     texts: list[str] = []
     counts: dict[str, LineCount] = {}
-    for old, new, before, after in sorted(pairs, key=lambda pair: pair[1]):
+    for old, new, before, after in sorted(_pairs(found, renamed), key=lambda pair: pair[1]):
         text, count = _patch(old, new, before, after, source)
         counts[new] = _sum(counts[new], count) if new in counts else count
         texts.append(text)
     return CheckpointDiff(
         from_id=from_id,
         to_id=to_id,
-        added_files=sorted(added),
-        modified_files=sorted(path for path, _, _ in modified),
-        deleted_files=sorted(deleted),
+        added_files=sorted(found.added.keys() - {new for _, new in renamed}),
+        modified_files=sorted(found.modified),
+        deleted_files=sorted(found.deleted.keys() - {old for old, _ in renamed}),
         renamed_files=renamed,
-        touched_files=sorted(touched),
-        changed_folders=_changed_folders(folders, counts),
-        uncompared=dict(sorted(uncompared.items())),
+        touched_files=sorted(found.touched),
+        changed_folders=_changed_folders(found.folders, counts),
+        uncompared=dict(sorted(found.uncompared.items())),
         line_counts=counts,
         diff_content="".join(texts),
     )
+
+
+def _sort(
+    from_id: str,
+    to_id: str | None,
+    changes: Iterable[Change],
+    not_held: tuple[Sequence[Uncovered], Sequence[Uncovered]],
+) -> _Sorted:
+    found = _Sorted({}, {}, {}, [], [], {})
+    gaps = [{item.path: item.reason for item in side if item.path} for side in not_held]
+    for path, before, after in _merged(changes):
+        gap = gaps[1] if after is None else gaps[0] if before is None else {}
+        above = next((above for above in upwards(path) if above in gap), None)
+        if above is not None:
+            side = from_id if before is None else to_id
+            found.uncompared[above] = f"not held {f'by {side}' if side else 'now'}: {gap[above]}"
+        elif (before is None or before.is_folder) and (after is None or after.is_folder):
+            found.folders.append(Change(path, before, after))
+        elif before is not None and (after is None or after.is_folder):
+            found.deleted[path] = before
+        elif after is not None and (before is None or before.is_folder):
+            found.added[path] = after
+        elif before is not None and after is not None and is_modified(before, after):
+            found.modified[path] = (before, after)
+        else:
+            found.touched.append(path)
+    return found
+
+
+def _pairs(found: _Sorted, renamed: Sequence[Renamed]) -> Iterator[tuple[str, str, Entry | None, Entry | None]]:
+    """What is to be shown: old path, new path, what was there and what is."""
+    for path, (before, after) in found.modified.items():
+        if before.kind == after.kind:
+            yield path, path, before, after
+        else:  # as git has it: what was there goes, then the other comes
+            yield path, path, before, None
+            yield path, path, None, after
+    gone, come = {old for old, _ in renamed}, {new for _, new in renamed}
+    yield from ((old, new, found.deleted[old], found.added[new]) for old, new in renamed)
+    yield from ((path, path, None, entry) for path, entry in found.added.items() if path not in come)
+    yield from ((path, path, entry, None) for path, entry in found.deleted.items() if path not in gone)
 
 
 def _changed_folders(folders: Iterable[Change], files: Iterable[str]) -> list[str]:

@@ -24,8 +24,8 @@ from holdfast import Workspace
 from holdfast.retention import Policy
 from holdfast.shadowgit import FILE_MODE, Kind, TreeEntry, encode_tree
 from holdfast.shadowgit.repack import DEPTH, WINDOW
-from holdfast.workspace.ids import new_id
-from holdfast.workspace.record import encode_record, read_contents, write_commit
+from holdfast.workspace.stored.ids import new_id
+from holdfast.workspace.stored.record import encode_record, read_contents, write_commit
 
 ROUNDS = 50
 FILES_A_ROUND = 5

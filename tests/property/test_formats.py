@@ -29,9 +29,9 @@ from holdfast.shadowgit import (
     store_name,
 )
 from holdfast.shadowgit.objects import decode_tree
-from holdfast.workspace.ids import new_id, sequence_of
-from holdfast.workspace.parts import Cutting, cut, read_parts, write_parts
-from holdfast.workspace.state import encode_value, read_state, write_state
+from holdfast.workspace.stored.ids import new_id, sequence_of
+from holdfast.workspace.stored.parts import Cutting, cut, read_parts, write_parts
+from holdfast.workspace.stored.state import encode_value, read_state, write_state
 
 FEW = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MANY = settings(max_examples=100, deadline=None)

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast import Workspace
 from holdfast.scan.narrow import Narrowed
-from holdfast.workspace.gathering import Gathering
+from holdfast.workspace.stored.gathering import Gathering
 
 EDITS = 1000
 BATCH = 20

@@ -82,7 +82,7 @@ def test_importing_it_loads_next_to_nothing() -> None:
 
 def test_a_workspace_is_had_without_the_service() -> None:
     loaded = modules_after("from holdfast import Workspace")
-    assert not loaded & {"asyncio", "holdfast.workspace.service"}
+    assert not loaded & {"asyncio", "holdfast.workspace.service.service"}
 
 
 def test_the_errors_and_nouns_load_none_of_the_machinery() -> None:

@@ -8,17 +8,17 @@ from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from holdfast.model import Checkpoint, CheckpointDiff
-    from holdfast.workspace.service import CheckpointService
-    from holdfast.workspace.service_config import CheckpointConfig, CheckpointEvent
+    from holdfast.workspace.service.config import CheckpointConfig, CheckpointEvent
+    from holdfast.workspace.service.service import CheckpointService
 
 __all__ = ["Checkpoint", "CheckpointConfig", "CheckpointDiff", "CheckpointEvent", "CheckpointService", "Workspace"]
 
 _ROOMS = {
     "Checkpoint": "holdfast.model",
     "CheckpointDiff": "holdfast.model",
-    "CheckpointConfig": "holdfast.workspace.service_config",
-    "CheckpointEvent": "holdfast.workspace.service_config",
-    "CheckpointService": "holdfast.workspace.service",
+    "CheckpointConfig": "holdfast.workspace.service.config",
+    "CheckpointEvent": "holdfast.workspace.service.config",
+    "CheckpointService": "holdfast.workspace.service.service",
 }
 
 

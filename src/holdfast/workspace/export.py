@@ -22,10 +22,10 @@ from holdfast.model import Checkpoint, Exported, Progress
 from holdfast.scan.attrs import Attr
 from holdfast.scan.handles import Handles, upwards
 from holdfast.scan.walk import Listing
-from holdfast.workspace.apply import Application
-from holdfast.workspace.repository import Repository
+from holdfast.workspace.restore.apply import Application
 from holdfast.workspace.scope import Scope, parse_scope
-from holdfast.workspace.tree import Change, Entry, TreeReader
+from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.stored.tree import Change, Entry, TreeReader
 
 PREFIX = ".holdfast-export-"
 _STAGE = ".holdfast-stage"

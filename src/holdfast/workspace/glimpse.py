@@ -10,7 +10,7 @@ from pathlib import Path
 from holdfast.errors import HoldfastError
 from holdfast.model import Checkpoint
 from holdfast.workspace import place
-from holdfast.workspace.repository import Repository
+from holdfast.workspace.stored.repository import Repository
 
 
 def glimpse(

@@ -14,11 +14,11 @@ from typing import NamedTuple
 from holdfast.errors import Damaged, Refused
 from holdfast.model import Checkpoint, Match, Progress
 from holdfast.shadowgit import FOLDER_MODE
-from holdfast.workspace.parts import list_parts
-from holdfast.workspace.record import Node
-from holdfast.workspace.repository import Repository
 from holdfast.workspace.scope import Scope
-from holdfast.workspace.tree import Change, Entry, TreeReader
+from holdfast.workspace.stored.parts import list_parts
+from holdfast.workspace.stored.record import Node
+from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.stored.tree import Change, Entry, TreeReader
 
 EXCERPT_MAX_CHARS = 200
 _BINARY_BYTES = 8000  # as git judges

@@ -14,10 +14,10 @@ from holdfast.workspace.scope import Paths, as_text, open_scope
 
 if TYPE_CHECKING:
     from holdfast.workspace.bisect import Tell, Test
+    from holdfast.workspace.capture.scanner import Scanner
     from holdfast.workspace.guard import Guard
-    from holdfast.workspace.purge import Purger
-    from holdfast.workspace.repository import Repository
-    from holdfast.workspace.scanner import Scanner
+    from holdfast.workspace.stored.repository import Repository
+    from holdfast.workspace.upkeep.purge import Purger
     from holdfast.workspace.workspace import Workspace
 
 Place = str | os.PathLike[str]
@@ -137,7 +137,7 @@ class Verbs:
             return self._purger().purge(given, progress)
 
     def _purger(self) -> Purger:
-        from holdfast.workspace.purge import Purger
+        from holdfast.workspace.upkeep.purge import Purger
 
         return Purger(self._repository, self.path)
 

@@ -12,10 +12,10 @@ from holdfast.scan import usergit
 from holdfast.scan.folder import IGNORED, MODE, WIDTH, Folder
 from holdfast.scan.handles import Handles, split
 from holdfast.scan.ignore import EXCLUDED, INCLUDED, MAX_IGNORE_BYTES, Sources, Verdict, decide_path
-from holdfast.workspace.repository import Repository
-from holdfast.workspace.scanner import Judged, Scanner
+from holdfast.workspace.capture.scanner import Judged, Scanner
 from holdfast.workspace.scope import inside
-from holdfast.workspace.tree import TreeReader
+from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.stored.tree import TreeReader
 
 _BECAUSE = {
     Reason.EXCLUDED: "it is excluded",

@@ -26,19 +26,19 @@ from holdfast.model import (
 )
 from holdfast.scan.walk import Limits
 from holdfast.workspace import place
-from holdfast.workspace.gathering import Gathering
-from holdfast.workspace.recover import Recoverer
-from holdfast.workspace.repository import Repository, plain_text
-from holdfast.workspace.restore import Restorer, Wish
-from holdfast.workspace.save import Saver, make_label
-from holdfast.workspace.scanner import Scanner
+from holdfast.workspace.capture.save import Saver, make_label
+from holdfast.workspace.capture.scanner import Scanner
+from holdfast.workspace.restore.recover import Recoverer
+from holdfast.workspace.restore.restore import Restorer, Wish
 from holdfast.workspace.scope import Paths, as_text, parse_scope
-from holdfast.workspace.tree import TreeReader
+from holdfast.workspace.stored.gathering import Gathering
+from holdfast.workspace.stored.repository import Repository, plain_text
+from holdfast.workspace.stored.tree import TreeReader
 from holdfast.workspace.verbs import Verbs
 
 if TYPE_CHECKING:
     from holdfast.retention import Policy
-    from holdfast.workspace.watching import Watching
+    from holdfast.workspace.capture.watching import Watching
 
 
 class Workspace(Verbs):
@@ -159,7 +159,7 @@ class Workspace(Verbs):
 
     def diff(self, a: str, b: str | None = None, paths: Paths | None = None) -> CheckpointDiff:
         """What differs between two checkpoints, or between one and the folder as it is now."""
-        from holdfast.workspace.differ import make_diff
+        from holdfast.workspace.stored.differ import make_diff
 
         with self._reading():
             first = self._repository.find(a)
@@ -244,21 +244,21 @@ class Workspace(Verbs):
 
     def verify(self, *, progress: Progress | None = None) -> VerifyReport:
         """Read every byte of the store and name what is damaged, and which checkpoints that touches."""
-        from holdfast.workspace.verify import Verifier
+        from holdfast.workspace.upkeep.verify import Verifier
 
         with self._reading():
             return Verifier(self._repository, progress).run()
 
     def merge(self) -> None:
         """Merge all packs into one now, rather than as they accumulate, and free what deleted checkpoints held."""
-        from holdfast.workspace.upkeep import Upkeep
+        from holdfast.workspace.upkeep.prune import Upkeep
 
         with self._writing():
             Upkeep(self._repository).merge()
 
     def pin(self, ref: str, pinned: bool = True) -> Checkpoint:
         """Mark a checkpoint to be kept when others are pruned, or no longer. Its id, number and time stay."""
-        from holdfast.workspace.upkeep import Upkeep
+        from holdfast.workspace.upkeep.prune import Upkeep
 
         with self._writing():
             return Upkeep(self._repository).pin(self._repository.find(ref), pinned=pinned)
@@ -272,7 +272,7 @@ class Workspace(Verbs):
         restore needs. With `plan`, nothing that is not in it. `lazily` leaves the disk to a later call until so many
         are gone that it is worth the work. Damaged if it cannot be told what the others need.
         """
-        from holdfast.workspace.upkeep import Upkeep
+        from holdfast.workspace.upkeep.prune import Upkeep
 
         upkeep, now = Upkeep(self._repository), self._clock()
         if dry_run:
@@ -286,7 +286,7 @@ class Workspace(Verbs):
         """Make the store as small as it gets: the git program, where there is one, makes deltas. Takes its time."""
         import shutil
 
-        from holdfast.workspace.upkeep import Upkeep
+        from holdfast.workspace.upkeep.prune import Upkeep
 
         git = shutil.which("git", path=self._environ.get("PATH", os.defpath))
         with self._writing():
@@ -297,7 +297,7 @@ class Workspace(Verbs):
 
         Reads every folder that any checkpoint holds, once: seconds where thousands of checkpoints differ.
         """
-        from holdfast.workspace.usage import measure
+        from holdfast.workspace.upkeep.usage import measure
 
         if paths is not None and paths < 0:
             raise Refused("paths is negative", hint="Give 0 or more, or None for all.")

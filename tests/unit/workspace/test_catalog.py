@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast import HoldfastError, Workspace
-from holdfast.workspace.catalog import Catalog, Row
+from holdfast.workspace.stored.catalog import Catalog, Row
 
 
 def row(number: int, **changes: Any) -> Row:
@@ -172,7 +172,7 @@ class TestLooking:
         with pytest.MonkeyPatch.context() as patch:
             later = time.time_ns() + 60_000_000_000
             if settled:  # as if all this had happened a minute later
-                patch.setattr("holdfast.workspace.catalog.time.time_ns", lambda: later)
+                patch.setattr("holdfast.workspace.stored.catalog.time.time_ns", lambda: later)
             Catalog(shelf.path, list_refs, shelf.load, lambda: [refs.stat()]).sync()
         return len(listed)
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast import Workspace
 from holdfast.errors import Damaged
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, Kind, TreeEntry, encode_tree
-from holdfast.workspace.record import Node, encode_record, write_commit
+from holdfast.workspace.stored.record import Node, encode_record, write_commit
 
 Git = Callable[..., bytes]
 

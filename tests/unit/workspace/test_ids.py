@@ -7,7 +7,7 @@ import re
 import pytest
 
 from holdfast import Conflict, NotFound, Refused, Workspace
-from holdfast.workspace.ids import Latest, check_name, new_id, parse_latest, sequence_of
+from holdfast.workspace.stored.ids import Latest, check_name, new_id, parse_latest, sequence_of
 
 
 class TestIds:

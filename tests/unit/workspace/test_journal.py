@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Unavailable
-from holdfast.workspace.journal import Entry, Journal
+from holdfast.workspace.restore.journal import Entry, Journal
 
 ENTRY = Entry(
     "restore",

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, Kind, TreeEntry, object_id
 from holdfast.shadowgit.objects import decode_tree
-from holdfast.workspace.parts import (
+from holdfast.workspace.stored.parts import (
     JSON_TOKENS,
     LARGE_FILES,
     LINES,

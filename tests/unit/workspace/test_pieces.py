@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.workspace import pieces
-from holdfast.workspace.pieces import encode_pieces
+from holdfast.workspace.stored import pieces
+from holdfast.workspace.stored.pieces import encode_pieces
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

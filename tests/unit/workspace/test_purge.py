@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import Damaged, NotFound, Refused, Workspace
 from holdfast.model import Reason
-from holdfast.workspace.rewriting import CUT_OUT
+from holdfast.workspace.upkeep.rewriting import CUT_OUT
 
 SECRET = b"API_KEY=sk-0123456789abcdef\n"
 Git = Callable[..., bytes]

@@ -12,9 +12,9 @@ from holdfast.errors import Unavailable
 from holdfast.scan.folder import FAILED, Folder
 from holdfast.scan.handles import Handles
 from holdfast.shadowgit import Kind, ObjectStore, PackEntry, object_id
-from holdfast.workspace import reading
-from holdfast.workspace.gathering import Gathering
-from holdfast.workspace.reading import Reading
+from holdfast.workspace.capture import reading
+from holdfast.workspace.capture.reading import Reading
+from holdfast.workspace.stored.gathering import Gathering
 
 SIZES = [0, 1, 16383, 16384, 100_000, 3_000_000]
 

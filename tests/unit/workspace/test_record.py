@@ -14,8 +14,8 @@ from holdfast import Checkpoint, Workspace
 from holdfast.errors import Damaged
 from holdfast.model import Operation, Reason, Uncovered
 from holdfast.shadowgit import FILE_MODE, Kind, ObjectStore, TreeEntry, encode_commit, encode_tree
-from holdfast.workspace.gathering import Gathering
-from holdfast.workspace.record import (
+from holdfast.workspace.stored.gathering import Gathering
+from holdfast.workspace.stored.record import (
     decode_record,
     decode_uncovered,
     encode_record,

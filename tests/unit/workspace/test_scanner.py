@@ -13,8 +13,8 @@ import pytest
 
 from holdfast import Workspace
 from holdfast.shadowgit import ObjectStore
-from holdfast.workspace.gathering import Gathering
-from holdfast.workspace.snapshot import Snapshot
+from holdfast.workspace.capture.snapshot import Snapshot
+from holdfast.workspace.stored.gathering import Gathering
 
 SETTLED_S = 0.06  # longer than what counts as young
 

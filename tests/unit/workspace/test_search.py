@@ -133,8 +133,8 @@ def test_a_text_across_two_parts_of_a_large_file_is_found_in_its_line(project, w
 
 def _part_sizes(project, ws: Workspace) -> list[int]:
     from holdfast.shadowgit import FOLDER_MODE
-    from holdfast.workspace.parts import list_parts
-    from holdfast.workspace.record import read_contents
+    from holdfast.workspace.stored.parts import list_parts
+    from holdfast.workspace.stored.record import read_contents
 
     objects = ObjectStore(project.store)
     contents = read_contents(objects, objects.commit(objects.ref(ws.get("latest").id)))

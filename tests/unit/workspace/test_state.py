@@ -16,7 +16,7 @@ from holdfast import Refused, Workspace
 from holdfast.errors import Damaged
 from holdfast.shadowgit import FILE_MODE, Kind, TreeEntry, encode_tree, object_id
 from holdfast.shadowgit.objects import decode_tree
-from holdfast.workspace.state import encode_value, read_state, write_state
+from holdfast.workspace.stored.state import encode_value, read_state, write_state
 
 VALUES: list[Any] = [
     None,
@@ -155,7 +155,7 @@ class TestRefusal:
     def test_a_value_that_contains_itself_is_refused_in_no_time(self, make: str) -> None:
         script = f"""if True:
             from holdfast.errors import Refused
-            from holdfast.workspace.state import encode_value
+            from holdfast.workspace.stored.state import encode_value
             {make}
             try:
                 encode_value(value, "state")

@@ -10,9 +10,9 @@ import pytest
 from holdfast import Workspace
 from holdfast.errors import Damaged
 from holdfast.shadowgit import EMPTY_TREE, FOLDER_MODE, Kind, ObjectStore, TreeEntry, encode_tree
-from holdfast.workspace.gathering import Gathering
-from holdfast.workspace.record import Node
-from holdfast.workspace.tree import TreeReader
+from holdfast.workspace.stored.gathering import Gathering
+from holdfast.workspace.stored.record import Node
+from holdfast.workspace.stored.tree import TreeReader
 
 
 class Watched(Gathering):

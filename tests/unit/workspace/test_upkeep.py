@@ -14,7 +14,7 @@ import pytest
 from holdfast import Checkpoint, Damaged, NotFound, Unavailable, Workspace
 from holdfast.retention import Policy
 from holdfast.testing.contracts import describe, differences
-from holdfast.workspace.journal import Entry, Journal
+from holdfast.workspace.restore.journal import Entry, Journal
 
 
 def save(project: Any, ws: Workspace, text: str, **options: Any) -> Checkpoint:

@@ -10,7 +10,7 @@ import pytest
 from holdfast import Refused, Workspace
 from holdfast.model import Usage
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, Kind, TreeEntry, encode_commit, encode_tree
-from holdfast.workspace.weights import Weights
+from holdfast.workspace.upkeep.weights import Weights
 
 
 def packs_bytes(ws: Workspace) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.workspace.wanted import HeldAnyway
+from holdfast.workspace.capture.wanted import HeldAnyway
 
 NOTHING_HELD = {"held": lambda _: None}
 

@@ -18,7 +18,7 @@ from holdfast import Workspace
 from holdfast.model import Reason
 from holdfast.scan import inotify
 from holdfast.scan.narrow import InDoubt, Narrowed
-from holdfast.workspace import watching as module
+from holdfast.workspace.capture import watching as module
 
 SETTLED_S = 0.06
 MANY_EVENTS = 20_000

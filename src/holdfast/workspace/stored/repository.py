@@ -13,11 +13,11 @@ from holdfast import durable
 from holdfast.errors import Conflict, Damaged, NotFound, Refused
 from holdfast.model import JSON, Checkpoint, Uncovered
 from holdfast.shadowgit import EMPTY_TREE, ObjectStore, PackWriter, merge_packs, packs_due, reachable
-from holdfast.workspace.catalog import Catalog, Row
-from holdfast.workspace.ids import looks_like_id, parse_latest, sequence_of
-from holdfast.workspace.record import Contents, Node, decode_record, decode_uncovered, read_contents
-from holdfast.workspace.state import read_state
-from holdfast.workspace.tree import TreeReader
+from holdfast.workspace.stored.catalog import Catalog, Row
+from holdfast.workspace.stored.ids import looks_like_id, parse_latest, sequence_of
+from holdfast.workspace.stored.record import Contents, Node, decode_record, decode_uncovered, read_contents
+from holdfast.workspace.stored.state import read_state
+from holdfast.workspace.stored.tree import TreeReader
 
 _FAR_AHEAD = 1000
 

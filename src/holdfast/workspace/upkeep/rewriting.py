@@ -11,12 +11,12 @@ from holdfast.model import JSON
 from holdfast.scan.attrs import decode
 from holdfast.scan.handles import join
 from holdfast.shadowgit import EMPTY_TREE, FILE_MODE, FOLDER_MODE, Kind, TreeEntry, encode_tree, object_id, real_name
-from holdfast.workspace.gathering import Gathering
-from holdfast.workspace.parts import LINES, Source, list_parts, read_parts, write_parts
-from holdfast.workspace.record import Node
 from holdfast.workspace.scope import Scope
-from holdfast.workspace.state import read_state, write_state
-from holdfast.workspace.tree import ATTRS_NAME, Entry, TreeReader
+from holdfast.workspace.stored.gathering import Gathering
+from holdfast.workspace.stored.parts import LINES, Source, list_parts, read_parts, write_parts
+from holdfast.workspace.stored.record import Node
+from holdfast.workspace.stored.state import read_state, write_state
+from holdfast.workspace.stored.tree import ATTRS_NAME, Entry, TreeReader
 
 CUT_OUT = "[purged]"
 """What stands in a state where a purged file was repeated."""

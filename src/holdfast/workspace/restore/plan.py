@@ -19,10 +19,10 @@ from holdfast.scan.folder import IGNORED
 from holdfast.scan.handles import Handles, join, split, upwards
 from holdfast.scan.ignore import decide_path
 from holdfast.scan.walk import Listing
-from holdfast.workspace.record import Node
-from holdfast.workspace.scanner import Frozen
+from holdfast.workspace.capture.scanner import Frozen
 from holdfast.workspace.scope import Scope
-from holdfast.workspace.tree import Change, Entry, TreeReader
+from holdfast.workspace.stored.record import Node
+from holdfast.workspace.stored.tree import Change, Entry, TreeReader
 
 
 class Target(NamedTuple):

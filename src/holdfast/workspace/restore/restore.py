@@ -2,7 +2,7 @@
 
 Order of writes (P1, P3): the journal; the safety checkpoint that it names; the stage; then the workspace; then, when
 all of it is durable, the journal is finished and the stage goes. A journal is found when the workspace is next opened,
-and followed by `holdfast.workspace.recover`.
+and followed by `holdfast.workspace.restore.recover`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from holdfast.errors import Conflict, Damaged, NotFound, Unavailable
 from holdfast.model import JSON, Checkpoint, Operation, Plan, Progress, Restored
 from holdfast.scan.handles import Handles
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, PackWriter
-from holdfast.workspace.apply import Application
-from holdfast.workspace.gathering import Gathering
-from holdfast.workspace.journal import STAGE_PREFIX, Journal
-from holdfast.workspace.journal import Entry as JournalEntry
-from holdfast.workspace.parts import list_parts
-from holdfast.workspace.plan import Planner, Present, Steps, Target, is_shown
-from holdfast.workspace.repository import Repository
-from holdfast.workspace.save import Saver
-from holdfast.workspace.scanner import Frozen, Scanner
+from holdfast.workspace.capture.save import Saver
+from holdfast.workspace.capture.scanner import Frozen, Scanner
+from holdfast.workspace.capture.snapshot import Snapshot
+from holdfast.workspace.restore.apply import Application
+from holdfast.workspace.restore.journal import STAGE_PREFIX, Journal
+from holdfast.workspace.restore.journal import Entry as JournalEntry
+from holdfast.workspace.restore.plan import Planner, Present, Steps, Target, is_shown
 from holdfast.workspace.scope import Scope, parse_scope
-from holdfast.workspace.snapshot import Snapshot
-from holdfast.workspace.tree import TreeReader
+from holdfast.workspace.stored.gathering import Gathering
+from holdfast.workspace.stored.parts import list_parts
+from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.stored.tree import TreeReader
 
 _SPACE_MARGIN_BYTES = 1 << 20
 

@@ -11,8 +11,8 @@ from holdfast.errors import Damaged
 from holdfast.scan.attrs import Attr, decode
 from holdfast.scan.handles import join
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, LINK_MODE, real_name
-from holdfast.workspace.parts import Source, read_parts
-from holdfast.workspace.record import Node
+from holdfast.workspace.stored.parts import Source, read_parts
+from holdfast.workspace.stored.record import Node
 
 ATTRS_NAME = b"%"
 """The entry of an `attrs/` tree that holds the folder's own attributes; no folder is stored under this name."""

@@ -22,12 +22,12 @@ from holdfast.model import Checkpoint, Progress, Purged, PurgePlan, Reason, Unco
 from holdfast.scan.handles import Handles, upwards
 from holdfast.shadowgit import EMPTY_TREE, Kind, decode_commit, merge_packs, reachable
 from holdfast.shadowgit.beside import all_refs, forget_packed, lone_packs, loose_copies
-from holdfast.workspace.gathering import TEXT_MAX_BYTES, Gathering
-from holdfast.workspace.record import Contents, Node, encode_record, encode_uncovered, to_json, write_commit
-from holdfast.workspace.repository import Repository, store_bytes
-from holdfast.workspace.rewriting import Cutter, Rewriter, contents_of
 from holdfast.workspace.scope import open_scope
-from holdfast.workspace.tree import TreeReader
+from holdfast.workspace.stored.gathering import TEXT_MAX_BYTES, Gathering
+from holdfast.workspace.stored.record import Contents, Node, encode_record, encode_uncovered, to_json, write_commit
+from holdfast.workspace.stored.repository import Repository, store_bytes
+from holdfast.workspace.stored.tree import TreeReader
+from holdfast.workspace.upkeep.rewriting import Cutter, Rewriter, contents_of
 
 
 class _Found(NamedTuple):

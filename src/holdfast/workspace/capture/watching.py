@@ -22,8 +22,8 @@ from holdfast.scan.judge import is_partly
 from holdfast.scan.narrow import InDoubt, Narrowed, Seen, seen
 from holdfast.scan.walk import Listing, Walk
 from holdfast.scan.watch import Dirt, Watch
-from holdfast.workspace.record import Node
-from holdfast.workspace.wanted import HeldAnyway
+from holdfast.workspace.capture.wanted import HeldAnyway
+from holdfast.workspace.stored.record import Node
 
 FULL_LOOK_EVERY_S = 600.0
 FULL_LOOK_EVERY_SAVES = 100

@@ -18,8 +18,8 @@ from holdfast.scan.folder import FAILED, FLAGS, WIDTH, Folder
 from holdfast.scan.handles import Handles
 from holdfast.scan.read import Outcome, mark_failed, read_entry
 from holdfast.shadowgit import Kind, PackEntry, encode_entry, object_id
-from holdfast.workspace.gathering import Gathering
-from holdfast.workspace.parts import LARGE_FILES, cut, group_parts
+from holdfast.workspace.stored.gathering import Gathering
+from holdfast.workspace.stored.parts import LARGE_FILES, cut, group_parts
 
 if TYPE_CHECKING:
     from queue import SimpleQueue

@@ -9,8 +9,8 @@ from zlib import crc32
 
 from holdfast.model import CheckpointDiff, LineCount, Renamed, Uncovered
 from holdfast.scan.handles import upwards
-from holdfast.workspace.gathering import TEXT_MAX_BYTES, Gathering
-from holdfast.workspace.tree import Change, Entry
+from holdfast.workspace.stored.gathering import TEXT_MAX_BYTES, Gathering
+from holdfast.workspace.stored.tree import Change, Entry
 
 _MOST_RENAMES = 400  # above so many candidates only exact renames are found
 _ALIKE = 0.5

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from holdfast.errors import Damaged, Refused
 from holdfast.model import JSON
 from holdfast.shadowgit import Kind, TreeEntry, encode_tree
-from holdfast.workspace.parts import JSON_TOKENS, Sink, Source, read_parts, write_parts
-from holdfast.workspace.pieces import encode_pieces
+from holdfast.workspace.stored.parts import JSON_TOKENS, Sink, Source, read_parts, write_parts
+from holdfast.workspace.stored.pieces import encode_pieces
 
 _NAME = re.compile(r"[\w][\w .:@+-]{0,150}")
 _SUFFIX = b".json"

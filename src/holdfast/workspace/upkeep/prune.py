@@ -18,10 +18,10 @@ from holdfast.model import Checkpoint, Compacted, Pruned
 from holdfast.retention import Policy, Record, RetentionPlan
 from holdfast.shadowgit import Kind, reachable
 from holdfast.shadowgit.repack import is_compact, repack
-from holdfast.workspace.journal import Journal
-from holdfast.workspace.record import encode_record, write_commit
-from holdfast.workspace.repository import Repository, store_bytes
-from holdfast.workspace.weights import Weights
+from holdfast.workspace.restore.journal import Journal
+from holdfast.workspace.stored.record import encode_record, write_commit
+from holdfast.workspace.stored.repository import Repository, store_bytes
+from holdfast.workspace.upkeep.weights import Weights
 
 SAFETY = "safety"
 """The kind of safety checkpoints in a policy. Any other is the `type` in its metadata."""

@@ -28,11 +28,11 @@ from holdfast.shadowgit import (
     encode_tree,
     store_name,
 )
-from holdfast.workspace.gathering import Gathering
-from holdfast.workspace.parts import LINES, write_parts
-from holdfast.workspace.reading import Job, Reading
-from holdfast.workspace.record import Node
-from holdfast.workspace.tree import ATTRS_NAME
+from holdfast.workspace.capture.reading import Job, Reading
+from holdfast.workspace.stored.gathering import Gathering
+from holdfast.workspace.stored.parts import LINES, write_parts
+from holdfast.workspace.stored.record import Node
+from holdfast.workspace.stored.tree import ATTRS_NAME
 
 _PROGRESS_FILES = 64
 _DATABASE_PARTS = ("-wal", "-journal", "-shm")

@@ -13,9 +13,9 @@ from holdfast.errors import Damaged
 from holdfast.model import Progress
 from holdfast.scan.handles import Handles
 from holdfast.shadowgit import FOLDER_MODE, ObjectStore
-from holdfast.workspace.metadata import Metadata, make_writable
-from holdfast.workspace.parts import list_parts
-from holdfast.workspace.tree import Change, Entry
+from holdfast.workspace.restore.metadata import Metadata, make_writable
+from holdfast.workspace.stored.parts import list_parts
+from holdfast.workspace.stored.tree import Change, Entry
 
 MANY_FILES = 64
 """Above this, one sync of the whole file system is cheaper than one for each."""

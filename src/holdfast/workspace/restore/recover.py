@@ -10,16 +10,16 @@ from holdfast import durable
 from holdfast.errors import HoldfastError, Refused
 from holdfast.model import Checkpoint, Operation, Recovery
 from holdfast.scan.handles import Handles, upwards
-from holdfast.workspace.gathering import Gathering
-from holdfast.workspace.journal import Entry as JournalEntry
-from holdfast.workspace.journal import is_stage
-from holdfast.workspace.metadata import set_folder
-from holdfast.workspace.plan import Steps
-from holdfast.workspace.repository import Repository
-from holdfast.workspace.restore import Restorer, Wish
-from holdfast.workspace.save import Saver
-from holdfast.workspace.scanner import Scanner
-from holdfast.workspace.tree import TreeReader
+from holdfast.workspace.capture.save import Saver
+from holdfast.workspace.capture.scanner import Scanner
+from holdfast.workspace.restore.journal import Entry as JournalEntry
+from holdfast.workspace.restore.journal import is_stage
+from holdfast.workspace.restore.metadata import set_folder
+from holdfast.workspace.restore.plan import Steps
+from holdfast.workspace.restore.restore import Restorer, Wish
+from holdfast.workspace.stored.gathering import Gathering
+from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.stored.tree import TreeReader
 
 
 class Recoverer:

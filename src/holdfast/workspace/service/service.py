@@ -20,14 +20,15 @@ from typing import Any, TypeVar, overload
 from holdfast.errors import HoldfastError, Refused
 from holdfast.model import JSON, Checkpoint, CheckpointDiff, Plan, Restored
 from holdfast.retention import Policy
-from holdfast.workspace import place, trail
+from holdfast.workspace import place
 from holdfast.workspace.config import read_settings
-from holdfast.workspace.conversation import as_state, copied
-from holdfast.workspace.dispatch import Dispatch, Done
-from holdfast.workspace.loaded import loaded
-from holdfast.workspace.protection import Ahead, Nothing, Tool, protect
 from holdfast.workspace.scope import Paths
-from holdfast.workspace.service_config import CheckpointConfig, CheckpointEvent, event_of
+from holdfast.workspace.service import trail
+from holdfast.workspace.service.config import CheckpointConfig, CheckpointEvent, event_of
+from holdfast.workspace.service.conversation import as_state, copied
+from holdfast.workspace.service.dispatch import Dispatch, Done
+from holdfast.workspace.service.loaded import loaded
+from holdfast.workspace.service.protection import Ahead, Nothing, Tool, protect
 from holdfast.workspace.workspace import Workspace
 
 T = TypeVar("T")

@@ -16,9 +16,9 @@ from holdfast.scan.handles import join
 from holdfast.shadowgit import Kind, Pack, decode_commit, real_name
 from holdfast.shadowgit.store import CONFIG, HEAD
 from holdfast.workspace.place import read_owner
-from holdfast.workspace.record import Node, decode_record, decode_uncovered, read_contents
-from holdfast.workspace.repository import Repository
-from holdfast.workspace.tree import TreeReader
+from holdfast.workspace.stored.record import Node, decode_record, decode_uncovered, read_contents
+from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.stored.tree import TreeReader
 
 _REF = re.compile(rb"[0-9a-f]{40}\n")
 _NUMBER = re.compile(rb"[0-9]+\n")

@@ -28,7 +28,7 @@ from holdfast.shadowgit import (
     encode_commit,
     encode_tree,
 )
-from holdfast.workspace.parts import Sink, Source
+from holdfast.workspace.stored.parts import Sink, Source
 
 FORMAT = 1
 

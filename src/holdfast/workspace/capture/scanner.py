@@ -16,15 +16,15 @@ from holdfast.scan.folder import UNKNOWN, Folder, dump, load
 from holdfast.scan.handles import Handles
 from holdfast.scan.ignore import Around, Rules, Sources
 from holdfast.scan.walk import Limits, Listing, Walk
-from holdfast.workspace.gathering import Gathering
-from holdfast.workspace.record import Node, to_json
-from holdfast.workspace.repository import Repository
-from holdfast.workspace.snapshot import Snapshot, take_snapshot
-from holdfast.workspace.tree import TreeReader
-from holdfast.workspace.wanted import HeldAnyway
+from holdfast.workspace.capture.snapshot import Snapshot, take_snapshot
+from holdfast.workspace.capture.wanted import HeldAnyway
+from holdfast.workspace.stored.gathering import Gathering
+from holdfast.workspace.stored.record import Node, to_json
+from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.stored.tree import TreeReader
 
 if TYPE_CHECKING:
-    from holdfast.workspace.watching import Basis, Memory, Turn, Watching
+    from holdfast.workspace.capture.watching import Basis, Memory, Turn, Watching
 
 _WALKS = 3
 
@@ -152,7 +152,7 @@ class Scanner:
 
     def watch(self) -> Watching:
         """Begin to watch, or go on."""
-        from holdfast.workspace.watching import Watching  # ctypes, and all that only a long-lived process needs
+        from holdfast.workspace.capture.watching import Watching  # ctypes, and all that only a long-lived process needs
 
         if self.watching is None or self.watching.is_closed:
             self.watching = Watching(self._write_memory)
@@ -167,7 +167,7 @@ class Scanner:
                 self._repository.lock.release()
 
     def _basis(self, root: Node | None, rules: Rules, surroundings: Surroundings) -> Basis:
-        from holdfast.workspace.watching import Basis
+        from holdfast.workspace.capture.watching import Basis
 
         return Basis(root, rules.digest, surroundings.repository, frozenset(self._pack_names()))
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from holdfast.errors import Damaged, NotFound
 from holdfast.model import Checkpoint, CheckpointUsage, PathUsage, Usage
 from holdfast.shadowgit import FOLDER_MODE
-from holdfast.workspace.parts import list_parts
-from holdfast.workspace.record import Node
-from holdfast.workspace.repository import Repository
-from holdfast.workspace.tree import Entry, TreeReader
-from holdfast.workspace.weights import Weights
+from holdfast.workspace.stored.parts import list_parts
+from holdfast.workspace.stored.record import Node
+from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.stored.tree import Entry, TreeReader
+from holdfast.workspace.upkeep.weights import Weights
 
 _MADE_AGAIN = ("holdfast/catalog.db", "holdfast/scan.cache")
 _AT_A_TIME = 64  # how many checkpoints are compared before what was read of them is forgotten

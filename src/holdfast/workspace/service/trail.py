@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from holdfast.errors import NotFound, Refused
 from holdfast.model import Checkpoint
-from holdfast.workspace.ids import sequence_of
+from holdfast.workspace.stored.ids import sequence_of
 from holdfast.workspace.workspace import Workspace
 
 BEFORE = "before"

@@ -1,12 +1,12 @@
 """Carrying out a plan. Every step can be taken back until the end, and nothing that is replaced is lost on the way.
 
-New files are written in a stage (`holdfast.workspace.stage`) at the top of the workspace. A file is replaced by
+New files are written in a stage (`holdfast.workspace.restore.stage`) at the top of the workspace. A file is replaced by
 swapping names with its successor, so that the old one is in the stage afterwards, whatever it was; if it is not the one
 that was saved, the swap is taken back and the path reported. What is removed is moved into the stage as well. The stage
 is removed at the very end.
 
 After a kill at any line the journal and the stage are there, and the safety checkpoint holds everything that was
-replaced; `holdfast.workspace.restore` finishes from there.
+replaced; `holdfast.workspace.restore.restore` finishes from there.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from holdfast.scan.folder import INO, MTIME, NLINK, SIZE, WIDTH
 from holdfast.scan.handles import Handles, join, split
 from holdfast.scan.walk import Listing
 from holdfast.shadowgit import Kind, ObjectStore, object_id
-from holdfast.workspace.metadata import ABORT, Metadata, make_writable
-from holdfast.workspace.stage import MANY_FILES, Stage
-from holdfast.workspace.tree import Change, Entry
+from holdfast.workspace.restore.metadata import ABORT, Metadata, make_writable
+from holdfast.workspace.restore.stage import MANY_FILES, Stage
+from holdfast.workspace.stored.tree import Change, Entry
 
 
 class Application:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from holdfast.events import Listeners
-from holdfast.workspace.lane import Lane
-from holdfast.workspace.service_config import CheckpointEvent
+from holdfast.workspace.service.config import CheckpointEvent
+from holdfast.workspace.service.lane import Lane
 
 T = TypeVar("T")
 _log = logging.getLogger("holdfast")

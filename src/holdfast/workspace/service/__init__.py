@@ -1,0 +1,1 @@
+"""The workspace for a program that runs an event loop."""

@@ -1,0 +1,1 @@
+"""Keeping a store small and sound: prune, purge, usage, verify."""

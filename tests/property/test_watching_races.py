@@ -188,7 +188,7 @@ def saved_files(workspace: Workspace) -> tuple[object, ...]:
 
 def scanned_files(workspace: Workspace) -> tuple[object, ...]:
     """The same of a full scan that knows nothing: nothing was ever saved there."""
-    snapshot, _ = workspace._scanner.take(Gathering(workspace._repository.objects, None), head=None)
+    snapshot, _ = workspace._engine.scanner.take(Gathering(workspace._repository.objects, None), head=None)
     return (*snapshot.root, snapshot.uncovered)
 
 

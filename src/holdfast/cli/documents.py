@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from dataclasses import fields
 from datetime import UTC
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.model import (
-    Bisected,
-    Checkpoint,
-    CheckpointDiff,
-    Exported,
-    Match,
-    Operation,
-    Plan,
-    Problem,
-    PurgePlan,
-    Recovery,
-    Restored,
-    Uncovered,
-    VerifyReport,
-    Why,
-)
+if TYPE_CHECKING:
+    from holdfast.model import (
+        Bisected,
+        Checkpoint,
+        CheckpointDiff,
+        Exported,
+        Match,
+        Operation,
+        Plan,
+        Problem,
+        PurgePlan,
+        Recovery,
+        Restored,
+        Uncovered,
+        VerifyReport,
+        Why,
+    )
 
-_FLAT = Exported | Match | Operation | Plan | Problem | PurgePlan | Recovery | Restored | Uncovered | VerifyReport | Why
+    Flat = (
+        Exported | Match | Operation | Plan | Problem | PurgePlan | Recovery | Restored | Uncovered | VerifyReport | Why
+    )
 
 
 def short(checkpoint_id: str) -> str:
@@ -31,7 +34,7 @@ def short(checkpoint_id: str) -> str:
     return checkpoint_id.partition("-")[0]
 
 
-def flat(noun: _FLAT) -> dict[str, Any]:
+def flat(noun: Flat) -> dict[str, Any]:
     """Return the fields of a noun whose values are JSON-like already."""
     return {field.name: getattr(noun, field.name) for field in fields(noun)}
 

@@ -11,9 +11,9 @@ from holdfast.cli.app import App
 from holdfast.cli.documents import short
 from holdfast.cli.exits import Exit
 from holdfast.errors import HoldfastError
-from holdfast.model import Checkpoint, Operation, Plan, Restored
 
 if TYPE_CHECKING:
+    from holdfast.model import Checkpoint, Operation, Plan, Restored
     from holdfast.workspace import Workspace
 
 

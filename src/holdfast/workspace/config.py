@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import Refused, Unavailable
-from holdfast.retention import Policy
 from holdfast.workspace.quantities import parse_size, parse_span
+
+if TYPE_CHECKING:
+    from holdfast.retention import Policy
 
 OWN, SHARED = "holdfast.toml", "pyproject.toml"
 _MOST_BYTES = 1 << 20
@@ -79,7 +81,7 @@ def _settings(table: Mapping[str, Any], file: str) -> Settings:
     values = _checked(table, _KEYS, file, "")
     retention = values.pop("retention", None)
     given = frozenset(values) | {f"retention.{key}" for key in retention or ()}
-    settings = Settings(**values, retention=None if retention is None else Policy(**retention), file=file, given=given)
+    settings = Settings(**values, retention=_policy(retention), file=file, given=given)
     if settings.ignored_file_max_bytes > settings.ignored_total_max_bytes:
         raise Refused(
             f"{file}: ignored_file_max_bytes is greater than ignored_total_max_bytes",
@@ -87,6 +89,14 @@ def _settings(table: Mapping[str, Any], file: str) -> Settings:
             f" {settings.ignored_total_max_bytes}.",
         )
     return settings
+
+
+def _policy(values: Mapping[str, Any] | None) -> Policy | None:
+    if values is None:
+        return None
+    from holdfast.retention import Policy  # start-up cost, for those who have one
+
+    return Policy(**values)
 
 
 def _checked(table: Mapping[str, Any], keys: Mapping[str, Callable[[Any, str], Any]], file: str, above: str) -> Any:
@@ -145,7 +155,7 @@ def _retention(value: Any, what: str) -> dict[str, Any]:
         if key not in _RETENTION:
             raise Refused(f"there is no key {f'{what}.{key}'!r}", hint=_nearest(key, _RETENTION, f"{what}."))
     values = {key: _RETENTION[key](each, f"{what}.{key}") for key, each in value.items()}
-    Policy(**values)  # Refused for what makes no sense
+    _policy(values)  # Refused for what makes no sense
     return values
 
 

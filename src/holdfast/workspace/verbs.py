@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, overload
 
 from holdfast.errors import Refused
-from holdfast.model import JSON, Bisected, Exported, Match, Progress, Purged, PurgePlan, Why
-from holdfast.workspace.scope import Paths, as_text, open_scope
 
 if TYPE_CHECKING:
+    from holdfast.model import JSON, Bisected, Exported, Match, Progress, Purged, PurgePlan, Why
     from holdfast.workspace.bisect import Tell, Test
-    from holdfast.workspace.capture.scanner import Scanner
+    from holdfast.workspace.engine import Engine
     from holdfast.workspace.guard import Guard
+    from holdfast.workspace.scope import Paths
     from holdfast.workspace.stored.repository import Repository
     from holdfast.workspace.upkeep.purge import Purger
     from holdfast.workspace.workspace import Workspace
@@ -28,10 +28,11 @@ class Verbs:
 
     path: Path
     _repository: Repository
-    _scanner: Scanner
 
     if TYPE_CHECKING:
 
+        @property
+        def _engine(self) -> Engine: ...
         def _reading(self) -> AbstractContextManager[None]: ...
         def _writing(self) -> AbstractContextManager[None]: ...
 
@@ -57,7 +58,7 @@ class Verbs:
         from holdfast.workspace.why import why
 
         with self._reading():
-            return why(os.fspath(path), self._repository, self._scanner)
+            return why(os.fspath(path), self._repository, self._engine.scanner)
 
     def export(
         self,
@@ -74,6 +75,7 @@ class Verbs:
         in `missing`.
         """
         from holdfast.workspace.export import Exporter
+        from holdfast.workspace.scope import as_text
 
         with self._reading():
             exporter = Exporter(self._repository, self.path)
@@ -95,6 +97,7 @@ class Verbs:
 
         Safety checkpoints are searched too; binary files are not. At most `limit` matches, by path.
         """
+        from holdfast.workspace.scope import as_text, open_scope
         from holdfast.workspace.search import Needle, Searcher
 
         if limit < 0:

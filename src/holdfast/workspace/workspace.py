@@ -4,41 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast import durable
 from holdfast.errors import HoldfastError, NotFound, Refused, Unavailable
-from holdfast.model import (
-    JSON,
-    Checkpoint,
-    CheckpointDiff,
-    Compacted,
-    Plan,
-    Progress,
-    Pruned,
-    Recovery,
-    Restored,
-    Usage,
-    VerifyReport,
-)
-from holdfast.scan.walk import Limits
 from holdfast.workspace import place
-from holdfast.workspace.capture.save import Saver, make_label
-from holdfast.workspace.capture.scanner import Scanner
-from holdfast.workspace.restore.recover import Recoverer
-from holdfast.workspace.restore.restore import Restorer, Wish
-from holdfast.workspace.scope import Paths, as_text, parse_scope
-from holdfast.workspace.stored.gathering import Gathering
+from holdfast.workspace.restore.journal import Journal
 from holdfast.workspace.stored.repository import Repository, plain_text
-from holdfast.workspace.stored.tree import TreeReader
 from holdfast.workspace.verbs import Verbs
 
 if TYPE_CHECKING:
+    from holdfast.model import (
+        JSON,
+        Checkpoint,
+        CheckpointDiff,
+        Compacted,
+        Plan,
+        Progress,
+        Pruned,
+        Recovery,
+        Restored,
+        Usage,
+        VerifyReport,
+    )
     from holdfast.retention import Policy
     from holdfast.workspace.capture.watching import Watching
+    from holdfast.workspace.engine import Engine
+    from holdfast.workspace.scope import Paths
 
 
 class Workspace(Verbs):
@@ -75,22 +71,16 @@ class Workspace(Verbs):
         self.path = place.real_workspace(path, home=home, allow_home=allow_home)
         self.store = place.store_folder(self.path, store=store, environ=environ)
         self._repository = Repository(self.store)
-        config_home = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
-        limits = Limits(ignored_file_max_bytes, ignored_total_max_bytes)
-        scanner = Scanner(
-            self.path,
-            self._repository,
-            exclude_patterns=exclude_patterns,
-            limits=limits,
-            home=home,
-            config_home=config_home,
-        )
-        self._scanner = scanner
         self._clock = clock or _now
         self._environ = environ
-        self._saver = Saver(self._repository, scanner, self._clock)
-        self._restorer = Restorer(self._repository, scanner, self._saver)
-        self._recoverer = Recoverer(self._repository, scanner, self._saver, self._restorer)
+        self._engine_options: dict[str, Any] = {
+            "exclude_patterns": exclude_patterns,
+            "ignored_max_bytes": (ignored_file_max_bytes, ignored_total_max_bytes),
+            "home": home,
+            "config_home": Path(environ.get("XDG_CONFIG_HOME") or home / ".config"),
+        }
+        self._engine_made: Engine | None = None
+        self._engine_lock = threading.Lock()
         self.recovered: Recovery | None = None
         self.recovery_error: HoldfastError | None = None
         with _plain_errors(self.store):
@@ -124,11 +114,15 @@ class Workspace(Verbs):
         name or a pin asks for one of its own). `rehash` reads every file instead of trusting times. What could not
         be held is in the result's `uncovered`, and `complete` is then False (P4). On an error nothing is left behind.
         """
+        from holdfast.workspace.capture.save import make_label
+
         label = make_label(
             message, session=session, actor=actor, step=step, metadata=metadata, name=name, pinned=pinned
         )
         with self._writing():
-            return self._saver.save(label, state=state, allow_empty=allow_empty, rehash=rehash, progress=progress)
+            return self._engine.saver.save(
+                label, state=state, allow_empty=allow_empty, rehash=rehash, progress=progress
+            )
 
     def delete(self, ref: str) -> Checkpoint:
         """Delete a checkpoint; its id is never used again. Others are not touched."""
@@ -159,35 +153,21 @@ class Workspace(Verbs):
 
     def diff(self, a: str, b: str | None = None, paths: Paths | None = None) -> CheckpointDiff:
         """What differs between two checkpoints, or between one and the folder as it is now."""
-        from holdfast.workspace.stored.differ import make_diff
+        from holdfast.workspace.comparing import compare
 
         with self._reading():
-            first = self._repository.find(a)
-            source = Gathering(self._repository.objects, None, keep_files=True)
-            reader = TreeReader(source)
-            before = self._repository.contents(first).root
-            if b is None:
-                snapshot, _ = self._scanner.take(source, head=self._repository.head())
-                second, after, not_held = None, snapshot.root, snapshot.uncovered
-            else:
-                other = self._repository.find(b)
-                second, after, not_held = other.id, self._repository.contents(other).root, list(other.uncovered)
-            scope = parse_scope(
-                as_text(paths),
-                self.path,
-                lambda path: any(reader.find(root, path) for root in (before, after)),
-                lambda: (path for root in (before, after) for path, _ in reader.walk(root)),
-            )
-            changes = (change for change in reader.diff(before, after) if change.path in scope)
-            return make_diff(first.id, second, changes, source, (first.uncovered, not_held))
+            return compare(self._repository, self._engine.scanner, a, b, paths)
 
     # going back
 
     def preview(self, ref: str, paths: Paths | None = None, *, keep_new: bool = False) -> Plan:
         """What `restore` would do; nothing is touched. Hand the plan to `restore` to be held to it."""
+        from holdfast.workspace.restore.restore import Wish
+        from holdfast.workspace.scope import as_text
+
         with self._reading():
             target = self._repository.find(ref)
-            return self._restorer.preview(Wish("restore", target, as_text(paths), keep_new))
+            return self._engine.restorer.preview(Wish("restore", target, as_text(paths), keep_new))
 
     def restore(
         self,
@@ -207,6 +187,9 @@ class Workspace(Verbs):
         cloned since stay and are named in `kept`. Conflict if the folder no longer matches a given `plan`. On an
         error everything is as it was.
         """
+        from holdfast.workspace.restore.restore import Wish
+        from holdfast.workspace.scope import as_text
+
         with self._writing():
             target = self._repository.find(ref)
             if plan is not None:
@@ -214,17 +197,17 @@ class Workspace(Verbs):
             wish = Wish(
                 "restore", target, as_text(paths), keep_new, skip_damaged, state=None if state is None else dict(state)
             )
-            return self._restorer.restore(wish, plan=plan, progress=progress)
+            return self._engine.restorer.restore(wish, plan=plan, progress=progress)
 
     def undo(self, *, progress: Progress | None = None) -> Restored:
         """Take back the last restore that was not taken back yet. NotFound if there is none."""
         with self._writing():
-            return self._restorer.restore(self._restorer.wish_to_undo(), progress=progress)
+            return self._engine.restorer.restore(self._engine.restorer.wish_to_undo(), progress=progress)
 
     def redo(self, *, progress: Progress | None = None) -> Restored:
         """Take back the last undo. NotFound if there is none since the last restore."""
         with self._writing():
-            return self._restorer.restore(self._restorer.wish_to_redo(), progress=progress)
+            return self._engine.restorer.restore(self._engine.restorer.wish_to_redo(), progress=progress)
 
     # watching
 
@@ -233,12 +216,13 @@ class Workspace(Verbs):
 
         For processes that save more than once. Only a hint: wherever it leaves a doubt, everything is looked at.
         """
-        return self._scanner.watch()
+        return self._engine.scanner.watch()
 
     def close(self) -> None:
         """End `watch`. Nothing else needs closing, and everything works on."""
-        if self._scanner.watching is not None:
-            self._scanner.watching.close()
+        watching = self._engine_made and self._engine_made.scanner.watching
+        if watching:
+            watching.close()
 
     # upkeep
 
@@ -306,6 +290,15 @@ class Workspace(Verbs):
 
     # opening and locking
 
+    @property
+    def _engine(self) -> Engine:
+        with self._engine_lock:
+            if self._engine_made is None:
+                from holdfast.workspace.engine import Engine  # who only reads checkpoints does not pay for it
+
+                self._engine_made = Engine(self.path, self._repository, clock=self._clock, **self._engine_options)
+            return self._engine_made
+
     def _open(self, *, create: bool) -> None:
         if self._repository.exists:
             place.check_is_store(self.store)
@@ -317,10 +310,10 @@ class Workspace(Verbs):
         with contextlib.suppress(OSError):  # a read-only store can still be read
             place.write_owner(self.store, self.path)
         self._repository.sync()
-        if self._recoverer.is_interrupted and self._repository.lock.acquire(wait=False):
+        if Journal(self._repository.own).exists and self._repository.lock.acquire(wait=False):
             try:
                 with _plain_errors(self.store):
-                    self.recovered = self._recoverer.recover()
+                    self.recovered = self._engine.recoverer.recover()
             except HoldfastError as error:
                 self.recovery_error = error  # reading goes on; whoever writes meets it again
             finally:
@@ -355,9 +348,8 @@ class Workspace(Verbs):
                 self._repository.sweep()
                 self._repository.sync()
                 with self._repository.catalog.kept_open():
-                    recovered = self._recoverer.recover()
-                    if recovered is not None:
-                        self.recovered = recovered
+                    if Journal(self._repository.own).exists:
+                        self.recovered = self._engine.recoverer.recover() or self.recovered
                     self._resume_purge()
                     yield
 

@@ -20,7 +20,7 @@ SETTLED_S = 0.06  # longer than what counts as young
 
 
 def take(ws: Workspace, **options: Any) -> Snapshot:
-    snapshot, _ = ws._scanner.take(Gathering(ObjectStore(ws.store), None), head=None, **options)
+    snapshot, _ = ws._engine.scanner.take(Gathering(ObjectStore(ws.store), None), head=None, **options)
     return snapshot
 
 
@@ -154,7 +154,7 @@ class TestFrozenRules:
         (project.root / ".git" / "info" / "exclude").write_bytes(b"*.bak\n")
         ws = project.open(exclude_patterns=["*.log"], ignored_file_max_bytes=7)
         snapshot = take(ws)
-        rules = json.loads(ws._scanner.frozen_rules(snapshot))
+        rules = json.loads(ws._engine.scanner.frozen_rules(snapshot))
         assert rules["exclude_patterns"] == ["*.log"]
         assert rules["excludes_file"].encode("utf-8", "surrogateescape") == b"*.tmp\n\xff\n"
         assert rules["ignored_file_max_bytes"] == 7

@@ -394,7 +394,7 @@ class TestEnding:
         ws.close()
         assert (project.store / "holdfast/scan.cache").read_bytes() != before
         other = project.open()
-        listing = other._scanner.judge(other._repository.head()).listing
+        listing = other._engine.scanner.judge(other._repository.head()).listing
         assert not listing.pending
 
     def test_a_workspace_that_is_forgotten_leaves_nothing_open(self, project) -> None:

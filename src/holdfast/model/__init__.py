@@ -1,0 +1,67 @@
+"""The nouns: what a checkpoint is, what a restore would do and did, what differs, what is damaged.
+
+Pure values: no clock, no environment, no input or output. Paths are relative to the workspace, with `/` between
+folders, and are `str` as Python decodes file names (a byte that is no text becomes a lone surrogate and comes back).
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as type checkers know it, without the cost of `typing`
+if TYPE_CHECKING:
+    from holdfast.model.changes import (
+        CheckpointDiff,
+        Exported,
+        LineCount,
+        Plan,
+        Recovery,
+        Renamed,
+        Restored,
+    )  # fmt: skip
+    from holdfast.model.checkpoint import JSON, Checkpoint, Lazy, Operation, Progress, Reason, Uncovered
+    from holdfast.model.findings import Bisected, Match, Problem, VerifyReport, Why
+    from holdfast.model.upkeep import CheckpointUsage, Compacted, PathUsage, Pruned, Purged, PurgePlan, Usage
+
+__all__ = [
+    "JSON",
+    "Bisected",
+    "Checkpoint",
+    "CheckpointDiff",
+    "CheckpointUsage",
+    "Compacted",
+    "Exported",
+    "Lazy",
+    "LineCount",
+    "Match",
+    "Operation",
+    "PathUsage",
+    "Plan",
+    "Problem",
+    "Progress",
+    "Pruned",
+    "PurgePlan",
+    "Purged",
+    "Reason",
+    "Recovery",
+    "Renamed",
+    "Restored",
+    "Uncovered",
+    "Usage",
+    "VerifyReport",
+    "Why",
+]  # fmt: skip
+
+_ROOMS = {
+    "changes": {"CheckpointDiff", "Exported", "LineCount", "Plan", "Recovery", "Renamed", "Restored"},
+    "findings": {"Bisected", "Match", "Problem", "VerifyReport", "Why"},
+    "upkeep": {"CheckpointUsage", "Compacted", "PathUsage", "PurgePlan", "Pruned", "Purged", "Usage"},
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a noun when it is first asked for: making all of their classes would be a third of a command's start."""
+    if name not in __all__:
+        raise AttributeError(f"module 'holdfast.model' has no attribute {name!r}")
+    import importlib
+
+    room = next((room for room, names in _ROOMS.items() if name in names), "checkpoint")
+    return getattr(importlib.import_module(f"holdfast.model.{room}"), name)

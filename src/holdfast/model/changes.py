@@ -1,0 +1,129 @@
+"""What differs between two states, and what going from one to another does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from holdfast.model.checkpoint import JSON
+
+
+class Renamed(NamedTuple):
+    """A file that went from one path to another."""
+
+    old: str
+    new: str
+
+
+class LineCount(NamedTuple):
+    """How many lines of a file came and went; None where its content is not text."""
+
+    added: int | None
+    removed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointDiff:
+    """What differs between two states."""
+
+    from_id: str
+    to_id: str | None
+    """None: the folder as it was when the diff was made."""
+    added_files: list[str]
+    modified_files: list[str]
+    deleted_files: list[str]
+    renamed_files: list[Renamed]
+    touched_files: list[str]
+    """Same content and mode; only times, links or extended attributes differ."""
+    changed_folders: list[str]
+    """Folders that have another mode, or came or went without any file."""
+    uncompared: dict[str, str]
+    """Held on one side, and left out or unreadable on the other, with the reason: not known to differ."""
+    line_counts: dict[str, LineCount]
+    diff_content: str
+
+    def __bool__(self) -> bool:
+        files = self.added_files or self.modified_files or self.deleted_files or self.renamed_files
+        return bool(files or self.touched_files or self.changed_folders)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a restore would do. Nothing else is touched."""
+
+    checkpoint: str
+    paths: tuple[str, ...] | None
+    keep_new: bool
+    written: list[str]
+    """Absent now, would be brought back."""
+    replaced: list[str]
+    """Different now, would become as they were (content, type or metadata)."""
+    removed: list[str]
+    """Made since; would be removed, after they are saved."""
+    retimed: list[str]
+    """Folders of which only the time would be set back."""
+    kept: dict[str, str]
+    """Left alone though the checkpoint does not have them, and why."""
+    blocked: dict[str, str]
+    """Would be restored but cannot, and why: the restore would report them as failed."""
+    missing: dict[str, str]
+    """Was there when the checkpoint was made, is gone now, and is not held: cannot be brought back."""
+    bytes_to_write: int
+    digest: str
+    """Changes when the folder or the target does; hand the plan to `restore` to be held to it."""
+
+    def __bool__(self) -> bool:
+        return bool(self.written or self.replaced or self.removed or self.retimed)
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore did."""
+
+    checkpoint: str
+    undo_id: str
+    """The safety checkpoint: what was there before."""
+    written: list[str]
+    """Brought back or made as they were."""
+    removed: list[str]
+    kept: dict[str, str]
+    failed: dict[str, str]
+    missing: dict[str, str]
+    state: dict[str, JSON]
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything that was asked for was done (P4)."""
+        return not self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """How an interrupted restore was dealt with when the workspace was next opened."""
+
+    verb: str
+    target: str
+    outcome: str  # "finished" | "taken back"
+    found_id: str
+    """The safety checkpoint of what was found."""
+    failed: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What an export wrote."""
+
+    checkpoint: str
+    directory: str
+    written: list[str]
+    failed: dict[str, str]
+    """Not written, or not completely, and why."""
+    missing: dict[str, str]
+    """What the checkpoint does not hold, and why."""
+    leftovers: list[str]
+    """Folders beside it that exports which were killed have left; nothing needs them."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything that was asked for was written (P4)."""
+        return not self.failed

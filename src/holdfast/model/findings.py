@@ -1,0 +1,80 @@
+"""What is found out about checkpoints: damage, rules, texts, the first bad one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from holdfast.model.checkpoint import Checkpoint, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that `verify` found wrong."""
+
+    what: str
+    detail: str
+    checkpoints: tuple[str, ...] = ()
+    """The checkpoints that it touches; all others are sound."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What `verify` read and found."""
+
+    problems: Sequence[Problem]
+    checkpoints: int
+    objects: int
+    bytes_read: int
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """What decides whether a save made now would hold a path."""
+
+    path: str
+    held: bool
+    exists: bool
+    """Whether it is there; if not, the rest is about what would be so."""
+    reason: Reason | None
+    """Of a path that is not held."""
+    rule: str
+    """The line that decides, as `FILE:LINE: PATTERN`; empty where none does."""
+    in_checkpoint: str | None
+    """The id of the last checkpoint, if that holds it."""
+    sentence: str
+    """All of it, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A file that has a text in it, from one checkpoint to another."""
+
+    path: str
+    line: int
+    """Where it is in `first`, counted from 1."""
+    excerpt: str
+    """That line, or some of it."""
+    first: Checkpoint
+    """The checkpoint in which it appears; its actor, session and message say by whom."""
+    last: Checkpoint
+    """The last one in a row that has it."""
+    disappeared_in: Checkpoint | None
+    """The one after that, in which it is gone; None if the newest checkpoint has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bisected:
+    """Between which two checkpoints something broke."""
+
+    first_bad: Checkpoint | None
+    """The first at which it fails; None if that lies among `unsure`."""
+    last_good: Checkpoint
+    unsure: list[Checkpoint]
+    """Those that could not be tested and may be the first."""
+    tried: dict[str, str]
+    """By id, in order: `good`, `bad` or `skipped`."""

@@ -346,8 +346,8 @@ class Workspace(Verbs):
             with self._repository.lock:
                 self._repository.objects.refresh()
                 self._repository.sweep()
-                self._repository.sync()
                 with self._repository.catalog.kept_open():
+                    self._repository.sync()
                     if Journal(self._repository.own).exists:
                         self.recovered = self._engine.recoverer.recover() or self.recovered
                     self._resume_purge()

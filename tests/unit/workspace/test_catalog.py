@@ -202,6 +202,13 @@ class TestLooking:
         note.unlink()
         assert self.sync(shelf, looks, settled=True) == 1
 
+    def test_a_note_from_before_the_machine_went_down_is_not_trusted(
+        self, shelf: Shelf, looks: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("holdfast.workspace.stored.catalog._boot", lambda: "another")
+        assert self.sync(shelf, looks, settled=True) == 1
+        assert self.sync(shelf, looks, settled=True) == 0
+
     def test_a_log_that_somebody_left_is_looked_into(self, shelf: Shelf, looks: Path) -> None:
         with closing(sqlite3.connect(shelf.path)) as connection:
             connection.execute("UPDATE checkpoints SET safety = 1")

@@ -51,7 +51,6 @@ class Snapshot(NamedTuple):
     uncovered: list[Uncovered]
     listing: Listing
     quiet: bool
-    files: int
     previous: Mapping[str, Folder]  # what the cache knew, for `changed_since`
 
     def changed_since(self, before: Node) -> list[str] | None:
@@ -102,8 +101,7 @@ def take_snapshot(
     quiet = _read_pending(listing, root, sink, progress) and not listing.vanished
     quiet = _settle_databases(listing, root, sink) and quiet
     node = _build(listing, sink)
-    files = sum(folder.count for folder in listing.folders.values())
-    return Snapshot(node, _uncovered(listing, files), listing, quiet, files, previous)
+    return Snapshot(node, _uncovered(listing), listing, quiet, previous)
 
 
 # reading
@@ -268,7 +266,7 @@ def _linked(listing: Listing) -> list[str]:
     return [path for path, folder in folders if folder.is_linked and max(folder.rows[NLINK::WIDTH], default=0) > 1]
 
 
-def _uncovered(listing: Listing, files: int) -> list[Uncovered]:
+def _uncovered(listing: Listing) -> list[Uncovered]:
     found = [
         Uncovered(join(path, name), Reason(reason), detail)
         for path, folder in listing.folders.items()
@@ -278,6 +276,6 @@ def _uncovered(listing: Listing, files: int) -> list[Uncovered]:
     found += [
         Uncovered(path, Reason.RULES_NOT_APPLIED, "an ignore file above 1 MiB") for path in listing.oversized_rules
     ]
-    if not files and found:
+    if found and not any(folder.count for folder in listing.folders.values()):
         found.append(Uncovered("", Reason.NOTHING_HELD, "the rules leave out every file"))
     return sorted(found, key=lambda item: (item.path, item.reason))

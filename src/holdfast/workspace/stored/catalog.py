@@ -35,6 +35,7 @@ _TEXT = " || char(31) || ".join(
     f"ifnull('=' || {column}, '')" if column in _NULLABLE else column for column in _COLUMNS.split(", ")[:-1]
 )
 _NAMED = "SELECT id FROM checkpoints INDEXED BY names WHERE name IS NOT NULL ORDER BY id"
+_OF_THIS_PROCESS = os.urandom(8).hex()
 _SLACK_NS = 50_000_000  # a change within a tick of the clock may leave the same time
 _COARSE_SLACK_NS = 3_000_000_000  # file systems that count whole seconds
 
@@ -195,7 +196,7 @@ class Catalog:
         if refs is None or not all(map(_is_settled, refs + own)):
             return ""
         parts = [f"{one.st_ino} {one.st_size} {one.st_mtime_ns} {one.st_ctime_ns}" for one in refs + own]
-        return f"{', '.join(parts)}\n"
+        return f"{', '.join(parts)}, {_boot()}\n"
 
     def _note(self) -> str:
         try:
@@ -290,7 +291,7 @@ class Catalog:
             if connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
                 connection.execute("PRAGMA journal_mode=WAL")
                 connection.executescript(f"DROP TABLE IF EXISTS checkpoints;{_SCHEMA}PRAGMA user_version={_VERSION};")
-            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute("PRAGMA synchronous=OFF")  # what a power loss takes is made again: see `_look`
         except BaseException:
             connection.close()
             raise
@@ -313,6 +314,15 @@ def _is_damage(error: Exception) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
     in_the_way = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
     return code is None or (code & 0xFF) not in (*in_the_way, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+
+
+def _boot() -> str:
+    """What is different after a power loss, which may leave a file its times and take its content."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return _OF_THIS_PROCESS  # cannot be told: only its own notes are relied on
 
 
 def _is_settled(status: os.stat_result) -> bool:

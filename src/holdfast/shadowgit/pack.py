@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
+import weakref
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -22,6 +22,8 @@ _OFS_DELTA, REF_DELTA = 6, 7
 _InflateError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls the class an instance
 _OFTEN, _SMALL = 256, 4096
 _FEW = 200
+_HEADER_BYTES = 48  # more than any header takes: sizes and offsets of 64 bits, the name of a base
+_CHUNK_BYTES = 1 << 20
 _HINT = "Run `holdfast verify` to see which checkpoints use it."
 
 
@@ -35,14 +37,18 @@ class Header(NamedTuple):
 
 
 class Pack:
-    """One `.pack` file with its `.idx`, open for reading. Removing the files does not disturb it."""
+    """One `.pack` file with its `.idx`, open for reading. Removing the files does not disturb it.
+
+    Nothing is mapped: a file that somebody cuts short while it is read is damage, and not the end of the process.
+    """
 
     def __init__(self, index_path: Path) -> None:
         self.name = index_path.stem
         self.path = index_path.with_suffix(".pack")
-        self._index = _map(index_path)
-        self._data = _map(self.path)
-        self.size_bytes = len(self._data)
+        self._index = index_path.read_bytes()
+        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._fd)
+        self.size_bytes = os.fstat(self._fd).st_size
         if self._index[:8] != INDEX_MAGIC or len(self._index) < 8 + 1024 + 40:
             raise Damaged(f"the index of {self.name} is not one", hint=_HINT)
         self._fanout = struct.unpack(">256I", self._index[8:1032])
@@ -111,28 +117,36 @@ class Pack:
             self._asked += 1
             if self._asked <= _FEW:
                 return object_id(delta_kind(header.kind), self.inflate(header)) == oid
+            if self._starts is None:
+                self._starts = [*sorted(self._offset(place) for place in range(self.count)), self.size_bytes - 20]
+            end = self._starts[bisect_right(self._starts, start)] if start < self._starts[-1] else start
+            return bool(zlib.crc32(self.raw(start, end)) == self._crc(oid))
         except Damaged:
             return False
-        if self._starts is None:
-            self._starts = [*sorted(self._offset(place) for place in range(self.count)), self.size_bytes - 20]
-        end = self._starts[bisect_right(self._starts, start)] if start < self._starts[-1] else start
-        return bool(zlib.crc32(self._data[start:end]) == self._crc(oid))
 
     def _crc(self, oid: bytes) -> int:
         at = self._crcs + 4 * self._place(oid)
         return int.from_bytes(self._index[at : at + 4], "big")
 
     def raw(self, start: int, end: int) -> bytes:
-        """The bytes of the file between two places."""
-        return self._data[start:end]
+        """The bytes of the file between two places, as far as it went when it was opened; Damaged if it was cut since."""
+        end = min(end, self.size_bytes)
+        found = self._peek(start, end)
+        if len(found) < end - start:
+            raise Damaged(f"{self.name} was cut short", hint=_HINT)
+        return found
+
+    def _peek(self, start: int, end: int) -> bytes:
+        """What is there of some bytes."""
+        return os.pread(self._fd, max(0, min(end, self.size_bytes) - start), start)
 
     def header(self, offset: int) -> Header:
         """Read what an object is and how large."""
-        data = self._data
         if offset < 12 or offset >= self.size_bytes - 20:
             raise Damaged(f"the index of {self.name} points outside its pack", hint=_HINT)
+        data, base = self._peek(offset, offset + _HEADER_BYTES), None
         try:
-            at, byte = offset + 1, data[offset]
+            at, byte = 1, data[0]
             kind, size, shift = (byte >> 4) & 7, byte & 15, 4
             while byte & 0x80:
                 byte = data[at]
@@ -144,20 +158,18 @@ class Pack:
                 while byte & 0x80:
                     byte, at = data[at], at + 1
                     back = ((back + 1) << 7) | (byte & 0x7F)
-                return Header(kind, size, at, offset - back)
+                return Header(kind, size, offset + at, offset - back)
         except IndexError:
             raise Damaged(f"{self.name} is cut short", hint=_HINT) from None
         if kind == REF_DELTA:
-            return Header(kind, size, at + 20, data[at : at + 20])
-        return Header(kind, size, at)
+            at, base = at + 20, data[at : at + 20]
+        return Header(kind, size, offset + at, base)
 
     def inflate(self, header: Header) -> bytes:
         """The content that follows a header."""
+        end = header.start + header.size + header.size // 64 + 1024
         try:
-            with memoryview(self._data) as view:
-                window = view[header.start : header.start + header.size + header.size // 64 + 1024]
-                with window:
-                    data: bytes = isal_zlib.decompressobj().decompress(window, header.size + 1)
+            data: bytes = isal_zlib.decompressobj().decompress(self._peek(header.start, end), header.size + 1)
         except (_InflateError, OverflowError, MemoryError, ValueError):
             data = b""
         if len(data) != header.size:
@@ -169,11 +181,15 @@ class Pack:
 
     def checksum_problems(self) -> Iterator[str]:
         """Say whether the two files are, byte for byte, what was written."""
-        for label, data in (("index", self._index), ("pack", self._data)):
-            with memoryview(data) as view, view[:-20] as body:
-                if sha1(body).digest() != data[-20:]:
-                    yield f"the {label} file of {self.name} is not what was written"
-        if self._index[-40:-20] != self._data[-20:]:
+        body, end = sha1(), max(0, self.size_bytes - 20)
+        for start in range(0, end, _CHUNK_BYTES):
+            body.update(self._peek(start, min(start + _CHUNK_BYTES, end)))
+        trailer = self._peek(end, self.size_bytes)
+        if sha1(self._index[:-20]).digest() != self._index[-20:]:
+            yield f"the index file of {self.name} is not what was written"
+        if body.digest() != trailer:
+            yield f"the pack file of {self.name} is not what was written"
+        if self._index[-40:-20] != trailer:
             yield f"the index of {self.name} belongs to another pack"
 
     def _offset(self, place: int) -> int:
@@ -234,13 +250,3 @@ def _delta_size(delta: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if not byte & 0x80:
             return size, at
-
-
-def _map(path: Path) -> mmap.mmap:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if os.fstat(fd).st_size == 0:
-            raise Damaged(f"{path.name} is empty", hint=_HINT)
-        return mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
-    finally:
-        os.close(fd)

@@ -129,7 +129,7 @@ class Pack:
         return int.from_bytes(self._index[at : at + 4], "big")
 
     def raw(self, start: int, end: int) -> bytes:
-        """The bytes of the file between two places, as far as it went when it was opened; Damaged if it was cut since."""
+        """The bytes of the file between two places, as far as it went when it was opened; Damaged if cut since."""
         end = min(end, self.size_bytes)
         found = self._peek(start, end)
         if len(found) < end - start:

@@ -1,0 +1,92 @@
+"""BLAKE3 digests of values, the same in every process, on every machine, for every order of a set.
+
+A digest says by which algorithm it was made (`b3:…`). There is no other to fall back to: two algorithms for one name
+would make everything look changed when a package comes or goes.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import os
+import unicodedata
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+from holdfast.errors import Refused, Unavailable
+
+_LENGTH_BYTES = 8
+
+
+def digest(*values: object) -> str:
+    """The digest of values, in this order. Refused, with the place, for one that has no single spelling."""
+    return f"b3:{digest_bytes(canonical(values))}"
+
+
+def digest_bytes(data: bytes) -> str:
+    """The BLAKE3 digest of bytes, in hexadecimal."""
+    try:
+        from blake3 import blake3  # an extra: `holdfast[indexing]`, `holdfast[training]`
+    except ImportError:
+        raise Unavailable(
+            "the package blake3 is not installed", hint="Install it with: pip install 'holdfast[indexing]'"
+        ) from None
+    found: str = blake3(data).hexdigest()
+    return found
+
+
+def canonical(value: object, where: str = "") -> bytes:
+    """The one spelling of a value: every part with its kind and its length before it.
+
+    Text is compared as people read it (NFC); lists and tuples are the same; so are equal numbers of one kind.
+    """
+    kind, parts = _spell(value, where)
+    body = b"".join(parts)
+    return kind + len(body).to_bytes(_LENGTH_BYTES, "big") + body
+
+
+def _spell(value: object, where: str) -> tuple[bytes, list[bytes]]:
+    if isinstance(value, enum.Enum):
+        return _spell(value.value, where)
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        pairs = [(canonical(key, where), canonical(each, f"{where}.{key}")) for key, each in value.items()]
+        return b"m", [part for pair in sorted(pairs) for part in pair]
+    if isinstance(value, Set):
+        return b"S", sorted(canonical(each, f"{where}{{}}") for each in value)
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
+        return b"l", [canonical(each, f"{where}[{place}]") for place, each in enumerate(value)]
+    return _spell_one(value, where)
+
+
+def _spell_one(value: object, where: str) -> tuple[bytes, list[bytes]]:
+    if value is None:
+        return b"n", []
+    if isinstance(value, bool):
+        return b"b", [b"1" if value else b"0"]
+    if isinstance(value, int):
+        return b"i", [str(value).encode()]
+    if isinstance(value, float):
+        if math.isnan(value):
+            raise Refused(f"{where.lstrip('.') or 'the value'} is not a number", hint="NaN is not equal to itself.")
+        return b"f", [value.hex().encode()]
+    if isinstance(value, str):
+        return b"s", [unicodedata.normalize("NFC", value).encode("utf-8", "surrogatepass")]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return b"y", [bytes(value)]
+    if isinstance(value, os.PathLike):
+        return b"s", [os.fsencode(value).replace(os.sep.encode(), b"/")]
+    if isinstance(value, datetime | date | time):
+        return b"t", [value.isoformat().encode()]
+    if isinstance(value, timedelta):
+        return b"d", [f"{value.days} {value.seconds} {value.microseconds}".encode()]
+    if isinstance(value, Decimal | UUID):
+        return b"s", [str(value).encode()]
+    raise Refused(
+        f"{where.lstrip('.') or 'the value'} is of type {type(value).__name__}, which has no single spelling",
+        hint="Use plain values: numbers, text, lists, sets, mappings, dataclasses.",
+    )

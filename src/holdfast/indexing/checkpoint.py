@@ -1,0 +1,170 @@
+"""The predecessor's checkpoint of an indexing run: what was done, and under which settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypedDict
+from uuid import UUID, uuid4
+
+from holdfast.digest import digest
+from holdfast.errors import Damaged, Refused
+from holdfast.indexing.settings import without_secrets
+
+SCHEMA_VERSION = 1
+
+
+class CheckpointSettingsMap(TypedDict):
+    """The settings that an index depends on; what is hashed."""
+
+    indexer: dict[str, Any]
+    project_path: str | None
+    project_name: str | None
+    embedding_provider: tuple[Any, ...] | None
+    sparse_provider: tuple[Any, ...] | None
+    vector_store: tuple[Any, ...] | None
+
+
+def get_checkpoint_settings_map(
+    project_path: str | Path | None = None,
+    project_name: str | None = None,
+    *,
+    indexer: Mapping[str, Any] | None = None,
+    embedding_provider: Any = None,
+    sparse_provider: Any = None,
+    vector_store: Any = None,
+) -> CheckpointSettingsMap:
+    """The settings to hash: those given, without secrets; nothing is read from anywhere else."""
+    path = None if project_path is None else Path(project_path).resolve().as_posix()
+    return CheckpointSettingsMap(
+        indexer=without_secrets(indexer or {}),
+        project_path=path,
+        project_name=project_name,
+        embedding_provider=_provider(embedding_provider),
+        sparse_provider=_provider(sparse_provider),
+        vector_store=_provider(vector_store),
+    )
+
+
+def settings_hash(settings: Mapping[str, Any]) -> str:
+    """BLAKE3 of settings: the same in every process, whatever the order of sets and keys. Secrets do not count."""
+    return digest("settings", SCHEMA_VERSION, without_secrets(settings))
+
+
+def _provider(value: Any) -> tuple[Any, ...] | None:
+    if value is None:
+        return None
+    parts = value if isinstance(value, tuple | list) else (value,)
+    return tuple(without_secrets(part) if isinstance(part, Mapping) else part for part in parts)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True, kw_only=True)
+class IndexingCheckpoint:
+    """How far a run has come. Give it the settings of the run: they are kept, and compared with later ones."""
+
+    session_id: UUID = field(default_factory=uuid4)
+    project_path: Path | None = None
+    project_name: str | None = None
+    start_time: datetime = field(default_factory=_now)
+    last_checkpoint: datetime = field(default_factory=_now)
+    files_discovered: int = 0
+    files_embedding_complete: int = 0
+    files_indexed: int = 0
+    files_with_errors: list[str] = field(default_factory=list)
+    chunks_created: int = 0
+    chunks_embedded: int = 0
+    chunks_indexed: int = 0
+    batch_ids_completed: list[str] = field(default_factory=list)
+    current_batch_id: UUID | None = None
+    errors: list[dict[str, str]] = field(default_factory=list)
+    settings: CheckpointSettingsMap | None = None
+    fingerprint: dict[str, Any] | None = None
+    """The fingerprint of the index as it was made, stored; never derived from what is configured now."""
+    settings_hash: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.project_path is not None:
+            self.project_path = Path(self.project_path).resolve()
+        for name in _COUNTERS:
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise Refused(f"{name} is {value!r}", hint="It is a whole number, 0 or more.")
+        for name in ("start_time", "last_checkpoint"):
+            if getattr(self, name).tzinfo is None:
+                raise Refused(f"{name} has no time zone", hint="Use datetime.now(UTC).")
+        if self.settings_hash is None and self.settings is not None:
+            self.settings_hash = settings_hash(self.settings)
+
+    def current_settings_hash(self, settings: Mapping[str, Any] | None = None) -> str:
+        """BLAKE3 of the settings given as the current ones; without any, of those that it was made with."""
+        current = settings if settings is not None else self.settings
+        if current is None:
+            raise Refused("the checkpoint has no settings", hint="Give the current ones, or make it with settings=….")
+        return settings_hash(current)
+
+    def matches_settings(self, settings: Mapping[str, Any] | None = None) -> bool:
+        """Whether it was made under these settings."""
+        if settings is None and self.settings is None:
+            return False
+        return self.settings_hash is not None and self.settings_hash == self.current_settings_hash(settings)
+
+    def is_stale(
+        self,
+        max_age_hours: float = 24,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        now: datetime | None = None,
+    ) -> bool:
+        """Whether it is too old, from the future, ends before it began, or was made under other settings."""
+        age = (now or _now()) - self.last_checkpoint
+        if not timedelta(0) <= age <= timedelta(hours=max_age_hours) or self.last_checkpoint < self.start_time:
+            return True
+        return settings is not None and not self.matches_settings(settings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it, with the version of this shape."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        plain = {name: _plain(value) for name, value in values.items()}
+        return {"schema_version": SCHEMA_VERSION, **plain}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> IndexingCheckpoint:
+        """What `to_dict` gave. Damaged for anything else; Refused for the shape of a newer version."""
+        version = values.get("schema_version")
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            raise Refused(f"the checkpoint is of version {version}", hint="Use a newer Holdfast.")
+        given = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        try:
+            for name in ("start_time", "last_checkpoint"):
+                given[name] = datetime.fromisoformat(given[name])
+            given["session_id"] = UUID(given["session_id"])
+            batch = given.get("current_batch_id")
+            given["current_batch_id"] = UUID(batch) if batch else None
+            given["project_path"] = Path(given["project_path"]) if given.get("project_path") else None
+            return cls(**given)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Damaged(f"the checkpoint cannot be read: {error}", hint="An older one may be whole.") from error
+
+
+_COUNTERS = (
+    "files_discovered", "files_embedding_complete", "files_indexed",
+    "chunks_created", "chunks_embedded", "chunks_indexed",
+)  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    if isinstance(value, UUID | Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(_plain(each) for each in value)
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

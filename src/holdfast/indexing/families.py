@@ -1,0 +1,205 @@
+"""Families of models: which share a space, and whose queries may be asked of whose documents.
+
+A family is a list of directed edges with evidence, not a set of names: teacher and pupil often work in one direction
+only. What the registry does not say is not known, and unknown is an answer: a probe decides, or everything is embedded
+anew.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from holdfast.errors import NotFound, Refused
+
+_ANY = "*"
+_SCOPES = ("chunk", "document")
+_KINDS = ("dense", "sparse", "multi")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A model of a space."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    """Other names of the very same weights."""
+    doc_prompt: str = ""
+    query_prompt: str = ""
+    max_tokens: int | None = None
+    usd_per_mtok: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Queries of one model may be asked of documents of another."""
+
+    documents: str
+    queries: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What vectors live in: only those of one space may be compared."""
+
+    id: str
+    kind: Literal["dense", "sparse", "multi"] = "dense"
+    metric: str = "cosine"
+    normalised: bool = False
+    dimensions: tuple[int, ...] = ()
+    matryoshka: bool = False
+    """Whether the first numbers of a vector are a good vector by themselves."""
+    datatypes: tuple[str, ...] = ("float32",)
+    default_dimension: int | None = None
+    context_scope: Literal["chunk", "document"] = "chunk"
+    """What a chunk's vector depends on."""
+    members: tuple[Member, ...] = ()
+    edges: tuple[Edge, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Families:
+    """The registry."""
+
+    spaces: tuple[Space, ...]
+    _by_name: Mapping[str, tuple[Space, Member]] = field(repr=False, compare=False)
+
+    def find(self, model: str) -> tuple[Space, Member] | None:
+        """The space and the entry of a model, by its name or another of its names; None if it is not known."""
+        return self._by_name.get(model.lower())
+
+    def same_weights(self, one: str, other: str) -> bool:
+        """Whether two names are known to mean one model."""
+        first, second = self.find(one), self.find(other)
+        return one == other or (first is not None and second is not None and first[1] == second[1])
+
+    def edge(self, documents: str, queries: str) -> Edge | None:
+        """Why queries of one model may be asked of documents of another; None if nothing says so."""
+        found, asked = self.find(documents), self.find(queries)
+        if found is None or asked is None or found[0].id != asked[0].id:
+            return None
+        if found[1] == asked[1]:
+            return Edge(documents, queries, "the same model")
+        names = (found[1].name, asked[1].name)
+        for edge in found[0].edges:
+            if edge.documents in (_ANY, names[0]) and edge.queries in (_ANY, names[1]):
+                return edge
+        return None
+
+    def any_to_any(self, one: str, other: str) -> bool:
+        """Whether documents of both may lie in one index: each may be asked with the other's queries."""
+        return self.edge(one, other) is not None and self.edge(other, one) is not None
+
+
+def load_families(extra: Iterable[str | Path] = ()) -> Families:
+    """The registry that comes with Holdfast, and files of the user's, which may add spaces but not contradict it.
+
+    Refused, with the file and the entry, for what makes no sense: a model in two spaces, an edge to a model that the
+    space does not have, names that lead to each other in a circle.
+    """
+    with files("holdfast.indexing").joinpath("families.toml").open("rb") as file:
+        spaces = _read(tomllib.load(file), "families.toml")
+    for path in extra:
+        try:
+            spaces += _read(tomllib.loads(Path(path).read_text("utf-8")), str(path))
+        except FileNotFoundError:
+            raise NotFound(f"there is no family file {path}", hint="Check `families` in the settings.") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise Refused(f"{path} is not TOML: {error}", hint="See families.toml in the package.") from None
+    return _registry(spaces)
+
+
+def _registry(spaces: list[tuple[str, Space]]) -> Families:
+    by_id: dict[str, Space] = {}
+    by_name: dict[str, tuple[Space, Member]] = {}
+    for file, space in spaces:
+        if space.id in by_id:
+            raise Refused(f"{file}: there is a space {space.id!r} already", hint="Give it another id.")
+        by_id[space.id] = space
+        for member in space.members:
+            for name in (member.name, *member.aliases):
+                other = by_name.get(name.lower())
+                if other is not None:
+                    raise Refused(
+                        f"{file}: {name!r} is in the space {space.id!r} and in {other[0].id!r}",
+                        hint="A model lives in one space, and a name means one model.",
+                    )
+                by_name[name.lower()] = (space, member)
+    return Families(tuple(by_id.values()), by_name)
+
+
+# reading
+
+
+def _read(document: Mapping[str, Any], file: str) -> list[tuple[str, Space]]:
+    unknown = document.keys() - {"space"}
+    if unknown:
+        raise Refused(f"{file}: there is no key {min(unknown)!r}", hint="Write [[space]] tables.")
+    return [(file, _space(table, file)) for table in _list(document.get("space", []), f"{file}: space")]
+
+
+def _space(table: Any, file: str) -> Space:
+    what = f"{file}: a space" if not isinstance(table, Mapping) else f"{file}: {table.get('id', 'a space')}"
+    values = _checked(table, Space, what)
+    if not isinstance(values.get("id"), str) or not values["id"]:
+        raise Refused(f"{what} has no id", hint='Write id = "…".')
+    for key, allowed in (("kind", _KINDS), ("context_scope", _SCOPES)):
+        if values.get(key, allowed[0]) not in allowed:
+            raise Refused(f"{what}: {key} is {values[key]!r}", hint=f"It is one of {', '.join(allowed)}.")
+    dimensions = tuple(_list(values.get("dimensions", []), what))
+    if not all(isinstance(one, int) and one > 0 for one in dimensions):
+        raise Refused(f"{what}: dimensions are {list(dimensions)!r}", hint="They are numbers above 0.")
+    default = values.get("default_dimension")
+    if default is not None and default not in dimensions:
+        raise Refused(f"{what}: default_dimension {default} is not one of its dimensions", hint="Add it to them.")
+    members = tuple(_member(one, what) for one in _list(values.get("members", []), what))
+    edges = tuple(_edge(one, {member.name for member in members}, what) for one in _list(values.get("edges", []), what))
+    plain = values | {"dimensions": dimensions, "members": members, "edges": edges}
+    return Space(**plain | {"datatypes": tuple(values.get("datatypes", ("float32",)))})
+
+
+def _member(table: Any, what: str) -> Member:
+    values = _checked(table, Member, f"{what}: a member")
+    name = values.get("name")
+    if not isinstance(name, str) or not name:
+        raise Refused(f"{what}: a member has no name", hint='Write { name = "…" }.')
+    aliases = tuple(_list(values.get("aliases", []), f"{what}: {name}"))
+    if name in aliases:
+        raise Refused(f"{what}: {name} is an alias of itself", hint="Leave it out of its aliases.")
+    price = values.get("usd_per_mtok")
+    if price is not None and (not isinstance(price, int | float) or price < 0):
+        raise Refused(f"{what}: the price of {name} is {price!r}", hint="It is dollars for a million tokens.")
+    return Member(**values | {"aliases": aliases})
+
+
+def _edge(table: Any, members: set[str], what: str) -> Edge:
+    values = _checked(table, Edge, f"{what}: an edge")
+    for end in ("documents", "queries"):
+        if values.get(end) not in members | {_ANY}:
+            raise Refused(
+                f"{what}: an edge names {values.get(end)!r}, which is no member", hint=f'{end} is a member, or "*".'
+            )
+    if not values.get("evidence"):
+        raise Refused(f"{what}: an edge has no evidence", hint='Say where it is written: evidence = "https://…".')
+    return Edge(**values)
+
+
+def _checked(table: Any, kind: type, what: str) -> dict[str, Any]:
+    if not isinstance(table, Mapping):
+        raise Refused(f"{what} is {table!r}", hint="It is a table.")
+    known = {name for name in kind.__slots__ if not name.startswith("_")}  # type: ignore[attr-defined]
+    unknown = table.keys() - known
+    if unknown:
+        raise Refused(f"{what}: there is no key {min(unknown)!r}", hint=f"The keys are {', '.join(sorted(known))}.")
+    return dict(table)
+
+
+def _list(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise Refused(f"{what}: {value!r} is not a list", hint="Write [ … ].")
+    return value

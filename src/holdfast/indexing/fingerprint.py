@@ -1,0 +1,78 @@
+"""The predecessor's fingerprint: what decides whether an index that is there can be used on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.indexing import precision
+from holdfast.indexing.impact import ChangeImpact
+
+ConfigType = Literal["symmetric", "asymmetric"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSettingsFingerprint:
+    """What of a configuration decides whether an index can be reused."""
+
+    embedding_config_type: ConfigType
+    embed_model: str
+    """The model that embeds documents."""
+    embed_model_family: str | None
+    query_model: str | None
+    """The model that embeds queries, where that is another one."""
+    sparse_model: str | None
+    vector_store: str
+    config_hash: str
+    """Of the whole configuration. Says that something changed, not what: see `CheckpointManager`."""
+    dimension: int | None = None
+    datatype: str | None = None
+
+    def is_compatible_with(self, other: CheckpointSettingsFingerprint) -> tuple[bool, ChangeImpact]:
+        """Whether an index made under `other` answers under this one, and the greatest impact of all differences."""
+        impact = max(self._store(other), self._documents(other), self._queries(other), self._shape(other))
+        return impact.usable, impact
+
+    def _store(self, other: CheckpointSettingsFingerprint) -> ChangeImpact:
+        is_same = (self.vector_store, self.sparse_model) == (other.vector_store, other.sparse_model)
+        return ChangeImpact.NONE if is_same else ChangeImpact.BREAKING
+
+    def _documents(self, other: CheckpointSettingsFingerprint) -> ChangeImpact:
+        """Vectors of another model, or of the same name in another family, are in another space."""
+        families = {self.embed_model_family, other.embed_model_family} - {None}
+        is_same = self.embed_model == other.embed_model and len(families) < 2
+        return ChangeImpact.NONE if is_same else ChangeImpact.BREAKING
+
+    def _queries(self, other: CheckpointSettingsFingerprint) -> ChangeImpact:
+        """Another query model asks the same index only if both are of one known family with the documents' model."""
+        if self._asking == other._asking:
+            return ChangeImpact.NONE
+        is_own = self._asking == self.embed_model
+        is_family = self.embed_model_family is not None and self.embed_model_family == other.embed_model_family
+        return ChangeImpact.COMPATIBLE if is_own or is_family else ChangeImpact.BREAKING
+
+    @property
+    def _asking(self) -> str:
+        is_asymmetric = self.embedding_config_type == "asymmetric"
+        return self.query_model or self.embed_model if is_asymmetric else self.embed_model
+
+    def _shape(self, other: CheckpointSettingsFingerprint) -> ChangeImpact:
+        return max(_dimension(self.dimension, other.dimension), _datatype(self.datatype, other.datatype))
+
+
+def _dimension(new: int | None, old: int | None) -> ChangeImpact:
+    if new == old:
+        return ChangeImpact.NONE
+    if new is None or old is None:
+        return ChangeImpact.UNPROVEN  # what was not said may be the same, or not
+    return ChangeImpact.TRANSFORMABLE if new < old else ChangeImpact.BREAKING
+
+
+def _datatype(new: str | None, old: str | None) -> ChangeImpact:
+    if new == old:
+        return ChangeImpact.NONE
+    if new is None or old is None:
+        return ChangeImpact.UNPROVEN
+    if precision.same(new, old):
+        return ChangeImpact.NONE
+    return ChangeImpact.QUANTIZABLE if precision.can_be_made(new, old) else ChangeImpact.BREAKING

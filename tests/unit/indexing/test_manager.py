@@ -1,0 +1,202 @@
+"""The predecessor's checkpoint and manager."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import durable
+from holdfast.errors import Damaged, NotFound, Refused, Unavailable
+from holdfast.indexing import (
+    ChangeImpact,
+    CheckpointManager,
+    CheckpointSettingsFingerprint,
+    IndexingCheckpoint,
+    get_checkpoint_settings_map,
+)
+from holdfast.indexing.manager import KEPT, plain_fingerprint
+from holdfast.testing.faults import ForgetfulDisk, PowerLoss
+
+FINGERPRINT = CheckpointSettingsFingerprint(
+    "asymmetric", "voyage-4-large", "voyage-4", "voyage-4-nano", None, "qdrant", "h", 1024, "float32"
+)
+
+
+def settings(**indexer: Any) -> Any:
+    return get_checkpoint_settings_map("/p", "p", indexer=indexer, embedding_provider=("voyage", {"api_key": "s3"}))
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> CheckpointManager:
+    return CheckpointManager(tmp_path / "project", "My Project/../x", tmp_path / "state")
+
+
+def save(manager: CheckpointManager, **values: Any) -> IndexingCheckpoint:
+    checkpoint = IndexingCheckpoint(
+        project_path=manager.project_path, fingerprint=plain_fingerprint(FINGERPRINT), **values
+    )
+    asyncio.run(manager.save(checkpoint))
+    return checkpoint
+
+
+class TestCheckpoint:
+    def test_each_has_its_own_session(self) -> None:
+        assert IndexingCheckpoint().session_id != IndexingCheckpoint().session_id
+
+    def test_it_matches_the_settings_that_it_was_made_with_in_any_order(self) -> None:
+        made = IndexingCheckpoint(settings=settings(exclude={"a", "b"}, size=20))
+        assert made.matches_settings(settings(size=20, exclude={"b", "a"}))
+        assert not made.matches_settings(settings(size=40, exclude={"a", "b"}))
+        assert made.current_settings_hash().startswith("b3:")
+
+    def test_a_secret_is_neither_kept_nor_counted(self) -> None:
+        one = IndexingCheckpoint(settings=settings(api_key="x"))
+        assert one.matches_settings(settings(api_key="y"))
+        assert "s3" not in json.dumps(one.to_dict())
+
+    @pytest.mark.parametrize(
+        ("age", "stale"), [(timedelta(hours=1), False), (timedelta(hours=25), True), (timedelta(hours=-1), True)]
+    )
+    def test_it_is_stale_when_it_is_old_or_from_the_future(self, age: timedelta, stale: bool) -> None:
+        now = datetime.now(UTC)
+        made = IndexingCheckpoint(start_time=now - timedelta(days=9), last_checkpoint=now - age)
+        assert made.is_stale(now=now) is stale
+
+    def test_it_is_stale_under_other_settings_or_when_it_ends_before_it_began(self) -> None:
+        made = IndexingCheckpoint(settings=settings(size=1))
+        assert not made.is_stale(settings=settings(size=1))
+        assert made.is_stale(settings=settings(size=2))
+        now = datetime.now(UTC)
+        assert IndexingCheckpoint(start_time=now, last_checkpoint=now - timedelta(minutes=1)).is_stale()
+
+    def test_numbers_below_zero_and_times_without_a_zone_are_refused(self) -> None:
+        with pytest.raises(Refused, match="files_indexed"):
+            IndexingCheckpoint(files_indexed=-1)
+        with pytest.raises(Refused, match="time zone"):
+            IndexingCheckpoint(start_time=datetime(2026, 1, 1))
+
+
+class TestManager:
+    def test_what_was_saved_is_loaded(self, manager: CheckpointManager) -> None:
+        assert asyncio.run(manager.load()) is None
+        made = save(manager, settings=settings(size=1), files_indexed=3, errors=[{"file": "ü", "error": "x"}])
+        found = asyncio.run(manager.load())
+        assert found is not None
+        assert found.to_dict() == json.loads(json.dumps(made.to_dict()))
+        assert manager.checkpoint_file.parent == manager.checkpoint_dir
+
+    def test_the_history_is_kept_and_bounded(self, manager: CheckpointManager) -> None:
+        for number in range(KEPT + 3):
+            save(manager, files_indexed=number)
+        found = asyncio.run(manager.history())
+        assert [one.files_indexed for one in found] == list(range(KEPT + 2, 2, -1))
+
+    def test_deleting_may_be_done_twice_and_leaves_other_projects(self, manager: CheckpointManager) -> None:
+        other = CheckpointManager(manager.project_path, "other", manager.checkpoint_dir)
+        save(other)
+        save(manager)
+        asyncio.run(manager.delete())
+        asyncio.run(manager.delete())
+        assert asyncio.run(manager.load()) is None
+        assert asyncio.run(other.load()) is not None
+
+    @pytest.mark.parametrize(
+        "spoil",
+        [
+            lambda text: text[: len(text) // 2],
+            lambda text: text.replace(b'"files_indexed": 2', b'"files_indexed": 7'),
+            lambda text: b"[]",
+            lambda text: b"",
+        ],
+    )
+    def test_a_damaged_one_is_an_error_and_the_older_ones_are_there(
+        self, manager: CheckpointManager, spoil: Callable[[bytes], bytes]
+    ) -> None:
+        save(manager, files_indexed=1)
+        save(manager, files_indexed=2)
+        path = manager.checkpoint_file
+        path.write_bytes(spoil(path.read_bytes()))
+        with pytest.raises(Damaged):
+            asyncio.run(manager.load())
+        assert [one.files_indexed for one in asyncio.run(manager.history())] == [1]
+
+    def test_one_of_a_newer_version_is_refused(self, manager: CheckpointManager) -> None:
+        save(manager)
+        path = manager.checkpoint_file
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 99}))
+        with pytest.raises(Refused, match="version 99"):
+            asyncio.run(manager.load())
+
+    def test_an_error_is_raised(self, manager: CheckpointManager) -> None:
+        manager.checkpoint_dir.write_text("a file is in the way")
+        with pytest.raises(Unavailable):
+            save(manager)
+
+    def test_many_processes_lose_none(self, manager: CheckpointManager) -> None:
+        script = (
+            "import asyncio, sys; from holdfast.indexing import *\n"
+            "m = CheckpointManager(sys.argv[1], 'p', sys.argv[2])\n"
+            "for n in range(2): asyncio.run(m.save(IndexingCheckpoint(files_indexed=n)))\n"
+        )
+        given = [sys.executable, "-c", script, str(manager.project_path), str(manager.checkpoint_dir)]
+        running = [subprocess.Popen(given) for _ in range(4)]
+        assert [one.wait() for one in running] == [0] * 4
+        assert len(os.listdir(manager.checkpoint_dir)) == 8 + 1, "and the lock"
+
+    def test_a_power_loss_at_any_write_leaves_the_old_or_the_new(self, tmp_path: Path) -> None:
+        at = 0
+        while True:
+            at += 1
+            manager = CheckpointManager(tmp_path, "p", tmp_path / str(at))
+            save(manager, files_indexed=1)
+            disk = ForgetfulDisk(manager.checkpoint_dir, at=at)
+            with durable.use_disk(disk):
+                try:
+                    manager._save(IndexingCheckpoint(files_indexed=2))
+                except PowerLoss:
+                    done = False
+                else:
+                    done = True
+                disk.lose_power()
+            found = asyncio.run(manager.load())
+            assert found is not None
+            assert found.files_indexed == 2 if done else found.files_indexed in (1, 2)
+            if done:
+                break
+        assert at > 4
+
+
+class TestValidity:
+    def test_the_old_side_is_what_the_checkpoint_holds(self, manager: CheckpointManager) -> None:
+        made = save(manager)
+        new = {**plain_fingerprint(FINGERPRINT), "query_model": "voyage-4-lite"}
+        assert manager.is_index_valid_for_config(made, new) == (True, ChangeImpact.COMPATIBLE)
+        assert manager.is_index_valid_for_config(made, {**new, "dimension": 256}) == (False, ChangeImpact.TRANSFORMABLE)
+        assert manager.is_index_valid_for_config(made, {**new, "embed_model": "x"}) == (False, ChangeImpact.BREAKING)
+
+    def test_settings_beside_the_fingerprint_count(self, manager: CheckpointManager) -> None:
+        made = save(manager, settings=settings(chunk_size=20, batch_size=8))
+        same = plain_fingerprint(FINGERPRINT)
+        for changed, impact in (
+            ({"chunk_size": 20, "batch_size": 99}, ChangeImpact.NONE),
+            ({"chunk_size": 40, "batch_size": 8}, ChangeImpact.RECHUNK),
+            ({"chunk_size": 20, "batch_size": 8, "unheard_of": 1}, ChangeImpact.RECHUNK),
+            ({"chunk_size": 20, "batch_size": 8, "metric": "dot"}, ChangeImpact.LAYOUT),
+        ):
+            new = {**same, "settings": {"indexer": changed}}
+            assert manager.is_index_valid_for_config(made, new)[1] is impact
+
+    def test_one_without_a_fingerprint_cannot_be_judged(self, manager: CheckpointManager) -> None:
+        with pytest.raises(NotFound, match="no fingerprint"):
+            manager.is_index_valid_for_config(IndexingCheckpoint(), FINGERPRINT)
+        with pytest.raises(Refused, match="embed_model"):
+            manager.is_index_valid_for_config(save(manager), {"vector_store": "x"})

@@ -15,6 +15,7 @@ from typing import Any
 
 from holdfast.errors import Refused, Unavailable
 from holdfast.retention import Policy
+from holdfast.workspace.given import a_path
 from holdfast.workspace.quantities import parse_size, parse_span
 
 OWN, SHARED = "holdfast.toml", "pyproject.toml"
@@ -52,8 +53,9 @@ def read_settings(workspace: str | os.PathLike[str]) -> Settings:
     Refused, with the file, the key and the nearest valid one, for what is unknown, contradicts itself or is of a wrong
     type.
     """
-    own = _table(Path(workspace) / OWN, ())
-    shared = _table(Path(workspace) / SHARED, ("tool", "holdfast"))
+    folder = Path(a_path(workspace, "the workspace"))
+    own = _table(folder / OWN, ())
+    shared = _table(folder / SHARED, ("tool", "holdfast"))
     if own is not None and shared is not None:
         raise Refused(
             f"{OWN} and [tool.holdfast] in {SHARED} both configure {workspace}", hint="Keep one and remove the other."

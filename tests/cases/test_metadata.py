@@ -173,6 +173,7 @@ def test_a_closed_root_is_restored_inside_and_closed_again(case: Case) -> None:
 
 
 TIMES_NS = [0, 1, -1, -1_000_000_001, 1_234_567_890_123_456_789, 4_400_000_000_000_000_001, -2_000_000_000_000_000_000]
+TIMES_NS.append(13_569_465_600_000_000_001)  # in the year 2400, more than 63 bits
 
 
 @pytest.mark.parametrize("mtime_ns", TIMES_NS)
@@ -185,7 +186,10 @@ def test_times_come_back_to_the_nanosecond(case: Case, mtime_ns: int) -> None:
     names = ("file", "link", "empty", "pipe")
     for name in names:
         os.utime(case.path(name), ns=(mtime_ns, mtime_ns), follow_symlinks=False)
+    if case.path("file").stat().st_mtime_ns != mtime_ns:
+        pytest.skip("this file system holds no such time")
     checkpoint = case.save()
+    assert case.ws.save().id == checkpoint.id
     case.write("file", b"changed")
     for name in names:
         os.utime(case.path(name), follow_symlinks=False)

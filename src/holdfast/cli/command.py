@@ -38,10 +38,19 @@ class Command(click.Command):
             at = args.index("--")
             ctx.meta[PATHS] = args[at + 1 :]
             args = args[:at]
-        return super().parse_args(ctx, args)
+        return with_context(ctx, lambda: super(Command, self).parse_args(ctx, args))
 
 
 PATHS = "holdfast.paths"
+
+
+def with_context(ctx: click.Context, parse: Callable[[], list[str]]) -> list[str]:
+    """Parse; what is wrong is said of this command, also where click does not say of which."""
+    try:
+        return parse()
+    except click.UsageError as error:
+        error.ctx = error.ctx or ctx
+        raise
 
 
 def command(**attributes: Any) -> Callable[[Callable[..., Any]], Command]:

@@ -15,7 +15,7 @@ from holdfast.cli.command import PATHS
 if TYPE_CHECKING:
     from holdfast.model import Checkpoint
 
-_REFS = frozenset({"a", "b", "bad", "good", "ref", "refs"})
+_REFS = frozenset({"a", "b", "bad", "before", "good", "ref", "refs"})
 _WHERES = frozenset({"path", "paths", "directory", "destination", "folder"})
 _PLAIN = re.compile(r"[\w.@+:/-]+")  # what needs no quoting in any shell
 

@@ -44,7 +44,7 @@ def _read(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except FileNotFoundError:
-        raise NotFound(f"there is no file {path}", hint="Pass --state NAME=FILE.json.") from None
+        raise NotFound(f"there is no file {path!r}", hint="Pass --state NAME=FILE.json.") from None
     except OSError as error:
         raise Unavailable(f"{path} cannot be read: {error.strerror}") from None
 

@@ -10,6 +10,7 @@ import click
 from holdfast import __version__
 from holdfast.cli import output
 from holdfast.cli.app import App
+from holdfast.cli.command import with_context
 from holdfast.cli.exits import Exit
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class LazyGroup(click.Group):
         if not args and not ctx.resilient_parsing:
             output.note(ctx.get_help())
             ctx.exit(Exit.USAGE)
-        return super().parse_args(ctx, args)
+        return with_context(ctx, lambda: super(LazyGroup, self).parse_args(ctx, args))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -99,5 +100,8 @@ def group(ctx: click.Context, /, **options: Any) -> None:
 
     A checkpoint is named by its id, a unique beginning of it (b14), its name, latest, or latest~2.
     """
+    for name, flag in (("directory", "-C"), ("store", "--store")):
+        if options[name] == "":  # an empty variable must not mean the folder one happens to stand in
+            raise click.UsageError(f"{flag} is empty", ctx)
     ctx.obj = App(**options)
     ctx.call_on_close(ctx.obj.tell_recovered)

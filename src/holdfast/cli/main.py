@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     import click
 
 
+_GLOBAL = {"-C": "PATH", "--directory": "PATH", "--store": "PATH", "--allow-home": ""}
+_SAID = {
+    "is not a valid integer range": "is not a whole number",
+    "is not a valid integer": "is not a whole number",
+    "is not a valid float range": "is not a number",
+}
+_MESSAGE_MAX_CHARS = 1000
+
+
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code. Never raises, never prints a traceback unasked."""
     args = sys.argv[1:] if args is None else list(args)
@@ -58,12 +67,22 @@ def _explain(error: Exception) -> tuple[Exit, str, str]:
 
 
 def _usage(error: click.ClickException) -> tuple[str, str]:
+    """Turn what click found into a message in the library's own voice, and a hint."""
+    import click  # loaded already, or there would be no such error
+
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "holdfast"
     message = error.format_message()
-    message = message[:1].lower() + message[1:]  # as the library's own messages
-    if "-C" in message or "--store" in message or "--allow-home" in message:
-        return message, "It goes before the command: holdfast -C PATH log"
+    message = message[:1].lower() + message[1:]
+    for theirs, ours in _SAID.items():
+        message = message.replace(theirs, ours)
+    command = path.partition(" ")[2]
+    if command and isinstance(error, click.NoSuchOption) and error.option_name in _GLOBAL:
+        option = f"{error.option_name} {_GLOBAL[error.option_name]}".rstrip()
+        return (
+            f"{command} has no option {error.option_name}",
+            f"It goes before the command: holdfast {option} {command}",
+        )
     return message, f"See: {path} --help"
 
 
@@ -79,6 +98,8 @@ def _fail(args: Sequence[str], code: Exit, message: str, hint: str) -> int:
     from holdfast.cli import render
 
     message, hint = message.strip().rstrip("."), hint.strip()
+    if len(message) > _MESSAGE_MAX_CHARS:  # what was asked for is repeated in it, and may be anything
+        message = message[: _MESSAGE_MAX_CHARS - 1] + "…"
     try:
         if _wants_json(args):
             output.document({"error": {"kind": code.kind, "message": message, "hint": hint}})

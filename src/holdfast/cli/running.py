@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.cli import output
-from holdfast.errors import NotFound, Unavailable
+from holdfast.errors import NotFound, Refused, Unavailable
 
 
 class Ended(NamedTuple):
@@ -40,9 +40,12 @@ def run(
             )
             status = process.wait()
     except FileNotFoundError:
-        raise NotFound(f"there is no command {words[0]}", hint="Nothing was run.") from None
+        raise NotFound(f"there is no command {shown(words[:1])}", hint="Nothing was run.") from None
     except OSError as error:
-        raise Unavailable(f"{words[0]} cannot be run: {error.strerror}", hint="Nothing was run.") from None
+        what = f"{shown(words[:1])} cannot be run: {error.strerror}"
+        raise Unavailable(what, hint="Nothing was run.") from None
+    except ValueError:
+        raise Refused(f"{words[0]!r} cannot be run", hint="A command has no NUL; nothing was run.") from None
     return Ended(status if status >= 0 else 128 - status, interrupts.seen)
 
 

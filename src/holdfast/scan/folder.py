@@ -7,13 +7,14 @@ an object of each. The cache carries a checksum and is only a memory: without it
 from __future__ import annotations
 
 import json
+import os
 import struct
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from sys import byteorder
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 # The columns of an entry.
 MODE, INO, SIZE, MTIME, CTIME, NLINK, FLAGS = range(7)
@@ -26,7 +27,9 @@ FAILED = 4  # could not be read; tried again each time
 YOUNG = 8  # changed so shortly before it was looked at that it may change again unseen; never trusted
 
 UNKNOWN = bytes(20)
-_MAGIC = b"holdfast scan 2 " + byteorder.encode() + b"\n"
+_LEAST = -(1 << 63)
+Rows: TypeAlias = "array[int] | list[int]"
+_MAGIC = b"holdfast scan 3 " + byteorder.encode() + b"\n"
 _SIZE = struct.Struct("<I")
 _HEAD = struct.Struct(
     "<QQIqq"  # the key
@@ -40,6 +43,20 @@ _SOURCES = [(bool(bits & 1), bool(bits & 2), bool(bits & 4)) for bits in range(8
 Key = tuple[int, int, int, int, int]
 
 
+def columns(numbers: Sequence[int]) -> Rows:
+    """The numbers as an array; as they are where one does not fit: a time after 2262, an inode of all 64 bits."""
+    try:
+        return array("q", numbers)
+    except OverflowError:
+        return list(numbers)
+
+
+def row_of(status: os.stat_result, flags: int) -> tuple[int, ...]:
+    """The columns of an entry."""
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    return (status.st_mode, status.st_ino, status.st_size, *times, status.st_nlink, flags)
+
+
 class Stored(NamedTuple):
     """Where in the bytes of a cache the columns of a folder are."""
 
@@ -50,13 +67,15 @@ class Stored(NamedTuple):
     contents_at: int
     end: int
     entries: int
+    far: Mapping[str, int]  # by their place, the numbers that do not fit
 
     def names(self) -> list[str]:
         text = self.data[self.names_at : self.rows_at].decode("utf-8", "surrogateescape")
         return text.split("\0") if text else []
 
-    def rows(self) -> array[int]:
-        return array("q", self.data[self.rows_at : self.contents_at])
+    def rows(self) -> Rows:
+        rows = array("q", self.data[self.rows_at : self.contents_at])
+        return [self.far.get(str(at), number) for at, number in enumerate(rows)] if self.far else rows
 
 
 class Folder:
@@ -99,7 +118,7 @@ class Folder:
         self.trusted = False  # whether the same key will mean the same names
         self.extra = b""
         self.names: list[str] = []
-        self.rows: array[int] = array("q")
+        self.rows: Rows = array("q")
         self.contents = bytearray()  # 20 bytes an entry: the name of its content, or UNKNOWN
         self.extras: dict[str, bytes] = {}
         self.folders: list[str] = []
@@ -137,7 +156,7 @@ class Folder:
         """How many entries there are."""
         return len(self.names) if self.stored is None else self.stored.entries
 
-    def looked_at(self) -> tuple[list[str], array[int]]:
+    def looked_at(self) -> tuple[list[str], Rows]:
         """The names and rows; of a folder from the cache for this once, without keeping them."""
         return (self.names, self.rows) if self.stored is None else (self.stored.names(), self.stored.rows())
 
@@ -166,6 +185,13 @@ class Folder:
     def set_content(self, place: int, oid: bytes) -> None:
         self.record = b""
         self.contents[20 * place : 20 * place + 20] = oid
+
+    def set_status(self, place: int, status: os.stat_result, flags: int) -> None:
+        """Put what was seen of an entry into its row."""
+        at, row = WIDTH * place, columns(row_of(status, flags))
+        if isinstance(row, list) and isinstance(self.rows, array):
+            self.rows = self.rows.tolist()
+        self.rows[at : at + WIDTH] = row  # type: ignore[assignment]  # a list takes both, an array what fits
 
     def flags(self, place: int) -> int:
         return self.rows[WIDTH * place + FLAGS]
@@ -222,9 +248,11 @@ def _record(folder: Folder) -> bytes | memoryview:
         text.encode("utf-8", "surrogateescape")
         for text in (folder.path, "\0".join(folder.folders), "\0".join(folder.names))
     )
-    details = _details(folder)
+    far = _far(rows) | {f"key {at}": number for at, number in _far(folder.key[3:]).items()}
+    details = _details(folder, far)
     head = _HEAD.pack(
-        *folder.key,
+        *folder.key[:3],
+        *_near(folder.key[3:]),
         sum(mark << place for place, mark in enumerate(marks)),
         folder.rules,
         folder.tree,
@@ -237,7 +265,7 @@ def _record(folder: Folder) -> bytes | memoryview:
         len(names),
         len(folder.names),
     )
-    folder.record = b"".join((head, path, folders, details, names, rows.tobytes(), folder.contents))
+    folder.record = b"".join((head, path, folders, details, names, _near(rows).tobytes(), folder.contents))
     return folder.record
 
 
@@ -253,9 +281,7 @@ def _folder(data: bytes, start: int) -> Folder:
     rows_at = names_at + names_size
     contents_at = rows_at + 8 * WIDTH * count
     folder = Folder.__new__(Folder)  # the slots that are not set below are read when they are asked for
-    folder.stored = Stored(data, start, names_at, rows_at, contents_at, contents_at + 20 * count, count)
     folder.path = data[start + _HEAD.size : folders_at].decode("utf-8", "surrogateescape")
-    folder.key = (device, inode, mode, mtime, ctime)
     folder.trusted = bool(marks & 1)
     folder.is_linked = bool(marks & 2)
     folder.is_settled = bool(marks & 4)
@@ -268,11 +294,27 @@ def _folder(data: bytes, start: int) -> Folder:
     folder.ignored_bytes = ignored_bytes
     folder.ignored_count = ignored_count
     folder.folders = data[folders_at:details_at].decode("utf-8", "surrogateescape").split("\0") if folders_size else []
-    _set_details(folder, data[details_at:names_at])
+    far = _set_details(folder, data[details_at:names_at])
+    folder.key = (device, inode, mode, far.get("key 0", mtime), far.get("key 1", ctime))
+    folder.stored = Stored(data, start, names_at, rows_at, contents_at, contents_at + 20 * count, count, far)
     return folder
 
 
-def _details(folder: Folder) -> bytes:
+def _far(numbers: Sequence[int]) -> dict[str, int]:
+    """By their place, the numbers for which an array has no room."""
+    if isinstance(numbers, array):
+        return {}
+    return {str(at): number for at, number in enumerate(numbers) if not _LEAST <= number <= -1 - _LEAST}
+
+
+def _near(numbers: Sequence[int]) -> array[int]:
+    """An array of the others, with 0 for those."""
+    if isinstance(numbers, array):
+        return numbers
+    return array("q", [number if _LEAST <= number <= -1 - _LEAST else 0 for number in numbers])
+
+
+def _details(folder: Folder, far: Mapping[str, int]) -> bytes:
     """What most folders have none of, as JSON."""
     found = [
         folder.context,
@@ -280,15 +322,19 @@ def _details(folder: Folder) -> bytes:
         {name: extra.decode("latin-1") for name, extra in folder.extras.items()},
         folder.skipped,
         folder.probes,
+        far,
     ]
     return json.dumps(found, separators=(",", ":")).encode() if any(found) else b""
 
 
-def _set_details(folder: Folder, text: bytes) -> None:
+def _set_details(folder: Folder, text: bytes) -> Mapping[str, int]:
+    """Read them into a folder, and return the numbers that do not fit."""
+    far: dict[str, int] = {}
     if not text:
         folder.context, folder.extra, folder.extras, folder.skipped, folder.probes = "", b"", {}, {}, []
-        return
-    folder.context, extra, extras, skipped, folder.probes = json.loads(text)
+        return far
+    folder.context, extra, extras, skipped, folder.probes, far = json.loads(text)
     folder.extra = extra.encode("latin-1")
     folder.extras = {name: extra.encode("latin-1") for name, extra in extras.items()}
     folder.skipped = {name: (reason, detail) for name, (reason, detail) in skipped.items()}
+    return far

@@ -23,6 +23,7 @@ from holdfast.scan.folder import (
     WIDTH,
     YOUNG,
     Folder,
+    row_of,
 )
 from holdfast.scan.folders import BUILD_FOLDERS, DEPENDENCY_FOLDERS
 from holdfast.scan.handles import join
@@ -142,15 +143,7 @@ class Judge:
     def _add_row(self, name: str, status: os.stat_result, flags: int) -> None:
         folder, place = self._folder, len(self._folder.names)
         folder.names.append(name)
-        self.rows += (
-            status.st_mode,
-            status.st_ino,
-            status.st_size,
-            status.st_mtime_ns,
-            status.st_ctime_ns,
-            status.st_nlink,
-            flags | young(status, self._now),
-        )
+        self.rows += row_of(status, flags | young(status, self._now))
         content = UNKNOWN
         known = self._known.get(name)
         if self._old is not None and known is not None and not self._walk.rehash:

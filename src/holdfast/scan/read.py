@@ -10,14 +10,13 @@ import errno
 import os
 import stat
 import time
-from array import array
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from holdfast.errors import Conflict
 from holdfast.model import Reason
 from holdfast.scan.attrs import PARTS, extras_of
-from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, MODE, MTIME, NLINK, SIZE, WIDTH, YOUNG, Folder
+from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, MODE, MTIME, SIZE, WIDTH, YOUNG, Folder, Rows
 
 LARGE_BYTES = 8 << 20
 _PIECE_BYTES = 1 << 20
@@ -106,7 +105,7 @@ def _extras(file: int, status: os.stat_result, owner: tuple[int, int]) -> bytes:
     return extras
 
 
-def _read_small(file: int, rows: array[int], at: int, consumer: Consumer) -> tuple[bytes, bool] | None:
+def _read_small(file: int, rows: Rows, at: int, consumer: Consumer) -> tuple[bytes, bool] | None:
     size = rows[at + SIZE]
     data = os.pread(file, size + 1, 0)
     if len(data) != size:
@@ -116,7 +115,7 @@ def _read_small(file: int, rows: array[int], at: int, consumer: Consumer) -> tup
     return consumer.whole(data), data.startswith(_SQLITE_MAGIC)
 
 
-def _read_large(file: int, rows: array[int], at: int, consumer: Consumer) -> tuple[bytes, bool] | None:
+def _read_large(file: int, rows: Rows, at: int, consumer: Consumer) -> tuple[bytes, bool] | None:
     try:
         content = consumer.pieces(rows[at + SIZE], _pieces(file, rows[at + SIZE]))
     except Conflict:
@@ -179,10 +178,9 @@ def _is_as_recorded(folder: Folder, place: int, status: os.stat_result) -> bool:
 
 def _record(folder: Folder, place: int, status: os.stat_result) -> None:
     at, rows = WIDTH * place, folder.rows
-    if rows[at + CTIME] != status.st_ctime_ns or rows[at + INO] != status.st_ino:
-        rows[at + FLAGS] |= YOUNG  # another one than the walk saw: look again next time
-    rows[at + MODE], rows[at + INO], rows[at + SIZE] = status.st_mode, status.st_ino, status.st_size
-    rows[at + MTIME], rows[at + CTIME], rows[at + NLINK] = status.st_mtime_ns, status.st_ctime_ns, status.st_nlink
+    is_same = rows[at + CTIME] == status.st_ctime_ns and rows[at + INO] == status.st_ino
+    flags = rows[at + FLAGS] | (0 if is_same else YOUNG)  # another one than the walk saw: look again next time
+    folder.set_status(place, status, flags)
 
 
 def _set_extras(folder: Folder, place: int, extras: bytes) -> None:

@@ -12,7 +12,6 @@ import errno
 import os
 import stat
 import time
-from array import array
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -32,6 +31,7 @@ from holdfast.scan.folder import (
     YOUNG,
     Folder,
     Key,
+    columns,
 )
 from holdfast.scan.handles import Handles, join
 from holdfast.scan.ignore import MAX_IGNORE_BYTES, Rules
@@ -252,7 +252,7 @@ class Walk:
             return False
         if flags & (IGNORED | LEFT_OUT) and (is_large or flags & LEFT_OUT):
             return False
-        _set_row(folder.rows, at, status, (flags & ~YOUNG) | young(status, now))
+        folder.set_status(place, status, (flags & ~YOUNG) | young(status, now))
         folder.set_content(place, UNKNOWN)
         self.listing.pending.append((folder, place))
         return True
@@ -313,7 +313,7 @@ class Walk:
         for entry in found:
             with contextlib.suppress(FileNotFoundError):  # gone since the folder was listed
                 judge.add(entry.name, entry.stat(follow_symlinks=False))
-        folder.rows = array("q", judge.rows)
+        folder.rows = columns(judge.rows)
         folder.count_ignored()
         return folder, rules, judge.contexts
 
@@ -376,21 +376,6 @@ class Walk:
             listing.changed.add(parent)
         folder.folders = [other for other in folder.folders if other != name]
         return folder
-
-
-def _set_row(rows: array[int], at: int, status: os.stat_result, flags: int) -> None:
-    rows[at : at + WIDTH] = array(
-        "q",
-        (
-            status.st_mode,
-            status.st_ino,
-            status.st_size,
-            status.st_mtime_ns,
-            status.st_ctime_ns,
-            status.st_nlink,
-            flags,
-        ),
-    )
 
 
 def _name(entry: os.DirEntry[str]) -> str:

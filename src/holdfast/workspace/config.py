@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import Refused, Unavailable
+from holdfast.workspace.given import a_path
 from holdfast.workspace.quantities import parse_size, parse_span
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ def read_settings(workspace: str | os.PathLike[str]) -> Settings:
     Refused, with the file, the key and the nearest valid one, for what is unknown, contradicts itself or is of a wrong
     type.
     """
-    own = _table(Path(workspace) / OWN, ())
-    shared = _table(Path(workspace) / SHARED, ("tool", "holdfast"))
+    folder = Path(a_path(workspace, "the workspace"))
+    own = _table(folder / OWN, ())
+    shared = _table(folder / SHARED, ("tool", "holdfast"))
     if own is not None and shared is not None:
         raise Refused(
             f"{OWN} and [tool.holdfast] in {SHARED} both configure {workspace}", hint="Keep one and remove the other."

@@ -22,6 +22,7 @@ from holdfast.model import Checkpoint, Exported, Progress
 from holdfast.scan.attrs import Attr
 from holdfast.scan.handles import Handles, upwards
 from holdfast.scan.walk import Listing
+from holdfast.workspace.given import a_path
 from holdfast.workspace.restore.apply import Application
 from holdfast.workspace.scope import Scope, parse_scope
 from holdfast.workspace.stored.repository import Repository
@@ -78,9 +79,7 @@ class Exporter:
         )
 
     def _place(self, directory: str | os.PathLike[str]) -> Path:
-        if not os.fspath(directory):
-            raise Refused("no folder is named", hint="Name a new or an empty one.")
-        place = Path(os.path.realpath(directory))
+        place = Path(os.path.realpath(a_path(directory, "the folder to write to")))
         for other, what in ((self._root, "workspace"), (self._repository.folder, "store")):
             if place.is_relative_to(other) or other.is_relative_to(place):
                 raise Refused(f"{place} and the {what} are inside one another", hint="Name a folder elsewhere.")

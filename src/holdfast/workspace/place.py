@@ -12,6 +12,7 @@ from pathlib import Path
 from holdfast import durable
 from holdfast.errors import NotFound, Refused
 from holdfast.shadowgit.store import CONFIG
+from holdfast.workspace.given import a_path
 
 FORMAT = 1
 _THIS = "a Holdfast store of format {}"  # says the format once more: one flipped bit must not look like another
@@ -53,7 +54,7 @@ _PERSONAL = ("Desktop", "Documents", "Downloads", "Library", ".config", ".local"
 
 def real_workspace(path: str | os.PathLike[str], *, home: Path, allow_home: bool) -> Path:
     """The real path of a workspace, whichever link or spelling led there. Refused for places that are not projects."""
-    real = Path(os.path.realpath(path))
+    real = Path(os.path.realpath(a_path(path, "the workspace")))
     if not real.is_dir():
         what = "is not a folder" if real.exists() else "does not exist"
         raise NotFound(f"{real} {what}", hint="Name an existing project folder.")
@@ -76,7 +77,7 @@ def real_workspace(path: str | os.PathLike[str], *, home: Path, allow_home: bool
 def store_folder(workspace: Path, *, store: str | os.PathLike[str] | None, environ: Mapping[str, str]) -> Path:
     """The folder of a workspace's store. Refused inside the workspace, and where the workspace is inside the store."""
     if store is not None:
-        folder = Path(os.path.realpath(store))
+        folder = Path(os.path.realpath(a_path(store, "the store")))
     else:
         label = re.sub(r"[^A-Za-z0-9._-]+", "-", workspace.name)[:40].strip("-.") or "workspace"
         digest = sha256(os.fsencode(workspace)).hexdigest()[:24]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from fnmatch import translate
 from pathlib import Path
 
 from holdfast.errors import NotFound, Refused
+from holdfast.workspace.given import a_path
 
 Paths = Sequence[str | os.PathLike[str]]
 
 _GLOB = re.compile(r"[*?\[]")
+_PARTS = re.compile(r"\*\*/|\*\*|\[[!^]?\]?[^\]]*\]|.", re.DOTALL)
+_WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 class Scope:
@@ -46,9 +48,9 @@ class Scope:
 
 def as_text(paths: Paths | None) -> list[str] | None:
     """Paths as callers give them, as text."""
-    if isinstance(paths, str):
-        raise Refused("paths is a single text", hint="Give a list of paths.")
-    return None if paths is None else [os.fsdecode(path) for path in paths]
+    if isinstance(paths, str | bytes | os.PathLike):
+        raise Refused("paths is a single one", hint="Give a list of paths.")
+    return None if paths is None else [a_path(path, "a path") if path != "" else "" for path in paths]
 
 
 def parse_scope(
@@ -108,16 +110,13 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
 
 def _glob(pattern: str) -> str:
     """A glob as an expression: `*` stays within a folder, `**` does not; what is below a match matches too."""
-    out = []
-    for part in re.split(r"(\*\*/?|\*|\?)", pattern):
-        if part == "**/":
-            out.append("(?:.*/)?")
-        elif part == "**":
-            out.append(".*")
-        elif part == "*":
-            out.append("[^/]*")
-        elif part == "?":
-            out.append("[^/]")
-        else:
-            out.append(translate(part)[4:-3].replace("[", "(?!/)[") if _GLOB.search(part) else re.escape(part))
-    return f"(?s:{''.join(out)})(?:/.*)?\\Z"
+    found = (_WILD.get(part) or _one_of(part) or re.escape(part) for part in _PARTS.findall(pattern))
+    return f"(?s:{''.join(found)})(?:/.*)?\\Z"
+
+
+def _one_of(part: str) -> str | None:
+    """`[a-z]` and `[!a-z]` as an expression; never a slash."""
+    if len(part) < 3:
+        return None
+    negated, members = ("^", part[2:-1]) if part[1] in "!^" else ("", part[1:-1])
+    return f"(?!/)[{negated}{re.sub(r'([^-])', lambda match: re.escape(match[1]), members)}]"

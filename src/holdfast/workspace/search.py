@@ -7,6 +7,7 @@ once, however many paths and checkpoints have it.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -36,12 +37,18 @@ class Needle:
     """What is looked for: a text as it stands, or an expression."""
 
     def __init__(self, text: str, *, regex: bool = False, ignore_case: bool = False) -> None:
-        if not text:
-            raise Refused("the text to search for is empty", hint="Give some text.")
-        self._literal = None if regex or ignore_case else text.encode("utf-8", "surrogateescape")
+        if not isinstance(text, str) or not text:
+            raise Refused("there is no text to search for", hint="Give some text.")
+        try:
+            as_bytes = text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise Refused(f"{text!r} has half of a character", hint="No file can have it; leave that out.") from None
+        self._literal = None if regex or ignore_case else as_bytes
         try:
             flags = re.MULTILINE | (re.IGNORECASE if ignore_case else 0)
-            self._pattern = re.compile(text if regex else re.escape(text), flags)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # of what `[[` may mean to another Python
+                self._pattern = re.compile(text if regex else re.escape(text), flags)
         except re.error as error:
             raise Refused(f"{text!r} is not an expression: {error}", hint="Search for it as it stands?") from None
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, overload
 
-from holdfast.errors import Refused
+from holdfast.workspace import given
 
 if TYPE_CHECKING:
     from holdfast.model import JSON, Bisected, Exported, Match, Progress, Purged, PurgePlan, Why
@@ -58,7 +58,7 @@ class Verbs:
         from holdfast.workspace.why import why
 
         with self._reading():
-            return why(os.fspath(path), self._repository, self._engine.scanner)
+            return why(given.a_path(path, "the path"), self._repository, self._engine.scanner)
 
     def export(
         self,
@@ -100,8 +100,7 @@ class Verbs:
         from holdfast.workspace.scope import as_text, open_scope
         from holdfast.workspace.search import Needle, Searcher
 
-        if limit < 0:
-            raise Refused("limit is negative", hint="Give 0 or more.")
+        limit = given.a_count(limit, "limit", optional=False) or 0
         needle, scope = Needle(text, regex=regex, ignore_case=ignore_case), open_scope(as_text(paths), self.path)
         with self._reading():
             searcher = Searcher(self._repository, needle, scope, limit=limit, skip_damaged=skip_damaged)
@@ -132,12 +131,14 @@ class Verbs:
         The checkpoints keep their ids and say what was taken out. With `dry_run` only the plan is made. NotFound if no
         checkpoint has it. An interrupted purge is gone on with by the next call that writes.
         """
-        given = [os.fsdecode(path) for path in paths]
+        from holdfast.workspace.scope import as_text
+
+        chosen = as_text(paths) or []
         if dry_run:
             with self._reading():
-                return self._purger().plan(given, progress)
+                return self._purger().plan(chosen, progress)
         with self._writing():
-            return self._purger().purge(given, progress)
+            return self._purger().purge(chosen, progress)
 
     def _purger(self) -> Purger:
         from holdfast.workspace.upkeep.purge import Purger

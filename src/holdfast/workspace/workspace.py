@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast import durable
-from holdfast.errors import HoldfastError, NotFound, Refused, Unavailable
-from holdfast.workspace import place
+from holdfast.errors import HoldfastError, NotFound, Unavailable
+from holdfast.workspace import given, place
 from holdfast.workspace.restore.journal import Journal
 from holdfast.workspace.stored.repository import Repository, plain_text
 from holdfast.workspace.verbs import Verbs
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from holdfast.workspace.capture.watching import Watching
     from holdfast.workspace.engine import Engine
     from holdfast.workspace.scope import Paths
+
+
+_FULL = "Make room: pruning, and deleting all but the newest, need none"
+_HINTS = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: "Checkpoints there can be read and exported, not made"}
 
 
 class Workspace(Verbs):
@@ -66,8 +71,7 @@ class Workspace(Verbs):
         """
         environ = os.environ if environ is None else environ
         home = Path(home) if home is not None else Path.home()
-        if isinstance(exclude_patterns, str):
-            raise Refused("exclude_patterns is a single text", hint="Give a list of patterns.")
+        exclude_patterns = given.patterns(exclude_patterns)
         self.path = place.real_workspace(path, home=home, allow_home=allow_home)
         self.store = place.store_folder(self.path, store=store, environ=environ)
         self._repository = Repository(self.store)
@@ -75,7 +79,10 @@ class Workspace(Verbs):
         self._environ = environ
         self._engine_options: dict[str, Any] = {
             "exclude_patterns": exclude_patterns,
-            "ignored_max_bytes": (ignored_file_max_bytes, ignored_total_max_bytes),
+            "ignored_max_bytes": (
+                given.a_count(ignored_file_max_bytes, "ignored_file_max_bytes", optional=False) or 0,
+                given.a_count(ignored_total_max_bytes, "ignored_total_max_bytes", optional=False) or 0,
+            ),
             "home": home,
             "config_home": Path(environ.get("XDG_CONFIG_HOME") or home / ".config"),
         }
@@ -133,12 +140,23 @@ class Workspace(Verbs):
 
     # finding them
 
-    def list(self, limit: int | None = 50, *, session: str | None = None, safety: bool = False) -> list[Checkpoint]:
-        """Checkpoints, newest first; with `safety` also those taken before restores."""
-        if limit is not None and limit < 0:
-            raise Refused("limit is negative", hint="Give 0 or more, or None for all.")
+    def list(
+        self,
+        limit: int | None = 50,
+        *,
+        session: str | None = None,
+        safety: bool = False,
+        before: str | None = None,
+    ) -> list[Checkpoint]:
+        """Checkpoints, newest first; with `safety` also those taken before restores.
+
+        `before` is any reference: only what is older is listed, so that the last of one page begins the next. The id
+        of one that was deleted meanwhile does as well.
+        """
+        limit, session = given.a_count(limit, "limit"), plain_text(given.a_text(session, "session"))
         with self._reading():
-            rows = self._repository.catalog.newest(limit=limit, session=plain_text(session), safety=safety)
+            older = None if before is None else self._repository.page_end(before)
+            rows = self._repository.catalog.newest(limit=limit, session=session, safety=safety, before=older)
             return [self._repository.checkpoint(row) for row in rows]
 
     def get(self, ref: str) -> Checkpoint:
@@ -283,8 +301,7 @@ class Workspace(Verbs):
         """
         from holdfast.workspace.upkeep.usage import measure
 
-        if paths is not None and paths < 0:
-            raise Refused("paths is negative", hint="Give 0 or more, or None for all.")
+        paths = given.a_count(paths, "paths")
         with self._reading():
             return measure(self._repository, paths=paths)
 
@@ -334,15 +351,19 @@ class Workspace(Verbs):
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
         with _plain_errors(self.store):
+            self._check_is_there()
             self._repository.sync()
             yield
+
+    def _check_is_there(self) -> None:
+        if not self._repository.exists:
+            raise Unavailable(f"the store {self.store} is gone", hint="Open the workspace anew to make another.")
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         """The store, alone; what dead writers left is swept, and what they interrupted is finished first."""
         with _plain_errors(self.store):
-            if not self._repository.exists:
-                raise Unavailable(f"the store {self.store} is gone", hint="Open the workspace anew to make another.")
+            self._check_is_there()
             with self._repository.lock:
                 self._repository.objects.refresh()
                 self._repository.sweep()
@@ -363,9 +384,10 @@ def _plain_errors(store: Path) -> Iterator[None]:
         raise
     except OSError as error:
         place = error.filename or store
+        hint = _HINTS.get(error.errno or 0, "Check the disk and the permissions there")
         raise Unavailable(
             f"{os.fsdecode(place) if isinstance(place, str | bytes) else place}: {error.strerror or error}",
-            hint="Check the disk and the permissions there; nothing was saved or changed.",
+            hint=f"{hint}; nothing was saved or changed.",
         ) from error
 
 

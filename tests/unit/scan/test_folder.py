@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 
 import pytest
@@ -10,6 +11,7 @@ from holdfast.scan.folder import (
     FAILED,
     FLAGS,
     IGNORED,
+    INO,
     LEFT_OUT,
     UNKNOWN,
     WIDTH,
@@ -124,3 +126,31 @@ class TestFolder:
         )
         folder.count_ignored()
         assert (folder.ignored_bytes, folder.ignored_count) == (17, 2)
+
+
+class TestNumbersBeyondAnArray:
+    """A time after 2262 or an inode number of all 64 bits, of an entry or of the folder itself."""
+
+    def make_folder(self) -> Folder:
+        folder = make_folder("", ["a", "b"])
+        status = os.stat_result((0o100644, 2**64 - 3, 1, 1, 0, 0, 5, 0, 0, 0, 0, 2**65, 2**63, 0, 2**65, 2**63))
+        folder.set_status(1, status, IGNORED)
+        folder.key = (1, 2**64 - 1, 0o040755, -(2**70), 2**63)
+        return folder
+
+    def test_come_back_from_the_cache_as_they_were(self) -> None:
+        folder = self.make_folder()
+        found = load(dump([folder], None))
+        assert found is not None
+        again = found[1][""]
+        assert again.key == folder.key
+        assert list(again.rows) == list(folder.rows)
+        assert folder.rows[WIDTH + INO] == 2**64 - 3
+        assert again.looked_at()[1] == again.rows
+
+    def test_and_their_neighbours_can_still_be_changed(self) -> None:
+        folder = self.make_folder()
+        status = os.stat(__file__)
+        folder.set_status(0, status, 0)
+        assert list(folder.rows[:3]) == [status.st_mode, status.st_ino, status.st_size]
+        assert folder.rows[WIDTH + INO] == 2**64 - 3

@@ -16,37 +16,47 @@ from holdfast.model import Checkpoint
 if TYPE_CHECKING:
     from holdfast.workspace import Workspace
 
+_LIMIT = 20
 _TITLES = ("id", "when", "name", "by", "message")
 
 
 @command()
 @click.option(
-    "-n", "--limit", type=click.IntRange(min=0), metavar="N", default=20, help="How many; 0 is all.", show_default=True
+    "-n",
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=_LIMIT,
+    help="How many; 0 is all.",
+    show_default=True,
 )
 @click.option("--all", "safety", is_flag=True, help="Also those made before each restore.")
 @click.option("--session", metavar="ID", help="Only those of a session.")
+@click.option("--before", metavar="REF", help="Only those older than this one: the next page.")
 @pass_app
-def log(app: App, *, limit: int, safety: bool, session: str | None) -> None:
+def log(app: App, *, limit: int, safety: bool, session: str | None, before: str | None) -> None:
     """List checkpoints, newest first.
 
     \b
     holdfast log
     holdfast log -n 5 --session s1
+    holdfast log --before b14
     """
     workspace = app.open()
-    found = workspace.list(limit + 1 if limit else None, session=session, safety=safety)
+    found = workspace.list(limit + 1 if limit else None, session=session, safety=safety, before=before)
     shown = found[:limit] if limit else found
     more = len(found) > len(shown)
     if app.json:
         app.document({"checkpoints": [documents.checkpoint(entry) for entry in shown], "more": more})
         return
     if not shown:
-        output.note(_nothing(workspace, session))
+        output.note("There are no older ones." if before else _nothing(workspace, session))
         return
     render.table(_TITLES, [_row(entry) for entry in shown])
     if more:
         same = "".join([" --all" if safety else "", f" --session {render.escape(session)}" if session else ""])
-        output.note(f"There are more: holdfast log -n {2 * limit}{same}")
+        same += f" -n {limit}" if limit != _LIMIT else ""
+        output.note(f"There are more: holdfast log{same} --before {documents.short(shown[-1].id)}")
 
 
 def _nothing(workspace: Workspace, session: str | None) -> str:

@@ -41,7 +41,7 @@ def _state(checkpoint: Checkpoint, name: str) -> object:
     values = checkpoint.state
     if name not in values:
         names = ", ".join(sorted(values)) or "none"
-        raise NotFound(f"{documents.short(checkpoint.id)} has no state {name}", hint=f"It has: {names}.")
+        raise NotFound(f"{documents.short(checkpoint.id)} has no state {name!r}", hint=f"It has: {names}.")
     return values[name]
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,13 +22,24 @@ if TYPE_CHECKING:
     from holdfast.model import Checkpoint
     from holdfast.workspace import Workspace
 
+_MOST_SECONDS = 30 * 86400.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Seconds(click.FloatRange):
+    """A time that a clock can wait for."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if seconds != seconds:
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return seconds
 
 
 @command()
 @click.option(
     "--quiet",
-    type=click.FloatRange(min=0.0),
+    type=_Seconds(min=0.0, max=_MOST_SECONDS),
     default=2.0,
     metavar="SECONDS",
     show_default=True,
@@ -36,7 +47,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 )
 @click.option(
     "--every",
-    type=click.FloatRange(min=0.1),
+    type=_Seconds(min=0.1, max=_MOST_SECONDS),
     default=60.0,
     metavar="SECONDS",
     show_default=True,

@@ -22,6 +22,7 @@ from holdfast.model import JSON, Checkpoint, CheckpointDiff, Plan, Restored
 from holdfast.retention import Policy
 from holdfast.workspace import place
 from holdfast.workspace.config import read_settings
+from holdfast.workspace.given import a_path
 from holdfast.workspace.scope import Paths
 from holdfast.workspace.service import trail
 from holdfast.workspace.service.config import CheckpointConfig, CheckpointEvent, event_of
@@ -66,12 +67,12 @@ class CheckpointService:
             "enabled": enabled,
             "auto_checkpoint": auto_checkpoint,
             "max_checkpoints": max_checkpoints,
-            "exclude_patterns": None if exclude_patterns is None else list(exclude_patterns),
+            "exclude_patterns": exclude_patterns,
         }
         said = {name: value for name, value in given.items() if value is not None}
         self.config = replace(config or CheckpointConfig(), **said)  # type: ignore[arg-type]
-        self.workspace_dir = Path(os.path.abspath(workspace_dir))  # by where the program stands now
-        self._storage_dir = None if storage_dir is None else Path(os.path.abspath(storage_dir))
+        self.workspace_dir = _absolute(workspace_dir, "workspace_dir")
+        self._storage_dir = None if storage_dir is None else _absolute(storage_dir, "storage_dir")
         self._options: dict[str, Any] = {"allow_home": allow_home, "home": home, "environ": environ, "clock": clock}
         self._watch = watch
         self._is_told_how_many = config is not None or max_checkpoints is not None
@@ -235,9 +236,11 @@ class CheckpointService:
 
     # finding them
 
-    async def list(self, limit: int | None = 50, *, session: str | None = None) -> list[Checkpoint]:
-        """Checkpoints, newest first. Restoring an older one hides none."""
-        return await self._look(lambda ws: ws.list(limit, session=session))
+    async def list(
+        self, limit: int | None = 50, *, session: str | None = None, before: str | None = None
+    ) -> list[Checkpoint]:
+        """Checkpoints, newest first; with `before`, those older than that one. Restoring an older one hides none."""
+        return await self._look(lambda ws: ws.list(limit, session=session, before=before))
 
     async def get(self, checkpoint_id: str) -> Checkpoint:
         """A checkpoint by id, unique prefix, name, `latest` or `latest~2`, with its files and state read already."""
@@ -357,6 +360,11 @@ class CheckpointService:
                 if settings.retention is not None and not self._is_told_how_many:
                     self._policy = settings.retention
             return self._workspace
+
+
+def _absolute(path: _Path, what: str) -> Path:
+    """A path by where the program stands now."""
+    return Path(os.path.abspath(a_path(path, what)))
 
 
 def _store(workspace: Path, storage: Path | None) -> Path | None:

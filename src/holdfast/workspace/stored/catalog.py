@@ -111,17 +111,30 @@ class Catalog:
             finally:
                 self._kept = None
 
-    def newest(self, *, limit: int | None, session: str | None, safety: bool) -> list[Row]:
-        """Checkpoints, newest first."""
+    def newest(
+        self, *, limit: int | None, session: str | None = None, safety: bool = False, before: str | None = None
+    ) -> list[Row]:
+        """Checkpoints, newest first, all of them older than the one with the id `before`."""
         where, values = ["1" if safety else "safety = 0"], []
         if session is not None:
             where.append("session = ?")
             values.append(session)
+        if before is not None:
+            where.append("id < ?")
+            values.append(before)
         return self._rows(f"{' AND '.join(where)} ORDER BY id DESC LIMIT ?", [*values, -1 if limit is None else limit])
 
     def nth(self, back: int) -> Row | None:
         """The newest save, or one so many before it."""
         return next(iter(self._rows("safety = 0 ORDER BY id DESC LIMIT 1 OFFSET ?", [back])), None)
+
+    def saves(self) -> int:
+        """How many there are, safety checkpoints aside."""
+        return int(self._query("SELECT count(*) FROM checkpoints WHERE safety = 0")[0][0])
+
+    def names(self) -> list[str]:
+        """The names of those that have one."""
+        return [str(row[0]) for row in self._query("SELECT name FROM checkpoints WHERE name IS NOT NULL")]
 
     def by_id(self, checkpoint_id: str) -> Row | None:
         return next(iter(self._rows("id = ?", [checkpoint_id])), None)
@@ -238,7 +251,11 @@ class Catalog:
 
     def _rebuild(self) -> None:
         self._discard()
-        self._write([(row, mark) for key, mark in sorted(self._list_refs().items()) if (row := self._load(key))], ())
+        self._write(self._all(), ())
+
+    def _all(self) -> list[tuple[Row, str]]:
+        """Every checkpoint that can be read, from its commit."""
+        return [(row, mark) for key, mark in sorted(self._list_refs().items()) if (row := self._load(key))]
 
     def _change(self, rows: list[tuple[Row, str]], gone: Iterable[str]) -> None:
         try:
@@ -298,8 +315,10 @@ class Catalog:
         return connection
 
     def _in_memory(self) -> sqlite3.Connection:
+        """Make one in memory, and fill it: whoever asks may have found refs and file in agreement before."""
         self._memory = sqlite3.connect(":memory:", check_same_thread=False)
         self._memory.executescript(_SCHEMA)
+        self._write(self._all(), ())
         return self._memory
 
     def _discard(self) -> None:

@@ -12,7 +12,7 @@ _ALPHABET = "0123456789abcdefhjkmnpqrstuvwxyz"  # 32 characters; no g, so that g
 _RANDOM = 8
 _ID = re.compile(r"([a-z])([1-9][0-9]*)-[0-9a-z]{8}")
 _ID_PREFIX = re.compile(r"[a-i][1-9][0-9]*(-[0-9a-z]*)?")  # of up to a thousand million checkpoints; `v1` is a name
-_LATEST = re.compile(r"latest(?:~([0-9]+))?")
+_LATEST = re.compile(r"latest(?:~0*([0-9]{1,18}))?")  # one further back than any store has is no checkpoint
 _NAME = re.compile(r"[^\x00-\x1f\x7f~\ud800-\udfff]{1,200}")
 
 

@@ -74,8 +74,14 @@ class Repository:
             raise Refused(f"a checkpoint is named by text, not by {type(ref).__name__}", hint="Pass its id.")
         row = self._find_row(ref) if ref.isprintable() else None
         if row is None:
-            raise NotFound(f"there is no checkpoint {ref!r}", hint="See `holdfast log`.")
+            from holdfast.workspace.stored.absent import absence  # start-up cost, for what is not found only
+
+            raise absence(ref, self.catalog, floor=self._known_floor())
         return self.checkpoint(row)
+
+    def page_end(self, ref: str) -> str:
+        """The id before which a page of the list begins; it need not be there any more."""
+        return ref if isinstance(ref, str) and sequence_of(ref) is not None else self.find(ref).id
 
     def _find_row(self, ref: str) -> Row | None:
         latest = parse_latest(ref)
@@ -204,10 +210,12 @@ class Repository:
     def delete(self, *checkpoints: Checkpoint) -> None:
         """Take checkpoints away. Their numbers are remembered first, so that no other ever gets one.
 
+        Where a later one stays, that one remembers: deleting older ones needs no room on the disk.
         Safety checkpoints go one by one, in the order given: what can be undone is told from those that are left.
         """
         greatest = max((checkpoint.sequence for checkpoint in checkpoints), default=0)
-        if greatest > self._floor():
+        left = self.objects.ref_names() - {checkpoint.id for checkpoint in checkpoints}
+        if greatest > max(self._floor(), *(sequence_of(name) or 0 for name in left), 0):
             durable.write_atomically(self.own / "sequence", b"%d\n" % greatest)
         for checkpoint in checkpoints:
             if checkpoint.operation is not None:
@@ -229,6 +237,13 @@ class Repository:
     def merge(self) -> None:
         """Merge all packs, without what no checkpoint needs; Damaged, and nothing changed, if that cannot be told."""
         merge_packs(self.objects, self.objects.packs(), keep=reachable(self.objects, self.objects.commits()))
+
+    def _known_floor(self) -> int:
+        """The greatest number that a deleted checkpoint had; 0 if that cannot be told."""
+        try:
+            return int((self.own / "sequence").read_bytes())
+        except (OSError, ValueError):
+            return 0
 
     def _floor(self) -> int:
         try:

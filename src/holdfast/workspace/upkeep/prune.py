@@ -1,8 +1,8 @@
 """Upkeep: what goes and why the rest stays, disk that is really freed, deltas, pins.
 
-Order of writes of a prune (P3): the greatest number that goes; the refs, each one's commit point; the catalog; then
-the packs are merged without what nothing needs. A crash in between leaves some checkpoints gone and others not, each
-of them wholly, and bytes that the next merge frees.
+Order of writes of a prune (P3): the greatest number that goes, unless a greater one stays; the refs, each one's commit
+point; the catalog; then the packs are merged without what nothing needs. A crash in between leaves some checkpoints
+gone and others not, each of them wholly, and bytes that the next merge frees.
 """
 
 from __future__ import annotations

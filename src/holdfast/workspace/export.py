@@ -58,6 +58,7 @@ class Exporter:
             lambda: (path for path, _ in self._reader.walk(node)),
         )
         changes = self._changes(dict(self._reader.walk(node)), scope)
+        uncovered = checkpoint.uncovered  # now: once all of it is in place, nothing may fail
         leftovers = sorted(str(path) for path in place.parent.glob(f"{PREFIX}*"))
         temporary = place.parent / f"{PREFIX}{secrets.token_hex(4)}"
         disk().mkdir(str(temporary), mode=0o700)
@@ -73,7 +74,7 @@ class Exporter:
             directory=str(place),
             written=[path for path in changes if path and path in scope and path not in failed],
             failed=failed,
-            missing={item.path: item.reason.value for item in checkpoint.uncovered if item.path in scope and item.path},
+            missing={item.path: item.reason.value for item in uncovered if item.path in scope and item.path},
             leftovers=leftovers,
         )
 

@@ -47,6 +47,7 @@ class Workspace(Verbs):
     Any number of processes and threads may use one workspace at once. Writers wait for each other; readers wait for
     nobody. An interrupted restore is finished, or taken back, before anything else; `recovered` says which, and
     `recovery_error` why that could not be done yet: until it is, checkpoints can be read and nothing can be written.
+    An interrupted purge is gone on with before anything is written; `purge_error` says why it could not be.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Workspace(Verbs):
         self._recoverer = Recoverer(self._repository, scanner, self._saver, self._restorer)
         self.recovered: Recovery | None = None
         self.recovery_error: HoldfastError | None = None
+        self.purge_error = None
         with _plain_errors(self.store):
             self._open(create=create)
         if watch:
@@ -159,35 +161,42 @@ class Workspace(Verbs):
 
     def diff(self, a: str, b: str | None = None, paths: Paths | None = None) -> CheckpointDiff:
         """What differs between two checkpoints, or between one and the folder as it is now."""
+        with self._reading():
+            return self._repository.consistently(lambda: self._diff(a, b, paths))
+
+    def _diff(self, a: str, b: str | None, paths: Paths | None) -> CheckpointDiff:
         from holdfast.workspace.stored.differ import make_diff
 
-        with self._reading():
-            first = self._repository.find(a)
-            source = Gathering(self._repository.objects, None, keep_files=True)
-            reader = TreeReader(source)
-            before = self._repository.contents(first).root
-            if b is None:
-                snapshot, _ = self._scanner.take(source, head=self._repository.head())
-                second, after, not_held = None, snapshot.root, snapshot.uncovered
-            else:
-                other = self._repository.find(b)
-                second, after, not_held = other.id, self._repository.contents(other).root, list(other.uncovered)
-            scope = parse_scope(
-                as_text(paths),
-                self.path,
-                lambda path: any(reader.find(root, path) for root in (before, after)),
-                lambda: (path for root in (before, after) for path, _ in reader.walk(root)),
-            )
-            changes = (change for change in reader.diff(before, after) if change.path in scope)
-            return make_diff(first.id, second, changes, source, (first.uncovered, not_held))
+        first = self._repository.find(a)
+        source = Gathering(self._repository.objects, None, keep_files=True)
+        reader = TreeReader(source)
+        before = self._repository.contents(first).root
+        if b is None:
+            snapshot, _ = self._scanner.take(source, head=self._repository.head())
+            second, after, not_held = None, snapshot.root, snapshot.uncovered
+        else:
+            other = self._repository.find(b)
+            second, after, not_held = other.id, self._repository.contents(other).root, list(other.uncovered)
+        scope = parse_scope(
+            as_text(paths),
+            self.path,
+            lambda path: any(reader.find(root, path) for root in (before, after)),
+            lambda: (path for root in (before, after) for path, _ in reader.walk(root)),
+        )
+        changes = (change for change in reader.diff(before, after) if change.path in scope)
+        return make_diff(first.id, second, changes, source, (first.uncovered, not_held))
 
     # going back
 
     def preview(self, ref: str, paths: Paths | None = None, *, keep_new: bool = False) -> Plan:
         """What `restore` would do; nothing is touched. Hand the plan to `restore` to be held to it."""
+        chosen = as_text(paths)
+
+        def look() -> Plan:
+            return self._restorer.preview(Wish("restore", self._repository.find(ref), chosen, keep_new))
+
         with self._reading():
-            target = self._repository.find(ref)
-            return self._restorer.preview(Wish("restore", target, as_text(paths), keep_new))
+            return self._repository.consistently(look)
 
     def restore(
         self,
@@ -277,7 +286,7 @@ class Workspace(Verbs):
         upkeep, now = Upkeep(self._repository), self._clock()
         if dry_run:
             with self._reading():
-                return upkeep.plan(policy, now)
+                return self._repository.consistently(lambda: upkeep.plan(policy, now))
         with self._writing():
             only = None if plan is None else {checkpoint.id for checkpoint in plan.removed}
             return upkeep.prune(policy, now, lazily=lazily, only=only)
@@ -302,7 +311,7 @@ class Workspace(Verbs):
         if paths is not None and paths < 0:
             raise Refused("paths is negative", hint="Give 0 or more, or None for all.")
         with self._reading():
-            return measure(self._repository, paths=paths)
+            return self._repository.consistently(lambda: measure(self._repository, paths=paths))
 
     # opening and locking
 

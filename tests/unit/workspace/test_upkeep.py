@@ -229,6 +229,7 @@ class TestFreeing:
         with pytest.raises(Damaged):
             project.open().prune(Policy(keep_last=1), dry_run=False)
         assert packs_bytes(ws) == before
+        assert len(project.open().list(None)) == 3, "it raised, and checkpoints are gone all the same"
 
     def test_a_disk_without_room_says_that_they_are_gone_and_not_freed(
         self, project: Any, ws: Workspace, five: list[str], monkeypatch: pytest.MonkeyPatch
@@ -362,7 +363,7 @@ class TestCompacting:
         )
         program.chmod(0o755)
         before = sorted(os.listdir(project.store / "objects/pack"))
-        with pytest.raises(Damaged, match="other objects"):
+        with pytest.raises(Damaged, match="left out objects"):
             project.open(environ={"PATH": str(program.parent)}).compact()
         assert sorted(os.listdir(project.store / "objects/pack")) == before
 

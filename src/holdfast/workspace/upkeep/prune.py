@@ -16,7 +16,7 @@ from holdfast import durable, retention
 from holdfast.errors import Unavailable
 from holdfast.model import Checkpoint, Compacted, Pruned
 from holdfast.retention import Policy, Record, RetentionPlan
-from holdfast.shadowgit import Kind, reachable
+from holdfast.shadowgit import Kind
 from holdfast.shadowgit.repack import is_compact, repack
 from holdfast.workspace.restore.journal import Journal
 from holdfast.workspace.stored.record import encode_record, write_commit
@@ -95,20 +95,26 @@ class Upkeep:
 
     def _commits_without(self, gone: Iterable[Checkpoint]) -> set[bytes]:
         """What the refs name, but for some checkpoints. Damaged if one names nothing."""
-        return set(self._repository.objects.commits()) - {bytes.fromhex(each.commit) for each in gone}
+        return set(self._repository.objects.commits(without={each.id for each in gone}))
 
     # doing
 
     def prune(self, policy: Policy, now: datetime, *, lazily: bool, only: Container[str] | None) -> Pruned:
-        """Take away what a policy does not keep, and free its disk; `lazily`, once that is worth the work."""
+        """Take away what a policy does not keep, and free its disk; `lazily`, once that is worth the work. Damaged,
+        and nothing is gone, if it cannot be told what the rest needs."""
         plan = self.plan(policy, now, weigh=False, only=only)
         before = store_bytes(self._repository.folder)
+        unfreed = len(plan.removed) + (self._tally() if lazily and plan.removed else 0)
+        is_due = not lazily or unfreed >= max(_FEW, len(plan.kept) // _SHARE)
+        needed = self._repository.needed(without={each.id for each in plan.removed}) if is_due else None
         if plan.removed:
             self._repository.delete(*plan.removed)
-        if not self._is_worth_freeing(len(plan.removed), len(plan.kept), lazily=lazily):
+        if needed is None:
+            self._note_tally(unfreed)
             return replace(plan, is_done=True)
         try:
-            self.merge()
+            self._repository.merge(needed)
+            self._forget_tally()
         except OSError as error:
             raise Unavailable(
                 f"{len(plan.removed)} checkpoints are gone, but their disk could not be freed: {error.strerror}",
@@ -126,20 +132,17 @@ class Upkeep:
         if tally.exists():
             durable.disk().unlink(str(tally))
 
-    def _is_worth_freeing(self, removed: int, kept: int, *, lazily: bool) -> bool:
-        """Whether so many are gone since packs were last merged that it is worth reading all of them (P8)."""
-        if not lazily or not removed:
-            return not lazily
-        tally = self._repository.own / _TALLY
+    def _tally(self) -> int:
+        """How many are gone since packs were last merged: reading all of them is put off until it is worth it (P8)."""
         try:
-            removed += int(tally.read_bytes())
+            return int((self._repository.own / _TALLY).read_bytes())
         except (FileNotFoundError, ValueError):
-            pass
-        if removed >= max(_FEW, kept // _SHARE):
-            return True
-        with contextlib.suppress(OSError):  # without it, freeing only comes later
-            durable.write_atomically(tally, b"%d\n" % removed, sync=False)
-        return False
+            return 0
+
+    def _note_tally(self, unfreed: int) -> None:
+        if unfreed:
+            with contextlib.suppress(OSError):  # without it, freeing only comes later
+                durable.write_atomically(self._repository.own / _TALLY, b"%d\n" % unfreed, sync=False)
 
     def compact(self, git: str | None) -> Compacted:
         """Have git make deltas of what the checkpoints need; without the git program only merge."""
@@ -149,7 +152,7 @@ class Upkeep:
             self.merge()
             note = "The git program is not there, so packs were merged, and no deltas made."
             return Compacted(before, store_bytes(self._repository.folder), False, note)
-        needed = reachable(objects, objects.commits())
+        needed = self._repository.needed()
         if not is_compact(objects.packs()) or set(objects.packs()[0].oids()) != needed:
             repack(objects, git, needed)
             self._forget_tally()

@@ -21,6 +21,7 @@ from holdfast.shadowgit.repack import is_compact, repack
 from holdfast.workspace.restore.journal import Journal
 from holdfast.workspace.stored.record import encode_record, write_commit
 from holdfast.workspace.stored.repository import Repository, store_bytes
+from holdfast.workspace.upkeep.undoing import UNDO_STEPS, Step, may_go
 from holdfast.workspace.upkeep.weights import Weights
 
 SAFETY = "safety"
@@ -70,7 +71,7 @@ class Upkeep:
         found |= {each.id: "named" for each in checkpoints.values() if each.name is not None}
         history = self._repository.history()
         for word, safeties in (("an undo", history.done), ("a redo", history.undone)):
-            for safety in safeties:
+            for safety in safeties[-UNDO_STEPS:]:
                 target = safety.operation.target if safety.operation else ""
                 for key in {safety.id, target} & checkpoints.keys():
                     found.setdefault(key, f"needed for {word}")
@@ -78,11 +79,9 @@ class Upkeep:
             entry = Journal(self._repository.own).read()
             for key in (entry.target, entry.safety) if entry else ():
                 found.setdefault(key, "needed by a restore that has not ended")
-        needed = [each.sequence for each in checkpoints.values() if each.operation and each.id in found]
-        for each in checkpoints.values():  # what can be undone is told from all of them, from some point on
-            if each.operation and needed and each.sequence > min(needed):
-                found.setdefault(each.id, "tells what was undone")
-        return found
+        steps = _steps(checkpoints)
+        going = may_go(steps, checkpoints.keys() - found.keys())
+        return {step.id: "tells what was undone" for step in steps if step.id not in going} | found
 
     def _left(
         self, weights: Weights, records: Sequence[Record], removed: list[str], checkpoints: dict[str, Checkpoint]
@@ -191,11 +190,15 @@ def _with_safety(policy: Policy) -> Policy:
 def _left_alone(
     checkpoints: dict[str, Checkpoint], found: RetentionPlan, only: Container[str] | None
 ) -> dict[str, str]:
-    """What stays although the policy does not keep it, and why.
-
-    Of safety checkpoints only the oldest go: one that is kept needs all later ones to tell what was undone.
-    """
+    """What stays although the policy does not keep it, and why."""
     stays = {} if only is None else {key: "not in the plan" for key in found.removed if key not in only}
-    safety = [key for key, each in checkpoints.items() if each.operation]
-    oldest = next((at for at, key in enumerate(safety) if key in found.kept or key in stays), len(safety))
-    return stays | {key: "tells what was undone" for key in safety[oldest:] if key not in found.kept}
+    steps = _steps(checkpoints)
+    going = may_go(steps, set(found.removed) - stays.keys())
+    return {step.id: "tells what was undone" for step in steps if step.id not in going | found.kept.keys()} | stays
+
+
+def _steps(checkpoints: dict[str, Checkpoint]) -> list[Step]:
+    """The safety checkpoints, oldest first."""
+    return [
+        Step(each.id, each.operation.verb, each.operation.target) for each in checkpoints.values() if each.operation
+    ]

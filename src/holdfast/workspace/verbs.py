@@ -98,7 +98,8 @@ class Verbs:
         skip_damaged: bool = False,
         progress: Progress | None = None,
     ) -> list[Match]:
-        """Which files of which checkpoints have a text, from where to where, and who brought it and took it away.
+        """Which files and states of which checkpoints have a text, from where to where, and who brought it and took it
+        away. A state is named `(state) NAME`, as a path.
 
         Safety checkpoints are searched too; binary files are not. At most `limit` matches, by path.
         """

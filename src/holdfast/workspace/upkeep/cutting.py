@@ -6,16 +6,15 @@ for. Nothing is changed here.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from holdfast.model import JSON, Checkpoint
-from holdfast.shadowgit import EMPTY_TREE, TreeEntry
+from holdfast.shadowgit import EMPTY_TREE
 from holdfast.workspace.stored.gathering import Gathering
-from holdfast.workspace.stored.parts import list_parts
-from holdfast.workspace.stored.state import read_state, write_state
+from holdfast.workspace.stored.parts import Sieve
+from holdfast.workspace.stored.state import PROBE_BYTES, read_state, spelled, write_state
 
 CUT_OUT = "[purged]"
 """What stands where a purged file was repeated."""
@@ -24,7 +23,6 @@ _WHOLE_MIN_CHARS = 8
 _LINE_MIN_CHARS = 16
 _WORD = re.compile(r"[^\s\"'`,;=<>()\[\]{}]{12,}")
 _DIGIT, _LETTER = re.compile(r"[0-9]"), re.compile(r"[^\W\d_]")
-_PROBE_BYTES = 1 << 10  # less than the smallest part of a state
 _KEY = 8
 _FEW = 64
 
@@ -65,9 +63,9 @@ class Cutter:
         self._needles = sorted(cut, key=lambda needle: (-len(needle), needle))
         self._left = other - cut
         self._cut, self._tell = Finder(map(_utf8, cut)), Finder(map(_utf8, self._left))
-        self._probes = Finder(_probe(needle) for needle in cut | self._left)
+        self._probes = Finder(spelled(needle)[:PROBE_BYTES] for needle in cut | self._left)
         self._gathering = gathering
-        self._pairs: dict[tuple[bytes, bytes], bool] = {}
+        self._sieve = Sieve(gathering, self._probes.is_in)
         self._known: dict[bytes, tuple[bytes, list[str], list[str]]] = {}
 
     def cut_state(self, tree: bytes) -> tuple[bytes, list[str], list[str]]:
@@ -75,7 +73,7 @@ class Cutter:
         if tree == EMPTY_TREE or not self._probes:
             return tree, [], []
         if tree not in self._known:
-            is_suspect = any(map(self._is_suspect, self._gathering.tree(tree)))
+            is_suspect = any(self._sieve.may_have(each.mode, each.oid) for each in self._gathering.tree(tree))
             self._known[tree] = self._cut_state(tree) if is_suspect else (tree, [], [])
         return self._known[tree]
 
@@ -89,19 +87,6 @@ class Cutter:
             if value is not None and (self._cut.is_in(_utf8(value)) or self._is_left(value)):
                 left.append(f"({where})")
         return new, [where for where, value, old in both if value != old], left
-
-    def _is_suspect(self, entry: TreeEntry) -> bool:
-        """Whether a state may repeat something. Two parts that follow each other are looked at once, in all states."""
-        last = b""
-        for part in [*list_parts(self._gathering, entry.mode, entry.oid), b""]:
-            pair = (last, part)
-            if pair not in self._pairs:
-                data = b"".join(self._gathering.blob(oid) for oid in pair if oid)
-                self._pairs[pair] = self._probes.is_in(data)
-            if self._pairs[pair]:
-                return True
-            last = part
-        return False
 
     def _cut_state(self, tree: bytes) -> tuple[bytes, list[str], list[str]]:
         state = read_state(self._gathering, tree)
@@ -149,11 +134,6 @@ def _telling(text: str) -> Iterator[str]:
 
 def _lines(text: str) -> Iterator[str]:
     return (line for line in map(str.strip, text.splitlines()) if len(line) >= _LINE_MIN_CHARS)
-
-
-def _probe(text: str) -> bytes:
-    """The beginning of a text as it is spelled in a stored state."""
-    return json.dumps(text)[1:-1].encode()[:_PROBE_BYTES]
 
 
 def _utf8(text: str) -> bytes:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast import Checkpoint, HoldfastError, Workspace, durable
-from holdfast.testing.contracts import Description
+from holdfast.testing.contracts import Description, describe
 from holdfast.testing.contracts import differences as all_differences
 from holdfast.testing.faults import Call, CountingDisk, every_point
+from holdfast.workspace.export import PREFIX
 
 from .operations import LEAKED, STATE, Operation
 from .scene import Scene
@@ -36,6 +37,8 @@ class Rehearsal:
     """The checkpoints from before it, and their commits."""
     deleted: str
     """The id of the checkpoint that it deletes."""
+    exported: State
+    """What it exports."""
 
 
 def rehearse(scene: Scene, operation: Operation) -> Rehearsal:
@@ -46,9 +49,9 @@ def rehearse(scene: Scene, operation: Operation) -> Rehearsal:
     scene.keep()
     before, refs = scene.describe(), scene.refs()
     calls = every_point(lambda: operation.act(scene))
-    after = scene.describe()
+    after, exported = scene.describe(), scene.describe_exported()
     scene.reset()
-    return Rehearsal(operation, before, after, calls, refs, deleted)
+    return Rehearsal(operation, before, after, calls, refs, deleted, exported)
 
 
 class Aftermath:
@@ -69,6 +72,7 @@ class Aftermath:
                 lambda: self._check_recovery(ws, had_journal),
                 lambda: self._check_workspace(must_be),
                 lambda: self._check_checkpoints(ws, must_be),
+                lambda: self._check_exported(ws, must_be),
                 lambda: self._check_going_back(ws),
                 lambda: self._check_next_calls(ws),
                 self._check_purged,
@@ -139,6 +143,22 @@ class Aftermath:
         result = ws.restore(checkpoint.id)
         assert result.ok, f"the new checkpoint is not restored: {result.failed}"
         self._check_workspace("old")
+
+    def _check_exported(self, ws: Workspace, must_be: str) -> None:
+        """An export is whole or not there; what it left beside its place is named by the next one, which works."""
+        if not self._operation.exports:
+            return
+        found = self._scene.describe_exported()
+        assert found or must_be != "new", "what was exported is not there"
+        assert not (found and must_be == "old"), "something was exported"
+        wrong = differences(self._rehearsal.exported, found) if found else []
+        assert not wrong, f"half an export looks like a whole one: {wrong}"
+        left = sorted(map(str, self._scene.live.glob(f"{PREFIX}*")))
+        again = ws.export("first", self._scene.live / "again")
+        assert again.ok
+        assert again.leftovers == left
+        wrong = differences(self._rehearsal.exported, describe(self._scene.live / "again"))
+        assert not [each for each in wrong if not each.startswith(".:")], f"the next export differs: {wrong}"
 
     def _check_going_back(self, ws: Workspace) -> None:
         """What was there before a restore can be had again (P1)."""

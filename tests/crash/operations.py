@@ -32,6 +32,8 @@ class Operation:
     """The name of the checkpoint that it pins, which has another commit then."""
     purges: str = ""
     """The path that it takes out of all checkpoints."""
+    exports: bool = False
+    """Whether it writes a checkpoint into the folder `out`."""
 
     def __str__(self) -> str:
         return self.name.replace(" ", "-")
@@ -182,6 +184,12 @@ def _to_prune(scene: Scene) -> None:
     ws.save("third")
 
 
+def _to_export(scene: Scene) -> None:
+    """An empty folder waits for a checkpoint, with a mode that somebody chose."""
+    _some_edited(scene)
+    scene.out.mkdir(mode=0o711)
+
+
 # operations
 
 
@@ -206,6 +214,8 @@ OPERATIONS = [
     Operation("prune", _to_prune, lambda s: s.open().prune(Policy(keep_last=2), dry_run=False), deletes="latest~2"),
     Operation("pin", _some_edited, lambda s: s.open().pin("first"), pins="first"),
     Operation("compact", _several_packs, lambda s: s.open().compact()),
+    Operation("export", _some_edited, lambda s: s.open().export("first", s.out), exports=True),
+    Operation("export into a folder", _to_export, lambda s: s.open().export("first", s.out), exports=True),
 ]
 BY_NAME = {operation.name: operation for operation in OPERATIONS}
 QUICK = [each for each in OPERATIONS if each.name not in ("save of a large file", "restore of many")]

@@ -23,6 +23,7 @@ class Scene:
         self.live = area / "live"
         self.ws = self.live / "ws"
         self.store = self.live / "store"
+        self.out = self.live / "out"
         self.home = area / "home"
         self.ws.mkdir(parents=True)
         self.home.mkdir()
@@ -47,6 +48,10 @@ class Scene:
 
     def describe(self) -> dict[str, Description]:
         return describe(self.ws)
+
+    def describe_exported(self) -> dict[str, Description]:
+        """What an export has written; nothing where there is none, or only an empty folder."""
+        return describe(self.out) if self.out.is_dir() and any(self.out.iterdir()) else {}
 
     def is_interrupted(self) -> bool:
         """Whether a restore was under way, and had not ended."""

@@ -16,7 +16,10 @@ class PurgePlan:
     checkpoints: list[str]
     """The ids of those that would be rewritten, under the same ids."""
     states: dict[str, list[str]]
-    """By id, the names of the states that repeat a purged file word for word, and would have it cut out."""
+    """By id, the names of the states that repeat a purged file, or a word of it that looks like a key, and would have
+    it cut out; also `(message)` and `(metadata)`."""
+    partly: dict[str, list[str]]
+    """By id, those that repeat a line of it and would keep that; also `(name)`, `(session)` and `(actor)`."""
     bytes_freed: int
     """What the store holds for these paths alone, before it is deflated."""
     also_at: dict[str, str]

@@ -1,6 +1,6 @@
 """git's object format: objects, packs, refs of a bare repository. Knows nothing of workspaces."""
 
-from holdfast.shadowgit.merge import merge_packs, packs_due, reachable
+from holdfast.shadowgit.merge import merge_packs, packs_due, reachable, trees_of
 from holdfast.shadowgit.names import real_name, store_name
 from holdfast.shadowgit.objects import (
     EMPTY_TREE,
@@ -43,4 +43,5 @@ __all__ = [
     "reachable",
     "real_name",
     "store_name",
+    "trees_of",
 ]

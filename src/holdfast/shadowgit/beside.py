@@ -1,21 +1,25 @@
-"""What git, run by somebody in the store, may keep beside what Holdfast reads: packed refs, loose objects, lone packs.
+"""What git, run by somebody in the store, may keep beside what Holdfast writes: packed refs, loose objects, lone packs.
 
-None of it is needed, and all of it can hold what a purge is to take away.
+Holdfast needs none of it, heeds it where it is, and looks for what a purge is to take away in all of it.
 """
 
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 
 from holdfast import durable
+from holdfast.shadowgit.objects import KIND_NAMES, Kind, object_id
 
 _TAGS = b"refs/tags/"
+_KINDS = {name: kind for kind, name in KIND_NAMES.items()}
 
 
 def all_refs(git_dir: Path) -> Iterator[tuple[str, str]]:
-    """Every ref and what it says; one that is packed and has a file of its own comes twice."""
+    """Every ref and what it says; one that is packed and has a file of its own comes twice, one that goes meanwhile
+    perhaps not at all."""
     for line in _packed_lines(git_dir):
         commit, _, name = line.decode("utf-8", "replace").strip().partition(" ")
         if name and line[:1] not in b"#^":
@@ -23,7 +27,12 @@ def all_refs(git_dir: Path) -> Iterator[tuple[str, str]]:
     for folder, _, names in os.walk(git_dir / "refs"):
         for name in names:
             path = Path(folder, name)
-            yield path.relative_to(git_dir).as_posix(), path.read_text("ascii", "replace").strip()
+            if not name.endswith(".lock"):  # of a git that is at work: not a ref, and no ref can be called so
+                try:
+                    text = path.read_text("ascii", "replace")
+                except FileNotFoundError:
+                    continue
+                yield path.relative_to(git_dir).as_posix(), text.strip()
 
 
 def forget_packed(git_dir: Path, ids: Set[str]) -> None:
@@ -35,16 +44,30 @@ def forget_packed(git_dir: Path, ids: Set[str]) -> None:
         durable.write_atomically(git_dir / "packed-refs", b"".join(rest))
 
 
+def loose_object(git_dir: Path, oid: bytes) -> tuple[Kind, bytes] | None:
+    """An object that is outside all packs; None if it is not there, or not what its name says."""
+    try:
+        header, _, data = zlib.decompress(_loose(git_dir, oid).read_bytes()).partition(b"\0")
+    except (FileNotFoundError, zlib.error):
+        return None
+    kind = _KINDS.get(header.partition(b" ")[0])
+    return (kind, data) if kind is not None and object_id(kind, data) == oid else None
+
+
 def loose_copies(git_dir: Path, oids: Iterable[bytes]) -> list[Path]:
     """The files of objects that are also there outside all packs."""
-    places = (git_dir / "objects" / oid.hex()[:2] / oid.hex()[2:] for oid in oids)
-    return [place for place in places if place.exists()]
+    return [place for oid in oids if (place := _loose(git_dir, oid)).exists()]
 
 
 def lone_packs(pack_folder: Path) -> list[str]:
     """Packs without an index, whose objects cannot be told."""
     names = set(os.listdir(pack_folder))
     return sorted(name for name in names if name.endswith(".pack") and f"{name[:-5]}.idx" not in names)
+
+
+def _loose(git_dir: Path, oid: bytes) -> Path:
+    name = oid.hex()
+    return git_dir / "objects" / name[:2] / name[2:]
 
 
 def _packed_lines(git_dir: Path) -> list[bytes]:

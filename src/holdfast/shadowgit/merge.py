@@ -1,7 +1,7 @@
 """Merging packs as they accumulate. Entries that we write carry no deltas, so merging is copying; a delta that git made
 is copied too, where what it builds on comes along, and is made whole where that does not.
 
-Order of writes (P3): the merged pack is durable before the first of the old ones goes, index first. A crash leaves
+Order of writes (P3): the merged pack is durable before the first of the old ones goes, its index last. A crash leaves
 objects twice, never not at all.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 from holdfast import durable
 from holdfast.errors import Damaged
-from holdfast.shadowgit.objects import PackEntry, decode_commit, encode_entry, entry_header
+from holdfast.shadowgit.objects import Kind, PackEntry, decode_commit, decode_lineage, encode_entry, entry_header
 from holdfast.shadowgit.pack import REF_DELTA, Pack
 from holdfast.shadowgit.store import ObjectStore
 from holdfast.shadowgit.writer import PackWriter
@@ -83,13 +83,30 @@ def _forget_git_caches(store: ObjectStore) -> None:
         durable.remove_tree(str(info / "commit-graphs"))
 
 
+def trees_of(store: ObjectStore, names: Iterable[bytes], found: set[bytes]) -> list[bytes]:
+    """The trees of commits, of what tags name, and of what those build upon; all but the trees are put into `found`,
+    and what is there already is passed over. Damaged if something cannot be read."""
+    trees, stack = [], list(names)
+    while stack:
+        oid = stack.pop()
+        if oid in found:
+            continue
+        kind, data = store.read(oid)
+        if kind is Kind.TREE:
+            trees.append(oid)
+            continue
+        found.add(oid)
+        if kind is Kind.COMMIT:
+            trees.append(decode_commit(data))
+        if kind is not Kind.BLOB:
+            stack += decode_lineage(data)
+    return trees
+
+
 def reachable(store: ObjectStore, commits: Iterable[bytes]) -> set[bytes]:
     """Every object that some commits need. Damaged if one of them cannot be read: then nothing may be dropped."""
     found: set[bytes] = set()
-    stack = []
-    for commit in commits:
-        found.add(commit)
-        stack.append(decode_commit(store.commit(commit)))
+    stack = trees_of(store, commits, found)
     while stack:
         tree = stack.pop()
         if tree not in found:

@@ -110,6 +110,16 @@ def encode_commit(tree: bytes, *, seconds: int, message: str) -> bytes:
     return b"tree %s\nauthor %s\ncommitter %s\n\n%s\n" % (tree.hex().encode(), who, who, text)
 
 
+def decode_lineage(data: bytes) -> list[bytes]:
+    """What a commit builds upon, or what a tag names. Ours build upon nothing; those that others make may."""
+    found = []
+    for line in data.partition(b"\n\n")[0].split(b"\n"):
+        word, _, name = line.partition(b" ")
+        if word in (b"parent", b"object") and len(name) == 40:
+            found.append(bytes.fromhex(name.decode("ascii", "replace")))
+    return found
+
+
 def decode_commit(data: bytes) -> bytes:
     """The tree that a commit names."""
     first, _, _ = data.partition(b"\n")

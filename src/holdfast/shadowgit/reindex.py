@@ -46,7 +46,10 @@ def _entries(path: Path) -> tuple[dict[bytes, tuple[int, int]], bytes] | None:
             added: dict[bytes, tuple[int, int]] = {}
             at = 12
             for _ in range(int.from_bytes(data[8:12], "big")):
-                found = _object(data, at)
+                try:
+                    found = _object(data, at)
+                except (zlib.error, IndexError):
+                    found = None
                 if found is None:
                     return None
                 oid, end = found
@@ -65,6 +68,8 @@ def _object(data: mmap.mmap, start: int) -> tuple[bytes, int] | None:
     inflater, content = zlib.decompressobj(), []
     while not inflater.eof:
         piece = data[at : at + (1 << 20)]
+        if not piece:
+            return None  # it does not end, whatever the checksum says
         content.append(inflater.decompress(piece))
         at += len(piece) - len(inflater.unused_data)
     return object_id(Kind(kind), b"".join(content)), at

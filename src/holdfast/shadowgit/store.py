@@ -12,12 +12,13 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import durable
 from holdfast.errors import Damaged, NotFound
+from holdfast.shadowgit.beside import all_refs, loose_object
 from holdfast.shadowgit.objects import (
     FILE_MODE,
     Kind,
@@ -124,16 +125,21 @@ class ObjectStore:
         return delta_kind(header.kind), header.size
 
     def read(self, oid: bytes) -> tuple[Kind, bytes]:
-        """An object's content, proven to be what its name says. NotFound, or Damaged."""
+        """An object's content, proven to be what its name says; from outside the packs, if git put it there. Damaged
+        if it is nowhere."""
         damage = None
         for found in self._copies(oid):
             try:
                 kind, data = self._inflate(found.pack, found.offset)
                 if object_id(kind, data) == oid:
                     return kind, data
+                damage = Damaged(f"object {oid.hex()} is not what was stored", hint=_HINT)
             except Damaged as error:
                 damage = error
-        raise damage or Damaged(f"object {oid.hex()} is not what was stored", hint=_HINT)
+        loose = loose_object(self.git_dir, oid)
+        if loose is not None:
+            return loose
+        raise damage or _missing(oid)
 
     def blob(self, oid: bytes) -> bytes:
         """The content of a blob."""
@@ -182,18 +188,19 @@ class ObjectStore:
         return data
 
     def _find(self, oid: bytes) -> Found:
-        return next(self._copies(oid))
+        found = self._copies(oid)
+        if not found:
+            raise _missing(oid)
+        return found[0]
 
-    def _copies(self, oid: bytes) -> Iterator[Found]:
-        """Every place where an object is. Damaged if there is none."""
+    def _copies(self, oid: bytes) -> list[Found]:
+        """Every place in a pack where an object is."""
         for attempt in range(2):
             found = [Found(pack, offset) for pack in self.packs() if (offset := pack.find(oid)) is not None]
-            if found:
-                yield from found
-                return
-            if not attempt:
-                self.refresh()  # another process may have merged packs since they were listed
-        raise Damaged(f"object {oid.hex()} is missing from the store", hint=_HINT)
+            if found or attempt:
+                break
+            self.refresh()  # another process may have merged packs since they were listed
+        return found
 
     def _inflate(self, pack: Pack, offset: int) -> tuple[Kind, bytes]:
         deltas: list[bytes] = []
@@ -282,15 +289,16 @@ class ObjectStore:
             raise Damaged(f"the ref of checkpoint {name} is not one", hint=_HINT)
         return oid
 
-    def commits(self) -> Iterator[bytes]:
-        """Every commit that some ref names. Damaged if one names none."""
-        lines = self._packed_file().decode("utf-8", "replace").splitlines()
-        texts = [line.partition(" ")[0] for line in lines if line[:1] not in "#^"]
-        for folder, _, names in os.walk(self.git_dir / "refs"):
-            texts += [Path(folder, name).read_text("ascii", "replace") for name in names]
-        for text in texts:
-            if not _COMMIT.fullmatch(text.strip()):
-                raise Damaged("a ref of the store is not one", hint=_HINT)
+    def commits(self, *, without: Container[str] = ()) -> Iterator[bytes]:
+        """Every commit that some ref names, but for the tags `without`; also what the refs of others name, whatever
+        that is. Damaged if one names nothing."""
+        for name, text in all_refs(self.git_dir):
+            if name.startswith("refs/tags/") and name.removeprefix("refs/tags/") in without:
+                continue
+            if text.startswith("ref: "):
+                continue  # stands for another ref, which comes by itself
+            if not _COMMIT.fullmatch(text):
+                raise Damaged(f"{name} of the store is not a ref", hint=_HINT)
             yield bytes.fromhex(text)
 
     def sync_refs(self) -> None:
@@ -341,3 +349,7 @@ class ObjectStore:
             if name and line[0] not in "#^":
                 found[name] = commit
         return found
+
+
+def _missing(oid: bytes) -> Damaged:
+    return Damaged(f"object {oid.hex()} is missing from the store", hint=_HINT)

@@ -59,6 +59,7 @@ class Exporter:
             lambda: (path for path, _ in self._reader.walk(node)),
         )
         changes = self._changes(dict(self._reader.walk(node)), scope)
+        uncovered = checkpoint.uncovered  # now: once all of it is in place, nothing may fail
         leftovers = sorted(str(path) for path in place.parent.glob(f"{PREFIX}*"))
         temporary = place.parent / f"{PREFIX}{secrets.token_hex(4)}"
         disk().mkdir(str(temporary), mode=0o700)
@@ -74,7 +75,7 @@ class Exporter:
             directory=str(place),
             written=[path for path in changes if path and path in scope and path not in failed],
             failed=failed,
-            missing={item.path: item.reason.value for item in checkpoint.uncovered if item.path in scope and item.path},
+            missing={item.path: item.reason.value for item in uncovered if item.path in scope and item.path},
             leftovers=leftovers,
         )
 
@@ -126,12 +127,10 @@ class Exporter:
 
 
 def _put_in_place(temporary: Path, place: Path) -> None:
-    if place.is_dir():  # it was made with a mode on purpose
-        fd = os.open(temporary, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            disk().chmod(fd, stat.S_IMODE(place.stat().st_mode))
-        finally:
-            os.close(fd)
+    """Rename, durably: the commit point. On an error there is what was there before."""
+    mode = stat.S_IMODE(place.stat().st_mode) if place.is_dir() else None
+    if mode is not None:  # it was made with a mode on purpose
+        _set_mode(temporary, mode)
     try:
         disk().rename(str(temporary), str(place))
     except OSError as error:
@@ -143,9 +142,22 @@ def _put_in_place(temporary: Path, place: Path) -> None:
     try:
         durable.sync_folder(place.parent)
     except OSError as error:
+        disk().rename(str(place), str(temporary))  # what cannot be made durable is not said to be there
+        if mode is not None:
+            disk().mkdir(str(place))
+            _set_mode(place, mode)
         raise Unavailable(
-            f"{place} is written, but may not outlive a power loss: {error.strerror}", hint="Check that disk."
+            f"{place} cannot be made durable: {error.strerror}", hint="Check that disk; nothing was exported."
         ) from error
+
+
+def _set_mode(folder: Path, mode: int) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        disk().chmod(fd, mode)
+        disk().fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _damage(paths: dict[str, str]) -> Damaged:

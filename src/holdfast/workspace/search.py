@@ -1,4 +1,4 @@
-"""Searching: which checkpoints have a text, and where it came and went.
+"""Searching: which checkpoints have a text, in files and in states, and where it came and went.
 
 Checkpoints are gone through in order, and only what differs from the one before is looked at; each content is read
 once, however many paths and checkpoints have it.
@@ -14,13 +14,16 @@ from typing import NamedTuple
 
 from holdfast.errors import Damaged, Refused
 from holdfast.model import Checkpoint, Match, Progress
-from holdfast.shadowgit import FOLDER_MODE
+from holdfast.shadowgit import EMPTY_TREE, FOLDER_MODE, TreeEntry
 from holdfast.workspace.scope import Scope
-from holdfast.workspace.stored.parts import list_parts
-from holdfast.workspace.stored.record import Node
+from holdfast.workspace.stored.parts import Sieve, list_parts
+from holdfast.workspace.stored.record import Contents
 from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.stored.state import PROBE_BYTES, read_texts, spelled, state_names
 from holdfast.workspace.stored.tree import Change, Entry, TreeReader
 
+IN_STATE = "(state) "
+"""What stands before the name of a state where a path stands otherwise."""
 EXCERPT_MAX_CHARS = 200
 _BINARY_BYTES = 8000  # as git judges
 _OVERLAP_BYTES = 64 << 10  # what is looked at again of a part, with the next one
@@ -44,6 +47,7 @@ class Needle:
         except UnicodeEncodeError:
             raise Refused(f"{text!r} has half of a character", hint="No file can have it; leave that out.") from None
         self._literal = None if regex or ignore_case else as_bytes
+        self._probe = None if regex or ignore_case else spelled(text)[:PROBE_BYTES]
         try:
             flags = re.MULTILINE | (re.IGNORECASE if ignore_case else 0)
             with warnings.catch_warnings():
@@ -66,6 +70,16 @@ class Needle:
             lines += data.count(b"\n", 0, len(data) - len(tail))
         return None
 
+    def may_be_in_state(self, data: bytes) -> bool:
+        """Whether parts of a stored state may have it; one that is no text as it stands may be in any."""
+        return self._probe is None or self._probe in data
+
+    def find_in_text(self, text: str) -> Line | None:
+        """The first line of a text with it."""
+        data = text.encode("utf-8", "surrogatepass")
+        place = self._place(data)
+        return None if place is None else Line(data.count(b"\n", 0, place) + 1, _excerpt(data, place))
+
     def _place(self, data: bytes) -> int | None:
         if self._literal is not None:
             at = data.find(self._literal)
@@ -87,6 +101,8 @@ class Searcher:
         self._limit = limit
         self._skip_damaged = skip_damaged
         self._known: dict[bytes, Line | None] = {}
+        self._known_states: dict[bytes, Line | None] = {}
+        self._sieve = Sieve(repository.objects, needle.may_be_in_state)
         self._open: dict[str, Match] = {}
         self._closed: list[Match] = []
 
@@ -94,13 +110,13 @@ class Searcher:
         """What was found, by path and in order of appearance. Safety checkpoints count like any other."""
         rows = self._repository.catalog.newest(limit=None, session=None, safety=True)
         checkpoints = [self._repository.checkpoint(row) for row in reversed(rows)]
-        before: Node | None = None
+        before: Contents | None = None
         previous: Checkpoint | None = None
         for number, checkpoint in enumerate(checkpoints, 1):
             try:
-                node = self._repository.contents(checkpoint).root
-                self._compare(before, node, previous, checkpoint)
-                before, previous = node, checkpoint
+                contents = self._repository.contents(checkpoint)
+                self._compare(before, contents, previous, checkpoint)
+                before, previous = contents, checkpoint
             except Damaged:
                 if not self._skip_damaged:
                     raise
@@ -109,18 +125,30 @@ class Searcher:
         found = [*self._closed, *(replace(match, last=previous or match.last) for match in self._open.values())]
         return sorted(found, key=lambda match: (match.path, match.first.sequence))[: self._limit]
 
-    def _compare(self, before: Node | None, after: Node, previous: Checkpoint | None, checkpoint: Checkpoint) -> None:
-        if before == after:
-            return
-        reader = TreeReader(self._repository.objects)  # a new one each time: it remembers every folder that it read
-        for change in _settled(reader.diff(before, after)):
-            if change.path not in self._scope:
-                continue
-            line = self._look(change.after)
-            if line is None and change.path in self._open and previous is not None:
-                self._closed.append(replace(self._open.pop(change.path), last=previous, disappeared_in=checkpoint))
-            elif line is not None and change.path not in self._open and not self._is_full():
-                self._open[change.path] = Match(change.path, *line, checkpoint, checkpoint, None)
+    def _compare(
+        self, before: Contents | None, after: Contents, previous: Checkpoint | None, checkpoint: Checkpoint
+    ) -> None:
+        if before is None or before.root != after.root:
+            reader = TreeReader(self._repository.objects)  # a new one each time: it remembers every folder that it read
+            for change in _settled(reader.diff(before.root if before else None, after.root)):
+                if change.path in self._scope:
+                    self._note(change.path, self._look(change.after), previous, checkpoint)
+        old, new = self._states(before), self._states(after)
+        for name in sorted(old.keys() | new.keys()):
+            if old.get(name) != new.get(name) and (path := f"{IN_STATE}{name}") in self._scope:
+                self._note(path, self._look_at_state(new.get(name)), previous, checkpoint)
+
+    def _states(self, contents: Contents | None) -> dict[str, TreeEntry]:
+        if contents is None or contents.state == EMPTY_TREE:
+            return {}
+        return state_names(self._repository.objects, contents.state)
+
+    def _note(self, path: str, line: Line | None, previous: Checkpoint | None, checkpoint: Checkpoint) -> None:
+        """Remember that a path has it from here on, or no longer."""
+        if line is None and path in self._open and previous is not None:
+            self._closed.append(replace(self._open.pop(path), last=previous, disappeared_in=checkpoint))
+        elif line is not None and path not in self._open and not self._is_full():
+            self._open[path] = Match(path, *line, checkpoint, checkpoint, None)
 
     def _is_full(self) -> bool:
         return len(self._open) + len(self._closed) >= self._limit
@@ -136,6 +164,20 @@ class Searcher:
                     raise
                 self._known[entry.oid] = None
         return self._known[entry.oid]
+
+    def _look_at_state(self, entry: TreeEntry | None) -> Line | None:
+        if entry is None:
+            return None
+        if entry.oid not in self._known_states:
+            try:
+                is_suspect = self._sieve.may_have(entry.mode, entry.oid)
+                texts = read_texts(self._repository.objects, entry) if is_suspect else ""
+                self._known_states[entry.oid] = self._needle.find_in_text(texts)
+            except Damaged:
+                if not self._skip_damaged:
+                    raise
+                self._known_states[entry.oid] = None
+        return self._known_states[entry.oid]
 
     def _pieces(self, entry: Entry) -> Iterator[bytes]:
         objects = self._repository.objects

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, cast, overload
 from holdfast.workspace import given
 
 if TYPE_CHECKING:
+    from holdfast.errors import HoldfastError
     from holdfast.model import JSON, Bisected, Exported, Match, Progress, Purged, PurgePlan, Why
     from holdfast.workspace.bisect import Tell, Test
     from holdfast.workspace.engine import Engine
@@ -28,6 +29,8 @@ class Verbs:
 
     path: Path
     _repository: Repository
+    purge_error: HoldfastError | None
+    """Why an interrupted purge could not be gone on with; `purge` tries again, and so does whoever opens next."""
 
     if TYPE_CHECKING:
 
@@ -77,10 +80,15 @@ class Verbs:
         from holdfast.workspace.export import Exporter
         from holdfast.workspace.scope import as_text
 
-        with self._reading():
+        chosen = as_text(paths)
+
+        def look() -> Exported:
             exporter = Exporter(self._repository, self.path)
             target = self._repository.find(ref)
-            return exporter.export(target, directory, as_text(paths), skip_damaged=skip_damaged, progress=progress)
+            return exporter.export(target, directory, chosen, skip_damaged=skip_damaged, progress=progress)
+
+        with self._reading():
+            return self._repository.consistently(look)
 
     def search(
         self,
@@ -93,7 +101,8 @@ class Verbs:
         skip_damaged: bool = False,
         progress: Progress | None = None,
     ) -> list[Match]:
-        """Which files of which checkpoints have a text, from where to where, and who brought it and took it away.
+        """Which files and states of which checkpoints have a text, from where to where, and who brought it and took it
+        away. A state is named `(state) NAME`, as a path.
 
         Safety checkpoints are searched too; binary files are not. At most `limit` matches, by path.
         """
@@ -102,9 +111,13 @@ class Verbs:
 
         limit = given.a_count(limit, "limit", optional=False) or 0
         needle, scope = Needle(text, regex=regex, ignore_case=ignore_case), open_scope(as_text(paths), self.path)
-        with self._reading():
+
+        def look() -> list[Match]:
             searcher = Searcher(self._repository, needle, scope, limit=limit, skip_damaged=skip_damaged)
             return searcher.run(progress)
+
+        with self._reading():
+            return self._repository.consistently(look)
 
     def bisect(
         self, good: str, bad: str, test: Test, *, tell: Tell | None = None, scratch: Place | None = None
@@ -120,25 +133,37 @@ class Verbs:
         return bisect(cast("Workspace", self), good, bad, test, tell=tell, scratch=above)
 
     @overload
-    def purge(self, *paths: Place, dry_run: Literal[True], progress: Progress | None = None) -> PurgePlan: ...
+    def purge(
+        self, *paths: Place, dry_run: Literal[True], lines: bool = False, progress: Progress | None = None
+    ) -> PurgePlan: ...
 
     @overload
-    def purge(self, *paths: Place, dry_run: Literal[False] = False, progress: Progress | None = None) -> Purged: ...
+    def purge(
+        self, *paths: Place, dry_run: Literal[False] = False, lines: bool = False, progress: Progress | None = None
+    ) -> Purged: ...
 
-    def purge(self, *paths: Place, dry_run: bool = False, progress: Progress | None = None) -> PurgePlan | Purged:
+    def purge(
+        self, *paths: Place, dry_run: bool = False, lines: bool = False, progress: Progress | None = None
+    ) -> PurgePlan | Purged:
         """Take the content of files, folders or globs out of every checkpoint, for good; the folder is not touched.
 
         The checkpoints keep their ids and say what was taken out. With `dry_run` only the plan is made. NotFound if no
-        checkpoint has it. An interrupted purge is gone on with by the next call that writes.
+        checkpoint has it. States, messages and metadata that repeat all of it, or a word that looks like a key, have
+        that cut out; with `lines`, whole lines of it too. An interrupted purge is gone on with by the next call that
+        writes. Conflict if a ref that somebody made in the store needs it.
         """
         from holdfast.workspace.scope import as_text
 
         chosen = as_text(paths) or []
         if dry_run:
             with self._reading():
-                return self._purger().plan(chosen, progress)
+                return self._repository.consistently(
+                    lambda: self._purger().plan(chosen, lines=lines, progress=progress)
+                )
         with self._writing():
-            return self._purger().purge(chosen, progress)
+            done = self._purger().purge(chosen, lines=lines, progress=progress)
+            self.purge_error = None
+            return done
 
     def _purger(self) -> Purger:
         from holdfast.workspace.upkeep.purge import Purger
@@ -146,6 +171,8 @@ class Verbs:
         return Purger(self._repository, self.path)
 
     def _resume_purge(self) -> None:
-        """Go on with a purge that was interrupted. Needs the lock."""
-        if self._repository.is_purging:
-            self._purger().resume()
+        """Go on with a purge that was interrupted; once, if that fails, since it is much work. Needs the lock."""
+        if not self._repository.is_purging:
+            self.purge_error = None
+        elif self.purge_error is None:
+            self.purge_error = self._purger().resume()

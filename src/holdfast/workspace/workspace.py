@@ -48,6 +48,7 @@ class Workspace(Verbs):
     Any number of processes and threads may use one workspace at once. Writers wait for each other; readers wait for
     nobody. An interrupted restore is finished, or taken back, before anything else; `recovered` says which, and
     `recovery_error` why that could not be done yet: until it is, checkpoints can be read and nothing can be written.
+    An interrupted purge is gone on with before anything is written; `purge_error` says why it could not be.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Workspace(Verbs):
         self._engine_lock = threading.Lock()
         self.recovered: Recovery | None = None
         self.recovery_error: HoldfastError | None = None
+        self.purge_error = None
         with _plain_errors(self.store):
             self._open(create=create)
         if watch:
@@ -174,7 +176,7 @@ class Workspace(Verbs):
         from holdfast.workspace.comparing import compare
 
         with self._reading():
-            return compare(self._repository, self._engine.scanner, a, b, paths)
+            return self._repository.consistently(lambda: compare(self._repository, self._engine.scanner, a, b, paths))
 
     # going back
 
@@ -183,9 +185,13 @@ class Workspace(Verbs):
         from holdfast.workspace.restore.restore import Wish
         from holdfast.workspace.scope import as_text
 
+        chosen = as_text(paths)
+
+        def look() -> Plan:
+            return self._engine.restorer.preview(Wish("restore", self._repository.find(ref), chosen, keep_new))
+
         with self._reading():
-            target = self._repository.find(ref)
-            return self._engine.restorer.preview(Wish("restore", target, as_text(paths), keep_new))
+            return self._repository.consistently(look)
 
     def restore(
         self,
@@ -279,7 +285,7 @@ class Workspace(Verbs):
         upkeep, now = Upkeep(self._repository), self._clock()
         if dry_run:
             with self._reading():
-                return upkeep.plan(policy, now)
+                return self._repository.consistently(lambda: upkeep.plan(policy, now))
         with self._writing():
             only = None if plan is None else {checkpoint.id for checkpoint in plan.removed}
             return upkeep.prune(policy, now, lazily=lazily, only=only)
@@ -303,7 +309,7 @@ class Workspace(Verbs):
 
         paths = given.a_count(paths, "paths")
         with self._reading():
-            return measure(self._repository, paths=paths)
+            return self._repository.consistently(lambda: measure(self._repository, paths=paths))
 
     # opening and locking
 

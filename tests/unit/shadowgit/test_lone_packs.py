@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import zlib
+from hashlib import sha1
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from holdfast.durable import Disk, use_disk
 from holdfast.shadowgit import Kind, ObjectStore
 from holdfast.shadowgit.merge import merge_packs
+from holdfast.shadowgit.reindex import index_lone_packs
 
 
 class Interrupted(Disk):
@@ -90,3 +94,13 @@ def test_one_whose_index_was_lost_has_it_again_after_the_next_writer(store: Obje
     store.sweep()
     store.refresh()
     assert store.blob(oid) == b"the only copy"
+
+
+@pytest.mark.parametrize("body", [b"\x3a" + zlib.compress(b"0123456789")[:-6], b"\x3ano zlib", b"\xba\x80"])
+def test_a_pack_whose_last_object_does_not_end_is_left_as_it_is(tmp_path: Path, body: bytes) -> None:
+    """Its checksum is right all the same: somebody made it so."""
+    data = b"PACK" + (2).to_bytes(4, "big") + (1).to_bytes(4, "big") + body
+    pack = tmp_path / "pack-1234.pack"
+    pack.write_bytes(data + sha1(data).digest())
+    index_lone_packs(tmp_path)
+    assert os.listdir(tmp_path) == [pack.name]

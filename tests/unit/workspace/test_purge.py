@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Damaged, NotFound, Refused, Workspace
+from holdfast import Conflict, Damaged, NotFound, Refused, Workspace
 from holdfast.model import Reason
-from holdfast.workspace.upkeep.rewriting import CUT_OUT
+from holdfast.testing.faults import KillingDisk, die_in_child
+from holdfast.workspace.upkeep.cutting import CUT_OUT
 
 SECRET = b"API_KEY=sk-0123456789abcdef\n"
 Git = Callable[..., bytes]
@@ -312,7 +313,115 @@ def test_a_pack_that_cannot_be_rewritten_is_said_to_hold_it_still(project, ws: W
     pack.write_bytes(data)
     with pytest.raises(Damaged, match="may still be in the store"):
         project.open().purge("secret")
-    assert not (project.store / "holdfast" / "purge.json").exists()
+    later = project.open()
+    assert "holdfast/purge.json" in {problem.what for problem in later.verify().problems}
+    project.write("more")
+    assert later.save("nobody is kept from saving").complete
+    assert isinstance(later.purge_error, Damaged)
+
+
+@pytest.fixture
+def begun(project, ws: Workspace) -> str:
+    """A purge of `first` that was killed when its journal was written; the commit that the checkpoint had before."""
+    project.write("first", SECRET)
+    project.write("second", b"another secret, as long\n")
+    before = ws.save("one").commit
+    for number in range(1, 60):
+        disk = KillingDisk(at=number, when="after")
+        assert die_in_child(disk, lambda: project.open().purge("first"))
+        if (project.store / "holdfast" / "purge.json").exists():
+            return before
+    raise AssertionError("no journal was written")
+
+
+def test_an_interrupted_purge_is_named_until_a_writer_ends_it(project, begun: str, everything) -> None:
+    [problem] = project.open().verify().problems
+    assert problem.what == "holdfast/purge.json"
+    assert "first" in problem.detail
+    project.write("more")
+    (project.root / "first").unlink()
+    ws = project.open()
+    ws.save("two")
+    assert ws.purge_error is None
+    assert ws.verify().ok
+    assert SECRET not in everything()
+
+
+def test_a_purge_does_not_forget_an_earlier_one_that_could_not_end(project, begun: str, git: Git, everything) -> None:
+    git(f"--git-dir={project.store}", "update-ref", "refs/heads/kept", begun)
+    project.write("more")
+    ws = project.open()
+    ws.save("two")
+    assert isinstance(ws.purge_error, Conflict)
+    with pytest.raises(Conflict, match="refs/heads/kept"):
+        ws.purge("second")
+    git(f"--git-dir={project.store}", "update-ref", "-d", "refs/heads/kept")
+    (project.root / "first").unlink()
+    done = ws.purge("second")
+    assert done.plan.paths == ["first", "second"]
+    assert SECRET not in everything()
+    assert b"another secret" not in everything()
+    assert ws.verify().ok
+
+
+def test_a_journal_that_cannot_be_read_is_named_and_keeps_nobody_from_writing(project, begun: str, everything) -> None:
+    journal = project.store / "holdfast" / "purge.json"
+    journal.write_bytes(b"{")
+    project.write("more")
+    ws = project.open()
+    ws.save("two")
+    assert isinstance(ws.purge_error, Damaged)
+    assert [problem.what for problem in ws.verify().problems] == ["holdfast/purge.json"]
+    ws.purge("first")
+    assert not journal.exists()
+    assert SECRET not in everything()
+
+
+def test_what_a_deleted_checkpoint_had_at_the_path_goes_too(project, ws: Workspace, everything) -> None:
+    project.write("secret", b"an older secret\n")
+    first = ws.save("one")
+    project.write("secret", SECRET)
+    ws.save("two")
+    ws.delete(first.id)
+    assert b"an older secret" in everything()
+    ws.purge("secret")
+    assert b"an older secret" not in everything()
+
+
+def test_a_key_is_cut_out_of_states_and_records_that_repeat_it_alone(project, ws: Workspace, everything) -> None:
+    key = "sk-0123456789abcdef"
+    project.write("settings", f"# how to reach it\nAPI_KEY={key}\nREGION=north\n".encode())
+    ws.save(f"use {key} now", state={"talk": [{"args": f'{{"key": "{key}"}}'}]}, metadata={"tried": [key]})
+    done = ws.purge("settings")
+    checkpoint = ws.get("latest")
+    assert checkpoint.message == f"use {CUT_OUT} now"
+    assert checkpoint.metadata == {"tried": [CUT_OUT]}
+    assert checkpoint.state == {"talk": [{"args": f'{{"key": "{CUT_OUT}"}}'}]}
+    assert done.plan.states == {checkpoint.id: ["talk", "(message)", "(metadata)"]}
+    assert checkpoint.purged == ("settings", "(state) talk", "(message)", "(metadata)")
+    assert key.encode() not in everything()
+    raw = b"".join(path.read_bytes() for path in project.store.rglob("*") if path.is_file())
+    assert key.encode() not in raw
+    assert ws.verify().ok
+
+
+def test_a_line_that_is_repeated_is_told_and_cut_if_that_is_asked_for(project, ws: Workspace) -> None:
+    line = "the passphrase is correct horse battery"
+    project.write("notes", f"hello\n{line}\n".encode())
+    checkpoint = ws.save("one", state={"talk": f"> {line}!"}, session=line)
+    plan = ws.purge("notes", dry_run=True)
+    assert (plan.states, plan.partly) == ({}, {checkpoint.id: ["talk", "(session)"]})
+    done = ws.purge("notes", lines=True)
+    assert done.plan.partly == {checkpoint.id: ["(session)"]}
+    assert ws.get("latest").state == {"talk": f"> {CUT_OUT}!"}
+
+
+def test_many_words_are_found_as_few_are(project, ws: Workspace) -> None:
+    words = [f"key{number:04d}-{'x' * 8}" for number in range(300)]
+    project.write("keys", "\n".join(words).encode())
+    ws.save("one", state={"talk": ["nothing", words[217], {"deep": f"and {words[3]}."}]})
+    ws.purge("keys")
+    assert ws.get("latest").state == {"talk": ["nothing", CUT_OUT, {"deep": f"and {CUT_OUT}."}]}
 
 
 def test_a_long_lived_process_saves_soundly_after_another_has_purged(project, history: Workspace) -> None:

@@ -181,3 +181,38 @@ def test_damage_is_said_unless_it_is_to_be_passed_over(project, ws: Workspace) -
     with pytest.raises(Damaged):
         again.search("Needle")
     assert [match.path for match in again.search("Needle", skip_damaged=True)] == ["b"]
+
+
+class TestStates:
+    def test_a_text_in_a_state_is_found_from_where_to_where(self, project: Any, ws: Workspace) -> None:
+        talk = [{"role": "user", "text": 'first\nsecond "quoted" line'}]
+        project.write("a")
+        ws.save("none")
+        one = ws.save("one", state={"talk": talk, "step": 12345}, actor="somebody")
+        two = ws.save("two", state={"talk": [*talk, "more"], "step": 2})
+        three = ws.save("three", state={"talk": []})
+        [match] = ws.search('"quoted"')
+        assert (match.path, match.line, match.excerpt) == ("(state) talk", 5, 'second "quoted" line')
+        assert (match.first.id, match.last.id, match.disappeared_in.id) == (one.id, two.id, three.id)
+        assert match.first.actor == "somebody"
+        assert [each.path for each in ws.search("12345")] == ["(state) step"]
+        assert [each.path for each in ws.search("text", regex=True)] == ["(state) talk"]
+
+    def test_paths_narrow_it_to_files_or_to_states(self, project: Any, ws: Workspace) -> None:
+        project.write("file", b"a word\n")
+        ws.save("one", state={"talk": "a word", "other": "a word"})
+        assert [each.path for each in ws.search("word")] == ["(state) other", "(state) talk", "file"]
+        assert [each.path for each in ws.search("word", paths=["file"])] == ["file"]
+        assert [each.path for each in ws.search("word", paths=["(state) *"])] == ["(state) other", "(state) talk"]
+
+    @pytest.mark.parametrize("text", ["naïve – ☃", "tab\there", "zero\0byte", "back\\slash"])
+    def test_it_is_found_however_json_spells_it(self, project: Any, ws: Workspace, text: str) -> None:
+        ws.save("one", state={"talk": ["x" * 50_000, f"before {text} after", "y" * 50_000]}, allow_empty=True)
+        assert [each.path for each in ws.search(text)] == ["(state) talk"]
+        assert ws.search(text + "!") == []
+
+    def test_one_across_two_parts_is_found(self, project: Any, ws: Workspace) -> None:
+        items = [f"item {number}, and so on" for number in range(20_000)]
+        ws.save("one", state={"talk": items}, allow_empty=True)
+        for number in range(0, 20_000, 997):
+            assert [each.path for each in ws.search(items[number])] == ["(state) talk"]

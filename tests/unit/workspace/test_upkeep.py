@@ -15,6 +15,7 @@ from holdfast import Checkpoint, Damaged, NotFound, Unavailable, Workspace
 from holdfast.retention import Policy
 from holdfast.testing.contracts import describe, differences
 from holdfast.workspace.restore.journal import Entry, Journal
+from holdfast.workspace.upkeep.undoing import UNDO_STEPS
 
 
 def save(project: Any, ws: Workspace, text: str, **options: Any) -> Checkpoint:
@@ -153,19 +154,33 @@ class TestHistory:
         history = ws._repository.history()
         assert (ids(history.done), ids(history.undone)) == ([done], [])
 
-    def test_a_cap_does_not_reckon_with_what_tells_what_was_undone(
+    def test_a_restore_that_was_undone_goes_although_an_earlier_one_can_still_be(
         self, project: Any, ws: Workspace, five: list[str]
     ) -> None:
-        ws.restore(five[1])
+        first = ws.restore(five[1]).undo_id
         project.write("large", os.urandom(100_000))
         undone = ws.restore(five[2]).undo_id
-        ws.undo()
+        undo = ws.undo().undo_id
         (project.root / "large").unlink()
-        ws.restore(five[3])
-        later = [save(project, ws, f"later {number}").id for number in range(3)]
-        kept = ws.prune(Policy(max_bytes=50_000)).kept
-        assert kept[undone] == "tells what was undone"
-        assert later[0] not in kept, "taking the large one does not help, since it stays"
+        last = ws.restore(five[3]).undo_id
+        done = ws.prune(Policy(max_bytes=50_000), dry_run=False)
+        assert undone in ids(done.removed) and undo not in ids(ws._repository.history().undone)
+        assert ids(ws._repository.history().done) == [first, last]
+        assert packs_bytes(ws) < 50_000
+
+    def test_restores_that_nobody_undoes_do_not_gather_for_ever(
+        self, project: Any, ws: Workspace, five: list[str]
+    ) -> None:
+        for number in range(UNDO_STEPS + 5):
+            project.write("file", b"before restore %d" % number)
+            ws.restore(five[number % 2])
+        ws.prune(Policy(keep_last=2), dry_run=False)
+        assert len(ws.list(None, safety=True)) - len(ws.list(None)) == UNDO_STEPS
+        for number in reversed(range(5, UNDO_STEPS + 5)):
+            assert ws.undo().ok
+            assert (project.root / "file").read_bytes() == b"before restore %d" % number
+        with pytest.raises(NotFound):
+            ws.undo()
 
 
 class TestFreeing:
@@ -229,6 +244,7 @@ class TestFreeing:
         with pytest.raises(Damaged):
             project.open().prune(Policy(keep_last=1), dry_run=False)
         assert packs_bytes(ws) == before
+        assert len(project.open().list(None)) == 3, "it raised, and checkpoints are gone all the same"
 
     def test_a_disk_without_room_says_that_they_are_gone_and_not_freed(
         self, project: Any, ws: Workspace, five: list[str], monkeypatch: pytest.MonkeyPatch
@@ -362,7 +378,7 @@ class TestCompacting:
         )
         program.chmod(0o755)
         before = sorted(os.listdir(project.store / "objects/pack"))
-        with pytest.raises(Damaged, match="other objects"):
+        with pytest.raises(Damaged, match="left out objects"):
             project.open(environ={"PATH": str(program.parent)}).compact()
         assert sorted(os.listdir(project.store / "objects/pack")) == before
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Workspace
+from holdfast import NotFound, Workspace
 from holdfast.retention import Policy
 
 BEGIN = """
 import os, sys
 from pathlib import Path
-from holdfast import Workspace
+from holdfast import NotFound, Workspace
 from holdfast.retention import Policy
 root, store, home = map(Path, sys.argv[1:4])
 ws = Workspace(root, store=store, home=home, environ={})
@@ -42,8 +42,15 @@ for turn in range(8):
 READ = """
 for turn in range(25):
     for each in ws.list(3):
-        each.files_changed
+        try:
+            each.files_changed
+        except NotFound:
+            assert each.id not in {other.id for other in ws.list(None)}
     ws.usage()
+    ws.search("no such text")
+    ws.prune(Policy(keep_last=1))
+    report = ws.verify()
+    assert report.ok, report.problems
 """
 COMPACT = """
 for turn in range(4):
@@ -157,7 +164,6 @@ class TestLeftovers:
         assert sorted(path.name for path in (ws.store / "holdfast").iterdir() if "catalog" not in path.name) == [
             "lock",
             "scan.cache",
-            "sequence",
             "store.json",
             "unmerged",
         ]
@@ -171,3 +177,96 @@ class TestLeftovers:
         ws.save("second")
         assert ws.prune(Policy(keep_last=1), dry_run=False, lazily=True).removed
         assert tally.read_bytes() == b"1\n"
+
+
+def test_a_search_goes_on_when_a_checkpoint_is_deleted_under_it(project: Any, ws: Workspace) -> None:
+    for number in range(3):
+        project.write("file", b"version %d\n" % number)
+        ws.save(f"{number}")
+    gone = ws.list()[1].id
+    other = project.open()
+
+    def delete(what: str, number: int, total: int) -> None:
+        if number == 1 and other.list(None)[1].id == gone:
+            other.delete(gone)
+            other.merge()
+
+    found = ws.search("version 2", progress=delete)
+    assert [match.path for match in found] == ["file"]
+    assert len(ws.list()) == 2
+
+
+def test_a_purge_is_planned_again_when_a_checkpoint_is_deleted_under_it(project: Any, ws: Workspace) -> None:
+    for number in range(3):
+        project.write("file", b"version %d\n" % number)
+        ws.save(f"{number}")
+    gone = ws.list()[1].id
+    other = project.open()
+
+    def delete(what: str, number: int, total: int) -> None:
+        if number == 1 and total == 3:
+            other.delete(gone)
+            other.merge()
+
+    plan = ws.purge("file", dry_run=True, progress=delete)
+    assert gone not in plan.checkpoints and len(plan.checkpoints) == 2
+
+
+def test_an_export_of_a_checkpoint_that_is_deleted_meanwhile_is_whole_or_not_there(project: Any, ws: Workspace) -> None:
+    for number in range(5):
+        project.write(f"file {number}", b"%d" % number * 1000)
+    saved = ws.save("one")
+    project.write("file 0", b"other")
+    ws.save("two")
+    other = project.open()
+
+    def delete(what: str, number: int, total: int) -> None:
+        if other.list(None)[-1].id == saved.id:
+            other.delete(saved.id)
+            other.merge()
+            ws._repository.objects.reopen()
+
+    try:
+        done = ws.export(saved.id, project.area / "out", progress=delete)
+    except NotFound:
+        assert not (project.area / "out").exists()
+    else:
+        assert done.ok and len(done.written) == 5 == len(os.listdir(project.area / "out"))
+
+
+def test_a_file_of_sqlite_that_goes_meanwhile_is_no_failure(
+    project: Any, ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog's log comes and goes with every reader."""
+    for number in range(3):
+        project.write("file", b"version %d\n" % number)
+        ws.save(f"{number}")
+    real = os.lstat
+
+    def lstat(path: Any, **options: Any) -> os.stat_result:
+        if os.fspath(path).endswith("catalog.db"):
+            raise FileNotFoundError(2, "gone", path)
+        return real(path, **options)
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    assert len(ws.prune(Policy(keep_last=1), dry_run=False).removed) == 2
+
+
+def test_a_pack_that_git_is_still_writing_is_no_damage(project: Any, ws: Workspace) -> None:
+    project.write("file")
+    ws.save()
+    for suffix in (".pack", ".idx"):
+        (project.store / "objects" / "pack" / f"tmp_compact-1234{suffix}").write_bytes(b"half")
+    assert ws.verify().ok
+
+
+def test_a_checkpoint_that_is_rewritten_while_the_catalog_is_compared_is_no_damage(project: Any, ws: Workspace) -> None:
+    project.write("file")
+    saved = ws.save()
+    other = project.open()
+
+    def pin(what: str, number: int, total: int) -> None:
+        other._repository.catalog.add = lambda *given: None  # as if it were between the ref and the catalog
+        other.pin(saved.id, pinned=not other.get(saved.id).pinned)
+
+    assert ws.verify(progress=pin).ok

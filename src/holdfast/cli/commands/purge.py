@@ -14,10 +14,11 @@ from holdfast.model import PurgePlan
 
 @command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option("--lines", is_flag=True, help="Cut single lines of it out of states and messages, too.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
-def purge(app: App, *, paths: tuple[str, ...], dry_run: bool, yes: bool) -> int:
+def purge(app: App, *, paths: tuple[str, ...], lines: bool, dry_run: bool, yes: bool) -> int:
     """Take a path's content out of every checkpoint, for good.
 
     For a secret that was saved. The checkpoints stay, without it, and say so. The folder itself is not touched:
@@ -31,7 +32,7 @@ def purge(app: App, *, paths: tuple[str, ...], dry_run: bool, yes: bool) -> int:
     workspace = app.open()
     chosen = app.paths(workspace, paths) or []
     with progress.shown() as shown:
-        plan = workspace.purge(*chosen, dry_run=True, progress=shown)
+        plan = workspace.purge(*chosen, dry_run=True, lines=lines, progress=shown)
     if dry_run:
         if app.json:
             app.document({"plan": documents.flat(plan), "purged": None})
@@ -42,7 +43,7 @@ def purge(app: App, *, paths: tuple[str, ...], dry_run: bool, yes: bool) -> int:
         output.notes(_lines(plan))
     app.confirm("Purge, for good?", yes=yes)
     with progress.shown() as shown:
-        done = workspace.purge(*chosen, progress=shown)
+        done = workspace.purge(*chosen, lines=lines, progress=shown)
     plan = done.plan
     if app.json:
         purged = {"objects": done.objects, "freed_bytes": done.freed_bytes}
@@ -54,10 +55,13 @@ def purge(app: App, *, paths: tuple[str, ...], dry_run: bool, yes: bool) -> int:
         if plan.also_at:
             output.note("The same bytes are still held under other paths:")
             output.notes(render.listing(_at(plan)))
+        if plan.partly:
+            output.note("Lines of it are still repeated in states or records (--lines cuts them out of states):")
+            output.notes(render.listing(_named(plan.partly)))
         if plan.in_workspace:
             output.note("Still in the folder, and held again by the next save unless .holdfastignore names it:")
             output.notes(render.listing(plan.in_workspace))
-    return Exit.INCOMPLETE if plan.also_at else Exit.DONE
+    return Exit.INCOMPLETE if plan.also_at or plan.partly else Exit.DONE
 
 
 def _lines(plan: PurgePlan) -> list[str]:
@@ -68,7 +72,10 @@ def _lines(plan: PurgePlan) -> list[str]:
     lines += render.listing([short(each) for each in plan.checkpoints])
     if plan.states:
         lines.append("  and out of states that repeat it")
-        lines += render.listing({short(each): ", ".join(names) for each, names in plan.states.items()})
+        lines += render.listing(_named(plan.states))
+    if plan.partly:
+        lines.append("  but lines of it stay in these, unless --lines cuts them out")
+        lines += render.listing(_named(plan.partly))
     if plan.also_at:
         lines.append("  but the same bytes stay, because other paths hold them")
         lines += render.listing(_at(plan))
@@ -76,6 +83,10 @@ def _lines(plan: PurgePlan) -> list[str]:
         lines.append("  (still in the folder: the next save holds it again, unless .holdfastignore names it)")
         lines += render.listing(plan.in_workspace)
     return lines
+
+
+def _named(found: dict[str, list[str]]) -> dict[str, str]:
+    return {short(each): ", ".join(names) for each, names in found.items()}
 
 
 def _at(plan: PurgePlan) -> dict[str, str]:

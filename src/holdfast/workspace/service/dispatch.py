@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from typing import Any, Generic, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from holdfast.events import Listeners
 from holdfast.workspace.service.config import CheckpointEvent
 from holdfast.workspace.service.lane import Lane
 
 T = TypeVar("T")
+PATIENCE_S = 10.0
+"""How long an async handler is waited for before the call that it was told of returns without it."""
 _log = logging.getLogger("holdfast")
 
 
@@ -30,6 +35,8 @@ class Dispatch:
         self.listeners: Listeners[Any] = Listeners()
         self._changing, self._looking = Lane("holdfast-service"), Lane("holdfast-service-look")
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._handlers: set[asyncio.Task[Any]] = set()
+        self._askers: WeakKeyDictionary[asyncio.Task[Any], asyncio.Task[Any]] = WeakKeyDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def change(self, work: Callable[[], Done[T]]) -> T:
@@ -51,21 +58,36 @@ class Dispatch:
         return done.result
 
     async def close(self) -> None:
-        """Take nothing more, and wait for what was begun."""
+        """Take nothing more, and wait for what was begun; handlers that do not end are cancelled."""
         self._changing.close()
         self._looking.close()
-        others = {task for task in self._tasks if task.get_loop() is asyncio.get_running_loop()}
-        others.discard(asyncio.current_task())  # a handler may close the service
-        if others:
+        waiting = self._waiting()
+        if others := self._here(self._tasks) - waiting:
             await asyncio.wait(others)
         await asyncio.gather(self._changing.ended(), self._looking.ended())
+        if handlers := self._here(self._handlers) - waiting:
+            _, late = await asyncio.wait(handlers, timeout=PATIENCE_S)
+            for task in late:
+                task.cancel()
+
+    @staticmethod
+    def _here(tasks: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
+        return {task for task in tasks if task.get_loop() is asyncio.get_running_loop()}
+
+    def _waiting(self) -> set[asyncio.Task[Any]]:
+        """This task and those that wait for it to end: a handler may close the service."""
+        found, task = set(), asyncio.current_task()
+        while task is not None:
+            found.add(task)
+            task = self._askers.get(task)
+        return found
 
     # telling
 
     async def _do(self, lane: Lane, work: Callable[[], Done[T]]) -> T:
         """Being cancelled ends the waiting, not the work nor the telling."""
         self._loop = asyncio.get_running_loop()
-        task = self._keep(asyncio.ensure_future(self._through(lane, work)))
+        task = self._keep(asyncio.ensure_future(self._through(lane, work)), self._tasks)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -73,13 +95,26 @@ class Dispatch:
             raise
 
     async def _through(self, lane: Lane, work: Callable[[], Done[T]]) -> T:
+        future = lane.submit(work)
         try:
-            done = await lane.run(work)
+            done = await lane.answer(future)
         except Exception as error:
-            await _finish(self._tell([(CheckpointEvent.ERROR, error)]))
+            await self._finish(self._tell([(CheckpointEvent.ERROR, error)]))
             raise
-        await _finish(self._tell(done.events))
+        except asyncio.CancelledError:  # the loop ends, since nobody else can cancel this
+            threading.Thread(target=self._tell_late, args=(future,), name="holdfast-service-late").start()
+            raise
+        await self._finish(self._tell(done.events))
         return done.result
+
+    def _tell_late(self, future: Future[Done[Any]]) -> None:
+        """Tell of work whose loop has ended, from a thread of its own."""
+        error = future.exception()
+        if error is not None:
+            _log.error("what nobody waited for failed: %s", error)
+        answers = self._tell(future.result().events if error is None else [(CheckpointEvent.ERROR, error)])
+        if any(map(inspect.isawaitable, answers)):
+            asyncio.run(self._finish(answers))
 
     def _tell(self, events: Sequence[tuple[CheckpointEvent, object]]) -> list[object]:
         return [answer for kind, event in events for answer in self.listeners.tell(kind, event)]
@@ -88,29 +123,46 @@ class Dispatch:
         """Await what async handlers returned, in the loop of this thread, else in the service's, else in a new one."""
         if not any(map(inspect.isawaitable, answers)):
             return
+        finishing = self._finish(answers)
         try:
-            self._keep(asyncio.get_running_loop().create_task(_finish(answers)))
+            self._keep(asyncio.get_running_loop().create_task(finishing), self._tasks)
         except RuntimeError:
             if self._loop is not None and self._loop.is_running():
-                asyncio.run_coroutine_threadsafe(_finish(answers), self._loop)
+                asyncio.run_coroutine_threadsafe(finishing, self._loop)
             else:
-                asyncio.run(_finish(answers))
+                asyncio.run(finishing)
 
-    def _keep(self, task: asyncio.Task[T]) -> asyncio.Task[T]:
+    async def _finish(self, answers: Sequence[object]) -> None:
+        """Await what async handlers returned, one after the other; one that does not end is left to itself."""
+        for answer in answers:
+            if inspect.isawaitable(answer):
+                task = self._keep(asyncio.ensure_future(_logged(answer)), self._handlers)
+                _, late = await asyncio.wait({task}, timeout=PATIENCE_S)
+                if late:
+                    _log.warning(
+                        "an async handler has not ended after %g seconds; it is waited for no longer", PATIENCE_S
+                    )
+
+    def _keep(self, task: asyncio.Task[T], among: set[asyncio.Task[Any]]) -> asyncio.Task[T]:
         """The loop itself does not keep a task from being collected."""
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        among.add(task)
+        task.add_done_callback(among.discard)
+        if (asker := asyncio.current_task()) is not None:
+            self._askers[task] = asker
         return task
 
 
-async def _finish(answers: Sequence[object]) -> None:
-    """Await what async handlers returned; one that fails is logged, and breaks nothing."""
-    for answer in answers:
-        if inspect.isawaitable(answer):
-            try:
-                await answer
-            except Exception:
-                _log.exception("an async handler failed")
+async def _logged(answer: Awaitable[object]) -> None:
+    """Await what an async handler returned; one that fails, or is cancelled, is logged, and breaks nothing."""
+    try:
+        await answer
+    except Exception:
+        _log.exception("an async handler failed")
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        _log.error("an async handler was cancelled")
 
 
 def _log_failure(task: asyncio.Task[Any]) -> None:

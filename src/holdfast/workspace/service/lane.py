@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -22,19 +23,23 @@ class Lane:
     def __init__(self, name: str) -> None:
         self._name = name
         self._executor: ThreadPoolExecutor | None = None
-        self._pid = 0
+        self._pid = os.getpid()
         self._closed = False
+        self._guard = threading.Lock()
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Hand in work. Refused once the lane is closed."""
-        if self._closed:
-            raise Refused("the service is closed", hint="Make another one.")
-        if self._executor is None or self._pid != os.getpid():  # a thread does not live on in a forked child
-            self._executor, self._pid = ThreadPoolExecutor(1, thread_name_prefix=self._name), os.getpid()
-        return self._executor.submit(work)
+        if self._pid != os.getpid():  # a thread does not live on in a forked child, and a lock may never be freed
+            self._executor, self._guard, self._pid = None, threading.Lock(), os.getpid()
+        with self._guard:  # several threads may come at once, and there is to be one worker
+            if self._closed:
+                raise Refused("the service is closed", hint="Make another one.")
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(1, thread_name_prefix=self._name)
+            return self._executor.submit(work)
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """Hand in work and wait for it without holding up the event loop. Cancelling ends the waiting, not the work."""
+    async def answer(self, future: Future[T]) -> T:
+        """Wait for work without holding up the event loop. Cancelling ends the waiting, not the work."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
 
@@ -44,7 +49,7 @@ class Lane:
             except RuntimeError:
                 pass  # the loop has ended meanwhile; the work is done all the same
 
-        self.submit(work).add_done_callback(tell)
+        future.add_done_callback(tell)
         return await answer
 
     def close(self) -> None:

@@ -30,6 +30,7 @@ from holdfast.workspace.service.conversation import as_state, copied
 from holdfast.workspace.service.dispatch import Dispatch, Done
 from holdfast.workspace.service.loaded import loaded
 from holdfast.workspace.service.protection import Ahead, Nothing, Tool, protect
+from holdfast.workspace.upkeep.undoing import UNDO_STEPS
 from holdfast.workspace.workspace import Workspace
 
 T = TypeVar("T")
@@ -221,18 +222,20 @@ class CheckpointService:
         return work
 
     def _created(self, workspace: Workspace, saved: Checkpoint) -> list[tuple[CheckpointEvent, object]]:
-        """Prune, if there are too many now; what is to be told. A save does not fail because pruning did."""
-        events: list[tuple[CheckpointEvent, object]] = [(CheckpointEvent.CREATED, saved)]
+        return [(CheckpointEvent.CREATED, saved), *self._pruned(workspace)]
+
+    def _pruned(self, workspace: Workspace) -> list[tuple[CheckpointEvent, object]]:
+        """Prune, if there are too many now, of saves or of safety checkpoints; what is to be told. Nothing fails
+        because pruning did."""
         policy = self._policy
         try:
-            most = policy.keep_last or _MOST if policy else 0
-            if policy and len(workspace.list(most + 1)) > most:
+            if policy and _are_many(workspace, policy.keep_last or _MOST):
                 pruned = workspace.prune(policy, dry_run=False, lazily=True)
-                events += [(CheckpointEvent.PRUNED, pruned)] if pruned else []
+                return [(CheckpointEvent.PRUNED, pruned)] if pruned else []
         except HoldfastError as error:
             _log.warning("pruning failed: %s", error)
-            events.append((CheckpointEvent.ERROR, error))
-        return events
+            return [(CheckpointEvent.ERROR, error)]
+        return []
 
     # finding them
 
@@ -293,8 +296,7 @@ class CheckpointService:
                 restored = Restored(target.id, "", [], [], {}, {}, {}, target.state)
             else:
                 restored = workspace.restore(target.id, paths, keep_new=keep_new, state=now)
-                self._standing = None
-            return Done(_told(restored, conversation=conversation), [(CheckpointEvent.RESTORED, restored)])
+            return self._moved(workspace, restored, conversation=conversation, files=files)
 
         return await self._change(work)
 
@@ -310,22 +312,27 @@ class CheckpointService:
             standing = self._standing
             past = standing[1] if head and standing and standing[0] == head.id else None
             restored = workspace.restore(trail.find_back(workspace, steps, past=past).id, state=now)
-            self._standing = None
-            return Done(_told(restored, conversation=conversation), [(CheckpointEvent.RESTORED, restored)])
+            return self._moved(workspace, restored, conversation=conversation)
 
         return await self._change(work)
 
     async def undo(self) -> Restored:
         """Take back the last restore or rewind, files and state."""
-        return await self._change(lambda ws: self._moved(ws.undo()))
+        return await self._change(lambda ws: self._moved(ws, ws.undo()))
 
     async def redo(self) -> Restored:
         """Take back the last undo."""
-        return await self._change(lambda ws: self._moved(ws.redo()))
+        return await self._change(lambda ws: self._moved(ws, ws.redo()))
 
-    def _moved(self, restored: Restored) -> Done[Restored]:
-        self._standing = None
-        return Done(restored, [(CheckpointEvent.RESTORED, restored)])
+    def _moved(
+        self, workspace: Workspace, restored: Restored, *, conversation: bool = True, files: bool = True
+    ) -> Done[Restored]:
+        """What is to be told after going back; with `files` it has made a safety checkpoint."""
+        events: list[tuple[CheckpointEvent, object]] = [(CheckpointEvent.RESTORED, restored)]
+        if files:
+            self._standing = None
+            events += self._pruned(workspace)
+        return Done(_told(restored, conversation=conversation), events)
 
     # doing it elsewhere
 
@@ -383,6 +390,13 @@ def _save(workspace: Workspace, message: str, allow_empty: bool, options: Mappin
     if not new and head is not None and head.operation is None and saved.id != head.id:
         saved, new = workspace.save(message, allow_empty=True, **options), True
     return saved, new
+
+
+def _are_many(workspace: Workspace, most: int) -> bool:
+    """Whether there are more saves than so many, or more safety checkpoints than that and than an undo needs."""
+    found = workspace.list(2 * max(most, UNDO_STEPS) + 1, safety=True)
+    saves = sum(each.operation is None for each in found)
+    return saves > most or len(found) - saves > max(most, UNDO_STEPS)
 
 
 def _with_turn(metadata: Mapping[str, JSON] | None, turn: int | None) -> Mapping[str, JSON] | None:

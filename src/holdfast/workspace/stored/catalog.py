@@ -321,6 +321,11 @@ class Catalog:
         self._write(self._all(), ())
         return self._memory
 
+    def discard(self) -> None:
+        """Remove it, with all that SQLite has left of it; it is made again. Needs the store's lock."""
+        self._agreed = ""
+        self._discard()
+
     def _discard(self) -> None:
         self._kept = None  # what is open is no longer the catalog
         for suffix in ("", "-wal", "-shm", "-agreed"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -77,6 +77,28 @@ def list_parts(source: Source, mode: int, oid: bytes) -> Iterator[bytes]:
         return
     for entry in source.tree(oid):
         yield from list_parts(source, entry.mode, entry.oid)
+
+
+class Sieve:
+    """Tells which of many contents may have something short in them; what they share is looked at once."""
+
+    def __init__(self, source: Source, is_in: Callable[[bytes], bool]) -> None:
+        """`is_in` looks for something that is no longer than the smallest part."""
+        self._source = source
+        self._is_in = is_in
+        self._pairs: dict[tuple[bytes, bytes], bool] = {}
+
+    def may_have(self, mode: int, oid: bytes) -> bool:
+        """Whether it is in a content, whole or across two parts that follow each other."""
+        last = b""
+        for part in [*list_parts(self._source, mode, oid), b""]:
+            pair = (last, part)
+            if pair not in self._pairs:
+                self._pairs[pair] = self._is_in(b"".join(self._source.blob(each) for each in pair if each))
+            if self._pairs[pair]:
+                return True
+            last = part
+        return False
 
 
 def cut(pieces: Iterable[bytes], cutting: Cutting) -> Iterator[bytes]:

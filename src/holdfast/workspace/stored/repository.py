@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from holdfast import durable
 from holdfast.errors import Conflict, Damaged, NotFound, Refused
@@ -19,7 +19,9 @@ from holdfast.workspace.stored.record import Contents, Node, decode_record, deco
 from holdfast.workspace.stored.state import read_state
 from holdfast.workspace.stored.tree import TreeReader
 
+T = TypeVar("T")
 _FAR_AHEAD = 1000
+_LOOKS = 8
 
 
 class History(NamedTuple):
@@ -65,6 +67,24 @@ class Repository:
     def sync(self) -> None:
         """Make the catalog agree with the refs."""
         self.catalog.sync()
+
+    def consistently(self, look: Callable[[], T]) -> T:
+        """Look at several things without a lock. If that fails, look again with a fresh catalog; and again, as long as
+        others delete, rewrite or merge meanwhile."""
+        for attempt in range(_LOOKS):
+            before = self._outside()
+            try:
+                return look()
+            except (Damaged, NotFound, FileNotFoundError):
+                if attempt and self._outside() == before:
+                    raise
+            self.objects.refresh()
+            self.sync()
+        return look()
+
+    def _outside(self) -> tuple[dict[str, str], list[str]]:
+        """What changes when others write."""
+        return self.objects.ref_marks(), sorted(os.listdir(self.objects.pack_folder))
 
     # finding
 
@@ -234,9 +254,13 @@ class Repository:
         if len(due) > 1:
             merge_packs(self.objects, due)
 
-    def merge(self) -> None:
-        """Merge all packs, without what no checkpoint needs; Damaged, and nothing changed, if that cannot be told."""
-        merge_packs(self.objects, self.objects.packs(), keep=reachable(self.objects, self.objects.commits()))
+    def needed(self, *, without: Container[str] = ()) -> set[bytes]:
+        """Every object that some ref needs, once some checkpoints are gone. Damaged if that cannot be told."""
+        return reachable(self.objects, self.objects.commits(without=without))
+
+    def merge(self, needed: Container[bytes] | None = None) -> None:
+        """Merge all packs, without what is not needed; Damaged, and nothing changed, if that cannot be told."""
+        merge_packs(self.objects, self.objects.packs(), keep=self.needed() if needed is None else needed)
 
     def _known_floor(self) -> int:
         """The greatest number that a deleted checkpoint had; 0 if that cannot be told."""
@@ -295,6 +319,9 @@ def _row(checkpoint: Checkpoint, contents: Contents, commit: str, objects: Objec
 
 def store_bytes(folder: Path) -> int:
     """How much disk a store takes."""
-    return sum(
-        os.lstat(os.path.join(where, name)).st_blocks * 512 for where, _, names in os.walk(folder) for name in names
-    )
+    total = 0
+    for where, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # SQLite's own files come and go with every reader
+                total += os.lstat(os.path.join(where, name)).st_blocks * 512
+    return total

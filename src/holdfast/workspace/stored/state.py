@@ -14,6 +14,8 @@ from holdfast.workspace.stored.pieces import encode_pieces
 
 _NAME = re.compile(r"[\w][\w .:@+-]{0,150}")
 _SUFFIX = b".json"
+PROBE_BYTES = 1 << 10
+"""As much of a text as can be looked for in two parts of a state at a time: less than the smallest has."""
 
 
 def write_state(sink: Sink, state: Mapping[str, JSON]) -> bytes:
@@ -39,6 +41,34 @@ def read_state(source: Source, tree: bytes) -> dict[str, JSON]:
         except ValueError:
             raise Damaged(f"state {entry.name!r} cannot be read", hint="Run `holdfast verify`.") from None
     return found
+
+
+def state_names(source: Source, tree: bytes) -> dict[str, TreeEntry]:
+    """The states in a tree, by name, unread."""
+    return {entry.name.removesuffix(_SUFFIX).decode(): entry for entry in source.tree(tree)}
+
+
+def read_texts(source: Source, entry: TreeEntry) -> str:
+    """All texts of a state, names and values, a line or more each, in order."""
+    lines: list[str] = []
+    try:
+        stack = [json.loads(read_parts(source, entry.mode, entry.oid))]
+    except ValueError:
+        raise Damaged(f"state {entry.name!r} cannot be read", hint="Run `holdfast verify`.") from None
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            stack += [each for pair in reversed(value.items()) for each in reversed(pair)]
+        elif isinstance(value, list):
+            stack += reversed(value)
+        else:
+            lines.append(value if isinstance(value, str) else json.dumps(value))
+    return "\n".join(lines)
+
+
+def spelled(text: str) -> bytes:
+    """A text as it stands in a stored state."""
+    return json.dumps(text)[1:-1].encode()
 
 
 def encode_value(value: JSON, name: str) -> bytes:

@@ -16,11 +16,12 @@ from holdfast import durable, retention
 from holdfast.errors import Unavailable
 from holdfast.model import Checkpoint, Compacted, Pruned
 from holdfast.retention import Policy, Record, RetentionPlan
-from holdfast.shadowgit import Kind, reachable
+from holdfast.shadowgit import Kind
 from holdfast.shadowgit.repack import is_compact, repack
 from holdfast.workspace.restore.journal import Journal
 from holdfast.workspace.stored.record import encode_record, write_commit
 from holdfast.workspace.stored.repository import Repository, store_bytes
+from holdfast.workspace.upkeep.undoing import UNDO_STEPS, Step, may_go
 from holdfast.workspace.upkeep.weights import Weights
 
 SAFETY = "safety"
@@ -70,7 +71,7 @@ class Upkeep:
         found |= {each.id: "named" for each in checkpoints.values() if each.name is not None}
         history = self._repository.history()
         for word, safeties in (("an undo", history.done), ("a redo", history.undone)):
-            for safety in safeties:
+            for safety in safeties[-UNDO_STEPS:]:
                 target = safety.operation.target if safety.operation else ""
                 for key in {safety.id, target} & checkpoints.keys():
                     found.setdefault(key, f"needed for {word}")
@@ -78,11 +79,9 @@ class Upkeep:
             entry = Journal(self._repository.own).read()
             for key in (entry.target, entry.safety) if entry else ():
                 found.setdefault(key, "needed by a restore that has not ended")
-        needed = [each.sequence for each in checkpoints.values() if each.operation and each.id in found]
-        for each in checkpoints.values():  # what can be undone is told from all of them, from some point on
-            if each.operation and needed and each.sequence > min(needed):
-                found.setdefault(each.id, "tells what was undone")
-        return found
+        steps = _steps(checkpoints)
+        going = may_go(steps, checkpoints.keys() - found.keys())
+        return {step.id: "tells what was undone" for step in steps if step.id not in going} | found
 
     def _left(
         self, weights: Weights, records: Sequence[Record], removed: list[str], checkpoints: dict[str, Checkpoint]
@@ -95,20 +94,26 @@ class Upkeep:
 
     def _commits_without(self, gone: Iterable[Checkpoint]) -> set[bytes]:
         """What the refs name, but for some checkpoints. Damaged if one names nothing."""
-        return set(self._repository.objects.commits()) - {bytes.fromhex(each.commit) for each in gone}
+        return set(self._repository.objects.commits(without={each.id for each in gone}))
 
     # doing
 
     def prune(self, policy: Policy, now: datetime, *, lazily: bool, only: Container[str] | None) -> Pruned:
-        """Take away what a policy does not keep, and free its disk; `lazily`, once that is worth the work."""
+        """Take away what a policy does not keep, and free its disk; `lazily`, once that is worth the work. Damaged,
+        and nothing is gone, if it cannot be told what the rest needs."""
         plan = self.plan(policy, now, weigh=False, only=only)
         before = store_bytes(self._repository.folder)
+        unfreed = len(plan.removed) + (self._tally() if lazily and plan.removed else 0)
+        is_due = not lazily or unfreed >= max(_FEW, len(plan.kept) // _SHARE)
+        needed = self._repository.needed(without={each.id for each in plan.removed}) if is_due else None
         if plan.removed:
             self._repository.delete(*plan.removed)
-        if not self._is_worth_freeing(len(plan.removed), len(plan.kept), lazily=lazily):
+        if needed is None:
+            self._note_tally(unfreed)
             return replace(plan, is_done=True)
         try:
-            self.merge()
+            self._repository.merge(needed)
+            self._forget_tally()
         except OSError as error:
             raise Unavailable(
                 f"{len(plan.removed)} checkpoints are gone, but their disk could not be freed: {error.strerror}",
@@ -126,20 +131,17 @@ class Upkeep:
         if tally.exists():
             durable.disk().unlink(str(tally))
 
-    def _is_worth_freeing(self, removed: int, kept: int, *, lazily: bool) -> bool:
-        """Whether so many are gone since packs were last merged that it is worth reading all of them (P8)."""
-        if not lazily or not removed:
-            return not lazily
-        tally = self._repository.own / _TALLY
+    def _tally(self) -> int:
+        """How many are gone since packs were last merged: reading all of them is put off until it is worth it (P8)."""
         try:
-            removed += int(tally.read_bytes())
+            return int((self._repository.own / _TALLY).read_bytes())
         except (FileNotFoundError, ValueError):
-            pass
-        if removed >= max(_FEW, kept // _SHARE):
-            return True
-        with contextlib.suppress(OSError):  # without it, freeing only comes later
-            durable.write_atomically(tally, b"%d\n" % removed, sync=False)
-        return False
+            return 0
+
+    def _note_tally(self, unfreed: int) -> None:
+        if unfreed:
+            with contextlib.suppress(OSError):  # without it, freeing only comes later
+                durable.write_atomically(self._repository.own / _TALLY, b"%d\n" % unfreed, sync=False)
 
     def compact(self, git: str | None) -> Compacted:
         """Have git make deltas of what the checkpoints need; without the git program only merge."""
@@ -149,7 +151,7 @@ class Upkeep:
             self.merge()
             note = "The git program is not there, so packs were merged, and no deltas made."
             return Compacted(before, store_bytes(self._repository.folder), False, note)
-        needed = reachable(objects, objects.commits())
+        needed = self._repository.needed()
         if not is_compact(objects.packs()) or set(objects.packs()[0].oids()) != needed:
             repack(objects, git, needed)
             self._forget_tally()
@@ -188,11 +190,15 @@ def _with_safety(policy: Policy) -> Policy:
 def _left_alone(
     checkpoints: dict[str, Checkpoint], found: RetentionPlan, only: Container[str] | None
 ) -> dict[str, str]:
-    """What stays although the policy does not keep it, and why.
-
-    Of safety checkpoints only the oldest go: one that is kept needs all later ones to tell what was undone.
-    """
+    """What stays although the policy does not keep it, and why."""
     stays = {} if only is None else {key: "not in the plan" for key in found.removed if key not in only}
-    safety = [key for key, each in checkpoints.items() if each.operation]
-    oldest = next((at for at, key in enumerate(safety) if key in found.kept or key in stays), len(safety))
-    return stays | {key: "tells what was undone" for key in safety[oldest:] if key not in found.kept}
+    steps = _steps(checkpoints)
+    going = may_go(steps, set(found.removed) - stays.keys())
+    return {step.id: "tells what was undone" for step in steps if step.id not in going | found.kept.keys()} | stays
+
+
+def _steps(checkpoints: dict[str, Checkpoint]) -> list[Step]:
+    """The safety checkpoints, oldest first."""
+    return [
+        Step(each.id, each.operation.verb, each.operation.target) for each in checkpoints.values() if each.operation
+    ]

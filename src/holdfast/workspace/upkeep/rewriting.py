@@ -1,29 +1,21 @@
-"""Stored folders and states without something: what a purge puts in their place. Nothing is changed here."""
+"""Stored folders without something: what a purge puts in their place. Nothing is changed here."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast.model import JSON
 from holdfast.scan.attrs import decode
 from holdfast.scan.handles import join
 from holdfast.shadowgit import EMPTY_TREE, FILE_MODE, FOLDER_MODE, Kind, TreeEntry, encode_tree, object_id, real_name
 from holdfast.workspace.scope import Scope
 from holdfast.workspace.stored.gathering import Gathering
-from holdfast.workspace.stored.parts import LINES, Source, list_parts, read_parts, write_parts
+from holdfast.workspace.stored.parts import LINES, Source, read_parts, write_parts
 from holdfast.workspace.stored.record import Node
-from holdfast.workspace.stored.state import read_state, write_state
 from holdfast.workspace.stored.tree import ATTRS_NAME, Entry, TreeReader
 
-CUT_OUT = "[purged]"
-"""What stands in a state where a purged file was repeated."""
-
 _NOTHING = frozenset({EMPTY_TREE, object_id(Kind.BLOB, b"")})
-_NEEDLE_MIN_CHARS = 8
-_PROBE_BYTES = 1 << 10  # less than the smallest part of a state
 
 
 class Rewritten(NamedTuple):
@@ -128,62 +120,3 @@ def contents_of(source: Source, entry: Entry) -> Iterator[bytes]:
                 stack.append(part.oid)
             else:
                 yield part.oid
-
-
-class Cutter:
-    """Cuts out of states what repeats a purged file word for word."""
-
-    def __init__(self, gathering: Gathering, contents: Sequence[bytes]) -> None:
-        texts = {text for data in contents if (text := _text(data))}
-        self._needles = sorted(texts, key=len, reverse=True)
-        self._probes = [json.dumps(text)[1:-1].encode()[:_PROBE_BYTES] for text in self._needles]
-        self._gathering = gathering
-        self._pairs: dict[tuple[bytes, bytes], bool] = {}
-        self._known: dict[bytes, tuple[bytes, list[str]]] = {}
-
-    def cut(self, tree: bytes) -> tuple[bytes, list[str]]:
-        """A tree of state without it, and the names of the states that had it."""
-        if tree not in self._known:
-            is_suspect = bool(self._probes) and any(map(self._is_suspect, self._gathering.tree(tree)))
-            self._known[tree] = self._cut(tree) if is_suspect else (tree, [])
-        return self._known[tree]
-
-    def _is_suspect(self, entry: TreeEntry) -> bool:
-        """Whether a state may repeat a file. Two parts that follow each other are looked at once, in all states."""
-        last = b""
-        for part in [*list_parts(self._gathering, entry.mode, entry.oid), b""]:
-            pair = (last, part)
-            if pair not in self._pairs:
-                data = b"".join(self._gathering.blob(oid) for oid in pair if oid)
-                self._pairs[pair] = any(probe in data for probe in self._probes)
-            if self._pairs[pair]:
-                return True
-            last = part
-        return False
-
-    def _cut(self, tree: bytes) -> tuple[bytes, list[str]]:
-        state = read_state(self._gathering, tree)
-        new = {name: self._without(value) for name, value in state.items()}
-        names = [name for name, value in state.items() if new[name] != value]
-        return (write_state(self._gathering, new), names) if names else (tree, [])
-
-    def _without(self, value: JSON) -> JSON:
-        if isinstance(value, str):
-            for needle in self._needles:
-                if needle in value:
-                    value = value.replace(needle, CUT_OUT)
-            return value
-        if isinstance(value, list):
-            return [self._without(item) for item in value]
-        if isinstance(value, dict):
-            return {self._without(key): self._without(item) for key, item in value.items()}
-        return value
-
-
-def _text(data: bytes) -> str:
-    """A content as a state would repeat it; empty if it is no text, or too short to be known again."""
-    try:
-        text = data.decode().strip()
-    except UnicodeDecodeError:
-        return ""
-    return text if len(text) >= _NEEDLE_MIN_CHARS else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,11 +16,15 @@ from holdfast.scan.handles import join
 from holdfast.shadowgit import Kind, Pack, decode_commit, real_name
 from holdfast.shadowgit.store import CONFIG, HEAD
 from holdfast.workspace.place import read_owner
+from holdfast.workspace.stored.catalog import Row
+from holdfast.workspace.stored.ids import sequence_of
 from holdfast.workspace.stored.record import Node, decode_record, decode_uncovered, read_contents
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import TreeReader
+from holdfast.workspace.upkeep.begun import read_begun
 
 _REF = re.compile(rb"[0-9a-f]{40}\n")
+_LOOKS = 8
 _NUMBER = re.compile(rb"[0-9]+\n")
 _OLD_CACHES = (b"holdfast scan 1 little\n", b"holdfast scan 1 big\n")  # written anew by the next save
 
@@ -44,7 +48,7 @@ class Verifier:
 
     def run(self) -> VerifyReport:
         """Read everything."""
-        refs = self._objects.refs()  # before the packs: what they need was there by then
+        refs = self._checkpoint_refs()  # before the packs: what they need was there by then
         self._objects.reopen()
         self._small_files()
         for pack in self._objects.packs():
@@ -61,6 +65,22 @@ class Verifier:
             self._say(f"object {oid.hex()}", where + detail, self._users.get(oid, ()))
         self._catalog()
         return VerifyReport(self._problems, len(refs), len(self._sound) + len(self._bad), self._bytes)
+
+    def _checkpoint_refs(self) -> dict[str, str]:
+        """The refs of checkpoints. A tag that somebody else made is none, unless it stands in the place of one."""
+        refs = self._objects.refs()
+        named = {commit for name, commit in refs.items() if sequence_of(name)}
+        return {name: commit for name, commit in refs.items() if sequence_of(name) or self._is_lost(commit, named)}
+
+    def _is_lost(self, commit: str, named: Container[str]) -> bool:
+        """Whether this is the commit of a checkpoint that no ref of its own names, and that was not deleted."""
+        deleted = _read(self._repository.own / "sequence") or b""
+        with suppress(HoldfastError, ValueError, TypeError, KeyError):
+            contents = read_contents(self._objects, self._objects.commit(bytes.fromhex(commit)))
+            found = decode_record(self._objects.blob(contents.record), commit=commit, lazy=None)
+            is_deleted = bool(_NUMBER.fullmatch(deleted)) and found.sequence <= int(deleted)
+            return commit not in named and found.id not in self._objects.ref_names() and not is_deleted
+        return False
 
     def _say(self, what: str, detail: str, checkpoints: Iterable[str] = ()) -> None:
         self._problems.append(Problem(what, detail, tuple(checkpoints)))
@@ -83,9 +103,26 @@ class Verifier:
         journal = _read(self._repository.own / "journal.json")
         if journal is not None and not _is_json(journal):
             self._say("holdfast/journal.json", "cannot be read")
+        self._purge()
         cache = _read(self._repository.own / "scan.cache")
         if cache is not None and load(cache) is None and not cache.startswith(_OLD_CACHES):
             self._say("holdfast/scan.cache", "is damaged; it is made again by the next save")
+
+    def _purge(self) -> None:
+        """Name a purge that has begun and not ended: what it was to take away may still be here."""
+        data = _read(self._repository.purge_journal)
+        if data is None or not self._repository.lock.acquire(wait=False):  # nobody is at it only if this succeeds
+            return
+        self._repository.lock.release()
+        data = _read(self._repository.purge_journal)
+        if data is not None:
+            what = f"a purge of {', '.join(begun.paths)}" if (begun := read_begun(data)) else "a purge"
+            way = "" if begun else "; its journal cannot be read: purge the same paths again, then remove that file"
+            self._say(
+                "holdfast/purge.json",
+                f"{what} has begun and not ended, so that the content may still be in the store; "
+                f"`holdfast purge` with the same paths goes on with it, and says why if it cannot{way}",
+            )
 
     def _loose_refs(self) -> None:
         for name in self._objects.loose_refs():
@@ -104,11 +141,15 @@ class Verifier:
     def _unopened_packs(self) -> None:
         self._objects.refresh()  # another process may have merged packs meanwhile
         opened = {pack.name for pack in self._objects.packs()}
-        for path in sorted(self._objects.pack_folder.glob("*.pack")):  # a lone index is swept by the next save
+        for path in sorted(self._objects.pack_folder.glob("pack-*.pack")):  # a lone index is swept by the next save
             if path.stem in opened or not path.exists():
                 continue
             if path.with_suffix(".idx").exists():
-                self._say(path.stem, "cannot be opened")
+                with suppress(FileNotFoundError):  # it came or went just now
+                    try:
+                        Pack(path.with_suffix(".idx"))
+                    except Damaged:
+                        self._say(path.stem, "cannot be opened")
             else:
                 self._say(path.stem, f"has no index; `git index-pack {path.name}` makes it again")
 
@@ -221,12 +262,24 @@ class Verifier:
     def _catalog(self) -> None:
         """Compare the catalog with what the commits say."""
         for row in self._repository.catalog.newest(limit=None, session=None, safety=True):
-            try:
-                fresh = self._repository.load_row(row.id)
-            except HoldfastError:
-                continue
-            if fresh is not None and fresh != row:
+            if self._differs(row) and self._differs_still(row.id):
                 self._say("holdfast/catalog.db", f"differs from checkpoint {row.id}; remove it, it is made again")
+
+    def _differs(self, row: Row) -> bool:
+        fresh = self._repository.load_row(row.id)
+        return fresh is not None and fresh != row
+
+    def _differs_still(self, checkpoint_id: str) -> bool:
+        """Whether that is so although nobody rewrote the checkpoint meanwhile, and the catalog knows all refs."""
+        for _ in range(_LOOKS):
+            mark = self._objects.ref_mark(checkpoint_id)
+            self._repository.sync()
+            row = self._repository.catalog.by_id(checkpoint_id)
+            if row is None or not self._differs(row):
+                return False
+            if self._objects.ref_mark(checkpoint_id) == mark:
+                return True
+        return False
 
 
 def _read(path: Path) -> bytes | None:

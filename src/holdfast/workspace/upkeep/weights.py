@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from holdfast.shadowgit import ObjectStore, decode_commit
+from holdfast.shadowgit import ObjectStore, decode_commit, trees_of
 
 _INDEX_BYTES = 28  # an object's name, checksum and place in the index of its pack
 _SHARED = ""
@@ -100,11 +100,10 @@ class Weights:
         """Put what commits need into a set; how many bytes that adds."""
         added = 0
         for commit in commits:
-            if commit in found:
-                continue
-            found.add(commit)
-            added += self.sizes.get(commit, 0)
-            stack = [decode_commit(self._objects.commit(commit))]
+            named: set[bytes] = set()
+            stack = [] if commit in found else trees_of(self._objects, [commit], named)
+            added += sum(self.sizes.get(oid, 0) for oid in named - found)
+            found |= named
             while stack:
                 tree = stack.pop()
                 if tree in found:

@@ -1,0 +1,35 @@
+"""The journal of a purge: what was begun, so that an interrupted one is gone on with and `verify` can name it."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from holdfast.workspace.stored.record import to_json
+
+
+class Begun(NamedTuple):
+    """A purge that has begun and has not ended."""
+
+    paths: list[str]
+    objects: set[bytes]
+    """The names of what is to go."""
+    lines: bool = False
+    """Whether lines of it go from states, too."""
+
+
+def write_begun(begun: Begun) -> bytes:
+    """`purge.json`."""
+    objects = sorted(oid.hex() for oid in begun.objects)
+    return to_json({"paths": begun.paths, "objects": objects, "lines": begun.lines})
+
+
+def read_begun(data: bytes) -> Begun | None:
+    """Read `purge.json`; None if it is not what was written."""
+    try:
+        found = json.loads(data)
+        paths, objects = found["paths"], {bytes.fromhex(oid) for oid in found["objects"]}
+    except (ValueError, KeyError, TypeError):
+        return None
+    lines = bool(found.get("lines", False))
+    return Begun(paths, objects, lines) if paths and all(isinstance(path, str) for path in paths) else None

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -79,6 +80,8 @@ class Pipe:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+        self._patience = threading.Timer(30, self.process.kill)  # a server that hangs fails, by the end of its output
+        self._patience.start()
         hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "pipe", "version": "1"}}
         self.send(id=0, method="initialize", params=hello)
         self.receive()
@@ -88,6 +91,7 @@ class Pipe:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._patience.cancel()
         self.process.kill()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):

@@ -182,6 +182,19 @@ def test_long_answers_come_in_pages_that_miss_and_repeat_nothing(project: Path, 
     run(scene())
 
 
+def test_pages_of_a_search_are_cut_from_one_order(project: Path, ws: Workspace) -> None:
+    for name in ("z", "m", "b"):  # found in another order than they are shown in
+        (project / name).write_text("text\n")
+        ws.save(name)
+
+    async def scene() -> None:
+        async with connected(project) as talk:
+            pages = [page async for page in _pages(talk.ok, "search", text="text", limit=1)]
+            assert [each["path"] for page in pages for each in page["matches"]] == ["b", "m", "z"]
+
+    run(scene())
+
+
 def test_paths_as_long_as_they_get_make_a_page_shorter(project: Path, ws: Workspace) -> None:
     ws.save("before", name="before")
     deep = project / Path(*["\x01" * 200 for _ in range(12)])
@@ -237,6 +250,22 @@ def test_a_save_says_what_it_could_not_hold(project: Path) -> None:
             assert not saved["checkpoint"]["complete"] and "incomplete" in saved["notes"][0]
             assert saved["uncovered"][0]["reason"] == "nothing-held"
             assert saved["uncovered_total"] == len(saved["uncovered"]) > 1
+
+    run(scene())
+
+
+def test_a_folder_or_a_store_that_went_away_is_an_error_and_comes_back(project: Path, ws: Workspace) -> None:
+    ws.save("good")
+
+    async def scene() -> None:
+        async with connected(project) as talk:
+            for gone in (project, ws.store):
+                gone.rename(gone.with_name("aside"))
+                for tool, arguments in (("save", {}), ("preview", {"checkpoint": "latest"}), ("diff", {})):
+                    assert (await talk.error(tool, **arguments))["hint"]
+                gone.with_name("aside").rename(gone)
+            assert len((await talk.ok("list"))["checkpoints"]) == 1
+            assert not (await talk.ok("save"))["is_new"]
 
     run(scene())
 

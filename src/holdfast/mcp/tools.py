@@ -53,6 +53,7 @@ class Tools:
         return answer | {"notes": [*answer.get("notes", ()), *self._recovered()]}
 
     def save(self, *, message: str = "", name: str | None = None, pinned: bool = False, client: str = "") -> Answer:
+        """Keep the workspace as it is."""
         before = self._workspace.list(1, safety=True)
         actor = self._actor or client[:_ACTOR_MAX_CHARS] or None
         saved = self._workspace.save(message, name=name, pinned=pinned, actor=actor, session=self._session)
@@ -64,6 +65,7 @@ class Tools:
     def list(
         self, *, limit: int = 20, before: str | None = None, session: str | None = None, safety: bool = False
     ) -> Answer:
+        """Pages are counted from a checkpoint, so that one which is saved meanwhile moves none."""
         below = None if before is None else self._workspace.get(before).sequence
         found = self._workspace.list(limit + 1 if below is None else None, session=session, safety=safety)
         listed = [each for each in found if below is None or each.sequence < below]
@@ -81,6 +83,7 @@ class Tools:
         limit: int = 100,
         text_offset: int = 0,
     ) -> Answer:
+        """What differs."""
         found = self._workspace.diff(a, b, _paths(paths))
         return answers.diff(found, offset=offset, limit=limit, text_offset=text_offset)
 
@@ -93,6 +96,7 @@ class Tools:
         offset: int = 0,
         limit: int = 100,
     ) -> Answer:
+        """What a restore would do."""
         plan = self._workspace.preview(checkpoint, _paths(paths), keep_new=keep_new)
         return answers.plan(plan, offset=offset, limit=limit)
 
@@ -110,6 +114,7 @@ class Tools:
         return _told(answers.restored(self._workspace.restore(plan.checkpoint, chosen, plan, keep_new=keep_new)))
 
     def undo(self) -> Answer:
+        """Take the last restore back."""
         return _told(answers.restored(self._workspace.undo()))
 
     def search(
@@ -139,6 +144,7 @@ class Tools:
         return notes
 
     def _table(self) -> Sequence[Tool]:
+        """All that an agent is told of the tools, in one place."""
         return (
             Tool(
                 "checkpoint_save", "Save a checkpoint",

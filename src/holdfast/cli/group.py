@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "init", "save", "log", "show", "diff", "restore", "undo", "redo", "export", "search", "why", "guard",
-    "bisect", "watch", "pin", "rm", "prune", "purge", "usage", "compact", "verify", "where", "config", "completion",
-    "demo",
+    "bisect", "watch", "mcp", "pin", "rm", "prune", "purge", "usage", "compact", "verify", "where", "config",
+    "completion", "demo",
 )  # fmt: skip
 
 

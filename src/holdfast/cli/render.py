@@ -12,35 +12,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TextIO
 
 from holdfast.cli import output
+from holdfast.harmless import escape as escape
 
 LIST_MAX = 10
 MESSAGE_MAX_CHARS = 200
 
 _CELL_MIN_CHARS = 16  # what is left of a column on a narrow terminal, as long as another can give
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
-_WIDE_SPACES = "\u00a0\u2009\u202f\u3000"  # not "printable" to Python, and ordinary in prose
-
-
-def escape(text: str, *, keep: str = "") -> str:
-    """Show every character that could move the cursor, hide, reorder or fake a line as an escape.
-
-    A byte of a file name that is no text is shown as `\\xNN`. The characters in `keep` stay as they are.
-    """
-    if text.isprintable():
-        return text
-    return "".join(char if char in keep else _escape(char) for char in text)
-
-
-def _escape(char: str) -> str:
-    if char.isprintable() or char in _WIDE_SPACES:
-        return char
-    code = ord(char)
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
-    if code < 0x80:
-        return _SHORT.get(char, f"\\x{code:02x}")
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def paint(text: str, colour: str, stream: TextIO | None = None) -> str:

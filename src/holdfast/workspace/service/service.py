@@ -185,7 +185,7 @@ class CheckpointService:
         If the checkpoint cannot be made the tool does not run. A sync one waits for its checkpoint: call it in a
         thread (`asyncio.to_thread`) where a loop must go on meanwhile.
         """
-        return protect(tool, self, message) if self._is_automatic else tool
+        return protect(tool, self, message) if self.is_automatic else tool
 
     @overload
     def auto_checkpoint(self, what: Tool) -> Tool: ...
@@ -196,26 +196,30 @@ class CheckpointService:
         `with service.auto_checkpoint("edit"):` and `async with`. Does nothing where that is off."""
         if callable(what):
             return self.protect(what)
-        return Ahead(self, what) if self._is_automatic else _OFF
+        return Ahead(self, what) if self.is_automatic else _OFF
 
     @property
-    def _is_automatic(self) -> bool:
+    def is_automatic(self) -> bool:
+        """Whether tools are preceded by checkpoints."""
         return self.config.enabled and self.config.auto_checkpoint
 
-    async def ahead(self, tool: str, message: str | None) -> Checkpoint:
-        """Save what is there before a tool runs."""
-        return await self._change(self._ahead(tool, message))
+    async def ahead(self, tool: str, message: str | None, **label: Any) -> Checkpoint:
+        """Save what is there before a tool runs. `label` is of what `Workspace.save` takes: actor, session, step …"""
+        return await self._change(self._ahead(tool, message, label))
 
     def ahead_blocking(self, tool: str, message: str | None) -> Checkpoint:
         """The same, for code without a loop."""
-        work = self._ahead(tool, message)
+        work = self._ahead(tool, message, {})
         return self._dispatch.change_blocking(lambda: self._on_workspace(work))
 
-    def _ahead(self, tool: str, message: str | None) -> Callable[[Workspace], Done[Checkpoint]]:
+    def _ahead(
+        self, tool: str, message: str | None, label: Mapping[str, Any]
+    ) -> Callable[[Workspace], Done[Checkpoint]]:
         message = message if message is not None else f"before {tool}" if tool else "before changes"
+        options = {**label, "metadata": {**(label.get("metadata") or {}), trail.BEFORE: tool or message}}
 
         def work(workspace: Workspace) -> Done[Checkpoint]:
-            saved, new = _save(workspace, message, False, {"metadata": {trail.BEFORE: tool or message}})
+            saved, new = _save(workspace, message, False, options)
             self._standing = saved.id, True
             return Done(saved, self._created(workspace, saved) if new else ())
 

@@ -1,0 +1,57 @@
+"""Checkpoints before the tools of the Claude Agent SDK: `ClaudeAgentOptions(hooks=Checkpoints("project").hooks())`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from claude_agent_sdk import HookContext, HookInput, HookJSONOutput, HookMatcher
+from claude_agent_sdk.types import HookEvent
+
+from holdfast.adapters.before_tools import BeforeTools
+from holdfast.harmless import escape
+
+_TIMEOUT_S = 600.0  # the default of 60 would let a tool run before a first, large checkpoint is made
+
+
+class Checkpoints(BeforeTools):
+    """Hooks that save before each tool; the actor is the kind of agent, the session that of the SDK."""
+
+    def hooks(
+        self, others: Mapping[HookEvent, Sequence[HookMatcher]] | None = None, *, timeout_s: float = _TIMEOUT_S
+    ) -> dict[HookEvent, list[HookMatcher]]:
+        """What `ClaudeAgentOptions(hooks=…)` takes: these and the program's own ones."""
+        merged = {event: list(matchers) for event, matchers in (others or {}).items()}
+        on_failure: Any = "block" if self._is_strict else None
+        mine = HookMatcher(hooks=[self._pre_tool_use], timeout=timeout_s, on_failure=on_failure)
+        merged["PreToolUse"] = [mine, *merged.get("PreToolUse", [])]
+        return merged
+
+    async def _pre_tool_use(self, given: HookInput, tool_use: str | None, context: HookContext) -> HookJSONOutput:
+        """Save. If that fails, the user is told; if `strict`, the tool is denied, and the agent is told why."""
+        said = cast("Mapping[str, Any]", given)
+        tool = str(said.get("tool_name") or "a tool")
+        arguments = said.get("tool_input")
+        try:
+            error = await self._before(
+                tool,
+                arguments if isinstance(arguments, Mapping) else {},
+                actor=said.get("agent_type") or "claude",
+                session=said.get("session_id"),
+                agent=said.get("agent_id"),
+                turn=said.get("prompt_id"),
+                tool_use=tool_use or said.get("tool_use_id"),
+            )
+        except Exception as failure:
+            return {
+                "hookSpecificOutput": {
+                    "hookEventName": "PreToolUse",
+                    "permissionDecision": "deny",
+                    "permissionDecisionReason": _sentence(tool, failure),
+                }
+            }
+        return {} if error is None else {"systemMessage": _sentence(tool, error)}
+
+
+def _sentence(tool: str, error: Exception) -> str:
+    return escape(f"Holdfast saved nothing before {tool}: {error}")

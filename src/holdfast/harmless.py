@@ -1,0 +1,61 @@
+"""Text that came from outside, made harmless: for terminals, and for whatever else reads it."""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.errors import Refused
+
+_SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_LONG = {short[1]: char for char, short in _SHORT.items()}
+_WIDE_SPACES = "\u00a0\u2009\u202f\u3000"  # not "printable" to Python, and ordinary in prose
+_ESCAPE = re.compile(r"\\(?:([\\ntr])|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|)")
+
+
+def escape(text: str, *, keep: str = "") -> str:
+    """Show every character that could move the cursor, hide, reorder or fake a line as an escape.
+
+    A byte of a file name that is no text is shown as `\\xNN`. The characters in `keep` stay as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char in keep else _escape(char) for char in text)
+
+
+def escape_path(path: str) -> str:
+    """A path as `escape` shows it, with its backslashes doubled, so that `unescape_path` has it back exactly."""
+    return escape(path.replace("\\", "\\\\"))
+
+
+def unescape_path(text: str) -> str:
+    """The path that `escape_path` made a text of. Refused if it makes no such text."""
+    path = _ESCAPE.sub(lambda match: _unescape(match, text), text)
+    if "\0" in path:
+        raise Refused(f"{escape(text)} has a zero in it, as no path has", hint="Give the path as it was shown.")
+    return path
+
+
+def _escape(char: str) -> str:
+    if char.isprintable() or char in _WIDE_SPACES:
+        return char
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x80:
+        return _SHORT.get(char, f"\\x{code:02x}")
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def _unescape(match: re.Match[str], text: str) -> str:
+    short, byte, *longer = match.groups()
+    digits = byte or next(filter(None, longer), "")
+    code = int(digits, 16) if digits else 0
+    if short:
+        return _LONG.get(short, short)
+    if byte:
+        return chr(code if code < 0x80 else 0xDC00 + code)
+    if not digits or code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+        raise Refused(
+            f"{escape(text)} has a backslash that begins no escape", hint="Write a backslash of a path as two."
+        )
+    return chr(code)

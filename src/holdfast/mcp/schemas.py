@@ -1,0 +1,111 @@
+"""What the tools take and give, as JSON schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.mcp.answers import ENTRIES_MAX
+
+Schema = dict[str, Any]
+
+PATHS_MAX = 1000
+_PATH_MAX_CHARS = 20_000  # the longest path, if every byte of it is escaped
+
+
+def takes(*required: str, **fields: Schema) -> Schema:
+    """An object of these fields and no others; those named first must be there."""
+    return {"type": "object", "properties": fields, "required": list(required), "additionalProperties": False}
+
+
+def gives(**fields: Schema) -> Schema:
+    """An object of all these fields, and notes."""
+    return takes(*fields, "notes", **fields, notes=several(TEXT, "What else there is to know."))
+
+
+def text(says: str, max_chars: int = 200) -> Schema:
+    return {"type": "string", "maxLength": max_chars, "description": says}
+
+
+def number(says: str, default: int, *, least: int = 0, most: int = 10**9) -> Schema:
+    return {"type": "integer", "minimum": least, "maximum": most, "default": default, "description": says}
+
+
+def flag(says: str) -> Schema:
+    return {"type": "boolean", "default": False, "description": says}
+
+
+def several(item: Schema, says: str) -> Schema:
+    return {"type": "array", "items": item, "description": says}
+
+
+def maybe(schema: Schema) -> Schema:
+    return schema | {"type": [schema["type"], "null"]}
+
+
+TEXT: Schema = {"type": "string"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+TRUTH: Schema = {"type": "boolean"}
+
+REF = text("A checkpoint: its id, a unique beginning of it, its name, `latest` or `latest~2`.")
+PATHS: Schema = {
+    "type": "array",
+    "items": {"type": "string", "minLength": 1, "maxLength": _PATH_MAX_CHARS},
+    "minItems": 1,
+    "maxItems": PATHS_MAX,
+    "description": "Only these files, folders or globs of the workspace, written as answers show them.",
+}
+OFFSET = number("How many to pass over: `next_offset` of the answer before.", 0)
+LIMIT = number("The most to answer with.", 100, least=1, most=ENTRIES_MAX)
+KEEP_NEW = flag("Leave files that were made since the checkpoint.")
+NEXT = maybe(COUNT) | {"description": "Where the next page begins; null on the last."}
+
+CHECKPOINT = takes(
+    "id", "message", "timestamp", "name", "session", "actor", "step", "parent", "pinned", "complete", "made_before",
+    id=TEXT, message=TEXT, timestamp=TEXT, name=maybe(TEXT), session=maybe(TEXT), actor=maybe(TEXT),
+    step=maybe({"type": "integer"}), parent=maybe(TEXT), pinned=TRUTH, complete=TRUTH,
+    made_before=maybe(TEXT) | {"description": "Set where a restore made it, of what it was about to replace."},
+)  # fmt: skip
+_ENTRY = takes("action", "path", "reason", action=TEXT, path=TEXT, reason=maybe(TEXT))
+_COUNTS: Schema = {"type": "object", "additionalProperties": COUNT, "description": "How many paths of each action."}
+_CHANGE = takes(
+    "path", "change", "lines_added", "lines_removed", "old_path", "reason",
+    path=TEXT, change=TEXT, lines_added=maybe(COUNT), lines_removed=maybe(COUNT), old_path=maybe(TEXT),
+    reason=maybe(TEXT),
+)  # fmt: skip
+_UNCOVERED = takes("path", "reason", "detail", path=TEXT, reason=TEXT, detail=TEXT)
+_MATCH = takes(
+    "path", "line", "excerpt", "first", "last", "disappeared_in",
+    path=TEXT, line=COUNT, excerpt=TEXT, first=CHECKPOINT, last=CHECKPOINT, disappeared_in=maybe(CHECKPOINT),
+)  # fmt: skip
+
+SAVED = gives(
+    checkpoint=CHECKPOINT,
+    is_new=TRUTH | {"description": "False where a checkpoint held this state already."},
+    files_changed=COUNT,
+    uncovered=several(_UNCOVERED, "What it does not hold; failures first."),
+    uncovered_total=COUNT,
+)
+LISTED = gives(checkpoints=several(CHECKPOINT, "Newest first."), next_before=maybe(TEXT))
+DIFF = gives(**{
+    "from": TEXT, "to": maybe(TEXT) | {"description": "Null: the folder as it is now."},
+    "changes": several(_CHANGE, "Path by path."), "total": COUNT, "next_offset": NEXT,
+    "text": TEXT | {"description": "A unified diff, or some of it."}, "next_text_offset": NEXT,
+})  # fmt: skip
+PLAN = gives(
+    checkpoint=TEXT,
+    digest=TEXT | {"description": "Give it to checkpoint_restore. Another one once the folder changes."},
+    counts=_COUNTS,
+    bytes_to_write=COUNT,
+    entries=several(_ENTRY, "Path by path."),
+    total=COUNT,
+    next_offset=NEXT,
+)
+RESTORED = gives(
+    checkpoint=TEXT,
+    undo_id=TEXT | {"description": "The checkpoint of what was there before."},
+    ok=TRUTH | {"description": "False where a path failed."},
+    counts=_COUNTS,
+    entries=several(_ENTRY, "Path by path, failures first; not all where there are many."),
+    total=COUNT,
+)
+FOUND = gives(matches=several(_MATCH, "By path."), total=COUNT, next_offset=NEXT)

@@ -1,0 +1,1 @@
+"""The adapters, each with the real framework."""

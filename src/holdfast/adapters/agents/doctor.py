@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.adapters.agents.agent import Agent, Entry, Places, Scope
 from holdfast.adapters.agents.settings.jsonc import NotJSON, parse
-from holdfast.adapters.agents.settings.ours import found_entries, is_ours
+from holdfast.adapters.agents.settings.ours import are_same, found_entries, is_ours
 from holdfast.adapters.agents.windows import Fired, Windows
 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -89,7 +89,7 @@ def _wrong_entries(agent: Agent, entries: list[Entry], words: Sequence[str], sco
     wanted = agent.entries(words) if agent.own_file is None else [Entry("plugin", {"text": agent.own_file(words)})]
     if not os.access(words[0], os.X_OK):
         return [f"{words[0]} cannot be run: {again}"]
-    return [] if entries == wanted else [f"the entries are not those of this Holdfast: {again}"]
+    return [] if are_same(entries, wanted) else [f"the entries are not those of this Holdfast: {again}"]
 
 
 def _allowed(

@@ -28,7 +28,7 @@ class Fields:
         """Read an event; never fails. Of what is no JSON object, texts near its edges are taken by their names."""
         try:
             if len(data) <= MOST_BYTES:
-                values = json.loads(data.decode("utf-8-sig", "surrogateescape"))
+                values = json.loads(data.decode("utf-8-sig", "surrogateescape"), strict=False)
                 if isinstance(values, dict):
                     return cls(values)
         except (ValueError, RecursionError):

@@ -134,8 +134,10 @@ def _save(workspace: Workspace, event: Event, whose: Blame, call: Call) -> Check
         found = transcript.capture(event, workspace.path)
         if "missing" in found and event.transcript:
             _log(call, f"the conversation {event.transcript} is not kept: {found['missing']}")
-        late = {INCOMPLETE: _LATE} if time.time() > call.deadline else {}
-        return Details({transcript.STATE: found}, {**_metadata(event, whose), **late})
+        metadata = _metadata(event, whose)
+        if time.time() > call.deadline:  # the agent has gone on: the tool may be at work already
+            metadata |= {INCOMPLETE: _LATE, "perhaps": sorted({*whose.perhaps, event.actor} - {whose.actor})}
+        return Details({transcript.STATE: found}, metadata)
 
     message = _message(event, whose)
     if event.kind is Kind.COMPACT:

@@ -26,9 +26,10 @@ _LOG_LINES = 3
 @click.argument("agents", metavar="[AGENT...]", nargs=-1, type=click.Choice(NAMES))
 @pass_app
 def doctor(app: App, *, agents: tuple[str, ...]) -> int:
-    """Tell, agent by agent, whether its hooks are installed, trusted, and have fired here.
+    """Tell whether the hooks of coding agents work here.
 
-    Also says what they do not cover. Ends with 8 if something keeps installed hooks from working.
+    Agent by agent: whether they are installed, trusted, and have fired in this workspace, and what they do not cover.
+    Ends with 8 if something keeps installed hooks from working.
 
     \b
     holdfast doctor

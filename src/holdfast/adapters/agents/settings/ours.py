@@ -43,6 +43,15 @@ def found_entries(text: str, agent: str) -> list[Entry]:
     ]
 
 
+def are_same(found: list[Entry], wanted: list[Entry]) -> bool:
+    """Whether two lists of entries say the same, in whatever order their events stand."""
+    return sorted(found, key=_event) == sorted(wanted, key=_event)
+
+
+def _event(entry: Entry) -> str:
+    return entry.event
+
+
 def with_entries(text: str, agent: Agent, entries: list[Entry]) -> str:
     """The text with exactly these entries of ours; unchanged if it has them already."""
     if not text.strip():
@@ -50,7 +59,7 @@ def with_entries(text: str, agent: Agent, entries: list[Entry]) -> str:
         for entry in entries:
             listed.setdefault(entry.event, []).append(entry.value)
         return json.dumps({**agent.frame, "hooks": listed}, indent=2) + "\n"
-    if found_entries(text, agent.name) == entries:
+    if are_same(found_entries(text, agent.name), entries):
         return text
     text = without_entries(text, agent.name)
     for key, value in agent.frame.items():

@@ -31,8 +31,8 @@ TEXTS = {
     "windows": '{\r\n  "a": 1\r\n}\r\n',
     "others' hooks": (
         '{\n  "hooks": {\n    "PreToolUse": [\n      {"matcher": "Bash", "hooks": [{"type": "command", "command":'
-        ' "holdfast-like hook claude-code"}]} // keep\n    ],\n    "preToolUse": [],\n    "BeforeTool": [{"hooks": []}]\n'
-        '  },\n  "z": "ü \\u00fc {[/*"\n}\n'
+        ' "holdfast-like hook claude-code"}]} // keep\n    ],\n    "preToolUse": [],\n    "BeforeTool": [{"hooks": []}]'
+        '\n  },\n  "z": "ü \\u00fc {[/*"\n}\n'
     ),
 }
 

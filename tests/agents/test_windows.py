@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.adapters.agents.event import Event, Kind
-from holdfast.adapters.agents.ledger import Ledger, read_windows, windows_file
+from holdfast.adapters.agents.ledger import Ledger, ledger_folder
 from holdfast.adapters.agents.windows import Blame, Windows, after, blame, is_repeated
 
 
@@ -140,8 +140,8 @@ def test_what_is_remembered_stays_small():
         scene.now += 1
         scene.at(Kind.BEFORE, str(number))
         scene.at(Kind.STOP, session=str(number))
-    assert len(scene.windows.sessions) <= 64
-    assert all(len(session.seen) <= 256 for session in scene.windows.sessions.values())
+    assert len(scene.windows.sessions) <= 32
+    assert all(len(session.seen) <= 64 for session in scene.windows.sessions.values())
 
 
 def test_windows_come_back_from_disk_as_they_were(tmp_path):
@@ -151,6 +151,21 @@ def test_windows_come_back_from_disk_as_they_were(tmp_path):
     ledger = Ledger(tmp_path)
     ledger.write(scene.windows)
     assert ledger.read() == scene.windows
-    for damage in (b"", b"{", b"[]", b'{"format": 2}', b'{"format": 1, "sessions": {"a": 1}, "fired": {}}', b"\xff"):
-        windows_file(tmp_path).write_bytes(damage)
-        assert read_windows(windows_file(tmp_path)) == Windows()
+
+
+def test_a_torn_file_leaves_the_one_before_it_and_nothing_readable_leaves_none(tmp_path):
+    scene = Scene()
+    ledger, folder = Ledger(tmp_path), ledger_folder(tmp_path)
+    for number in range(3):
+        scene.at(Kind.BEFORE, f"tool-{number}")
+        ledger.write(scene.windows)
+    (only,) = folder.glob("windows-*")
+    whole = only.read_bytes()
+    for damage in (b"", b"\n", whole[:-9], whole.replace(b"tool-2", b"tool-3"), b"00000000\n[]\n", b"\xff\n\xff"):
+        (folder / "windows-4").write_bytes(damage)  # a kill while it was being written
+        assert ledger.read() == scene.windows
+        only.rename(folder / "aside")
+        assert ledger.read() == Windows()
+        (folder / "aside").rename(only)
+    ledger.write(scene.windows)
+    assert [path.name for path in folder.glob("windows-*")] == ["windows-5"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,6 +65,10 @@ class Agent:
     """The whole text of a file that is ours alone."""
     speaks: bool = True
     """Whether `{"systemMessage": …}` on stdout is shown to the user."""
+    resume: str = ""
+    """The command that goes on with a conversation, with `{}` for its id; empty where there is none."""
+    forked: Callable[[str, bytes, str, str], tuple[str, bytes]] | None = None
+    """Given the name and the content of a conversation, its id and a new one: the same under the new id."""
     not_covered: tuple[str, ...] = ()
     """What our hooks do not see of this agent, in sentences."""
 
@@ -79,6 +84,17 @@ def grouped(events: Mapping[str, str | None], handler: Mapping[str, Any]) -> lis
         Entry(event, {**({} if matcher is None else {"matcher": matcher}), "hooks": [dict(handler)]})
         for event, matcher in events.items()
     ]
+
+
+def with_id(data: bytes, key: str, old: str, new: str, *, lines: int = -1) -> bytes:
+    """A text of JSON in which a key has another id wherever it had the old one, or in the first lines only.
+
+    Within texts quotes are escaped, so that what a conversation says of such keys is not touched.
+    """
+    pattern = re.compile(rb'(?<!\\)("%s"\s*:\s*)"%s"' % (key.encode(), re.escape(old.encode())))
+    parts = data.splitlines(keepends=True)
+    count = len(parts) if lines < 0 else lines
+    return b"".join(pattern.sub(rb'\1"%s"' % new.encode(), part) for part in parts[:count]) + b"".join(parts[count:])
 
 
 _SHELL_WORDS = ("command", "cmd", "script")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from holdfast.adapters.agents.agent import TIMEOUT_S, Agent, Entry, Places, Scope, grouped, read_common
+from holdfast.adapters.agents.agent import TIMEOUT_S, Agent, Entry, Places, Scope, grouped, read_common, with_id
 from holdfast.adapters.agents.event import Event, Kind
 from holdfast.adapters.agents.fields import Fields
 
@@ -77,6 +77,10 @@ def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
     )
 
 
+def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:
+    return f"{new}.jsonl", with_id(data, "sessionId", old, new)
+
+
 AGENT = Agent(
     name=NAME,
     title="Claude Code",
@@ -85,6 +89,8 @@ AGENT = Agent(
     read=_read,
     data=_data,
     frame={},
+    resume="claude --resume {}",
+    forked=_forked,
     not_covered=(
         "Files outside the project folder are not saved.",
         "A command in the background goes on after its tool has ended; what it changes while the agent works is the"

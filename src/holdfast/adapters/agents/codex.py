@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from holdfast.adapters.agents.agent import TIMEOUT_S, Agent, Entry, Places, Scope, command_line, grouped, read_common
+from holdfast.adapters.agents.agent import (
+    TIMEOUT_S,
+    Agent,
+    Entry,
+    Places,
+    Scope,
+    command_line,
+    grouped,
+    read_common,
+    with_id,
+)
 from holdfast.adapters.agents.claude_code import KINDS
 from holdfast.adapters.agents.event import Event
 from holdfast.adapters.agents.fields import Fields
@@ -50,6 +60,14 @@ def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
     )
 
 
+def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:
+    """A rollout says its id in its name and in its first line."""
+    stem = name.removesuffix(".jsonl").removesuffix(old).rstrip("-") or "rollout"
+    for key in ("id", "session_id"):
+        data = with_id(data, key, old, new, lines=1)
+    return f"{stem}-{new}.jsonl", data
+
+
 AGENT = Agent(
     name=NAME,
     title="Codex",
@@ -58,6 +76,8 @@ AGENT = Agent(
     read=_read,
     data=_data,
     frame={},
+    resume="codex resume {}",
+    forked=_forked,
     not_covered=(
         "Nothing, until the hooks are trusted: start codex once and accept them (/hooks).",
         "Files outside the project folder are not saved.",

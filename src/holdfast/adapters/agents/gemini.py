@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from holdfast.adapters.agents.agent import TIMEOUT_S, Agent, Entry, Places, Scope, command_line, grouped, read_common
+from holdfast.adapters.agents.agent import (
+    TIMEOUT_S,
+    Agent,
+    Entry,
+    Places,
+    Scope,
+    command_line,
+    grouped,
+    read_common,
+    with_id,
+)
 from holdfast.adapters.agents.event import Event, Kind
 from holdfast.adapters.agents.fields import Fields
 
@@ -68,6 +78,12 @@ def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
     )
 
 
+def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:
+    """The name of a session ends with the first eight characters of its id."""
+    stem, dot, suffix = name.rpartition(".")
+    return f"{stem.rpartition('-')[0]}-{new[:8]}{dot}{suffix}", with_id(data, "sessionId", old, new)
+
+
 AGENT = Agent(
     name=NAME,
     title="Gemini CLI",
@@ -76,6 +92,8 @@ AGENT = Agent(
     read=_read,
     data=_data,
     frame={},
+    resume="gemini --resume {}",
+    forked=_forked,
     not_covered=(
         "Files outside the project folder are not saved.",
         "Tools have no id in its events: one that runs beside another of the same name is told by its order.",

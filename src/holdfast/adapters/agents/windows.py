@@ -14,8 +14,8 @@ from typing import NamedTuple
 from holdfast.adapters.agents.event import Event, Kind
 
 USER = "user"
-_MOST_SEEN = 256
-_MOST_SESSIONS = 64
+_MOST_SEEN = 64
+_MOST_SESSIONS = 32
 _FORGOTTEN_AFTER_S = 7 * 86400.0
 _STALE_AFTER_S = 6 * 3600.0
 
@@ -120,7 +120,7 @@ def after(
     sessions = {
         key: session if _may_run(session, now, is_alive) else replace(session, open=(), background=())
         for key, session in windows.sessions.items()
-        if now - session.at < _FORGOTTEN_AFTER_S
+        if now - session.at < (_FORGOTTEN_AFTER_S if session.open or session.background else _STALE_AFTER_S)
     }
     sessions.pop(mine.key, None)
     newest = dict(sorted(sessions.items(), key=lambda item: item[1].at)[-(_MOST_SESSIONS - 1) :])

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import click
 
 from holdfast.adapters.agents.doctor import Examined, examine
-from holdfast.adapters.agents.ledger import read_windows, windows_file
+from holdfast.adapters.agents.ledger import ledger_folder, read_windows
 from holdfast.adapters.agents.log import log_file
 from holdfast.adapters.agents.registry import NAMES, find_agent
 from holdfast.adapters.agents.windows import Fired, Windows
@@ -52,7 +52,7 @@ def doctor(app: App, *, agents: tuple[str, ...]) -> int:
 
 def _windows(app: App) -> Windows:
     try:
-        return read_windows(windows_file(app.open().store))
+        return read_windows(ledger_folder(app.open().store))
     except HoldfastError:
         return Windows()  # no checkpoints here yet: nothing has fired
 

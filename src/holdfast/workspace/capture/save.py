@@ -41,6 +41,7 @@ class Saver:
         self._repository = repository
         self._scanner = scanner
         self._clock = clock
+        self._durable_head = ""  # the checkpoint that this process knows to be on the medium
 
     def save(
         self,
@@ -86,7 +87,8 @@ class Saver:
             report = encode_uncovered(snapshot.uncovered)
             row = self._repository.catalog.by_id(head.id) if head is not None else None
             if row is not None and row.content == content_key(snapshot.root, object_id(Kind.BLOB, report)):
-                self._leave(writer, remember)
+                self._leave(writer, remember, is_durable=row.id == self._durable_head)
+                self._durable_head = row.id
                 return None
             state, metadata = details()
             label = replace(label, metadata=_checked_metadata(metadata))
@@ -96,13 +98,15 @@ class Saver:
             writer.abort()
             raise
         self._tidy(remember)
+        self._durable_head = checkpoint.id
         return checkpoint
 
-    def _leave(self, writer: PackWriter, remember: Callable[[], None]) -> None:
+    def _leave(self, writer: PackWriter, remember: Callable[[], None], *, is_durable: bool = False) -> None:
         """Make no checkpoint: there is one that holds this."""
         if writer.commit():
             self._repository.objects.refresh()  # some stored copy was damaged: now there is a sound one
-        self._repository.confirm()
+        if not is_durable:
+            self._repository.confirm()
         with contextlib.suppress(OSError):
             remember()
 

@@ -1,1 +1,1 @@
-"""Checkpoints before the tools of agent frameworks: one file each, with the same `Checkpoints` in it."""
+"""Bridges to programs of others, each in a room of its own; none is loaded before it is asked for."""

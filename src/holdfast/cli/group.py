@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "init", "save", "log", "show", "diff", "restore", "undo", "redo", "export", "search", "why", "guard",
-    "bisect", "watch", "mcp", "pin", "rm", "prune", "purge", "usage", "compact", "verify", "where", "config",
-    "completion", "demo",
+    "bisect", "watch", "pin", "rm", "prune", "purge", "usage", "compact", "verify", "where", "config", "install",
+    "uninstall", "doctor", "mcp", "completion", "demo",
 )  # fmt: skip
+_HIDDEN = ("hook",)  # for programs
 
 
 class LazyGroup(click.Group):
@@ -36,7 +37,7 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS + _HIDDEN:
             return None
         found: click.Command = getattr(importlib.import_module(f"holdfast.cli.commands.{cmd_name}"), cmd_name)
         return found
@@ -45,7 +46,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
+        if name not in COMMANDS + _HIDDEN and not name.startswith("-"):
             import difflib  # start-up cost, for a misspelt command only
 
             near = difflib.get_close_matches(name, COMMANDS, n=1)

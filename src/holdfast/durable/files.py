@@ -9,11 +9,14 @@ from pathlib import Path
 from holdfast.durable.disk import disk
 
 
-def write_atomically(path: Path, data: bytes, *, sync: bool = True, via: Path | None = None) -> None:
+def write_atomically(
+    path: Path, data: bytes, *, sync: bool = True, via: Path | None = None, mode: int | None = None
+) -> None:
     """Replace a file by one step (P3): a crash leaves the old content or the new.
 
     Without `sync` a power loss may leave either, or garbage: only for what carries its own checksum and can be made
     again. What a crash leaves behind is `<name>.new` (or `via`, on the same file system), which the next call replaces.
+    Only its owner can read the file, unless `mode` says otherwise.
     """
     temporary = f"{path}.new" if via is None else str(via)
     try:
@@ -25,6 +28,8 @@ def write_atomically(path: Path, data: bytes, *, sync: bool = True, via: Path | 
     fd = disk().create(temporary)
     try:
         disk().write(fd, data)
+        if mode is not None:
+            disk().chmod(fd, mode)
         if sync:
             disk().fsync(fd)
     finally:

@@ -105,7 +105,7 @@ async def _done(lane: Lane, work: Any) -> Answer:
         return answer
 
     try:
-        return await lane.run(begin)
+        return await lane.answer(lane.submit(begin))
     except asyncio.CancelledError:
         given_up.set()
         raise

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         VerifyReport,
     )
     from holdfast.retention import Policy
+    from holdfast.workspace.capture.save import Details
     from holdfast.workspace.capture.watching import Watching
     from holdfast.workspace.engine import Engine
     from holdfast.workspace.scope import Paths
@@ -132,6 +133,26 @@ class Workspace(Verbs):
             return self._engine.saver.save(
                 label, state=state, allow_empty=allow_empty, rehash=rehash, progress=progress
             )
+
+    def save_changes(
+        self,
+        message: str = "",
+        *,
+        details: Callable[[], Details],
+        session: str | None = None,
+        actor: str | None = None,
+        progress: Progress | None = None,
+    ) -> Checkpoint | None:
+        """Keep the folder as it is now if it is not as `head()` holds it; None if it is.
+
+        For whoever says who changed what: unlike `save`, an older checkpoint that holds the same is no reason to make
+        none. `details` is called once, only if there is something to save, and under the store's lock.
+        """
+        from holdfast.workspace.capture.save import make_label
+
+        label = make_label(message, session=session, actor=actor, step=None, metadata=None, name=None, pinned=False)
+        with self._writing():
+            return self._engine.saver.save_changes(label, details=details, progress=progress)
 
     def delete(self, ref: str) -> Checkpoint:
         """Delete a checkpoint; its id is never used again. Others are not touched."""

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from holdfast.errors import Conflict, Damaged, NotFound, Refused
 from holdfast.model import JSON, Checkpoint, Operation, Progress
@@ -26,6 +27,13 @@ from holdfast.workspace.stored.state import encode_value, write_state
 from holdfast.workspace.stored.tree import TreeReader
 
 
+class Details(NamedTuple):
+    """What goes with the files, told only once it is known that they changed."""
+
+    state: Mapping[str, JSON]
+    metadata: Mapping[str, JSON]
+
+
 class Saver:
     """Makes checkpoints of one workspace. Everything needs the store's lock."""
 
@@ -33,6 +41,7 @@ class Saver:
         self._repository = repository
         self._scanner = scanner
         self._clock = clock
+        self._durable_head = ""  # the checkpoint that this process knows to be on the medium
 
     def save(
         self,
@@ -57,20 +66,54 @@ class Saver:
                 content = content_key(snapshot.root, object_id(Kind.BLOB, report))
                 row = self._repository.catalog.by_content(content, state_tree.hex() if state is not None else None)
                 if row is not None:
-                    if writer.commit():
-                        self._repository.objects.refresh()  # some stored copy was damaged: now there is a sound one
-                    self._repository.confirm()
-                    with contextlib.suppress(OSError):
-                        remember()
+                    self._leave(writer, remember)
                     return self._repository.checkpoint(row)
             checkpoint = self._publish(writer, gathering, snapshot, label, head, state_tree, report)
         except BaseException:
             writer.abort()
             raise
+        self._tidy(remember)
+        return checkpoint
+
+    def save_changes(
+        self, label: Checkpoint, *, details: Callable[[], Details], progress: Progress | None
+    ) -> Checkpoint | None:
+        """Save what is there unless it is what the head holds: then None, even if an older checkpoint differs."""
+        head = self._repository.head()
+        writer = self._repository.objects.writer()
+        gathering = Gathering(self._repository.objects, writer)
+        try:
+            snapshot, remember = self._scanner.take(gathering, head=head, progress=progress)
+            report = encode_uncovered(snapshot.uncovered)
+            row = self._repository.catalog.by_id(head.id) if head is not None else None
+            if row is not None and row.content == content_key(snapshot.root, object_id(Kind.BLOB, report)):
+                self._leave(writer, remember, is_durable=row.id == self._durable_head)
+                self._durable_head = row.id
+                return None
+            state, metadata = details()
+            label = replace(label, metadata=_checked_metadata(metadata))
+            state_tree = write_state(gathering, state) if state else EMPTY_TREE
+            checkpoint = self._publish(writer, gathering, snapshot, label, head, state_tree, report)
+        except BaseException:
+            writer.abort()
+            raise
+        self._tidy(remember)
+        self._durable_head = checkpoint.id
+        return checkpoint
+
+    def _leave(self, writer: PackWriter, remember: Callable[[], None], *, is_durable: bool = False) -> None:
+        """Make no checkpoint: there is one that holds this."""
+        if writer.commit():
+            self._repository.objects.refresh()  # some stored copy was damaged: now there is a sound one
+        if not is_durable:
+            self._repository.confirm()
+        with contextlib.suppress(OSError):
+            remember()
+
+    def _tidy(self, remember: Callable[[], None]) -> None:
         with contextlib.suppress(OSError):  # the checkpoint is made; what is left only makes the next one faster
             self._repository.upkeep()
             remember()
-        return checkpoint
 
     def next_id(self) -> str:
         """The id of the next checkpoint, for a journal that has to name it before it is there."""
@@ -166,11 +209,9 @@ def make_label(
             raise Refused(f"{what} is not text", hint=f"It is of type {type(value).__name__}.")
     if step is not None and (not isinstance(step, int) or isinstance(step, bool)):
         raise Refused("step is not a whole number", hint=f"It is of type {type(step).__name__}.")
-    if metadata is not None and not isinstance(metadata, Mapping):
-        raise Refused("metadata is not a mapping", hint=f"It is of type {type(metadata).__name__}.")
     if not isinstance(pinned, bool):
         raise Refused("pinned is neither True nor False", hint=f"It is of type {type(pinned).__name__}.")
-    checked = json.loads(encode_value(dict(metadata or {}), "metadata"))
+    checked = _checked_metadata(metadata)
     return Checkpoint(
         id="",
         sequence=0,
@@ -183,3 +224,10 @@ def make_label(
         metadata=checked,
         pinned=pinned,
     )
+
+
+def _checked_metadata(metadata: Mapping[str, JSON] | None) -> Mapping[str, JSON]:
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise Refused("metadata is not a mapping", hint=f"It is of type {type(metadata).__name__}.")
+    checked: Mapping[str, JSON] = json.loads(encode_value(dict(metadata or {}), "metadata"))
+    return checked

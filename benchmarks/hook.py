@@ -1,0 +1,157 @@
+"""What a hook costs an agent: the whole process, against `python -c pass` in the same run.
+
+    python benchmarks/hook.py             # 2,000 files
+    python benchmarks/hook.py --large     # and 100,000 files, against the time that agents wait
+
+Everything happens in a temporary home folder. Rounds take turns, so that whatever else the machine does hits all of
+them; medians, with the least and the greatest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from holdfast.adapters.agents.agent import TIMEOUT_S
+
+GOAL = 2.5
+SCRIPT = """#!{python}
+# -*- coding: utf-8 -*-
+import re
+import sys
+from holdfast.cli.start import main
+if __name__ == '__main__':
+    sys.argv[0] = re.sub(r'(-script\\.pyw|\\.exe)?$', '', sys.argv[0])
+    sys.exit(main())
+"""
+
+
+def main() -> int:
+    """Measure, and print a table; ends with 1 if the goal is missed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--large", action="store_true", help="also 100,000 files")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="holdfast-hook-") as area, _helper_ended(Path(area)):
+        ratio = _small(Path(area), options.rounds)
+        if options.large:
+            _large(Path(area))
+    return int(ratio > GOAL)
+
+
+class Hooks:
+    """Runs hooks as an agent would, in a project of its own."""
+
+    def __init__(self, area: Path, name: str, files: int) -> None:
+        self.project = area / "home" / name
+        self._script = _script(area)
+        self._environ = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("HOLDFAST_", "XDG_", "GIT_"))},
+            "HOME": str(area / "home"),
+        }
+        self._number = 0
+        for number in range(files):
+            folder = self.project / f"d{number // 100:04d}"
+            if number % 100 == 0:
+                folder.mkdir(parents=True)
+            (folder / f"f{number % 100:02d}.py").write_text(f"print({number})\n" * 20)
+
+    def fire(self, event: str, **environment: str) -> None:
+        """One event; returns when the agent would go on."""
+        self._number += event == "PreToolUse"
+        fields = {
+            "session_id": "benchmark",
+            "cwd": str(self.project),
+            "hook_event_name": event,
+            "tool_name": "Bash",
+            "tool_input": {"command": "make"},
+            "tool_use_id": f"tool-{self._number}",
+        }
+        data = json.dumps(fields).encode()
+        words = [self._script, "hook", "claude-code"]
+        subprocess.run(words, input=data, check=True, env=self._environ | environment, stdout=subprocess.DEVNULL)
+
+    def bare(self) -> None:
+        """The same interpreter, doing nothing."""
+        subprocess.run([sys.executable, "-c", "pass"], input=b"", check=True, env=self._environ)
+
+
+def _small(area: Path, rounds: int) -> float:
+    hooks = Hooks(area, "small", 2_000)
+    for event in ("PreToolUse", "PostToolUse"):  # the first saves everything, and leaves a helper
+        hooks.fire(event)
+    time.sleep(1)
+    hooks.fire("PreToolUse")
+    times: dict[str, list[float]] = {}
+
+    def measure(label: str, work: Callable[[], None]) -> None:
+        begun = time.perf_counter()
+        work()
+        times.setdefault(label, []).append(time.perf_counter() - begun)
+
+    for number in range(rounds):
+        measure("python -c pass", hooks.bare)
+        measure("hook, nothing changed", lambda: hooks.fire("PreToolUse"))
+        if number % 6 == 0:
+            measure("hook, nothing changed, no helper", lambda: hooks.fire("PreToolUse", HOLDFAST_HELPER="0"))
+            for each in range(10):
+                (hooks.project / f"d{each:04d}" / "f00.py").write_text(f"print({number}, {each})\n")
+            measure("hook, 10 files changed", lambda: hooks.fire("PostToolUse"))
+    print("2,000 files")
+    bare = statistics.median(times["python -c pass"])
+    for label, found in times.items():
+        ratio = statistics.median(found) / bare
+        goal = f"goal {GOAL} ×: {'met' if ratio <= GOAL else 'missed'}" if label == "hook, nothing changed" else ""
+        print(f"  {label:<34} {_shown(found)}  {ratio:5.2f} ×  {goal}")
+    return statistics.median(times["hook, nothing changed"]) / bare
+
+
+def _large(area: Path) -> None:
+    hooks = Hooks(area, "large", 100_000)
+    print(f"100,000 files; agents wait {TIMEOUT_S} s")
+    for label, event in (("first event", "PreToolUse"), ("next event", "PostToolUse"), ("another", "PreToolUse")):
+        begun = time.perf_counter()
+        hooks.fire(event)
+        print(f"  {label:<34} {time.perf_counter() - begun:.2f} s")
+        time.sleep(1)
+
+
+def _script(area: Path) -> str:
+    """The installed command, or one like it where this tree is not installed."""
+    installed = Path(sys.executable).with_name("holdfast")
+    with contextlib.suppress(OSError):
+        if "holdfast.cli.start" in installed.read_text():
+            return str(installed)
+    made = area / "holdfast"
+    made.write_text(SCRIPT.format(python=sys.executable))
+    made.chmod(0o755)
+    return str(made)
+
+
+@contextlib.contextmanager
+def _helper_ended(area: Path) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for lock in (area / "home").glob(".local/state/holdfast/agents/run/*.lock"):
+            with contextlib.suppress(ValueError, ProcessLookupError):
+                os.kill(int(lock.read_text()), signal.SIGTERM)
+        time.sleep(0.5)
+
+
+def _shown(found: list[float]) -> str:
+    return f"{statistics.median(found) * 1000:7.1f} ms ({min(found) * 1000:.1f}–{max(found) * 1000:.1f})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""Codex: hooks in a `hooks.json` that takes no unknown field; each entry has to be trusted by the user once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from holdfast.adapters.agents.agent import (
+    TIMEOUT_S,
+    Agent,
+    Entry,
+    Places,
+    Scope,
+    command_line,
+    grouped,
+    read_common,
+    with_id,
+)
+from holdfast.adapters.agents.claude_code import KINDS
+from holdfast.adapters.agents.event import Event
+from holdfast.adapters.agents.fields import Fields
+
+NAME = "codex"
+
+_EVENTS: dict[str, str | None] = {  # no matcher: every tool; those that only read are passed over by the hook
+    "SessionStart": None,
+    "UserPromptSubmit": None,
+    "PreToolUse": None,
+    "PostToolUse": None,
+    "SubagentStart": None,
+    "SubagentStop": None,
+    "PreCompact": None,
+    "Stop": None,
+    "SessionEnd": None,
+}
+_READING = frozenset({"update_plan", "view_image", "web_search", "read_file", "list_dir", "grep_files"})
+
+
+def _settings(places: Places, scope: Scope) -> Path:
+    folder = _data(places) if scope is Scope.USER else places.project / ".codex"
+    return folder / "hooks.json"
+
+
+def _data(places: Places) -> Path:
+    return places.chosen("CODEX_HOME", ".codex")
+
+
+def _entries(words: Sequence[str]) -> list[Entry]:
+    return grouped(_EVENTS, {"type": "command", "command": command_line(words), "timeout": TIMEOUT_S})
+
+
+def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
+    return read_common(
+        NAME,
+        fields,
+        kinds=KINDS,
+        reading=_READING,
+        delegating=frozenset({"spawn_agent", "Agent", "wait"}),
+        version=fields.text("version") or environ.get("CODEX_VERSION", ""),
+    )
+
+
+def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:
+    """A rollout says its id in its name and in its first line."""
+    stem = name.removesuffix(".jsonl").removesuffix(old).rstrip("-") or "rollout"
+    for key in ("id", "session_id"):
+        data = with_id(data, key, old, new, lines=1)
+    return f"{stem}-{new}.jsonl", data
+
+
+AGENT = Agent(
+    name=NAME,
+    title="Codex",
+    settings=_settings,
+    entries=_entries,
+    read=_read,
+    data=_data,
+    frame={},
+    resume="codex resume {}",
+    forked=_forked,
+    not_covered=(
+        "Nothing, until the hooks are trusted: start codex once and accept them (/hooks).",
+        "Files outside the project folder are not saved.",
+        "Where it names no file of the conversation, none is kept.",
+    ),
+)

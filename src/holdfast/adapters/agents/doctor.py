@@ -1,0 +1,166 @@
+"""Whether the hooks of an agent are installed, allowed to run, and have fired; and what they do not cover."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from holdfast.adapters.agents.agent import Agent, Entry, Places, Scope
+from holdfast.adapters.agents.settings.jsonc import NotJSON, parse
+from holdfast.adapters.agents.settings.ours import are_same, found_entries, is_ours
+from holdfast.adapters.agents.windows import Fired, Windows
+
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What was found of one agent."""
+
+    agent: str
+    title: str
+    is_used: bool
+    """Whether the agent has a folder of its own here."""
+    installed: dict[str, str] = field(default_factory=dict)
+    """The settings file with our hooks, by scope."""
+    trusted: bool | None = None
+    """None: the agent does not ask."""
+    fired: Fired | None = None
+    """When the hooks last fired in this workspace."""
+    problems: tuple[str, ...] = ()
+    """What keeps the hooks from working, each with what to do."""
+    not_covered: tuple[str, ...] = ()
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing is in the way of installed hooks."""
+        return not self.problems
+
+
+def examine(agent: Agent, places: Places, words: Sequence[str], windows: Windows) -> Examined:
+    """Look at the settings of one agent, and at what its hooks left in this workspace. Changes nothing."""
+    installed: dict[str, str] = {}
+    problems: list[str] = []
+    trusted: bool | None = None
+    for scope in Scope:
+        path = agent.settings(places, scope)
+        try:
+            text = path.read_text("utf-8-sig")
+            entries = _ours(agent, text, words)
+        except (OSError, UnicodeDecodeError):
+            continue
+        except NotJSON as error:
+            problems.append(f"{path} cannot be read ({error}): mend it")
+            continue
+        if not entries:
+            continue
+        installed[scope.value] = str(path)
+        problems += _wrong_entries(agent, entries, words, scope)
+        allowed, why = _allowed(agent, path, text, entries, places, scope)
+        problems += why
+        trusted = allowed if allowed is not None else trusted
+    return Examined(
+        agent=agent.name,
+        title=agent.title,
+        is_used=agent.data(places).is_dir(),
+        installed=installed,
+        trusted=trusted,
+        fired=windows.fired.get(agent.name),
+        problems=tuple(problems),
+        not_covered=agent.not_covered,
+    )
+
+
+def _ours(agent: Agent, text: str, words: Sequence[str]) -> list[Entry]:
+    if agent.own_file is None:
+        return found_entries(text, agent.name)
+    is_ours = text.partition("\n")[0] == agent.own_file(words).partition("\n")[0]
+    return [Entry("plugin", {"text": text})] if is_ours else []
+
+
+def _wrong_entries(agent: Agent, entries: list[Entry], words: Sequence[str], scope: Scope) -> list[str]:
+    again = f"run: holdfast install {agent.name} --{scope.value}"
+    wanted = agent.entries(words) if agent.own_file is None else [Entry("plugin", {"text": agent.own_file(words)})]
+    if not os.access(words[0], os.X_OK):
+        return [f"{words[0]} cannot be run: {again}"]
+    return [] if are_same(entries, wanted) else [f"the entries are not those of this Holdfast: {again}"]
+
+
+def _allowed(
+    agent: Agent, path: Path, text: str, entries: list[Entry], places: Places, scope: Scope
+) -> tuple[bool | None, list[str]]:
+    if agent.name == "claude-code":
+        off = parse(text).get("disableAllHooks")
+        return None, ["hooks are switched off (disableAllHooks)"] if off is not None and off.value is True else []
+    if agent.name == "gemini":
+        return _gemini(path, text, entries, places, scope)
+    if agent.name == "codex":
+        return _codex(path, text, places)
+    return None, []
+
+
+def _gemini(path: Path, text: str, entries: list[Entry], places: Places, scope: Scope) -> tuple[bool | None, list[str]]:
+    config = parse(text).get("hooksConfig")
+    said = config.plain() if config is not None else {}
+    said = said if isinstance(said, dict) else {}
+    problems = []
+    if said.get("enabled") is False:
+        problems.append("hooks are switched off (hooksConfig.enabled)")
+    if "holdfast" in (said.get("disabled") or []):
+        problems.append("our hook is switched off (hooksConfig.disabled)")
+    if scope is Scope.USER:
+        return None, problems
+    trusted = _json(places.home / ".gemini" / "trusted_hooks.json").get(str(places.project), [])
+    keys = {
+        f"{handler.get('name', '')}:{handler.get('command', '')}" for each in entries for handler in each.value["hooks"]
+    }
+    return bool(isinstance(trusted, list) and keys <= set(map(str, trusted))), problems
+
+
+def _codex(path: Path, text: str, places: Places) -> tuple[bool | None, list[str]]:
+    """Codex keeps a hash for each hook that the user accepted, under the file, the event and two numbers."""
+    folder = places.chosen("CODEX_HOME", ".codex")
+    try:
+        config: Any = tomllib.loads((folder / "config.toml").read_text("utf-8"))
+    except (OSError, UnicodeDecodeError):
+        config = {}
+    except tomllib.TOMLDecodeError as error:
+        return None, [f"{folder / 'config.toml'} cannot be read ({error}): mend it"]
+    problems = []
+    features = config.get("features")
+    if isinstance(features, dict) and False in (features.get("hooks"), features.get("codex_hooks")):
+        problems.append("hooks are switched off ([features] hooks)")
+    hooks = config.get("hooks")
+    state = hooks.get("state", {}) if isinstance(hooks, dict) else {}
+    trusted = all(
+        isinstance(state.get(key), dict) and state[key].get("trusted_hash") for key in _codex_keys(path, text)
+    )
+    if not trusted:
+        problems.append("not trusted yet: start codex, and accept the hooks (/hooks)")
+    return trusted, problems
+
+
+def _codex_keys(path: Path, text: str) -> list[str]:
+    found = []
+    hooks = parse(text).get("hooks")
+    for member in (hooks.members or []) if hooks else []:
+        event = _CAMEL.sub("_", member.key).lower()
+        for number, group in enumerate(member.value.plain()):
+            for position, handler in enumerate(group.get("hooks", [])):
+                if is_ours(handler, "codex"):
+                    found.append(f"{path}:{event}:{number}:{position}")
+    return found
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

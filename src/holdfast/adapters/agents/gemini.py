@@ -1,0 +1,102 @@
+"""Gemini CLI: hooks in `settings.json`, as a command line; times are in milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from holdfast.adapters.agents.agent import (
+    TIMEOUT_S,
+    Agent,
+    Entry,
+    Places,
+    Scope,
+    command_line,
+    grouped,
+    read_common,
+    with_id,
+)
+from holdfast.adapters.agents.event import Event, Kind
+from holdfast.adapters.agents.fields import Fields
+
+NAME = "gemini"
+
+_READING = (
+    "read_file", "read_many_files", "list_directory", "glob", "search_file_content", "grep_search", "google_web_search",
+    "web_fetch", "ask_user", "write_todos", "get_internal_docs", "activate_skill", "enter_plan_mode", "exit_plan_mode",
+)  # fmt: skip
+_TOOLS = f"^(?!(?:{'|'.join(_READING)})$)"
+_EVENTS: dict[str, str | None] = {
+    "SessionStart": None,
+    "BeforeAgent": None,
+    "BeforeTool": _TOOLS,
+    "AfterTool": _TOOLS,
+    "PreCompress": None,
+    "AfterAgent": None,
+    "SessionEnd": None,
+}
+_KINDS = {
+    "SessionStart": Kind.START,
+    "BeforeAgent": Kind.PROMPT,
+    "BeforeTool": Kind.BEFORE,
+    "AfterTool": Kind.AFTER,
+    "PreCompress": Kind.COMPACT,
+    "AfterAgent": Kind.STOP,
+    "SessionEnd": Kind.END,
+}
+
+
+def _settings(places: Places, scope: Scope) -> Path:
+    folder = _data(places) if scope is Scope.USER else places.project / ".gemini"
+    return folder / "settings.json"
+
+
+def _data(places: Places) -> Path:
+    return places.chosen("GEMINI_CLI_HOME", "") / ".gemini"
+
+
+def _entries(words: Sequence[str]) -> list[Entry]:
+    handler = {
+        "type": "command",
+        "name": "holdfast",
+        "command": command_line(words),
+        "timeout": TIMEOUT_S * 1000,
+        "description": "Saves a checkpoint when files changed",
+    }
+    return grouped(_EVENTS, handler)
+
+
+def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
+    return read_common(
+        NAME,
+        fields,
+        kinds=_KINDS,
+        reading=frozenset(_READING),
+        delegating=frozenset(),
+        folders=(environ.get("GEMINI_PROJECT_DIR", ""),),
+        version=environ.get("GEMINI_CLI_VERSION", ""),
+    )
+
+
+def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:
+    """The name of a session ends with the first eight characters of its id."""
+    stem, dot, suffix = name.rpartition(".")
+    return f"{stem.rpartition('-')[0]}-{new[:8]}{dot}{suffix}", with_id(data, "sessionId", old, new)
+
+
+AGENT = Agent(
+    name=NAME,
+    title="Gemini CLI",
+    settings=_settings,
+    entries=_entries,
+    read=_read,
+    data=_data,
+    frame={},
+    resume="gemini --resume {}",
+    forked=_forked,
+    not_covered=(
+        "Files outside the project folder are not saved.",
+        "Tools have no id in its events: one that runs beside another of the same name is told by its order.",
+        "Its sub-agents are not told apart: what they do is the agent's.",
+    ),
+)

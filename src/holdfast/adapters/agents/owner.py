@@ -1,0 +1,39 @@
+"""The process that a hook was called by: whether it still lives says whether its tools may still run."""
+
+from __future__ import annotations
+
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "busybox"})
+_MOST_STEPS = 4
+
+
+def owner_of(pid: int) -> str:
+    """Name the agent's process, given the parent of a hook: shells in between are passed over. Empty if unknown."""
+    for _ in range(_MOST_STEPS):
+        found = _stat(pid)
+        if found is None or pid <= 1:
+            return ""
+        name, parent, started = found
+        if name not in _SHELLS:
+            return f"{pid}:{started}"
+        pid = parent
+    return ""
+
+
+def is_alive(owner: str) -> bool:
+    """Whether the process is still there, and is not another one that got its number."""
+    pid, _, started = owner.partition(":")
+    found = _stat(int(pid)) if pid.isdigit() else None
+    return found is not None and found[2] == started
+
+
+def _stat(pid: int) -> tuple[str, int, str] | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    name, _, rest = text.partition(b"(")[2].rpartition(b")")
+    words = rest.split()
+    if len(words) < 20 or words[0] in (b"Z", b"X"):
+        return None
+    return name.decode("utf-8", "replace"), int(words[1]), words[19].decode()

@@ -1,0 +1,68 @@
+"""Which workspace an event is about."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from holdfast.adapters.agents.event import Event
+from holdfast.errors import HoldfastError
+from holdfast.workspace.place import store_folder
+
+
+def workspaces_of(event: Event, *, cwd: str, home: Path, environ: Mapping[str, str]) -> list[Path]:
+    """The folders to save, by their real paths: mostly one; several where an agent has several open at once."""
+    here = _real(event.cwd or cwd)
+    named = [folder for folder in map(_real, event.folders) if folder is not None]
+    target = _real(event.path) if os.path.isabs(event.path) else None
+    inside = [folder for folder in named if here is not None and here.is_relative_to(folder)]
+    if target is not None and len(named) > 1:
+        inside = [folder for folder in named if target.is_relative_to(folder)] or inside
+    if inside:
+        folder = max(inside, key=lambda each: len(each.parts))
+        return [_worktree(here, folder) if here is not None else folder]
+    if named and (here is None or len(named) > 1):
+        return list(dict.fromkeys(named))
+    if here is not None:
+        return [_root(here, home, environ)]
+    return named[:1]
+
+
+def _real(path: str) -> Path | None:
+    """The real path of a folder, or of the nearest that is there."""
+    if not path or not os.path.isabs(path) or "\0" in path:
+        return None
+    real = Path(os.path.realpath(path))
+    while not real.is_dir() and real != real.parent:
+        real = real.parent
+    return real
+
+
+def _worktree(here: Path, project: Path) -> Path:
+    """The folder of a git worktree that lies within the project and that the agent is in, else the project."""
+    for folder in (here, *here.parents):
+        if folder == project:
+            break
+        if (folder / ".git").is_file():
+            return folder
+    return project
+
+
+def _root(here: Path, home: Path, environ: Mapping[str, str]) -> Path:
+    """The nearest folder upward, below the home folder, that has checkpoints or is a repository; else this one."""
+    home = Path(os.path.realpath(home))
+    upward = [here]
+    for folder in here.parents:
+        if folder == home or folder == folder.parent:
+            break
+        upward.append(folder)
+    for folder in upward:
+        try:
+            if (store_folder(folder, store=None, environ=environ) / "HEAD").exists():
+                return folder
+        except HoldfastError:
+            continue
+        if (folder / ".git").exists():
+            return folder
+    return here

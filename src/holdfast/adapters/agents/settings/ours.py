@@ -1,0 +1,145 @@
+"""Our entries in somebody's settings: recognised by the command that they run, put in, taken out. Pure."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from holdfast.adapters.agents.agent import Agent, Entry
+from holdfast.adapters.agents.settings.edit import add_item, add_member, remove_child
+from holdfast.adapters.agents.settings.jsonc import Node, NotJSON, parse
+
+_COMMANDS = ("command", "bash", "powershell")
+
+
+def is_ours(value: Any, agent: str) -> bool:
+    """Whether something in a list of hooks runs `holdfast hook AGENT`, however it is spelled."""
+    if not isinstance(value, dict):
+        return False
+    for key in _COMMANDS:
+        text = value.get(key)
+        if isinstance(text, str) and _runs_us(_words(text, value.get("args")), agent):
+            return True
+    return False
+
+
+def has_ours(value: Any, agent: str) -> bool:
+    """Whether an entry, or a handler in it, is ours."""
+    if isinstance(value, dict) and isinstance(value.get("hooks"), list):
+        return any(is_ours(handler, agent) for handler in value["hooks"])
+    return is_ours(value, agent)
+
+
+def found_entries(text: str, agent: str) -> list[Entry]:
+    """Our entries in a text of settings. NotJSON where it cannot be read."""
+    hooks = parse(text).get("hooks") if text.strip() else None
+    return [
+        Entry(member.key, item.plain())
+        for member in (hooks.members or [] if hooks else [])
+        for item in member.value.items or []
+        if has_ours(item.plain(), agent)
+    ]
+
+
+def are_same(found: list[Entry], wanted: list[Entry]) -> bool:
+    """Whether two lists of entries say the same, in whatever order their events stand."""
+    return sorted(found, key=_event) == sorted(wanted, key=_event)
+
+
+def _event(entry: Entry) -> str:
+    return entry.event
+
+
+def with_entries(text: str, agent: Agent, entries: list[Entry]) -> str:
+    """The text with exactly these entries of ours; unchanged if it has them already."""
+    if not text.strip():
+        listed: dict[str, list[Any]] = {}
+        for entry in entries:
+            listed.setdefault(entry.event, []).append(entry.value)
+        return json.dumps({**agent.frame, "hooks": listed}, indent=2) + "\n"
+    if are_same(found_entries(text, agent.name), entries):
+        return text
+    text = without_entries(text, agent.name)
+    for key, value in agent.frame.items():
+        root = parse(text)
+        if root.get(key) is None:
+            text = add_member(text, root, key, value)
+    for entry in entries:
+        text = _with_entry(text, entry)
+    return text
+
+
+def without_entries(text: str, agent: str) -> str:
+    """The text without any entry of ours, and without lists that are empty for that reason."""
+    while True:
+        shorter = _without_one(text, agent)
+        if shorter is None:
+            return text
+        text = shorter
+
+
+def _with_entry(text: str, entry: Entry) -> str:
+    root = parse(text)
+    if root.members is None:
+        raise NotJSON("it is no object")
+    hooks = root.get("hooks")
+    if hooks is None:
+        return add_member(text, root, "hooks", {entry.event: [entry.value]})
+    if hooks.members is None:
+        raise NotJSON('"hooks" is no object')
+    listed = hooks.get(entry.event)
+    if listed is None:
+        return add_member(text, hooks, entry.event, [entry.value])
+    if listed.items is None:
+        raise NotJSON(f'"hooks" has a {entry.event!r} that is no list')
+    return add_item(text, listed, entry.value)
+
+
+def _without_one(text: str, agent: str) -> str | None:
+    """The text with one thing of ours less; None if there is nothing."""
+    root = parse(text)
+    hooks = root.get("hooks")
+    if hooks is None or hooks.members is None:
+        return None
+    for number, member in enumerate(hooks.members):
+        for position, item in enumerate(member.value.items or []):
+            if has_ours(item.plain(), agent):
+                return _taken_out(text, root, hooks, number, position, item, agent)
+    return None
+
+
+def _taken_out(text: str, root: Node, hooks: Node, number: int, position: int, item: Node, agent: str) -> str:
+    """Take out our handler, and whatever holds nothing else."""
+    members, listed = hooks.members or [], (hooks.members or [])[number].value
+    handlers = item.get("hooks")
+    inner = handlers.items or [] if handlers else []
+    if handlers and any(not is_ours(handler.plain(), agent) for handler in inner):
+        ours = next(at for at, handler in enumerate(inner) if is_ours(handler.plain(), agent))
+        return remove_child(text, handlers, ours)
+    if len(listed.items or []) > 1:
+        return remove_child(text, listed, position)
+    if len(members) > 1:
+        return remove_child(text, hooks, number)
+    at = next(at for at, member in enumerate(root.members or []) if member.value is hooks)
+    return remove_child(text, root, at)
+
+
+def _words(text: str, args: Any) -> list[str]:
+    if isinstance(args, list):
+        return [text, *(word for word in args if isinstance(word, str))]
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def _runs_us(words: list[str], agent: str) -> bool:
+    for at, word in enumerate(words):
+        if word == "hook" and words[at + 1 : at + 2] == [agent]:
+            before = words[:at]
+            return bool(before) and (
+                Path(before[-1]).name in ("holdfast", "holdfast.exe") or before[-1] == "holdfast.cli"
+            )
+    return False

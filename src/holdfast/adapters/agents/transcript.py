@@ -1,0 +1,115 @@
+"""The file of a conversation: its position and its content, as a checkpoint keeps them.
+
+The position is how many bytes there were (up to the end of the last whole line), their SHA-256 and the id of the last
+message. The content is kept as text, which the store cuts into parts: one that grew costs what it grew by. Above
+`MOST_BYTES` only the position is kept; as such files only grow, it is enough to bring the conversation back as long as
+the file is there.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import stat
+from hashlib import sha256
+from pathlib import Path
+
+from holdfast.adapters.agents.event import Event
+from holdfast.model import JSON
+
+STATE = "conversation"
+"""The name of the state."""
+MOST_BYTES = 16 << 20
+MOST_HASHED_BYTES = 256 << 20
+_SUFFIXES = (".jsonl", ".json", ".txt", ".md", ".zst")
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_TAIL_BYTES = 64 << 10
+_IDS = ("uuid", "id", "message_id", "messageId")
+
+
+def capture(event: Event, workspace: Path) -> dict[str, JSON]:
+    """Tell of a conversation what can be told now; `missing` says why there is no content. Never fails."""
+    about: dict[str, JSON] = {"agent": event.agent, "session": event.session, "path": event.transcript}
+    if not event.transcript:
+        return {**about, "missing": "the agent does not say where it is"}
+    try:
+        return {**about, **_captured(Path(event.transcript), event, workspace)}
+    except (OSError, ValueError) as error:
+        return {**about, "missing": getattr(error, "strerror", None) or str(error)}
+
+
+def _captured(path: Path, event: Event, workspace: Path) -> dict[str, JSON]:
+    path = _there(path)
+    if path.suffix not in _SUFFIXES:
+        raise ValueError("its name is not that of a conversation")
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(fd, "rb") as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise ValueError("it is not a file of this user")
+        if found.st_size > MOST_HASHED_BYTES:
+            return {"path": str(path), "bytes": found.st_size, "missing": "it is too large"}
+        data = file.read(found.st_size)
+    if data.startswith(_ZSTD):
+        is_large = len(data) > MOST_BYTES
+        return _large(path, data) if is_large else {**_position(path, data), "base64": base64.b64encode(data).decode()}
+    whole = _whole_lines(data, path)
+    foreign = _foreign(whole[-_TAIL_BYTES:], workspace)
+    if foreign:
+        return {"path": str(path), "missing": f"it is of another project: {foreign}"}
+    if len(whole) > MOST_BYTES:
+        return {**_large(path, whole), "message": _last_id(whole)}
+    return {**_position(path, whole), "message": _last_id(whole), "text": whole.decode("utf-8", "surrogateescape")}
+
+
+def _there(path: Path) -> Path:
+    """The file itself, or the compressed one that took its place."""
+    compressed = path.with_name(path.name + ".zst")
+    return compressed if not path.exists() and compressed.exists() else path
+
+
+def _position(path: Path, data: bytes) -> dict[str, JSON]:
+    return {"path": str(path), "bytes": len(data), "sha256": sha256(data).hexdigest()}
+
+
+def _large(path: Path, data: bytes) -> dict[str, JSON]:
+    return {**_position(path, data), "missing": f"it is larger than {MOST_BYTES >> 20} MiB; only its position is kept"}
+
+
+def _whole_lines(data: bytes, path: Path) -> bytes:
+    """What was written whole: a last line that has no end may still be being written."""
+    return data[: data.rfind(b"\n") + 1] if path.suffix == ".jsonl" else data
+
+
+def _lines_from_end(data: bytes) -> list[dict[str, JSON]]:
+    found = []
+    for line in reversed(data[-_TAIL_BYTES:].splitlines()):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return found
+
+
+def _last_id(data: bytes) -> str | None:
+    for value in _lines_from_end(data):
+        inner = value.get("payload")
+        for fields in (value, inner if isinstance(inner, dict) else {}):
+            for name in _IDS:
+                if isinstance(fields.get(name), str):
+                    return str(fields[name])[:200]
+    return None
+
+
+def _foreign(tail: bytes, workspace: Path) -> str:
+    """The folder that a conversation says it is in, if that has nothing to do with the workspace."""
+    for value in _lines_from_end(tail):
+        inner = value.get("payload")
+        cwd = value.get("cwd") or (inner.get("cwd") if isinstance(inner, dict) else None)
+        if isinstance(cwd, str) and os.path.isabs(cwd):
+            real = Path(os.path.realpath(cwd))
+            return "" if real.is_relative_to(workspace) or workspace.is_relative_to(real) else cwd
+    return ""

@@ -1,0 +1,193 @@
+"""Whose changes are these? Pure: what is open, and what an event says, decide.
+
+A *window* is open from the moment a tool is about to run until it has ended. What is found changed while one is open
+was done by its actor; what is found while none is, by the user. Where that is not certain, `perhaps` names who else
+may have had a hand in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from holdfast.adapters.agents.event import Event, Kind
+
+USER = "user"
+_MOST_SEEN = 64
+_MOST_SESSIONS = 32
+_FORGOTTEN_AFTER_S = 7 * 86400.0
+_STALE_AFTER_S = 6 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A tool that has begun, and of whose end nobody told yet."""
+
+    tool_use: str
+    tool: str
+    actor: str
+    sub_id: str
+    delegates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What is known of one session of one agent."""
+
+    agent: str
+    session: str
+    at: float
+    """When it was last heard of, in seconds since 1970."""
+    owner: str = ""
+    """The process of the agent, where it could be told."""
+    in_turn: bool = False
+    tells_tools: bool = False
+    """Whether events of tools have come: then a change outside of every window is not the agent's."""
+    open: tuple[Window, ...] = ()
+    background: tuple[str, ...] = ()
+    """Actors of whom a command may still be running."""
+    seen: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    """What the user was told already."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.agent} {self.session}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """When an agent's hook last fired here."""
+
+    at: float
+    event: str
+    version: str = ""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Every session that is known in one workspace."""
+
+    sessions: dict[str, Session] = field(default_factory=dict)
+    fired: dict[str, Fired] = field(default_factory=dict)
+
+    def of(self, event: Event) -> Session:
+        """The session of an event; a new one where it was not heard of."""
+        fresh = Session(event.agent, event.session, 0.0)
+        return self.sessions.get(fresh.key, fresh)
+
+
+class Blame(NamedTuple):
+    """Who changed what is found changed."""
+
+    actor: str | None
+    """None: the user."""
+    session: str | None
+    perhaps: tuple[str, ...] = ()
+
+
+def is_repeated(windows: Windows, event: Event) -> bool:
+    """Whether this very event was told before: two settings files, or two agents that read one."""
+    return bool(event.key) and event.key in windows.of(event).seen
+
+
+def blame(windows: Windows, event: Event) -> Blame:
+    """Say whose the changes are that are found at an event, before the event itself counts."""
+    mine = windows.of(event)
+    suspects = _suspects(windows, event, mine)
+    if event.kind is Kind.AFTER and not event.delegates:
+        return _blamed((event.actor, event.session), suspects)
+    if suspects:
+        doubt = (USER,) if event.kind in (Kind.PROMPT, Kind.START, Kind.END) else ()
+        return _blamed(suspects[0], suspects[1:], doubt)
+    if mine.background and mine.in_turn:
+        return Blame(mine.background[0], mine.session or None, (*mine.background[1:], USER))
+    is_closing = event.kind in (Kind.AFTER, Kind.STOP, Kind.BATCH, Kind.SUB_STOP, Kind.END)
+    if is_closing and mine.in_turn and not mine.tells_tools:
+        return Blame(event.actor, event.session or None, (USER,))
+    return Blame(None, event.session or None, _others_in_background(windows))
+
+
+def after(
+    windows: Windows, event: Event, *, now: float, owner: str, is_alive: Callable[[str], bool], told: Iterable[str] = ()
+) -> Windows:
+    """What is open once an event has been dealt with."""
+    mine = _moved_on(windows.of(event), event)
+    seen = (*mine.seen, event.key)[-_MOST_SEEN:] if event.key else mine.seen
+    mine = replace(mine, at=now, owner=owner or mine.owner, seen=seen, told=tuple(dict.fromkeys((*mine.told, *told))))
+    sessions = {
+        key: session if _may_run(session, now, is_alive) else replace(session, open=(), background=())
+        for key, session in windows.sessions.items()
+        if now - session.at < (_FORGOTTEN_AFTER_S if session.open or session.background else _STALE_AFTER_S)
+    }
+    sessions.pop(mine.key, None)
+    newest = dict(sorted(sessions.items(), key=lambda item: item[1].at)[-(_MOST_SESSIONS - 1) :])
+    before = windows.fired.get(event.agent)
+    fired = Fired(
+        now, event.name, event.version or (before.version if before else ""), before.count + 1 if before else 1
+    )
+    return Windows({**newest, mine.key: mine}, {**windows.fired, event.agent: fired})
+
+
+def _moved_on(session: Session, event: Event) -> Session:
+    kind = event.kind
+    if event.sub_id:  # sub-agents speak for themselves, so who sent them is not open for their work
+        session = replace(session, open=tuple(each for each in session.open if not each.delegates))
+    if kind is Kind.BEFORE:
+        window = Window(event.tool_use, event.tool, event.actor, event.sub_id, event.delegates)
+        return replace(session, open=(*session.open, window), tells_tools=True, in_turn=True)
+    if kind is Kind.AFTER:
+        background = (*session.background, event.actor) if event.background else session.background
+        session = replace(session, open=_without(session.open, event), background=tuple(dict.fromkeys(background)))
+        return replace(session, tells_tools=True)
+    if kind is Kind.PROMPT:
+        return replace(session, open=(), in_turn=True)
+    if kind is Kind.START:
+        return replace(session, open=(), background=(), in_turn=False)
+    if kind in (Kind.STOP, Kind.BATCH, Kind.SUB_STOP):
+        left = tuple(each for each in session.open if each.sub_id != event.sub_id)
+        return replace(session, open=left, in_turn=session.in_turn and kind is not Kind.STOP)
+    if kind is Kind.END:
+        return replace(session, open=(), background=(), in_turn=False)
+    return session
+
+
+def _without(windows: tuple[Window, ...], event: Event) -> tuple[Window, ...]:
+    """The windows less the one that an event closes: by its id, else the oldest of that tool."""
+    for number, window in enumerate(windows):
+        by_id = bool(event.tool_use and window.tool_use)
+        if window.tool_use == event.tool_use if by_id else window.tool == event.tool and window.sub_id == event.sub_id:
+            return windows[:number] + windows[number + 1 :]
+    return windows
+
+
+def _suspects(windows: Windows, event: Event, mine: Session) -> list[tuple[str, str]]:
+    """Who has a window open, likeliest first: the actor itself, its session, others."""
+    counted = [window for window in mine.open if not (event.sub_id and window.delegates)]
+    found = sorted(counted, key=lambda window: (window.sub_id != event.sub_id, window.delegates))
+    own = [(window.actor, mine.session) for window in found]
+    others = [
+        (window.actor, session.session)
+        for session in windows.sessions.values()
+        if session.key != mine.key
+        for window in session.open
+    ]
+    return list(dict.fromkeys([*own, *others]))
+
+
+def _blamed(who: tuple[str, str], others: list[tuple[str, str]], doubt: tuple[str, ...] = ()) -> Blame:
+    perhaps = dict.fromkeys([actor for actor, session in others if (actor, session) != who] + list(doubt))
+    return Blame(who[0], who[1] or None, tuple(perhaps))
+
+
+def _others_in_background(windows: Windows) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(actor for session in windows.sessions.values() for actor in session.background))
+
+
+def _may_run(session: Session, now: float, is_alive: Callable[[str], bool]) -> bool:
+    """Whether a tool of a session may still be running: its agent is there or, where unknown, was heard of lately."""
+    if not (session.open or session.background):
+        return True
+    return is_alive(session.owner) if session.owner else now - session.at < _STALE_AFTER_S

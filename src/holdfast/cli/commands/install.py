@@ -1,0 +1,38 @@
+"""`holdfast install`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.adapters.agents.registry import NAMES, find_agent
+from holdfast.adapters.agents.settings.install import plan_install
+from holdfast.cli import output
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.cli.installing import change, command_words, places, scope_of
+
+
+@command()
+@click.argument("agents", metavar="AGENT...", nargs=-1, required=True, type=click.Choice(NAMES))
+@click.option("--user", is_flag=True, help="In your own settings, for every project. [default]")
+@click.option("--project", is_flag=True, help="In the settings of this folder.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@pass_app
+def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry_run: bool) -> None:
+    """Have a coding agent save checkpoints around its tools.
+
+    Adds hooks to the agent's settings; everything else in them stays, comments too. The agents are claude-code,
+    gemini, codex, cursor, copilot and opencode.
+
+    \b
+    holdfast install claude-code
+    holdfast install codex --project --dry-run
+    holdfast doctor
+    """
+    scope, around = scope_of(user, project), places(app)
+    changes = [plan_install(find_agent(name), scope, around, command_words(name)) for name in dict.fromkeys(agents)]
+    change(app, changes, dry_run=dry_run, done="hooks installed in", nothing="hooks are installed already")
+    if not (app.json or dry_run) and any(changes):
+        if "codex" in agents:
+            output.note("Codex runs no hook that you have not trusted: start it once and accept them (/hooks).")
+        output.note("Start the agent anew, and see whether they fire: holdfast doctor")

@@ -1,0 +1,30 @@
+"""`holdfast uninstall`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.adapters.agents.registry import NAMES, find_agent
+from holdfast.adapters.agents.settings.install import plan_uninstall
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.cli.installing import change, places, scope_of
+
+
+@command()
+@click.argument("agents", metavar="AGENT...", nargs=-1, required=True, type=click.Choice(NAMES))
+@click.option("--user", is_flag=True, help="From your own settings. [default]")
+@click.option("--project", is_flag=True, help="From the settings of this folder.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@pass_app
+def uninstall(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry_run: bool) -> None:
+    """Take our hooks out of an agent's settings again.
+
+    A file that nobody changed since gets back exactly what it was. Checkpoints stay.
+
+    \b
+    holdfast uninstall claude-code
+    """
+    scope, around = scope_of(user, project), places(app)
+    changes = [plan_uninstall(find_agent(name), scope, around) for name in dict.fromkeys(agents)]
+    change(app, changes, dry_run=dry_run, done="hooks taken out of", nothing="no hooks of ours are there")

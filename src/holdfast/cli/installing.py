@@ -1,0 +1,74 @@
+"""What `install` and `uninstall` share: whose settings, what changes, and how that is told."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.adapters.agents.agent import Places, Scope
+from holdfast.adapters.agents.settings.install import Change, carry_out
+from holdfast.cli import output, render
+from holdfast.cli.app import App
+
+
+def places(app: App) -> Places:
+    """What the paths of settings depend on: the real home folder, environment and current folder."""
+    return Places(Path.home(), os.environ, Path(os.path.realpath(app.folder())))
+
+
+def command_words(agent: str) -> list[str]:
+    """The command that an agent is to run: by its absolute path, so that it works whatever PATH says."""
+    script = Path(sys.executable).with_name("holdfast")
+    if script.is_file() and os.access(script, os.X_OK):
+        return [str(script), "hook", agent]
+    return [sys.executable, "-m", "holdfast.cli", "hook", agent]
+
+
+def scope_of(user: bool, project: bool) -> Scope:
+    """Whose settings are meant; the user's, where nothing is said."""
+    import click
+
+    if user and project:
+        raise click.UsageError("--user and --project exclude each other")
+    return Scope.PROJECT if project else Scope.USER
+
+
+def change(app: App, changes: Sequence[Change], *, dry_run: bool, done: str, nothing: str) -> None:
+    """Show or carry out changes of settings files, and tell."""
+    for each in changes:
+        if not dry_run:
+            carry_out(each, os.environ)
+    if app.json:
+        app.document({"changes": [_document(each) for each in changes], "dry_run": dry_run})
+        return
+    for each in changes:
+        where = render.escape(str(each.path))
+        if not each:
+            output.answer(f"{each.agent}: {nothing} ({where})")
+        elif dry_run:
+            output.answer(_difference(each))
+        else:
+            output.answer(f"{each.agent}: {done} {where}")
+            if each.before is not None:
+                output.note(f"What it was before is in {render.escape(str(each.backup))}")
+
+
+def _document(each: Change) -> dict[str, object]:
+    has_backup = bool(each) and each.before is not None
+    return {
+        "agent": each.agent,
+        "path": str(each.path),
+        "changed": bool(each),
+        "backup": str(each.backup) if has_backup else None,
+        "diff": _difference(each),
+    }
+
+
+def _difference(each: Change) -> str:
+    """A diff of the two texts, as `diff -u` has it."""
+    before, after = ((data or b"").decode("utf-8", "replace").splitlines() for data in (each.before, each.after))
+    old, new = ("/dev/null" if data is None else str(each.path) for data in (each.before, each.after))
+    return render.escape("\n".join(difflib.unified_diff(before, after, old, new, lineterm="")), keep="\n\t")

@@ -1,0 +1,176 @@
+"""Whatever comes on stdin, and whatever is around: the agent's turn goes on, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from holdfast import Workspace
+
+from .conftest import HOOK, history, log_text
+
+EVENT = {"session_id": "s", "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_use_id": "t1"}
+
+
+def hook(agent: str, data: bytes, **options) -> None:
+    """Run the hook: it ends with 0 and says nothing."""
+    ran = subprocess.run([*HOOK, agent], input=data, capture_output=True, check=False, **options)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+
+
+def event(project: Path, **more: object) -> bytes:
+    return json.dumps({**EVENT, "cwd": str(project), **more}).encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe\x00",
+        b'{"hook_event_name": "PreToolUse", "cwd": "',
+        b"[" * 100_000,
+        b"\0" * 99,
+    ],
+    ids=["nothing", "cut", "list", "null", "not text", "truncated", "deep", "zeros"],
+)
+def test_input_that_is_no_event_still_has_the_folder_saved(data: bytes, project: Path, home: Path) -> None:
+    hook("claude-code", data)
+    assert "no JSON object" in log_text(home)
+    (only,) = history(project)
+    assert only.actor is None and "a.txt" in only.files_changed
+
+
+def test_a_truncated_event_is_read_as_far_as_it_goes(project: Path, home: Path) -> None:
+    hook("claude-code", event(project, tool_input={"command": "make a lot of things"})[:-20], cwd="/")
+    hook(
+        "claude-code",
+        b'{"hook_event_name": "PostToolUse", "tool_use_id": "t1", "session_id": "s", "x": {"y"',
+        cwd=project,
+    )
+    assert [each.metadata["event"] for each in history(project)] == ["PreToolUse"]
+
+
+def test_a_hundred_megabytes_are_read_to_their_end(project: Path, home: Path) -> None:
+    start = event(project, tool_name="Write")[:-1] + b', "tool_input": {"content": "'
+    hook("claude-code", start + b"x" * 100_000_000 + b'"}}', cwd="/")
+    (only,) = history(project)
+    assert only.metadata["tool"] == "Write"
+
+
+def test_bytes_that_are_no_text_come_through(project: Path) -> None:
+    hook("claude-code", event(project, tool_input={"command": "XX"}).replace(b"XX", b"ls \xff\xfe\x1b[2J"))
+    (only,) = history(project)
+    assert only.message.startswith("before Bash: ls ") and "\x1b" not in only.message
+
+
+def test_fields_of_odd_types_are_passed_over(project: Path) -> None:
+    odd = {"session_id": ["s"], "tool_name": {"a": 1}, "tool_use_id": 7, "tool_input": "{", "transcript_path": 3}
+    hook("claude-code", event(project, **odd))
+    assert len(history(project)) == 1
+
+
+def test_an_agent_that_nobody_knows_gets_a_line_in_the_log(project: Path, home: Path) -> None:
+    hook("nobody", event(project))
+    assert "there are no hooks for an agent 'nobody'" in log_text(home)
+
+
+def test_an_event_that_says_nothing_of_files_leaves_no_trace(project: Path, home: Path) -> None:
+    hook("claude-code", event(project, hook_event_name="Notification"))
+    hook("claude-code", event(project, tool_name="Read"))
+    assert not (home / ".local" / "state" / "holdfast" / "workspaces").exists() and log_text(home) == ""
+
+
+def test_the_home_folder_is_not_saved_because_an_agent_was_started_there(home: Path, project: Path) -> None:
+    hook("claude-code", event(home), cwd=home)
+    assert "is your home folder" in log_text(home)
+
+
+def test_a_folder_that_is_gone_gets_a_line_in_the_log(project: Path, home: Path) -> None:
+    gone = home / "gone"
+    gone.mkdir()
+    hook("claude-code", event(gone / "deeper"), cwd=gone)
+    assert len(history(gone)) == 1  # the nearest that is there
+
+
+def test_a_store_that_cannot_be_written_gets_a_line_in_the_log(project: Path, home: Path) -> None:
+    stores = home / ".local" / "state" / "holdfast"
+    stores.mkdir(parents=True)
+    (stores / "workspaces").write_text("in the way")
+    hook("claude-code", event(project))
+    assert "in the way" not in log_text(home) and "PreToolUse" in log_text(home)
+
+
+def test_stdin_that_is_closed_is_no_error(project: Path) -> None:
+    ran = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *HOOK, "claude-code"], capture_output=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+
+
+def test_git_variables_lead_nowhere(project: Path, home: Path, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    other = tmp_path / "other.git"
+    before = sorted(os.walk(project / ".git"))
+    hook(
+        "claude-code",
+        event(project),
+        env={**os.environ, "GIT_DIR": str(other), "GIT_WORK_TREE": "/", "GIT_INDEX_FILE": "x"},
+    )
+    assert len(history(project)) == 1 and not other.exists()
+    assert sorted(os.walk(project / ".git")) == before
+
+
+def test_the_log_never_grows_large(project: Path, home: Path) -> None:
+    log = home / ".local" / "state" / "holdfast" / "agents" / "hook.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("x" * 300_000)
+    hook("nobody", b"{}")
+    assert log.stat().st_size < 1000 and log.with_suffix(".log.1").stat().st_size == 300_000
+
+
+def test_cursor_running_the_hooks_of_claude_code_too_counts_once(project: Path) -> None:
+    own = {"conversation_id": "c", "cursor_version": "2.4.1", "workspace_roots": [str(project)], "tool_use_id": "t"}
+    for agent, name in (("cursor", "preToolUse"), ("claude-code", "PreToolUse")):
+        hook(agent, json.dumps({**own, "hook_event_name": name, "tool_name": "Write"}).encode())
+    (project / "made.txt").write_text("agent\n")
+    for agent, name in (("claude-code", "PostToolUse"), ("cursor", "postToolUse")):
+        hook(agent, json.dumps({**own, "hook_event_name": name, "tool_name": "Write"}).encode())
+    hook("claude-code", json.dumps({**own, "hook_event_name": "PreToolUse", "tool_name": "Write"}).encode())  # late
+    (project / "mine.txt").write_text("user\n")
+    hook("cursor", json.dumps({**own, "hook_event_name": "stop", "generation_id": "g"}).encode())
+    assert [(each.actor, each.files_changed[-1]) for each in history(project)[1:]] == [
+        ("cursor", "made.txt"),
+        (None, "mine.txt"),
+    ]
+
+
+def test_two_settings_files_that_fire_at_once_make_one_checkpoint(project: Path) -> None:
+    running = [subprocess.Popen([*HOOK, "claude-code"], stdin=subprocess.PIPE) for _ in range(4)]
+    for process in running:
+        process.stdin.write(event(project))
+        process.stdin.close()
+    assert [process.wait() for process in running] == [0] * 4
+    assert len(history(project)) == 1
+
+
+def test_a_worktree_within_the_project_is_a_workspace_of_its_own(project: Path) -> None:
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e@x", "-C", str(project)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    tree = project / ".claude" / "worktrees" / "try"
+    subprocess.run([*git, "worktree", "add", "-q", str(tree)], check=True, capture_output=True)
+    (tree / "b.txt").write_text("b\n")
+    hook("claude-code", event(tree), env={**os.environ, "CLAUDE_PROJECT_DIR": str(project)})
+    assert len(history(tree)) == 1
+
+
+def test_an_agent_in_a_folder_of_the_project_has_the_project_saved(project: Path) -> None:
+    Workspace(project).save("first")
+    (project / "a.txt").write_text("two\n")
+    hook("codex", event(project / "src"), cwd=project / "src")
+    assert [each.files_changed for each in history(project)][1:] == [["a.txt"]]

@@ -1,0 +1,141 @@
+"""`install`, `uninstall` and `doctor`, as people run them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.adapters.agents.registry import NAMES
+
+from .conftest import HOOK
+
+
+def run(*words: str, code: int = 0) -> str:
+    ran = subprocess.run([sys.executable, "-m", "holdfast.cli", *words], capture_output=True, text=True, check=False)
+    assert ran.returncode == code, ran
+    return ran.stdout
+
+
+def doctor(name: str, code: int = 0) -> Any:
+    (found,) = json.loads(run("doctor", name, "--json", code=code))["agents"]
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_install_then_doctor_then_uninstall(name: str, project: Path, home: Path) -> None:
+    assert doctor(name)["installed"] == {}
+    before = sorted(path for path in home.rglob("*") if ".local" not in path.parts)
+    run("install", name)
+    found = doctor(name, code=8 if name == "codex" else 0)
+    (path,) = found["installed"].values()
+    assert Path(path).is_relative_to(home) and found["not_covered"]
+    assert "already" in run("install", name)
+    run("uninstall", name)
+    assert doctor(name)["installed"] == {}
+    assert sorted(path for path in home.rglob("*") if ".local" not in path.parts) == before
+
+
+def test_a_dry_run_shows_the_change_and_makes_none(project: Path, home: Path) -> None:
+    out = run("install", "cursor", "--project", "--dry-run")
+    assert "+++ " in out and "hook cursor" in out and not (project / ".cursor").exists()
+
+
+def test_what_is_installed_can_be_run_as_it_stands(project: Path, home: Path) -> None:
+    run("install", "claude-code", "gemini")
+    said = json.loads((home / ".claude" / "settings.json").read_text())["hooks"]
+    handler = said["PreToolUse"][0]["hooks"][0]
+    event = {"session_id": "s", "cwd": str(project), "hook_event_name": "PreToolUse", "tool_name": "Bash"}
+    subprocess.run(
+        [handler["command"], *handler["args"]], input=json.dumps(event).encode(), check=True, env=_bare(home)
+    )
+    said = json.loads((home / ".gemini" / "settings.json").read_text())["hooks"]
+    event["hook_event_name"] = "BeforeTool"
+    line = said["BeforeTool"][0]["hooks"][0]["command"]
+    subprocess.run(["/bin/sh", "-c", line], input=json.dumps(event).encode(), check=True, env=_bare(home))
+    assert doctor("claude-code")["fired"]["event"] == "PreToolUse"
+    assert doctor("gemini")["fired"]["event"] == "BeforeTool"
+
+
+def _bare(home: Path) -> dict[str, str]:
+    """Without a PATH, as some desktop programs start their children."""
+    import os
+
+    return {"HOME": str(home), "HOLDFAST_HELPER": "0", "PYTHONPATH": os.environ["PYTHONPATH"]}
+
+
+def test_doctor_tells_that_a_hook_fired_and_which_version(project: Path) -> None:
+    event = {
+        "conversation_id": "s",
+        "workspace_roots": [str(project)],
+        "hook_event_name": "stop",
+        "cursor_version": "2.4.1",
+    }
+    subprocess.run([*HOOK, "cursor"], input=json.dumps(event).encode(), check=True)
+    fired = doctor("cursor")["fired"]
+    assert fired["event"] == "stop" and fired["version"] == "2.4.1" and fired["count"] == 1
+    assert "never" in run("doctor", "gemini") and "version 2.4.1" in run("doctor", "cursor")
+
+
+def test_doctor_tells_whether_codex_trusts_the_hooks(project: Path, home: Path) -> None:
+    run("install", "codex")
+    assert doctor("codex", code=8)["trusted"] is False
+    hooks = home / ".codex" / "hooks.json"
+    keys = []
+    for event, groups in json.loads(hooks.read_text())["hooks"].items():
+        snake = "".join("_" + each.lower() if each.isupper() else each for each in event).lstrip("_")
+        keys += [f'[hooks.state."{hooks}:{snake}:{number}:0"]\ntrusted_hash = "x"\n' for number in range(len(groups))]
+    (home / ".codex" / "config.toml").write_text("\n".join(keys[1:]))
+    assert doctor("codex", code=8)["trusted"] is False
+    (home / ".codex" / "config.toml").write_text("\n".join(keys))
+    assert doctor("codex")["trusted"] is True
+    (home / ".codex" / "config.toml").write_text("[features]\nhooks = false\n\n" + "\n".join(keys))
+    assert "switched off" in doctor("codex", code=8)["problems"][0]
+    (home / ".codex" / "config.toml").write_text("[")
+    assert "cannot be read" in doctor("codex", code=8)["problems"][0]
+
+
+def test_doctor_tells_whether_gemini_runs_the_hooks(project: Path, home: Path) -> None:
+    run("install", "gemini", "--project")
+    assert doctor("gemini")["trusted"] is False
+    settings = project / ".gemini" / "settings.json"
+    said = json.loads(settings.read_text())
+    command = said["hooks"]["BeforeTool"][0]["hooks"][0]["command"]
+    (home / ".gemini").mkdir()
+    (home / ".gemini" / "trusted_hooks.json").write_text(json.dumps({str(project): [f"holdfast:{command}"]}))
+    assert doctor("gemini")["trusted"] is True
+    settings.write_text(json.dumps({**said, "hooksConfig": {"enabled": False, "disabled": ["holdfast"]}}))
+    assert len(doctor("gemini", code=8)["problems"]) == 2
+
+
+def test_doctor_tells_of_entries_that_are_not_ours_any_more_and_of_settings_that_are_broken(
+    project: Path, home: Path
+) -> None:
+    run("install", "claude-code")
+    settings = home / ".claude" / "settings.json"
+    text = settings.read_text()
+    settings.write_text(text.replace('"timeout": 60', '"timeout": 1', 1))
+    assert "holdfast install claude-code --user" in doctor("claude-code", code=8)["problems"][0]
+    settings.write_text(text.replace('"hooks": {', '"disableAllHooks": true, "hooks": {', 1))
+    assert "switched off" in doctor("claude-code", code=8)["problems"][0]
+    settings.write_text("{")
+    assert "cannot be read" in doctor("claude-code", code=8)["problems"][0]
+
+
+def test_an_old_claude_code_that_knows_no_arguments_is_not_blocked(project: Path, home: Path) -> None:
+    import os
+
+    event = {"session_id": "s", "cwd": str(project), "hook_event_name": "PreToolUse", "tool_name": "Bash"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "holdfast.cli"],
+        input=json.dumps(event).encode(),
+        capture_output=True,
+        check=False,
+        env={**os.environ, "CLAUDE_PROJECT_DIR": str(project)},
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+    assert doctor("claude-code")["fired"]

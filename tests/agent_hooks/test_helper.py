@@ -1,0 +1,208 @@
+"""The helper: starts by itself, serves only its user and its own code, may be killed at any moment, is never needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast import Workspace
+from holdfast.adapters.agents import client
+from holdfast.workspace.place import store_folder
+
+from .conftest import HOOK, helpers, history, wait_for
+
+EVENT = {"session_id": "s", "tool_name": "Bash"}
+
+
+def hook(project: Path, name: str, tool_use: str, **environment: str) -> bytes:
+    data = json.dumps({**EVENT, "hook_event_name": name, "tool_use_id": tool_use, "cwd": str(project)}).encode()
+    ran = subprocess.run(
+        [*HOOK, "claude-code"], input=data, capture_output=True, check=False, env={**os.environ, **environment}
+    )
+    assert ran.returncode == 0 and ran.stderr == b""
+    return ran.stdout
+
+
+def tool(project: Path, number: int) -> None:
+    """A tool that writes a file of its own."""
+    hook(project, "PreToolUse", f"t{number}")
+    (project / f"made-{number}.txt").write_text(f"{number}\n")
+    hook(project, "PostToolUse", f"t{number}")
+
+
+def test_the_first_hook_leaves_a_helper_and_the_others_use_it(project: Path, with_helper: Path) -> None:
+    tool(project, 1)
+    (pid,) = wait_for(lambda: helpers(with_helper))
+    tool(project, 2)
+    assert helpers(with_helper) == [pid]
+    assert [each.files_changed for each in history(project)][1:] == [["made-1.txt"], ["made-2.txt"]]
+    assert with_helper.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_helper_that_is_killed_is_replaced_and_nothing_is_missing(project: Path, with_helper: Path) -> None:
+    for number in range(3):
+        tool(project, number)
+        (pid,) = wait_for(lambda: helpers(with_helper))
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda pid=pid: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text())
+    assert [each.actor for each in history(project)] == [None, *["claude-code"] * 3]
+
+
+def test_a_helper_that_is_killed_while_it_works_leaves_the_work_to_the_hook(project: Path, with_helper: Path) -> None:
+    tool(project, 1)
+    (pid,) = wait_for(lambda: helpers(with_helper))
+    os.kill(pid, signal.SIGSTOP)
+    (project / "mine.txt").write_text("user\n")
+    data = json.dumps({**EVENT, "hook_event_name": "PreToolUse", "tool_use_id": "t2", "cwd": str(project)}).encode()
+    process = subprocess.Popen([*HOOK, "claude-code"], stdin=subprocess.PIPE)
+    process.stdin.write(data)
+    process.stdin.close()
+    time.sleep(0.3)
+    assert process.poll() is None  # it waits for an answer
+    os.kill(pid, signal.SIGKILL)
+    assert process.wait(timeout=30) == 0
+    assert history(project)[-1].files_changed == ["mine.txt"]
+
+
+def test_when_the_answer_comes_the_checkpoint_is_there(project: Path, with_helper: Path) -> None:
+    for number in range(5):
+        (project / "mine.txt").write_text(f"{number}\n")
+        hook(project, "PreToolUse", f"t{number}")
+        for pid in helpers(with_helper):
+            os.kill(pid, signal.SIGSTOP)  # whatever it would still do does not count
+        assert len(history(project)) == number + 1
+        for pid in helpers(with_helper):
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_a_helper_of_other_code_does_not_answer(project: Path, with_helper: Path, tmp_path: Path) -> None:
+    """The same path, another content: as after an upgrade, or in the middle of one."""
+    import shutil
+
+    import holdfast
+
+    code = tmp_path / "code"
+    shutil.copytree(Path(holdfast.__file__).parent, code / "holdfast", ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {"PYTHONPATH": os.pathsep.join([str(code), os.environ["PYTHONPATH"]])}
+    hook(project, "PreToolUse", "t1", **environment)
+    (pid,) = wait_for(lambda: helpers(with_helper))
+    with open(code / "holdfast" / "adapters" / "agents" / "hook.py", "a") as file:
+        file.write("# changed\n")
+    (project / "mine.txt").write_text("user\n")
+    hook(project, "PreToolUse", "t2", **environment)
+    assert len(history(project)) == 2
+    wait_for(lambda: helpers(with_helper) not in ([], [pid]))
+
+
+def test_a_folder_of_sockets_that_others_can_enter_is_not_used(project: Path, with_helper: Path) -> None:
+    with_helper.mkdir(parents=True)
+    with_helper.chmod(0o755)
+    tool(project, 1)
+    assert len(history(project)) == 2 and list(with_helper.iterdir()) == []
+
+
+def test_something_else_at_the_socket_is_not_believed(project: Path, with_helper: Path) -> None:
+    with_helper.mkdir(parents=True, mode=0o700)
+    environ = {key: value for key, value in os.environ.items() if key.startswith(client._PASSED_ON)}
+    name = client.socket_name(client.identity(environ))
+    listener = socket.socket(socket.AF_UNIX)
+    folder = os.open(with_helper, os.O_RDONLY)
+    listener.bind(f"/proc/self/fd/{folder}/{name}")
+    listener.listen()
+    process = subprocess.Popen([*HOOK, "claude-code"], stdin=subprocess.PIPE)
+    process.stdin.write(json.dumps({**EVENT, "hook_event_name": "PreToolUse", "cwd": str(project)}).encode())
+    process.stdin.close()
+    connection, _ = listener.accept()
+    connection.sendall(b"whatever")
+    connection.close()
+    assert process.wait(timeout=30) == 0
+    assert len(history(project)) == 1
+    listener.close()
+    os.close(folder)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\n", b"x\n", b"1 2 3\n", b"9 9 9 9 9 9 9 999999999999\n", b"0 0 0 0 0 0 0 0\n"]
+)
+def test_nonsense_at_the_socket_is_answered_with_no(data: bytes, project: Path, with_helper: Path) -> None:
+    hook(project, "PreToolUse", "t1")
+    (pid,) = wait_for(lambda: helpers(with_helper))
+    (name,) = [path.name for path in with_helper.iterdir() if path.suffix != ".lock"]
+    folder = os.open(with_helper, os.O_RDONLY)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(f"/proc/self/fd/{folder}/{name}")
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(100) in (b"no\n", b"")
+    os.close(folder)
+    (project / "mine.txt").write_text("user\n")
+    hook(project, "PreToolUse", "t2")
+    assert helpers(with_helper) == [pid] and len(history(project)) == 2
+
+
+def test_an_idle_helper_ends_and_leaves_no_socket(
+    project: Path, with_helper: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_HELPER_IDLE_S", "0.5")
+    hook(project, "PreToolUse", "t1")
+    wait_for(lambda: list(with_helper.glob("*.lock")) and not helpers(with_helper))
+    assert [path.suffix for path in with_helper.iterdir()] == [".lock"]
+
+
+def test_many_hooks_at_once_leave_one_helper(project: Path, with_helper: Path) -> None:
+    data = json.dumps({**EVENT, "hook_event_name": "PreToolUse", "cwd": str(project)}).encode()
+    running = [subprocess.Popen([*HOOK, "claude-code"], stdin=subprocess.PIPE) for _ in range(6)]
+    for process in running:
+        process.stdin.write(data)
+        process.stdin.close()
+    assert [process.wait() for process in running] == [0] * 6
+    wait_for(lambda: helpers(with_helper))
+    assert len(helpers(with_helper)) == 1 and len(history(project)) == 1
+
+
+def test_a_changed_configuration_and_a_store_that_was_removed_are_noticed(project: Path, with_helper: Path) -> None:
+    tool(project, 1)
+    wait_for(lambda: helpers(with_helper))
+    (project / "holdfast.toml").write_text('exclude_patterns = ["*.secret"]\n')
+    (project / "a.secret").write_text("hidden\n")
+    hook(project, "PreToolUse", "t2")
+    assert "a.secret" not in history(project)[-1].files_changed
+    import shutil
+
+    shutil.rmtree(store_folder(project, store=None, environ=os.environ))
+    hook(project, "PreToolUse", "t3")
+    assert len(history(project)) == 1
+
+
+def test_a_save_that_takes_longer_than_the_agent_waits_goes_on_and_is_marked(project: Path, with_helper: Path) -> None:
+    Workspace(project)  # makes the store
+    store = store_folder(project, store=None, environ=os.environ)
+    holding = subprocess.Popen(
+        [sys.executable, "-c", "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, 2); print(); input()",
+         str(store / "holdfast" / "lock")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    holding.stdout.readline()
+    said = json.loads(hook(project, "PreToolUse", "t1", HOLDFAST_HOOK_WAIT_S="0.5"))
+    assert "incomplete" in said["systemMessage"]
+    holding.communicate(b"\n")
+    (saved,) = wait_for(lambda: history(project))
+    assert "incomplete" in saved.metadata and saved.metadata["perhaps"] == ["claude-code"]
+
+
+def test_the_client_loads_next_to_nothing() -> None:
+    """The time of a hook is the time of its imports."""
+    module = "holdfast.adapters.agents.client"
+    code = f"import sys; before = set(sys.modules); import {module}; print(*set(sys.modules) - before)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    others = {name for name in ran.stdout.split() if not name.startswith("holdfast")}
+    assert others <= {"_socket", "__future__"}
+    assert len(ran.stdout.split()) - len(others) == 5

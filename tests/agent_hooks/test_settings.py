@@ -1,0 +1,205 @@
+"""Installing into settings that are somebody's: merged, never overwritten, and taken out again exactly."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.agents.agent import Places, Scope
+from holdfast.adapters.agents.registry import NAMES, find_agent
+from holdfast.adapters.agents.settings.install import carry_out, plan_install, plan_uninstall
+from holdfast.adapters.agents.settings.jsonc import NotJSON, parse
+from holdfast.adapters.agents.settings.ours import are_same, found_entries, with_entries, without_entries
+from holdfast.errors import Conflict, Refused
+
+WORDS = ["/opt/hold fast/bin/holdfast", "hook"]
+IN_JSON = [name for name in NAMES if name != "opencode"]
+
+TEXTS = {
+    "empty object": "{}\n",
+    "empty object with room": "{\n}\n",
+    "other settings": '{\n  "model": "opus",\n  "hooks": {}\n}\n',
+    "tabs": '{\n\t"a": [1,\n\t\t2]\n}',
+    "four spaces": '{\n    "a": {\n        "b": null\n    }\n}\n',
+    "one line": '{"a": 1, "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}',
+    "comments": '// mine\n{\n  // before\n  "a": 1, // beside\n  /* after */\n}\n// end\n',
+    "a comment behind the last": '{\n  "a": 1 // beside\n}\n',
+    "last comma": '{\n  "a": [1, 2,],\n}\n',
+    "windows": '{\r\n  "a": 1\r\n}\r\n',
+    "others' hooks": (
+        '{\n  "hooks": {\n    "PreToolUse": [\n      {"matcher": "Bash", "hooks": [{"type": "command", "command":'
+        ' "holdfast-like hook claude-code"}]} // keep\n    ],\n    "preToolUse": [],\n    "BeforeTool": [{"hooks": []}]'
+        '\n  },\n  "z": "ü \\u00fc {[/*"\n}\n'
+    ),
+}
+
+
+@pytest.fixture
+def places(home: Path, project: Path) -> Places:
+    return Places(home, {"HOME": str(home)}, project)
+
+
+def words(name: str) -> list[str]:
+    return [*WORDS, name]
+
+
+@pytest.mark.parametrize("name", IN_JSON)
+@pytest.mark.parametrize("title", TEXTS)
+def test_our_entries_go_in_beside_everything_else_and_come_out_again(name: str, title: str) -> None:
+    text, agent = TEXTS[title], find_agent(name)
+    entries = agent.entries(words(name))
+    after = with_entries(text, agent, entries)
+    assert are_same(found_entries(after, name), entries)
+    assert with_entries(after, agent, entries) == after
+    before, now = parse(text).plain(), parse(after).plain()
+    for key, value in before.items():
+        if key != "hooks":
+            assert now[key] == value
+    for event, listed in before.get("hooks", {}).items():
+        assert now["hooks"][event][: len(listed)] == listed
+    assert ("\r\n" in text) == ("\r\n" in after) and after.count("\r\n") in (0, after.count("\n"))
+    for comment in ("// mine", "// before", "// beside", "/* after */", "// end", "// keep"):
+        assert (comment in text) == (comment in after)
+    left = parse(without_entries(after, name)).plain()
+    hooks = {event: listed for event, listed in before.get("hooks", {}).items() if listed}
+    assert {**left, "hooks": {key: each for key, each in left.get("hooks", {}).items() if each}} == {
+        **agent.frame,
+        **before,
+        "hooks": hooks,
+    }
+
+
+def test_a_comment_stays_at_the_line_that_it_is_about() -> None:
+    after = with_entries(TEXTS["a comment behind the last"], find_agent("gemini"), find_agent("gemini").entries(["h"]))
+    assert '"a": 1, // beside\n' in after
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "{'a': 1}", "{} {}", '{"a" 1}', "[1 2]", "nothing", '{"a": 01}', "[" * 200, "{,}"]
+)
+def test_what_is_no_json_is_not_taken_for_it(text: str) -> None:
+    with pytest.raises(NotJSON):
+        parse(text)
+
+
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("name", NAMES)
+def test_an_untouched_file_gets_its_bytes_back_and_a_new_one_goes(name: str, scope: Scope, places: Places) -> None:
+    agent = find_agent(name)
+    path = agent.settings(places, scope)
+    for before in (None, b'\xef\xbb\xbf{ "odd" :\t1 ,\n}'):
+        if before is not None and name == "opencode":
+            continue  # its file is ours alone
+        if before is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(before)
+            path.chmod(0o640)
+        carry_out(plan_install(agent, scope, places, words(name)), places.environ)
+        assert not plan_install(agent, scope, places, words(name))
+        assert path.read_bytes().startswith((before or b"")[:3])
+        if before is not None:
+            assert path.stat().st_mode & 0o777 == 0o640
+        carry_out(plan_uninstall(agent, scope, places), places.environ)
+        assert (path.read_bytes() if path.exists() else None) == before
+        assert not plan_uninstall(agent, scope, places)
+        if before is None:
+            made = agent.settings(places, scope).parent
+            assert not made.exists() or made in (places.home, places.project)
+
+
+@pytest.mark.parametrize("name", IN_JSON)
+def test_a_file_that_was_changed_since_loses_our_entries_and_nothing_else(name: str, places: Places) -> None:
+    agent = find_agent(name)
+    path = agent.settings(places, Scope.USER)
+    carry_out(plan_install(agent, Scope.USER, places, words(name)), places.environ)
+    said = json.loads(path.read_text())
+    said["mine"] = True
+    path.write_text(json.dumps(said))
+    carry_out(plan_uninstall(agent, Scope.USER, places), places.environ)
+    assert json.loads(path.read_text()) == {**agent.frame, "mine": True}
+
+
+def test_another_place_of_the_program_replaces_our_entries_and_still_comes_out_exactly(places: Places) -> None:
+    agent = find_agent("claude-code")
+    path = agent.settings(places, Scope.USER)
+    path.parent.mkdir()
+    path.write_text(TEXTS["comments"])
+    for place in ("/one/holdfast", "/two/holdfast"):
+        carry_out(plan_install(agent, Scope.USER, places, [place, "hook", "claude-code"]), places.environ)
+    assert "/one/" not in path.read_text() and path.read_text().count("/two/holdfast") == len(agent.entries(["x"]))
+    carry_out(plan_uninstall(agent, Scope.USER, places), places.environ)
+    assert path.read_text() == TEXTS["comments"]
+
+
+def test_a_handler_in_a_group_with_others_goes_alone(places: Places) -> None:
+    other = {"type": "command", "command": "echo"}
+    ours = {"type": "command", "command": "/x/holdfast", "args": ["hook", "claude-code"]}
+    text = json.dumps({"hooks": {"Stop": [{"hooks": [other, ours]}], "PreToolUse": [{"hooks": [ours]}]}}, indent=2)
+    assert json.loads(without_entries(text, "claude-code")) == {"hooks": {"Stop": [{"hooks": [other]}]}}
+
+
+def test_entries_of_another_agent_are_not_ours() -> None:
+    text = json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "holdfast hook gemini"}]}]}})
+    assert without_entries(text, "codex") == text and found_entries(text, "gemini")
+
+
+def test_a_link_to_the_settings_stays_a_link(places: Places) -> None:
+    agent = find_agent("claude-code")
+    real = places.home / "dotfiles" / "claude.json"
+    real.parent.mkdir()
+    real.write_text("{}\n")
+    link = agent.settings(places, Scope.USER)
+    link.parent.mkdir()
+    link.symlink_to(os.path.relpath(real, link.parent))
+    change = plan_install(agent, Scope.USER, places, words("claude-code"))
+    carry_out(change, places.environ)
+    assert link.is_symlink() and json.loads(real.read_text())["hooks"]
+    assert change.backup.read_text() == "{}\n"
+    assert sorted(path.name for path in real.parent.iterdir()) == ["claude.json"]
+
+
+@pytest.mark.parametrize("data", [b'{"a": ', b"\xff\xfe", b'{"hooks": []}', b'{"hooks": {"Stop": {}}}', b"[]"])
+def test_settings_that_cannot_be_understood_are_left_alone(data: bytes, places: Places) -> None:
+    agent = find_agent("claude-code")
+    path = agent.settings(places, Scope.USER)
+    path.parent.mkdir()
+    path.write_bytes(data)
+    with pytest.raises(Refused, match=str(path)) as caught:
+        plan_install(agent, Scope.USER, places, words("claude-code"))
+    assert "Nothing was changed" in caught.value.hint
+    assert path.read_bytes() == data
+
+
+def test_a_file_that_changes_between_plan_and_deed_is_not_overwritten(places: Places) -> None:
+    agent = find_agent("gemini")
+    path = agent.settings(places, Scope.USER)
+    path.parent.mkdir()
+    path.write_text("{}")
+    change = plan_install(agent, Scope.USER, places, words("gemini"))
+    path.write_text('{"a": 1}')
+    with pytest.raises(Conflict):
+        carry_out(change, places.environ)
+    assert path.read_text() == '{"a": 1}'
+
+
+def test_a_plugin_of_somebody_else_is_not_replaced(places: Places) -> None:
+    agent = find_agent("opencode")
+    path = agent.settings(places, Scope.PROJECT)
+    path.parent.mkdir(parents=True)
+    path.write_text("export const Mine = 1\n")
+    with pytest.raises(Refused):
+        plan_install(agent, Scope.PROJECT, places, words("opencode"))
+    assert not plan_uninstall(agent, Scope.PROJECT, places)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_installed_does_not_change_between_versions(name: str) -> None:
+    """Codex and Gemini ask the user again for every entry that changed: a change here is one that users notice."""
+    agent = find_agent(name)
+    given = ["/usr/bin/holdfast", "hook", name]
+    text = agent.own_file(given) if agent.own_file else json.dumps([[e.event, e.value] for e in agent.entries(given)])
+    kept = Path(__file__).with_name("entries") / name
+    assert text == kept.read_text()

@@ -72,6 +72,7 @@ class Upkeep:
             found.setdefault(latest.id, "the latest")
         found |= {each.id: "pinned" for each in checkpoints.values() if each.pinned}
         found |= {each.id: "named" for each in checkpoints.values() if each.name is not None}
+        found |= dict.fromkeys(self._repository.holds.held() & checkpoints.keys(), "held by a step under way")
         history = self._repository.history()
         for word, safeties in (("an undo", history.done), ("a redo", history.undone)):
             for safety in safeties[-UNDO_STEPS:]:

@@ -57,8 +57,18 @@ class Policy:
                 raise Refused(f"{name} is {value!r}", hint="Give a whole number, 0 or more, or None.")
         if self.keep_every == 0:
             raise Refused("keep_every is 0", hint="Give 1 or more, or None.")
+        if self.keep_for is not None and not isinstance(self.keep_for, timedelta):
+            raise Refused(f"keep_for is {self.keep_for!r}", hint="Give a timedelta, or None.")
         if self.keep_for is not None and self.keep_for < timedelta(0):
             raise Refused("keep_for is negative", hint="Give a timedelta, or None.")
+        for kind, own in self.by_kind.items():
+            if own is not None and not isinstance(own, Policy):
+                raise Refused(f"by_kind[{kind!r}] is {own!r}", hint="Give a Policy, or None to keep them for ever.")
+            if own is not None and (own.by_kind or own.max_bytes is not None):
+                raise Refused(
+                    f"by_kind[{kind!r}] has a by_kind or a max_bytes of its own",
+                    hint="Say those of the whole policy; a kind has reasons to keep.",
+                )
 
     @property
     def keeps_all(self) -> bool:

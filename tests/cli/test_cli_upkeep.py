@@ -133,3 +133,12 @@ def test_compact_without_git_says_so(holdfast, five, tmp_path, monkeypatch):
     ran = holdfast("compact")
     assert ran.code == 0
     assert "git program" in ran.err
+
+
+def test_a_size_that_cannot_be_kept_to_is_said(holdfast, five, write):
+    write("large.bin", "".join(chr(33 + number * 7919 % 90) for number in range(50_000)))
+    holdfast.saved("large")
+    ran = holdfast("prune", "--max-size", "1KiB", "--yes")
+    assert ran.code == 0
+    assert "above the size asked for" in ran.err
+    assert holdfast("prune", "--max-size", "1KiB", "--json", "--yes").json["plan"]["over_bytes"] > 0

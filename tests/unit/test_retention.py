@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -139,3 +140,18 @@ def test_what_is_kept_and_what_goes_is_everything_and_a_protected_one_never_goes
         others = [record.id for record in given if record.kind != "b"]
         assert not set(made.removed) & set(others[len(others) - keep_last :] if keep_last else [])
     assert plan([by_id[kept] for kept in made.kept], policy, NOW).removed == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"keep_for": 30},
+        {"by_kind": {"daily": 5}},
+        {"by_kind": {"daily": Policy(max_bytes=5)}},
+        {"by_kind": {"daily": Policy(by_kind={"weekly": None})}},
+    ],
+    ids=str,
+)
+def test_what_would_be_passed_over_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(Refused, match=next(iter(wrong))):
+        Policy(**wrong)

@@ -54,6 +54,8 @@ class Pruned:
     """How much smaller the store is on the disk. In a dry run: what nothing else needs in its packs."""
     is_done: bool
     """False of a dry run."""
+    over_bytes: int = 0
+    """By how much what must stay is above the policy's `max_bytes`; 0 if it is not."""
 
     def __bool__(self) -> bool:
         return bool(self.removed)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast import durable
-from holdfast.errors import Refused
+from holdfast.errors import Damaged, NotFound, Refused
 from holdfast.model import Bisected, Checkpoint
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ class Bisection:
 
     def _try(self, at: int) -> bool | None:
         checkpoint = self._line[at]
-        is_good = self._test(checkpoint)
+        answer = self._test(checkpoint)
+        is_good = None if answer is None else bool(answer)
         self._tried[checkpoint.id] = _WORDS[is_good]
         good, bad = (at, self._bad) if is_good else (self._good, at if is_good is False else self._bad)
         left = sum(self._line[one].id not in self._tried for one in range(good + 1, bad))
@@ -80,7 +81,12 @@ def bisect(
 
         def try_one(checkpoint: Checkpoint) -> bool | None:
             place = Path(folder, checkpoint.id)
-            workspace.export(checkpoint.id, place)
+            try:
+                workspace.export(checkpoint.id, place)
+            except (Damaged, NotFound):
+                if checkpoint in (line[0], line[-1]):
+                    raise
+                return None  # deleted meanwhile, or damaged: the others still tell
             try:
                 return test(place, checkpoint)
             finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from contextlib import ContextDecorator
+from contextlib import ContextDecorator, ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,6 +40,7 @@ class Guard(ContextDecorator):
         self._workspace = workspace
         self._message = message
         self._said: dict[str, Any] = {"state": state, "session": session, "actor": actor, "step": step}
+        self._held = ExitStack()
         self.checkpoint: Checkpoint | None = None
         """What was saved before the step."""
         self.restored: Restored | None = None
@@ -48,11 +49,16 @@ class Guard(ContextDecorator):
     def __enter__(self) -> Checkpoint:
         self.restored = None
         self.checkpoint = self._workspace.save(self._message, **self._said)
+        self._held.enter_context(self._workspace.hold(self.checkpoint.id))  # the step may save, and others prune
         return self.checkpoint
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with self._held:
+            self._take_back(error)
+
+    def _take_back(self, error: BaseException | None) -> None:
         if error is None or self.checkpoint is None or not is_failure(error):
             return
         try:
@@ -72,8 +78,7 @@ class Guard(ContextDecorator):
     ) -> None:
         import asyncio
 
-        if error is not None:
-            await asyncio.shield(asyncio.to_thread(self.__exit__, kind, error, trace))
+        await asyncio.shield(asyncio.to_thread(self.__exit__, kind, error, trace))
 
     def _recreate_cm(self) -> Guard:
         """A guard of its own for each call of a decorated function."""

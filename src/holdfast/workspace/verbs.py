@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, overload
 
@@ -12,7 +12,7 @@ from holdfast.workspace import given
 
 if TYPE_CHECKING:
     from holdfast.errors import HoldfastError
-    from holdfast.model import JSON, Bisected, Exported, Match, Progress, Purged, PurgePlan, Why
+    from holdfast.model import JSON, Bisected, Checkpoint, Exported, Match, Progress, Purged, PurgePlan, Why
     from holdfast.workspace.bisect import Tell, Test
     from holdfast.workspace.engine import Engine
     from holdfast.workspace.guard import Guard
@@ -55,6 +55,14 @@ class Verbs:
         from holdfast.workspace.guard import Guard
 
         return Guard(cast("Workspace", self), message, state=state, session=session, actor=actor, step=step)
+
+    @contextmanager
+    def hold(self, ref: str) -> Iterator[Checkpoint]:
+        """Meanwhile, have no prune of any process take a checkpoint: `with ws.hold(ref):`. `delete` does not ask."""
+        with self._reading():
+            checkpoint = self._repository.find(ref)
+        with self._repository.holds.hold(checkpoint.id):
+            yield checkpoint
 
     def why(self, path: Place) -> Why:
         """Whether a save made now would hold a path, and which rule says so. Nothing is read but ignore files."""

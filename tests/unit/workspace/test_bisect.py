@@ -107,3 +107,23 @@ def test_nothing_is_left_in_the_scratch_folder(project, ws: Workspace, line: lis
     ws.bisect(line[0], line[-1], test, scratch=scratch)
     assert list(scratch.iterdir()) == []
     assert (project.root / "a").read_bytes() == before
+
+
+def test_one_that_is_deleted_meanwhile_is_passed_over(project, ws: Workspace, line: list[str]) -> None:
+    other = project.open()
+
+    def test(folder: Path, checkpoint: Checkpoint) -> bool:
+        if checkpoint.id == line[0]:
+            other.delete(line[10])
+            other.delete(line[13])
+        return number_in(folder) < 13
+
+    found = ws.bisect(line[0], line[-1], test)
+    assert found.tried[line[10]] == "skipped"
+    assert (found.first_bad, [each.id for each in found.unsure]) == (None, line[13:15])
+
+
+def test_any_answer_that_is_not_none_counts_as_true_or_false(ws: Workspace, line: list[str]) -> None:
+    found = ws.bisect(line[0], line[-1], lambda folder, _: "good" if number_in(folder) < 13 else "")
+    assert found.first_bad is not None
+    assert found.first_bad.id == line[13]

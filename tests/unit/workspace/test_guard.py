@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import Iterator
 
 import pytest
 
 from holdfast import Refused, Workspace
+from holdfast.retention import Policy
 
 
 class Broken(Exception):
@@ -143,3 +146,53 @@ def test_a_save_that_fails_keeps_the_step_from_being_done(project, ws: Workspace
     with pytest.raises(Refused), ws.guard(state={"x": object()}):
         spoil(project)
     assert is_before(project)
+
+
+@pytest.mark.usefixtures("before")
+def test_a_step_that_saves_much_while_others_prune_is_taken_back_all_the_same(project, ws: Workspace) -> None:
+    other = project.open()
+    with pytest.raises(Broken) as caught, ws.guard("step") as checkpoint:
+        for number in range(5):
+            project.write("a", b"%d" % number)
+            other.save(f"{number}")
+        kept = other.prune(Policy(keep_last=1), dry_run=False).kept
+        assert kept[checkpoint.id] == "held by a step under way"
+        raise Broken
+    assert "was restored" in caught.value.__notes__[0]
+    assert is_before(project)
+    assert not os.listdir(project.store / "holdfast" / "held")
+
+
+@pytest.mark.usefixtures("before")
+def test_two_steps_may_go_back_to_one_checkpoint(project, ws: Workspace) -> None:
+    with ws.guard() as first, project.open().guard() as second:
+        assert first.id == second.id
+    project.write("a", b"more")
+    ws.save()
+    assert first.id in {each.id for each in ws.prune(Policy(keep_last=0), dry_run=False).removed}
+
+
+@pytest.mark.usefixtures("before")
+def test_what_a_step_that_was_killed_held_is_held_no_longer(project, ws: Workspace) -> None:
+    child = os.fork()
+    if not child:
+        with project.open().guard():
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    held = project.store / "holdfast" / "held"
+    assert len(os.listdir(held)) == 1
+    first = ws.get("latest").id
+    project.write("a", b"more")
+    ws.save()
+    assert os.listdir(held) == []
+    assert [each.id for each in ws.prune(Policy(keep_last=0), dry_run=False).removed] == [first]
+
+
+@pytest.mark.usefixtures("before")
+def test_an_async_step_holds_its_checkpoint_no_longer_than_it_lasts(project, ws: Workspace) -> None:
+    async def scene() -> None:
+        async with ws.guard():
+            assert len(os.listdir(project.store / "holdfast" / "held")) == 1
+
+    asyncio.run(scene())
+    assert os.listdir(project.store / "holdfast" / "held") == []

@@ -69,9 +69,9 @@ def test_upkeep_goes_on_and_leaves_them_whole(
 
 
 def test_the_tag_of_a_checkpoint_under_another_name_is_named(project: Any, ws: Workspace, store: Git) -> None:
-    first = ws.list()[-1].id
-    store("tag", "moved", first)
-    store("tag", "-d", first)
+    latest = ws.list()[0].id
+    store("tag", "moved", latest)
+    store("tag", "-d", latest)
     [problem] = project.open().verify().problems
     assert problem.what == "refs/tags/moved"
 

@@ -116,6 +116,17 @@ class TestDeciding:
         assert ids(done.removed) == five[:3]
         assert done.kept == {five[3]: "not in the plan", five[4]: "among the last 2", later.id: "current"}
 
+    def test_a_cap_that_cannot_be_met_is_told(self, project: Any, ws: Workspace, five: list[str]) -> None:
+        project.write("large", os.urandom(100_000))
+        ws.save("large", pinned=True)
+        project.write("large", b"")
+        ws.save("small")
+        for dry_run in (True, False):
+            done = ws.prune(Policy(max_bytes=50_000), dry_run=dry_run)
+            assert 50_000 < done.over_bytes < 60_000
+            assert [why for why in done.kept.values() if why == "pinned"] == ["pinned"]
+        assert ws.prune(Policy(max_bytes=10_000_000)).over_bytes == 0
+
 
 class TestHistory:
     def test_what_an_undo_and_a_redo_need_is_never_taken(self, project: Any, ws: Workspace, five: list[str]) -> None:

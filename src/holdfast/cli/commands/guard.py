@@ -40,14 +40,15 @@ def guard(
             message or f"before {running.shown(words)}"[:200], session=session, actor=actor, progress=shown
         )
     output.note(f"Saved {short(saved.id)}")
-    status = running.run(words, aside=app.json).status
     restored: Restored | None = None
     failure: HoldfastError | None = None
-    if status and not keep:
-        try:
-            restored = workspace.restore(saved.id)
-        except HoldfastError as error:
-            failure = error
+    with workspace.hold(saved.id):
+        status = running.run(words, aside=app.json).status
+        if status and not keep:
+            try:
+                restored = workspace.restore(saved.id)
+            except HoldfastError as error:
+                failure = error
     if app.json:
         app.document(
             {

@@ -57,6 +57,7 @@ def prune(app: App, /, *, dry_run: bool, yes: bool, **wishes: Any) -> None:
     else:
         gone = render.count(len(done.removed), "checkpoint")
         output.answer(f"{gone} deleted, {render.size(done.bytes_freed)} freed")
+        _tell_over(done)
 
 
 def _policy(workspace: Workspace, wishes: dict[str, Any]) -> Policy:
@@ -88,6 +89,7 @@ def _tell_nothing(app: App, plan: Pruned) -> None:
         app.document({"plan": _document(plan)})
     else:
         output.answer(f"Nothing to delete: all {render.count(len(plan.kept), 'checkpoint')} stay")
+    _tell_over(plan)
 
 
 def _show(plan: Pruned, *, answer: bool) -> None:
@@ -103,6 +105,13 @@ def _show(plan: Pruned, *, answer: bool) -> None:
     for why, number in sorted(reasons.items(), key=lambda pair: -pair[1]):
         say(f"    {number:,} {render.escape(why)}")
     say(f"About {render.size(plan.bytes_freed)} would come back")
+    _tell_over(plan)
+
+
+def _tell_over(plan: Pruned) -> None:
+    """Say that a cap is not met although all that may go does."""
+    if plan.over_bytes:
+        output.note(f"What must stay is {render.size(plan.over_bytes)} above the size asked for")
 
 
 def _line(checkpoint: Checkpoint) -> str:
@@ -110,5 +119,10 @@ def _line(checkpoint: Checkpoint) -> str:
 
 
 def _document(pruned: Pruned) -> dict[str, Any]:
-    removed = [documents.checkpoint(each) for each in pruned.removed]
-    return {"removed": removed, "kept": pruned.kept, "bytes_freed": pruned.bytes_freed, "is_done": pruned.is_done}
+    return {
+        "removed": [documents.checkpoint(each) for each in pruned.removed],
+        "kept": pruned.kept,
+        "bytes_freed": pruned.bytes_freed,
+        "over_bytes": pruned.over_bytes,
+        "is_done": pruned.is_done,
+    }

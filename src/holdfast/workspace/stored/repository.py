@@ -14,6 +14,7 @@ from holdfast.errors import Conflict, Damaged, NotFound, Refused
 from holdfast.model import JSON, Checkpoint, Uncovered
 from holdfast.shadowgit import EMPTY_TREE, ObjectStore, PackWriter, merge_packs, packs_due, reachable
 from holdfast.workspace.stored.catalog import Catalog, Row
+from holdfast.workspace.stored.holds import Holds
 from holdfast.workspace.stored.ids import looks_like_id, parse_latest, sequence_of
 from holdfast.workspace.stored.record import Contents, Node, decode_record, decode_uncovered, read_contents
 from holdfast.workspace.stored.state import read_state
@@ -41,6 +42,7 @@ class Repository:
         refs = self.objects
         self.catalog = Catalog(self.own / "catalog.db", refs.ref_marks, self.load_row, refs.refs_status)
         self.lock = durable.Lock(self.own / "lock")
+        self.holds = Holds(self.own / "held")
 
     @property
     def exists(self) -> bool:
@@ -59,6 +61,7 @@ class Repository:
     def sweep(self) -> None:
         """Remove what writers that died left behind. Needs the lock."""
         self.objects.sweep()
+        self.holds.sweep()
         for folder in (self.folder, self.own):
             for name in os.listdir(folder):
                 if name.endswith(".new") or name == "new-ref":

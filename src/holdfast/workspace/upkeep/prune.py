@@ -54,10 +54,13 @@ class Upkeep:
             found = retention.plan(records, policy, now, bytes_without=lambda gone: left[len(gone) - first])
         kept = found.kept | _left_alone(checkpoints, found, only)
         removed = [each for key, each in checkpoints.items() if key not in kept]
-        freed = 0
-        if weights is not None and weigh:
-            freed = weights.total_bytes - weights.needed_bytes(self._commits_without(removed))
-        return Pruned(removed, {key: kept[key] for key in checkpoints if key in kept}, freed, is_done=False)
+        freed = over = 0
+        if weights is not None:
+            needed = weights.needed_bytes(self._commits_without(removed))
+            freed = weights.total_bytes - needed if weigh else 0
+            over = max(0, needed - policy.max_bytes) if policy.max_bytes is not None else 0
+        kept = {key: kept[key] for key in checkpoints if key in kept}
+        return Pruned(removed, kept, freed, is_done=False, over_bytes=over)
 
     def _protected(self, checkpoints: dict[str, Checkpoint]) -> dict[str, str]:
         """Those that are never taken, and why."""
@@ -69,6 +72,7 @@ class Upkeep:
             found.setdefault(latest.id, "the latest")
         found |= {each.id: "pinned" for each in checkpoints.values() if each.pinned}
         found |= {each.id: "named" for each in checkpoints.values() if each.name is not None}
+        found |= dict.fromkeys(self._repository.holds.held() & checkpoints.keys(), "held by a step under way")
         history = self._repository.history()
         for word, safeties in (("an undo", history.done), ("a redo", history.undone)):
             for safety in safeties[-UNDO_STEPS:]:

@@ -73,13 +73,15 @@ class Verifier:
         return {name: commit for name, commit in refs.items() if sequence_of(name) or self._is_lost(commit, named)}
 
     def _is_lost(self, commit: str, named: Container[str]) -> bool:
-        """Whether this is the commit of a checkpoint that no ref of its own names, and that was not deleted."""
+        """Whether this is the commit of a checkpoint that no ref of its own names, and that was not deleted: it is
+        later than all that are there. Of an older one that cannot be told."""
         deleted = _read(self._repository.own / "sequence") or b""
+        names = self._objects.ref_names()
+        latest = max([int(deleted) if _NUMBER.fullmatch(deleted) else 0, *(sequence_of(name) or 0 for name in names)])
         with suppress(HoldfastError, ValueError, TypeError, KeyError):
             contents = read_contents(self._objects, self._objects.commit(bytes.fromhex(commit)))
             found = decode_record(self._objects.blob(contents.record), commit=commit, lazy=None)
-            is_deleted = bool(_NUMBER.fullmatch(deleted)) and found.sequence <= int(deleted)
-            return commit not in named and found.id not in self._objects.ref_names() and not is_deleted
+            return commit not in named and found.sequence > latest
         return False
 
     def _say(self, what: str, detail: str, checkpoints: Iterable[str] = ()) -> None:

@@ -58,11 +58,12 @@ class Pack:
 
     def oids(self) -> Iterator[bytes]:
         """The names of all objects, sorted."""
-        names = self._index[1032 : self._crcs]
+        names = b"" if self.is_cut else self._index[1032 : self._crcs]
         return (names[at : at + 20] for at in range(0, len(names), 20))
 
     def entries(self) -> list[tuple[int, int, bytes, int]]:
         """(start, end, name, crc) of every object, in the order of the file."""
+        self._check_length()
         crcs = struct.unpack(f">{self.count}I", self._index[self._crcs : self._offsets])
         starts = [self._offset(place) for place in range(self.count)]
         ordered = sorted(zip(starts, self.oids(), crcs, strict=True))
@@ -80,6 +81,8 @@ class Pack:
         return None if place < 0 else self._offset(place)
 
     def _place(self, oid: bytes) -> int:
+        if self.is_cut:
+            return -1
         first = oid[0]
         low: int = self._fanout[first - 1] if first else 0
         high: int = self._fanout[first]
@@ -124,10 +127,24 @@ class Pack:
 
     def raw(self, start: int, end: int) -> bytes:
         """The bytes of the file between two places."""
+        self._check_length()
         return self._data[start:end]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether somebody has cut one of the files since they were mapped: reading there would end the process.
+
+        Such a pack has nothing; the store opens it anew, for what is left of it.
+        """
+        return self._data.size() < self.size_bytes or self._index.size() < len(self._index)
+
+    def _check_length(self) -> None:
+        if self.is_cut:
+            raise Damaged(f"{self.name} was cut short while it was open", hint=_HINT)
 
     def header(self, offset: int) -> Header:
         """Read what an object is and how large."""
+        self._check_length()
         data = self._data
         if offset < 12 or offset >= self.size_bytes - 20:
             raise Damaged(f"the index of {self.name} points outside its pack", hint=_HINT)
@@ -169,6 +186,7 @@ class Pack:
 
     def checksum_problems(self) -> Iterator[str]:
         """Say whether the two files are, byte for byte, what was written."""
+        self._check_length()
         for label, data in (("index", self._index), ("pack", self._data)):
             with memoryview(data) as view, view[:-20] as body:
                 if sha1(body).digest() != data[-20:]:

@@ -22,7 +22,7 @@ from holdfast.workspace.stored.tree import TreeReader
 
 _REF = re.compile(rb"[0-9a-f]{40}\n")
 _NUMBER = re.compile(rb"[0-9]+\n")
-_OLD_CACHES = (b"holdfast scan 1 little\n", b"holdfast scan 1 big\n")  # written anew by the next save
+_OLD_CACHES = (b"holdfast scan 1 ", b"holdfast scan 2 ")
 
 
 class Verifier:

@@ -2,6 +2,7 @@
 
     python benchmarks/upkeep.py            # size, and the time of compacting and of restoring from deltas
     python benchmarks/upkeep.py --many     # log, get, show, prune and usage with 100, 2,000 and 10,000 checkpoints
+    python benchmarks/upkeep.py --large    # a file of 1 GiB, of which one byte changes, twenty times
 
 Everything happens in a temporary folder; the tree is a copy of Python's own library. Times are of one run.
 """
@@ -29,15 +30,18 @@ from holdfast.workspace.stored.record import encode_record, read_contents, write
 
 ROUNDS = 50
 FILES_A_ROUND = 5
+LARGE_MIB, LARGE_SAVES = 1024, 20
 
 
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--many", action="store_true", help="measure many checkpoints instead of sizes")
+    parser.add_argument("--large", action="store_true", help="measure one large file instead of sizes")
     options = parser.parse_args()
+    measure = _many if options.many else _large if options.large else _sizes
     with tempfile.TemporaryDirectory(prefix="holdfast-upkeep-") as area:
-        for label, value in (_many if options.many else _sizes)(Path(area)):
+        for label, value in measure(Path(area)):
             print(f"{label:<58} {value:>16}", flush=True)
 
 
@@ -68,6 +72,29 @@ def _sizes(area: Path) -> Iterator[tuple[str, str]]:
     yield "store / store before", f"{after / store:.3f}"
     yield "restore to the first save, from whole objects", f"{before:.2f} s"
     yield "restore to the first save, from deltas", f"{_restored(ws):.2f} s"
+
+
+def _large(area: Path) -> Iterator[tuple[str, str]]:
+    """One large file of chance, of which a byte changes somewhere."""
+    tree = area / "tree"
+    tree.mkdir()
+    with open(tree / "large.bin", "wb") as file:
+        for _ in range(LARGE_MIB):
+            file.write(os.urandom(1 << 20))
+    ws, chance = _open(area, tree), random.Random(1)
+    seconds, _ = _timed(lambda: ws.save("first"))
+    yield f"store after the first save of {LARGE_MIB:,} MiB ({seconds:.1f} s)", _bytes(_size(ws.store))
+    for number in range(LARGE_SAVES):
+        with open(tree / "large.bin", "r+b") as file:
+            place = chance.randrange(LARGE_MIB << 20)
+            file.seek(place)
+            byte = file.read(1)[0]
+            file.seek(place)
+            file.write(bytes([byte ^ 1]))
+        seconds, _ = _timed(lambda number=number: ws.save(f"save {number}"))
+    yield f"store after {LARGE_SAVES} more ({seconds:.1f} s the last)", _bytes(_size(ws.store))
+    own = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon"))
+    yield "memory of the process, mapped packs aside", " ".join(own.split()[1:])
 
 
 def _edit(tree: Path, chance: random.Random) -> None:

@@ -8,6 +8,13 @@ import subprocess
 import pytest
 
 
+def test_an_empty_variable_does_not_mean_the_folder_one_stands_in(holdfast, write):
+    holdfast.saved()
+    path = write("a.txt", "work of an hour\n")
+    assert holdfast("-C", "", "restore", "latest", "--yes").code == 2
+    assert path.read_text() == "work of an hour\n"
+
+
 def test_an_empty_path_restores_nothing(holdfast, write):
     holdfast.saved()
     path = write("a.txt", "work of an hour\n")

@@ -103,7 +103,7 @@ def test_any_other_answer_is_no(holdfast, terminal, reply):
     shown.expect("Delete? [y/N] ")
     shown.type(reply)
     code, said = shown.end()
-    assert code == 6 and "nothing was changed" in said
+    assert code == 6 and "Nothing was changed." in said and "error" not in said
     assert len(holdfast("log", "--json").json["checkpoints"]) == 1
 
 
@@ -244,7 +244,7 @@ def test_picking_nothing_changes_nothing_and_needs_somebody_to_ask(holdfast, pro
     shown.expect("Which? ")
     shown.type(b"\n")
     code, said = shown.end()
-    assert (code, "nothing was changed" in said) == (6, True)
+    assert (code, "Nothing was changed." in said, "error" in said) == (6, True, False)
     assert (project / "a.txt").read_text() == "two\n"
     assert holdfast("restore", "latest", "--pick", "--yes").code == 6
     assert holdfast("restore", "latest", "--pick", "--json").json["error"]["kind"] == "refused"

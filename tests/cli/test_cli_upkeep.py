@@ -91,7 +91,9 @@ def test_prune_by_age_session_and_size(holdfast, project, five):
 
 
 def test_pin_keeps_a_checkpoint_until_it_is_taken_off(holdfast, five):
+    assert holdfast("pin", "a1", "--off").out == "a1  not pinned\n"
     assert holdfast("pin", "a1").out == "a1  pinned\n"
+    assert holdfast("pin", "a1").out == "a1  pinned already\n"
     assert "pinned" in holdfast("log").out
     holdfast("prune", "--keep-last", "1", "--yes")
     assert listed(holdfast) == [five[0], five[4]]

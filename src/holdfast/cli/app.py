@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from holdfast.cli import output, render
+from holdfast.cli.exits import Exit
 from holdfast.errors import HoldfastError, NotFound, Refused
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class App:
         if self.json or not output.can_ask():
             raise Refused("this asks before it changes anything, and nobody is there to answer", hint="Pass --yes.")
         if not output.ask(question):
-            raise Refused("nothing was changed")
+            decline()
 
     def tell_recovered(self) -> None:
         """Say once how an interrupted restore was dealt with: on opening, or by the command itself."""
@@ -152,6 +153,12 @@ class App:
         )
         output.note(render.escape(line))
         output.notes(render.listing(recovered.failed))
+
+
+def decline() -> NoReturn:
+    """End because somebody said no: that is no error, and the exit code still tells."""
+    output.note("Nothing was changed.")
+    raise click.exceptions.Exit(Exit.REFUSED)
 
 
 def nearest(start: Path, attempt: Callable[[Path], Workspace], *, home: Path, any_owner: bool) -> Workspace | None:

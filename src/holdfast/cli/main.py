@@ -27,9 +27,9 @@ _MESSAGE_MAX_CHARS = 1000
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code. Never raises, never prints a traceback unasked."""
     args = sys.argv[1:] if args is None else list(args)
-    output.prepare()
     try:
         try:
+            output.prepare()
             return _run(args)
         finally:
             output.flush()

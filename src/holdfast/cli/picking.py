@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from holdfast.cli import output, render
+from holdfast.cli.app import decline
 from holdfast.errors import Refused
 from holdfast.model import Plan
 
@@ -29,7 +30,7 @@ def pick(plan: Plan, *, json: bool) -> list[str]:
             output.note(_HELP)
             continue
         if not places:
-            raise Refused("nothing was changed")
+            decline()
         return [rows[place][0] for place in places]
 
 

@@ -18,6 +18,7 @@ LIST_MAX = 10
 MESSAGE_MAX_CHARS = 200
 
 _CELL_MIN_CHARS = 16  # what is left of a column on a narrow terminal, as long as another can give
+_CELL_LEAST_CHARS = 6  # of all of them, on one that is narrower still; then its lines are broken
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -107,7 +108,7 @@ def _narrow(widths: list[int], room: int) -> None:
     """Take what is too much from the columns between the first and the last, then from the last, then from the rest."""
     excess = sum(widths) + 2 * (len(widths) - 1) - room
     order = [*reversed(range(2, len(widths) - 1)), len(widths) - 1, 1]
-    for least in (_CELL_MIN_CHARS, 1):
+    for least in (_CELL_MIN_CHARS, _CELL_LEAST_CHARS):
         for at in order:
             if excess > 0 and 0 < at < len(widths):
                 taken = min(excess, max(widths[at] - least, 0))

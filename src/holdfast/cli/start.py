@@ -1,4 +1,8 @@
-"""Where the program begins. `hook` is dealt with before anything else is loaded: an agent waits for it."""
+"""Where the program begins and ends.
+
+`hook` is dealt with before anything else is loaded: an agent waits for it. While the program cannot answer yet, or has
+answered, Ctrl-C ends it without a word.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,24 @@ def main() -> int:
         from holdfast.adapters.agents.client import run
 
         run(["claude-code"])  # a version of it that knows no `args` calls us without: help and 2 would block its tools
-    from holdfast.cli.main import main as run_command
+    return _command()
 
-    return run_command()
+
+def _command() -> int:
+    import signal  # with `enum`: not for a hook
+
+    has_handler = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else Ctrl-C is ignored already
+    if has_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from holdfast.cli import main as program  # loading it takes longer than many a command
+    from holdfast.cli.exits import Exit
+
+    try:
+        if has_handler:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = program.main()
+    except KeyboardInterrupt:  # once more, while the first one was answered
+        code = Exit.INTERRUPTED
+    if has_handler:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return code

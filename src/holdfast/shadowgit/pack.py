@@ -62,6 +62,15 @@ class Pack:
         if len(self._index) < self._far_offsets + 40:
             raise Damaged(f"the index of {self.name} is cut short", hint=_HINT)
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether somebody has cut one of the files since they were opened; the store then opens anew what is left."""
+        try:
+            index_bytes = os.stat(self.path.with_suffix(".idx")).st_size
+        except OSError:
+            index_bytes = len(self._index)
+        return os.fstat(self._fd).st_size < self.size_bytes or index_bytes < len(self._index)
+
     def oids(self) -> Iterator[bytes]:
         """The names of all objects, sorted."""
         names = self._index[1032 : self._crcs]

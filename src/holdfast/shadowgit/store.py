@@ -172,7 +172,7 @@ class ObjectStore:
                 names = {name[:-4] for name in os.listdir(self.pack_folder) if _INDEX.fullmatch(name)}
             except FileNotFoundError:
                 names = set()
-            packs = {name: pack for name, pack in self._packs.items() if name in names}
+            packs = {name: pack for name, pack in self._packs.items() if name in names and not pack.is_cut}
             for name in names - packs.keys():
                 try:
                     packs[name] = Pack(self.pack_folder / f"{name}.idx")

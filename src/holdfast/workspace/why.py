@@ -10,7 +10,8 @@ from typing import NamedTuple
 from holdfast.model import Checkpoint, Reason, Why
 from holdfast.scan import usergit
 from holdfast.scan.folder import IGNORED, MODE, WIDTH, Folder
-from holdfast.scan.handles import Handles, split
+from holdfast.scan.folders import DEPENDENCY_FOLDERS
+from holdfast.scan.handles import Handles, split, upwards
 from holdfast.scan.ignore import EXCLUDED, INCLUDED, MAX_IGNORE_BYTES, Sources, Verdict, decide_path
 from holdfast.workspace.capture.scanner import Judged, Scanner
 from holdfast.workspace.scope import inside
@@ -98,6 +99,13 @@ class _Asker:
 
     def _absent(self, path: str, is_folder: bool, folder: Folder) -> _Decision:
         """What would be so of a path that is not there."""
+        for here in reversed([each for each in upwards(path) if is_folder or each != path]):
+            name = here.rpartition("/")[2]
+            if name == ".git":
+                return self._say(Reason.GIT_DIRECTORY, "")
+            verdict = self._verdict(here, is_folder=True)
+            if name in DEPENDENCY_FOLDERS and (verdict is None or verdict.kind != INCLUDED):
+                return self._say(Reason.DEPENDENCIES, f"built-in: {name}")
         verdict = self._verdict(path, is_folder)
         if verdict is not None and verdict.kind == EXCLUDED:
             return self._say(Reason.EXCLUDED, verdict.rule)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from holdfast import Conflict, NotFound, Refused, Workspace
-from holdfast.workspace.stored.ids import Latest, check_name, new_id, parse_latest, sequence_of
+from holdfast.workspace.stored.ids import Latest, check_name, greatest_sequence, new_id, parse_latest, sequence_of
 
 
 class TestIds:
@@ -138,3 +138,9 @@ class TestReferences:
         assert ws.save("3", allow_empty=True).sequence == 3
         with pytest.raises(NotFound):
             ws.get(second.id)
+
+
+def test_the_greatest_number_is_found_among_whatever_else_is_there() -> None:
+    names = [new_id(number) for number in (9, 10, 2, 99)]
+    assert greatest_sequence([*names, "zzz", "main", "z1-00000000", "b100-00000000", ""]) == 99
+    assert greatest_sequence(["zzz"]) == 0

@@ -190,3 +190,30 @@ def test_a_scope_tells_below_which_folders_it_can_have_anything(tmp_path: Path) 
     ]  # fmt: skip
     assert open_scope(["src"], tmp_path).may_hold("src/below")
     assert open_scope(["**/x"], tmp_path).may_hold("anywhere")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ("x[[]y", "x[y", "xy"),
+        ("[*].txt", "*.txt", "a.txt"),
+        ("[?]", "?", "a"),
+        ("[]]x", "]x", "x"),
+        ("[!]a]", "b", "]"),
+        ("[a&&b]", "&", "c"),
+        ("[a-c]/x", "b/x", "d/x"),
+        ("[!a]", "b", "/"),
+        ("[a||b]", "|", "c"),
+    ],
+)
+def test_a_set_means_its_characters_and_warns_of_nothing(
+    tmp_path: Path, pattern: str, matching: str, other: str
+) -> None:
+    scope = open_scope([pattern], tmp_path)
+    assert matching in scope
+    assert other not in scope
+
+
+@pytest.mark.parametrize("pattern", ["x[[", "[", "[!", "[z-a]"])
+def test_what_is_no_glob_means_itself(tmp_path: Path, pattern: str) -> None:
+    assert pattern in open_scope([pattern], tmp_path)

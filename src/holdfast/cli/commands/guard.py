@@ -49,6 +49,9 @@ def guard(
                 restored = workspace.restore(saved.id)
             except HoldfastError as error:
                 failure = error
+            except KeyboardInterrupt:
+                output.note(f"The restore was interrupted; go back with: holdfast restore {short(saved.id)}")
+                raise
     if app.json:
         app.document(
             {

@@ -64,7 +64,7 @@ def _nothing(workspace: Workspace, session: str | None) -> str:
         return "No checkpoints of this session."
     if workspace.list(1, safety=True):
         return "No checkpoints but those made before restores; list them with: holdfast log --all"
-    return "No checkpoints yet."
+    return "No checkpoints yet; make the first one with: holdfast save"
 
 
 def _row(checkpoint: Checkpoint) -> tuple[str, ...]:

@@ -20,8 +20,11 @@ def pin(app: App, *, ref: str, off: bool) -> None:
     holdfast pin b14
     holdfast pin b14 --off
     """
-    found = app.open().pin(ref, pinned=not off)
+    workspace = app.open()
+    was = workspace.get(ref).pinned
+    found = workspace.pin(ref, pinned=not off)
     if app.json:
         app.document({"checkpoint": documents.checkpoint(found)})
     else:
-        output.answer(f"{documents.short(found.id)}  {'pinned' if found.pinned else 'no longer pinned'}")
+        said = ("not pinned", "no longer pinned") if off else ("pinned", "pinned already")
+        output.answer(f"{documents.short(found.id)}  {said[was]}")

@@ -77,6 +77,7 @@ class Catalog:
         self._memory: sqlite3.Connection | None = None
         self._kept: tuple[int, int, sqlite3.Connection] | None = None
         self._agreed = ""
+        self._whole: tuple[int, int] | None = None  # the file of which every row was checked; each is when it is read
 
     def sync(self) -> None:
         """Make the catalog hold exactly the checkpoints that there are, as their refs have them now.
@@ -170,13 +171,15 @@ class Catalog:
 
         The refs are listed after the catalog is read: a row is written after its ref, so one without a ref is gone.
         """
-        known = self._checked()
+        known = self._marks() if self._whole and self._whole == self._file() else self._checked()
         is_changed = known is None
         if known is None:
             self._rebuild()  # before anything is looked for by what a row says of itself
             known = self._checked() or {}
+        self._whole = self._file()
         refs = self._list_refs()
-        missing = [(row, mark) for key, mark in sorted(refs.items() - known.items()) if (row := self._load(key))]
+        unlike = sorted((key, mark) for key, mark in refs.items() if known.get(key) != mark)
+        missing = [(row, mark) for key, mark in unlike if (row := self._load(key))]
         gone = known.keys() - refs.keys()
         if missing or gone:
             with contextlib.suppress(sqlite3.OperationalError):  # locked for long: the next call does it
@@ -192,6 +195,18 @@ class Catalog:
         if sorted(str(row[0]) for row in rows if not row[2]) != named:
             return None
         return {str(row[0]): str(row[1]) for row in rows}
+
+    def _marks(self) -> dict[str, str]:
+        """The ids in the catalog and the marks of their refs, unchecked."""
+        return {str(row[0]): str(row[1]) for row in self._query("SELECT id, mark FROM checkpoints")}
+
+    def _file(self) -> tuple[int, int] | None:
+        """Which file it is; None where it is in memory."""
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            return None
+        return None if self._memory else (status.st_dev, status.st_ino)
 
     def _look(self) -> str:
         """How refs and catalog look from outside; empty where that does not tell whether they change."""

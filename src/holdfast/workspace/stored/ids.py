@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.errors import Refused
@@ -36,6 +37,11 @@ def sequence_of(checkpoint_id: str) -> int | None:
     """The sequence number in an id; None if it is not one."""
     match = _ID.fullmatch(checkpoint_id)
     return int(match[2]) if match and ord(match[1]) - ord("a") + 1 == len(match[2]) else None
+
+
+def greatest_sequence(names: Iterable[str]) -> int:
+    """The greatest number among ids; whatever is none is passed over. Ids sort by number, so few of them are read."""
+    return next((number for name in sorted(names, reverse=True) if (number := sequence_of(name))), 0)
 
 
 def parse_latest(ref: str) -> Latest | None:

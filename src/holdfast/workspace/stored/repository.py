@@ -15,7 +15,7 @@ from holdfast.model import JSON, Checkpoint, Uncovered
 from holdfast.shadowgit import EMPTY_TREE, ObjectStore, PackWriter, merge_packs, packs_due, reachable
 from holdfast.workspace.stored.catalog import Catalog, Row
 from holdfast.workspace.stored.holds import Holds
-from holdfast.workspace.stored.ids import looks_like_id, parse_latest, sequence_of
+from holdfast.workspace.stored.ids import greatest_sequence, looks_like_id, parse_latest, sequence_of
 from holdfast.workspace.stored.record import Contents, Node, decode_record, decode_uncovered, read_contents
 from holdfast.workspace.stored.state import read_state
 from holdfast.workspace.stored.tree import TreeReader
@@ -187,8 +187,7 @@ class Repository:
 
     def next_sequence(self) -> int:
         """One more than any checkpoint has, or ever had (P10)."""
-        greatest = max((sequence_of(name) or 0 for name in self.objects.ref_names()), default=0)
-        return max(greatest, self._floor()) + 1
+        return max(greatest_sequence(self.objects.ref_names()), self._floor()) + 1
 
     def publish(self, writer: PackWriter, checkpoint: Checkpoint, contents: Contents, commit: bytes) -> None:
         """Make a checkpoint exist: its objects, then its ref (the commit point), then the catalog."""
@@ -238,7 +237,7 @@ class Repository:
         """
         greatest = max((checkpoint.sequence for checkpoint in checkpoints), default=0)
         left = self.objects.ref_names() - {checkpoint.id for checkpoint in checkpoints}
-        if greatest > max(self._floor(), *(sequence_of(name) or 0 for name in left), 0):
+        if greatest > max(self._floor(), greatest_sequence(left)):
             durable.write_atomically(self.own / "sequence", b"%d\n" % greatest)
         for checkpoint in checkpoints:
             if checkpoint.operation is not None:
@@ -278,7 +277,7 @@ class Repository:
         except FileNotFoundError:
             return 0
         except ValueError:  # damaged: go far ahead of anything that could have been deleted, once
-            greatest = max((sequence_of(name) or 0 for name in self.objects.ref_names()), default=0)
+            greatest = greatest_sequence(self.objects.ref_names())
             durable.write_atomically(self.own / "sequence", b"%d\n" % (greatest + _FAR_AHEAD))
             return greatest + _FAR_AHEAD
 

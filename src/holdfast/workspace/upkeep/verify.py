@@ -26,7 +26,7 @@ from holdfast.workspace.upkeep.begun import read_begun
 _REF = re.compile(rb"[0-9a-f]{40}\n")
 _LOOKS = 8
 _NUMBER = re.compile(rb"[0-9]+\n")
-_OLD_CACHES = (b"holdfast scan 1 little\n", b"holdfast scan 1 big\n")  # written anew by the next save
+_OLD_CACHES = (b"holdfast scan 1 ", b"holdfast scan 2 ")
 
 
 class Verifier:

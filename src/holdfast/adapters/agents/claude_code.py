@@ -73,8 +73,14 @@ def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
         reading=frozenset(_READING),
         delegating=frozenset({"Task", "Agent"}),
         folders=(environ.get("CLAUDE_PROJECT_DIR", ""),),
-        version=fields.text("version") or environ.get("CLAUDE_CODE_VERSION", ""),
+        version=_version(environ),
     )
+
+
+def _version(environ: Mapping[str, str]) -> str:
+    """It tells its children what it is: `claude-code_2-1-325_…`."""
+    _, _, rest = environ.get("AI_AGENT", "").partition("claude-code_")
+    return rest.partition("_")[0].replace("-", ".")
 
 
 def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:

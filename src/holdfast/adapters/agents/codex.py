@@ -56,7 +56,6 @@ def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
         kinds=KINDS,
         reading=_READING,
         delegating=frozenset({"spawn_agent", "Agent", "wait"}),
-        version=fields.text("version") or environ.get("CODEX_VERSION", ""),
     )
 
 

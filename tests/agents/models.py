@@ -80,6 +80,34 @@ class ForGemini(_Handler):
         return f"data: {json.dumps(found)}\r\n\r\n".encode()
 
 
+class ForCodex(_Handler):
+    """The responses of Codex, streamed."""
+
+    def reply(self, asked: dict[str, Any]) -> bytes | None:
+        if not self.path.endswith("/responses"):
+            return None
+        item: dict[str, Any] = {"type": "message", "id": "m1", "role": "assistant"}
+        item["content"] = [{"type": "output_text", "text": "Done.", "annotations": []}]
+        if not any(each.get("type") == "function_call_output" for each in asked["input"]):
+            given = json.dumps({"cmd": COMMAND})
+            item = {
+                "type": "function_call",
+                "id": "f1",
+                "call_id": "call_1",
+                "name": "exec_command",
+                "arguments": given,
+            }
+        usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+        return b"".join(
+            f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+            for event in (
+                {"type": "response.created", "response": {"id": "r1"}},
+                {"type": "response.output_item.done", "output_index": 0, "item": item},
+                {"type": "response.completed", "response": {"id": "r1", "output": [item], "usage": usage}},
+            )
+        )
+
+
 @contextlib.contextmanager
 def served(handler: type[_Handler]) -> Iterator[str]:
     """Serve for a while; gives the address."""

@@ -15,11 +15,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from .conftest import history
-from .models import ForClaude, ForGemini, served
+from .models import ForClaude, ForCodex, ForGemini, served
 
 PROGRAMS = {name: os.environ.get(f"HOLDFAST_TEST_{name}", "") for name in ("CLAUDE", "GEMINI", "CODEX")}
 
@@ -86,8 +87,32 @@ def test_gemini_has_its_tool_protected(project: Path, home: Path) -> None:
 
 
 @needs("CODEX")
-def test_codex_reads_every_hook_and_finds_it_untrusted_as_doctor_does(project: Path, home: Path) -> None:
+def test_codex_has_its_tool_protected_once_the_hooks_are_trusted_and_resumes_what_was_brought_back(
+    project: Path, home: Path
+) -> None:
     holdfast("install", "codex")
+    found = _codex_hooks(project)
+    installed = json.loads((home / ".codex" / "hooks.json").read_text())["hooks"]
+    assert len(found["hooks"]) == len(installed) and not found["errors"] and not found["warnings"]
+    assert {hook["trustStatus"] for hook in found["hooks"]} == {"untrusted"}
+    state = [f'[hooks.state."{hook["key"]}"]\ntrusted_hash = "{hook["currentHash"]}"\n' for hook in found["hooks"]]
+    with served(ForCodex) as address:
+        provider = f'name = "stand-in"\nbase_url = "{address}/v1"\nwire_api = "responses"\n'
+        config = f'model = "m"\nmodel_provider = "stand-in"\n[model_providers.stand-in]\n{provider}'
+        (home / ".codex" / "config.toml").write_text(config + "".join(state))  # as if the user had accepted them
+        assert json.loads(holdfast("doctor", "codex", "--json"))["agents"][0]["trusted"] is True
+        words = [PROGRAMS["CODEX"], "exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"]
+        assert "Done." in run([*words, "make a file"])
+        first, second = history(project)
+        assert (first.actor, second.actor) == (None, "codex")
+        assert second.files_changed == ["made.txt"] and second.metadata["tool"] == "Bash"
+        said = json.loads(holdfast("restore", second.id, "--with-conversation", "--yes", "--json"))["conversation"]
+        assert said["is_new"] and said["resume"] == f"codex resume {said['session']}"
+        assert "Done." in run([*words, "resume", said["session"], "go on"])
+
+
+def _codex_hooks(project: Path) -> dict[str, Any]:
+    """The hooks that Codex finds, as it lists them for its editors."""
     server = subprocess.Popen(
         [PROGRAMS["CODEX"], "app-server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         text=True,
@@ -102,17 +127,10 @@ def test_codex_reads_every_hook_and_finds_it_untrusted_as_doctor_does(project: P
         server.stdin.flush()
         answers = (json.loads(line) for line in server.stdout)
         (found,) = next(answer for answer in answers if answer.get("id") == 1)["result"]["data"]
+        return found
     finally:
         server.kill()
         server.communicate()
-    installed = json.loads((home / ".codex" / "hooks.json").read_text())["hooks"]
-    assert len(found["hooks"]) == len(installed) and not found.get("errors")
-    assert {hook["trustStatus"] for hook in found["hooks"]} == {"untrusted"}
-    state = "".join(
-        f'[hooks.state."{hook["key"]}"]\ntrusted_hash = "{hook["currentHash"]}"\n\n' for hook in found["hooks"]
-    )
-    (home / ".codex" / "config.toml").write_text(state)
-    assert json.loads(holdfast("doctor", "codex", "--json"))["agents"][0]["trusted"] is True
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")

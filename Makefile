@@ -26,6 +26,7 @@ unit: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/workspace.py
 	$(BIN)/python benchmarks/upkeep.py
+	$(BIN)/python benchmarks/hook.py --large
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer")'

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -206,3 +207,34 @@ def test_the_client_loads_next_to_nothing() -> None:
     others = {name for name in ran.stdout.split() if not name.startswith("holdfast")}
     assert others <= {"_socket", "__future__"}
     assert len(ran.stdout.split()) - len(others) == 5
+
+
+def test_a_hook_that_is_killed_at_any_moment_loses_nothing(project: Path, home: Path) -> None:
+    """Both the hook and its child, as when a machine runs out of memory; then everything goes on."""
+    random = Random(7)
+    for number in range(12):
+        (project / f"made-{number}.txt").write_text(f"{number}\n")
+        data = json.dumps({**EVENT, "hook_event_name": "PreToolUse", "tool_use_id": f"k{number}", "cwd": str(project)})
+        process = subprocess.Popen([*HOOK, "claude-code"], stdin=subprocess.PIPE)
+        process.stdin.write(data.encode())
+        process.stdin.close()
+        time.sleep(random.uniform(0.02, 0.5))
+        for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            os.kill(int(child), signal.SIGKILL)
+        process.kill()
+        process.wait()
+    hook(project, "PreToolUse", "last")
+    (project / "agent.txt").write_text("agent\n")
+    hook(project, "PostToolUse", "last")
+    found = history(project)
+    assert found[-1].files_changed == ["agent.txt"] and found[-1].actor == "claude-code"
+    held = {path for each in found for path in each.files_changed}
+    assert held >= {f"made-{number}.txt" for number in range(12)}
+    assert Workspace(project).verify().ok
+
+
+def test_an_agent_that_ends_all_it_started_leaves_the_helper(project: Path, with_helper: Path) -> None:
+    data = json.dumps({**EVENT, "hook_event_name": "PreToolUse", "cwd": str(project)}).encode()
+    words = ["sh", "-c", '"$@"; kill -9 -$$', "sh", *HOOK, "claude-code"]
+    subprocess.run(words, input=data, start_new_session=True, capture_output=True, check=False)
+    wait_for(lambda: helpers(with_helper))

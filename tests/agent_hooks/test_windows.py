@@ -107,6 +107,33 @@ def test_what_goes_on_in_the_background_is_the_agents_during_its_turn_and_perhap
     assert scene.at(Kind.START) == Blame(None, "s")
 
 
+def test_what_an_agent_says_of_its_background_at_the_end_of_a_turn_is_believed():
+    scene = Scene()
+    scene.at(Kind.BEFORE, "1", background=True)
+    scene.at(Kind.AFTER, "1", background=True)
+    scene.at(Kind.STOP, still_running=True)
+    assert scene.at(Kind.PROMPT) == Blame(None, "s", ("claude-code",))
+    scene.at(Kind.STOP, still_running=False)
+    assert scene.at(Kind.PROMPT) == Blame(None, "s")
+
+
+def test_a_tool_that_goes_on_after_the_turn_is_in_the_background_where_the_agent_tells_ends_reliably():
+    scene = Scene()
+    for still_running, actor in ((True, "codex"), (None, None)):
+        scene.at(Kind.START, agent="codex")
+        scene.at(Kind.BEFORE, "1", agent="codex")
+        assert scene.at(Kind.STOP, agent="codex", still_running=still_running).actor == "codex"
+        scene.at(Kind.PROMPT, agent="codex")
+        assert scene.at(Kind.BEFORE, "2", agent="codex").actor == actor
+
+
+def test_a_tool_that_was_denied_is_closed_by_the_end_of_its_step():
+    scene = Scene()
+    scene.at(Kind.BEFORE, "1")
+    assert scene.at(Kind.BATCH).perhaps == ("user",)
+    assert scene.at(Kind.BEFORE, "2").actor is None
+
+
 def test_where_no_event_of_a_tool_ever_comes_the_end_of_the_turn_tells_of_the_agent():
     scene = Scene()
     scene.at(Kind.PROMPT)
@@ -132,6 +159,17 @@ def test_an_event_is_known_again_by_its_ids_and_not_otherwise():
     assert is_repeated(scene.windows, event)
     for other in ({"tool_use": "2"}, {"session": "t"}, {"agent": "cursor"}, {"kind": Kind.AFTER}, {"tool_use": ""}):
         assert not is_repeated(scene.windows, replace(event, **other))
+
+
+def test_a_turn_that_stops_and_goes_on_stops_again():
+    """As when a hook of somebody else tells the agent to go on."""
+    scene = Scene()
+    scene.at(Kind.PROMPT, turn="p")
+    scene.at(Kind.STOP, turn="p")
+    scene.at(Kind.BEFORE, "1", turn="p")
+    assert scene.at(Kind.STOP, turn="p").actor == "claude-code"
+    assert not is_repeated(scene.windows, Event("claude-code", Kind.STOP, "Stop", session="s", turn="p"))
+    assert is_repeated(scene.windows, Event("claude-code", Kind.PROMPT, "UserPromptSubmit", session="s", turn="p"))
 
 
 def test_what_is_remembered_stays_small():

@@ -17,6 +17,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         made.mkdir()
     for name in [name for name in os.environ if name.startswith(("GIT_", "HOLDFAST_", "XDG_"))]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("HOLDFAST_HELPER", "0")  # an example leaves nothing running
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")

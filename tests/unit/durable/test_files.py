@@ -169,3 +169,10 @@ class TestRemoveTree:
         remove_tree("tree", dir_fd=fd)
         os.close(fd)
         assert os.listdir(tmp_path) == []
+
+
+def test_a_file_is_private_unless_a_mode_is_given(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "private", b"x")
+    write_atomically(tmp_path / "shared", b"x", mode=0o664)
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("private", "shared")]
+    assert modes == [0o600, 0o664]

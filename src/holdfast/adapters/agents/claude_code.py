@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from holdfast.adapters.agents.agent import TIMEOUT_S, Agent, Entry, Places, Scope, grouped, read_common, with_id
@@ -23,6 +24,7 @@ _EVENTS: dict[str, str | None] = {
     "PreToolUse": _TOOLS,
     "PostToolUse": _TOOLS,
     "PostToolUseFailure": _TOOLS,
+    "PostToolBatch": None,  # all that is told of a tool that the user denied
     "SubagentStart": None,
     "SubagentStop": None,
     "PreCompact": None,
@@ -66,15 +68,23 @@ def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
         from holdfast.adapters.agents import cursor  # Cursor runs the hooks of Claude Code too
 
         return cursor.AGENT.read(fields, environ)
-    return read_common(
+    event = read_common(
         NAME,
         fields,
         kinds=KINDS,
         reading=frozenset(_READING),
         delegating=frozenset({"Task", "Agent"}),
         folders=(environ.get("CLAUDE_PROJECT_DIR", ""),),
-        version=fields.text("version") or environ.get("CLAUDE_CODE_VERSION", ""),
+        version=_version(environ),
     )
+    running = fields.count("background_tasks")
+    return event if running is None else replace(event, still_running=running > 0)
+
+
+def _version(environ: Mapping[str, str]) -> str:
+    """It tells its children what it is: `claude-code_2-1-325_…`."""
+    _, _, rest = environ.get("AI_AGENT", "").partition("claude-code_")
+    return rest.partition("_")[0].replace("-", ".")
 
 
 def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:

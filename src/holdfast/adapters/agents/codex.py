@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from holdfast.adapters.agents.agent import (
@@ -17,7 +18,7 @@ from holdfast.adapters.agents.agent import (
     with_id,
 )
 from holdfast.adapters.agents.claude_code import KINDS
-from holdfast.adapters.agents.event import Event
+from holdfast.adapters.agents.event import Event, Kind
 from holdfast.adapters.agents.fields import Fields
 
 NAME = "codex"
@@ -33,7 +34,10 @@ _EVENTS: dict[str, str | None] = {  # no matcher: every tool; those that only re
     "Stop": None,
     "SessionEnd": None,
 }
-_READING = frozenset({"update_plan", "view_image", "web_search", "read_file", "list_dir", "grep_files"})
+_LAST_TIMEOUT_S = 3
+_READING = frozenset(
+    {"update_plan", "view_image", "web_search", "request_user_input", "read_file", "list_dir", "grep_files"}
+)
 
 
 def _settings(places: Places, scope: Scope) -> Path:
@@ -46,18 +50,25 @@ def _data(places: Places) -> Path:
 
 
 def _entries(words: Sequence[str]) -> list[Entry]:
-    return grouped(_EVENTS, {"type": "command", "command": command_line(words), "timeout": TIMEOUT_S})
+    handler = {"type": "command", "command": command_line(words)}
+    last = {"SessionEnd": None}  # it waits three seconds and no longer, and warns of whoever asks for more
+    others = {event: matcher for event, matcher in _EVENTS.items() if event not in last}
+    return [
+        *grouped(others, {**handler, "timeout": TIMEOUT_S}),
+        *grouped(last, {**handler, "timeout": _LAST_TIMEOUT_S}),
+    ]
 
 
 def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
-    return read_common(
+    event = read_common(
         NAME,
         fields,
         kinds=KINDS,
         reading=_READING,
         delegating=frozenset({"spawn_agent", "Agent", "wait"}),
-        version=fields.text("version") or environ.get("CODEX_VERSION", ""),
     )
+    # of a command that goes on when the model goes on, no end is told before it has ended
+    return replace(event, still_running=True) if event.kind is Kind.STOP else event
 
 
 def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:

@@ -54,6 +54,9 @@ class Event:
     background: bool = False
     """What the tool began goes on after it has ended."""
 
+    still_running: bool | None = None
+    """At the end of a turn: whether what has not ended goes on. None: the agent does not say."""
+
     @property
     def actor(self) -> str:
         """Who acts, as checkpoints have it."""
@@ -62,5 +65,5 @@ class Event:
     @property
     def key(self) -> str:
         """Equal for one event that is told twice; empty where that cannot be told."""
-        which = self.tool_use or (self.turn if self.kind in (Kind.PROMPT, Kind.STOP) else "")
+        which = self.tool_use or (self.turn if self.kind is Kind.PROMPT else "")  # a turn may stop more than once
         return f"{self.kind} {which} {self.sub_id}" if which else ""

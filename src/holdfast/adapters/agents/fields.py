@@ -54,6 +54,11 @@ class Fields:
         value = self._values.get(name)
         return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
+    def count(self, name: str) -> int | None:
+        """How many there are in a list; None where there is no list."""
+        value = self._values.get(name)
+        return len(value) if isinstance(value, list) else None
+
     def flag(self, name: str) -> bool:
         """Whether a field is true."""
         return self._values.get(name) is True

@@ -26,12 +26,12 @@ _READING = (
     "web_fetch", "ask_user", "write_todos", "get_internal_docs", "activate_skill", "enter_plan_mode", "exit_plan_mode",
 )  # fmt: skip
 _TOOLS = f"^(?!(?:{'|'.join(_READING)})$)"
+# not PreCompress: it fires at every turn, whether or not anything is shortened
 _EVENTS: dict[str, str | None] = {
     "SessionStart": None,
     "BeforeAgent": None,
     "BeforeTool": _TOOLS,
     "AfterTool": _TOOLS,
-    "PreCompress": None,
     "AfterAgent": None,
     "SessionEnd": None,
 }
@@ -40,7 +40,6 @@ _KINDS = {
     "BeforeAgent": Kind.PROMPT,
     "BeforeTool": Kind.BEFORE,
     "AfterTool": Kind.AFTER,
-    "PreCompress": Kind.COMPACT,
     "AfterAgent": Kind.STOP,
     "SessionEnd": Kind.END,
 }
@@ -74,7 +73,6 @@ def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
         reading=frozenset(_READING),
         delegating=frozenset(),
         folders=(environ.get("GEMINI_PROJECT_DIR", ""),),
-        version=environ.get("GEMINI_CLI_VERSION", ""),
     )
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -94,10 +93,7 @@ def _read(agent: Agent, call: Call) -> Event:
         fields = fields.named(call.event_name)
     if not fields.is_whole:
         _log(call, f"the input ({len(call.data)} bytes) is no JSON object; the workspace is looked at all the same")
-    event = agent.read(fields, call.environ)
-    if event.agent == "claude-code" and not event.version:
-        event = replace(event, version=call.environ.get("AI_AGENT", ""))
-    return event
+    return agent.read(fields, call.environ)
 
 
 def _deal(event: Event, folder: Path, call: Call, opened: Opened) -> str:
@@ -132,7 +128,8 @@ def _deal(event: Event, folder: Path, call: Call, opened: Opened) -> str:
 def _save(workspace: Workspace, event: Event, whose: Blame, call: Call) -> Checkpoint | None:
     def details() -> Details:
         found = transcript.capture(event, workspace.path)
-        if "missing" in found and event.transcript:
+        has_begun = event.kind not in (Kind.START, Kind.PROMPT)  # before, there is no file yet
+        if "missing" in found and event.transcript and has_begun:
             _log(call, f"the conversation {event.transcript} is not kept: {found['missing']}")
         metadata = _metadata(event, whose)
         if time.time() > call.deadline:  # the agent has gone on: the tool may be at work already

@@ -100,7 +100,7 @@ def blame(windows: Windows, event: Event) -> Blame:
     if event.kind is Kind.AFTER and not event.delegates:
         return _blamed((event.actor, event.session), suspects)
     if suspects:
-        doubt = (USER,) if event.kind in (Kind.PROMPT, Kind.START, Kind.END) else ()
+        doubt = () if event.kind is Kind.BEFORE else (USER,)  # a tool without an end was interrupted, denied or killed
         return _blamed(suspects[0], suspects[1:], doubt)
     if mine.background and mine.in_turn:
         return Blame(mine.background[0], mine.session or None, (*mine.background[1:], USER))
@@ -146,12 +146,23 @@ def _moved_on(session: Session, event: Event) -> Session:
         return replace(session, open=(), in_turn=True)
     if kind is Kind.START:
         return replace(session, open=(), background=(), in_turn=False)
-    if kind in (Kind.STOP, Kind.BATCH, Kind.SUB_STOP):
-        left = tuple(each for each in session.open if each.sub_id != event.sub_id)
-        return replace(session, open=left, in_turn=session.in_turn and kind is not Kind.STOP)
+    if kind in (Kind.BATCH, Kind.SUB_STOP):
+        return replace(session, open=tuple(each for each in session.open if each.sub_id != event.sub_id))
+    if kind is Kind.STOP:
+        return _stopped(session, event)
     if kind is Kind.END:
         return replace(session, open=(), background=(), in_turn=False)
     return session
+
+
+def _stopped(session: Session, event: Event) -> Session:
+    """A session whose turn is over: its windows are closed, but what was begun in them may go on."""
+    mine = [each for each in session.open if each.sub_id == event.sub_id]
+    left = tuple(each for each in session.open if each.sub_id != event.sub_id)
+    background = session.background
+    if event.still_running is not None:
+        background = (*background, *(each.actor for each in mine)) if event.still_running else ()
+    return replace(session, open=left, background=tuple(dict.fromkeys(background)), in_turn=False)
 
 
 def _without(windows: tuple[Window, ...], event: Event) -> tuple[Window, ...]:

@@ -1,0 +1,158 @@
+"""The agents themselves, where they are at hand: they read what we write, and what they call works.
+
+Skipped unless a variable names the program. Nothing is sent anywhere: a stand-in on this machine answers for the model.
+
+    HOLDFAST_TEST_CLAUDE   the program `claude`
+    HOLDFAST_TEST_GEMINI   `gemini.js`, which node runs
+    HOLDFAST_TEST_CODEX    the program `codex`
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import history
+from .models import ForClaude, ForCodex, ForGemini, served
+
+PROGRAMS = {name: os.environ.get(f"HOLDFAST_TEST_{name}", "") for name in ("CLAUDE", "GEMINI", "CODEX")}
+
+
+def needs(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not PROGRAMS[name], reason=f"HOLDFAST_TEST_{name} does not name the program")
+
+
+def holdfast(*words: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast.cli", *words], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def run(words: list[str], **environment: str) -> str:
+    ran = subprocess.run(
+        words, capture_output=True, text=True, timeout=120, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+        check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran
+    return ran.stdout
+
+
+def claude(address: str, *words: str) -> str:
+    return run(
+        [PROGRAMS["CLAUDE"], "-p", "make a file", "--allowedTools", "Bash", *words],
+        ANTHROPIC_API_KEY="none",
+        ANTHROPIC_BASE_URL=address,
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+    )
+
+
+@needs("CLAUDE")
+def test_claude_code_has_its_tool_protected_and_resumes_a_conversation_that_was_brought_back(project: Path) -> None:
+    holdfast("install", "claude-code")
+    with served(ForClaude) as address:
+        assert "Done." in claude(address)
+        first, second = history(project)
+        assert (first.actor, second.actor) == (None, "claude-code")
+        assert second.files_changed == ["made.txt"] and second.metadata["tool"] == "Bash"
+        assert second.metadata["agent_version"][0].isdigit()
+        assert second.state["conversation"]["text"]
+        claude(address, "--continue")
+        said = json.loads(holdfast("restore", second.id, "--with-conversation", "--yes", "--json"))["conversation"]
+        assert said["is_new"] and said["resume"] == f"claude --resume {said['session']}"
+        assert "Done." in claude(address, "--resume", said["session"])
+
+
+@needs("GEMINI")
+def test_gemini_has_its_tool_protected(project: Path, home: Path) -> None:
+    settings = home / ".gemini" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{\n  // mine\n  "security": {"auth": {"selectedType": "gemini-api-key"}}\n}\n')
+    holdfast("install", "gemini")
+    with served(ForGemini) as address:
+        run(
+            ["node", PROGRAMS["GEMINI"], "-p", "make a file", "--yolo", "--skip-trust", "-m", "gemini-2.5-flash"],
+            GEMINI_API_KEY="none",
+            GOOGLE_GEMINI_BASE_URL=address,
+        )
+    first, second = history(project)
+    assert (first.actor, second.actor) == (None, "gemini")
+    assert second.files_changed == ["made.txt"] and second.metadata["tool"] == "run_shell_command"
+
+
+@needs("CODEX")
+def test_codex_has_its_tool_protected_once_the_hooks_are_trusted_and_resumes_what_was_brought_back(
+    project: Path, home: Path
+) -> None:
+    holdfast("install", "codex")
+    found = _codex_hooks(project)
+    installed = json.loads((home / ".codex" / "hooks.json").read_text())["hooks"]
+    assert len(found["hooks"]) == len(installed) and not found["errors"] and not found["warnings"]
+    assert {hook["trustStatus"] for hook in found["hooks"]} == {"untrusted"}
+    state = [f'[hooks.state."{hook["key"]}"]\ntrusted_hash = "{hook["currentHash"]}"\n' for hook in found["hooks"]]
+    with served(ForCodex) as address:
+        provider = f'name = "stand-in"\nbase_url = "{address}/v1"\nwire_api = "responses"\n'
+        config = f'model = "m"\nmodel_provider = "stand-in"\n[model_providers.stand-in]\n{provider}'
+        (home / ".codex" / "config.toml").write_text(config + "".join(state))  # as if the user had accepted them
+        assert json.loads(holdfast("doctor", "codex", "--json"))["agents"][0]["trusted"] is True
+        words = [PROGRAMS["CODEX"], "exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"]
+        assert "Done." in run([*words, "make a file"])
+        first, second = history(project)
+        assert (first.actor, second.actor) == (None, "codex")
+        assert second.files_changed == ["made.txt"] and second.metadata["tool"] == "Bash"
+        said = json.loads(holdfast("restore", second.id, "--with-conversation", "--yes", "--json"))["conversation"]
+        assert said["is_new"] and said["resume"] == f"codex resume {said['session']}"
+        assert "Done." in run([*words, "resume", said["session"], "go on"])
+
+
+def _codex_hooks(project: Path) -> dict[str, Any]:
+    """The hooks that Codex finds, as it lists them for its editors."""
+    server = subprocess.Popen(
+        [PROGRAMS["CODEX"], "app-server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        text=True,
+    )  # fmt: skip
+    try:
+        for message in (
+            {"id": 0, "method": "initialize", "params": {"clientInfo": {"name": "holdfast", "version": "0"}}},
+            {"method": "initialized"},
+            {"id": 1, "method": "hooks/list", "params": {"cwds": [str(project)]}},
+        ):
+            server.stdin.write(json.dumps(message) + "\n")
+        server.stdin.flush()
+        answers = (json.loads(line) for line in server.stdout)
+        (found,) = next(answer for answer in answers if answer.get("id") == 1)["result"]["data"]
+        return found
+    finally:
+        server.kill()
+        server.communicate()
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+def test_the_plugin_for_opencode_hands_events_on(project: Path, home: Path) -> None:
+    holdfast("install", "opencode")
+    plugin = home / ".config" / "opencode" / "plugins" / "holdfast.js"
+    module = plugin.with_suffix(".mjs")
+    shutil.copy(plugin, module)
+    script = f"""
+import {{ writeFileSync }} from "node:fs"
+import * as plugin from {json.dumps(str(module))}
+const [make] = Object.values(plugin)
+const hooks = await make({{ directory: process.cwd(), worktree: process.cwd() }})
+const call = {{ tool: "bash", sessionID: "s", callID: "c" }}
+await hooks.event({{ event: {{ type: "session.created", properties: {{ info: {{ id: "s" }} }} }} }})
+await hooks["chat.message"]({{ sessionID: "s", messageID: "m" }}, {{}})
+await hooks["tool.execute.before"](call, {{ args: {{ command: "make" }} }})
+writeFileSync("made.txt", "agent\\n")
+await hooks["tool.execute.after"]({{ ...call, args: {{ command: "make" }} }}, {{}})
+await hooks.event({{ event: {{ type: "session.idle", properties: {{ sessionID: "s" }} }} }})
+"""
+    run(["node", "--input-type=module", "-e", script])
+    first, second = history(project)
+    assert (first.actor, second.actor, second.session) == (None, "opencode", "s")
+    assert second.files_changed == ["made.txt"] and second.message == "bash: make"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import threading
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -94,20 +94,13 @@ class _Service:
         return tool
 
 
-async def _done(lane: Lane, work: Any) -> Answer:
+async def _done(lane: Lane, work: Callable[[], Answer]) -> Answer:
     """Do work in a lane. Whoever stops waiting before it began stops it; later, only the waiting ends."""
-    given_up = threading.Event()
-
-    def begin() -> Answer:
-        if given_up.is_set():
-            raise Refused("the request was cancelled")
-        answer: Answer = work()
-        return answer
-
+    future = lane.submit(work)
     try:
-        return await lane.answer(lane.submit(begin))
+        return await lane.answer(future)
     except asyncio.CancelledError:
-        given_up.set()
+        future.cancel()
         raise
 
 

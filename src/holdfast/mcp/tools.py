@@ -66,9 +66,7 @@ class Tools:
         self, *, limit: int = 20, before: str | None = None, session: str | None = None, safety: bool = False
     ) -> Answer:
         """Pages are counted from a checkpoint, so that one which is saved meanwhile moves none."""
-        below = None if before is None else self._workspace.get(before).sequence
-        found = self._workspace.list(limit + 1 if below is None else None, session=session, safety=safety)
-        listed = [each for each in found if below is None or each.sequence < below]
+        listed = self._workspace.list(limit + 1, session=session, safety=safety, before=before)
         there = listed[:limit]
         more = there[-1].id if len(listed) > limit else None
         return {"checkpoints": [answers.checkpoint(each) for each in there], "next_before": more}
@@ -192,7 +190,7 @@ class Tools:
             ),
             Tool(
                 "checkpoint_search", "Search checkpoints",
-                "Which files of which checkpoints have a text, where it came and went, and who brought it.",
+                "Which files and saved states have a text, where it came and went, and who brought it.",
                 takes("text", text=text("What to look for, as it stands.", 1000), ignore_case=flag("Or capital."),
                       paths=schemas.PATHS, offset=schemas.OFFSET,
                       limit=number("The most to answer with.", 20, least=1, most=answers.ENTRIES_MAX)),

@@ -23,6 +23,7 @@ from holdfast.project.papers import FEATURES, PROGRESS
 from holdfast.project.rollback import Rollback
 from holdfast.project.rules import Retention, as_policy
 from holdfast.workspace import Workspace
+from holdfast.workspace.stored.ids import looks_like_id
 
 _Path = str | os.PathLike[str]
 
@@ -122,15 +123,12 @@ class SyncCheckpointManager:
         return record.without_ours(self._find(checkpoint_id).state)
 
     def _find(self, ref: str) -> model.Checkpoint:
-        """The stored checkpoint that a reference names."""
-        try:
-            return self.workspace.get(ref)
-        except NotFound:
-            named = (each for each in self.workspace.list(None) if record.is_typed(each))
-            for saved in named:
+        """The stored checkpoint that a reference names; a name goes before the beginning of an id."""
+        if isinstance(ref, str) and not (looks_like_id(ref) and "-" in ref):
+            for saved in filter(record.is_typed, self.workspace.list(None)):
                 if record.view(saved).name == ref:
                     return saved
-            raise
+        return self.workspace.get(ref)
 
     def diff(self, from_id: str, to_id: str | None = None) -> CheckpointDiff:
         """What differs between two checkpoints, or between one and the project as it is now."""
@@ -178,8 +176,6 @@ class SyncCheckpointManager:
         it was. `git="reset"` with `confirm=True` sets the branch back too. Refused if that would lose commits. `state`
         is the named state as it is now: it is kept for `undo`.
         """
-        if not isinstance(checkpoint_id, str):
-            raise Refused(f"a checkpoint is named by text, not by {type(checkpoint_id).__name__}", hint="Pass its id.")
         back = self._rollback()
         with back.settled():
             return back.restore(self._find(checkpoint_id), git=git, confirm=confirm, keep_new=keep_new, state=state)

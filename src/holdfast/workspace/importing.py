@@ -67,7 +67,7 @@ def _copy(repository: Repository, source: Repository, found: Checkpoint, content
 def _needed(source: Repository, found: Checkpoint, contents: Contents) -> Iterator[bytes]:
     """Everything of a checkpoint but its record, which is written anew."""
     commit = source.objects.ref(found.id)
-    own = {commit, decode_commit(source.objects.commit(commit)), contents.record, contents.changes}
+    own = {commit, decode_commit(source.objects.commit(commit)), contents.record}
     return (oid for oid in sorted(reachable(source.objects, [commit])) if oid not in own)
 
 

@@ -66,3 +66,14 @@ def test_the_source_is_as_it_was(project: Project) -> None:
     before = describe(project.area / "other-store" / "objects")
     project.open().import_from(source, saved.id)
     assert not differences(before, describe(project.area / "other-store" / "objects"))
+
+
+def test_one_without_changes_and_with_nothing_uncovered_comes_whole(project: Project) -> None:
+    """Two of its parts are the same bytes then."""
+    folder, source = other(project)
+    (folder / "a.txt").write_text("theirs\n")
+    source.save("theirs")
+    saved = source.save("the same", allow_empty=True)
+    ws = project.open()
+    assert ws.restore(ws.import_from(source, saved.id).id).ok
+    assert ws.verify().ok

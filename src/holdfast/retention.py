@@ -69,6 +69,20 @@ class Policy:
         return all(reason is None for reason in reasons)
 
 
+def told(policy: Policy | None) -> str:
+    """What a policy keeps, in words."""
+    if policy is None or policy.keeps_all:
+        return "until deleted"
+    reasons = {
+        "the last {}": policy.keep_last,
+        "younger than {}": policy.keep_for,
+        "one of every {}": policy.keep_every,
+        "the last {} of each session": policy.keep_last_per_session,
+        "the best {}": policy.keep_best,
+    }
+    return ", ".join(words.format(value) for words, value in reasons.items() if value is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class RetentionPlan:
     """What stays, and what goes, oldest first; each with the reason."""

@@ -8,11 +8,11 @@ time.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from holdfast import model
 from holdfast.errors import HoldfastError, NotFound, Refused
-from holdfast.model import JSON
+from holdfast.model import JSON, Plan
 from holdfast.project import record
 from holdfast.project.ground import Ground, Place
 from holdfast.project.nouns import Adopted, CheckpointType, Forked
@@ -46,7 +46,13 @@ def fork(ground: Ground, source: model.Checkpoint, directory: Place, *, store: P
 
 
 def adopt(
-    ground: Ground, rollback: Rollback, directory: Place, *, store: Place | None, state: Mapping[str, JSON] | None
+    ground: Ground,
+    rollback: Rollback,
+    directory: Place,
+    *,
+    store: Place | None,
+    state: Mapping[str, JSON] | None,
+    approve: Callable[[Plan], object] | None,
 ) -> Adopted:
     """Bring a fork's files and state back into the project."""
     other = ground.at(directory, store=store)
@@ -61,8 +67,20 @@ def adopt(
         state = ground.last_state() if state is None else state  # what is imported is the newest from here on
         metadata[record.ADOPTED_FROM] = origin
         adopted = ground.workspace.import_from(other.workspace, taken.id, name, metadata=metadata)
-        done = rollback.restore(adopted, git="keep", confirm=False, keep_new=False, state=state)
+        plan = _approved(ground, adopted, approve) if approve is not None else None
+        done = rollback.restore(adopted, git="keep", confirm=False, keep_new=False, state=state, plan=plan)
     return Adopted(record.view(adopted), source.id, done, has_changed)
+
+
+def _approved(ground: Ground, adopted: model.Checkpoint, approve: Callable[[Plan], object]) -> Plan:
+    """The plan, once it is approved; if it is not, what was imported for it goes."""
+    plan = ground.workspace.preview(adopted.id)
+    try:
+        approve(plan)
+    except BaseException:
+        ground.workspace.delete(adopted.id)
+        raise
+    return plan
 
 
 def _save(other: Ground) -> model.Checkpoint:

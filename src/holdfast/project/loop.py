@@ -161,10 +161,17 @@ class CheckpointManager:
         """A checkpoint, files and state, in a new or empty folder with a store of its own."""
         return await self._change(lambda: self.sync.fork(checkpoint_id, directory, store=store))
 
-    async def adopt(self, directory: _Path, *, store: _Path | None = None, state: _State = None) -> Adopted:
-        """Make a fork's files and state those of the project; `undo` takes it back."""
+    async def adopt(
+        self,
+        directory: _Path,
+        *,
+        store: _Path | None = None,
+        state: _State = None,
+        approve: Callable[[Plan], object] | None = None,
+    ) -> Adopted:
+        """Make a fork's files and state those of the project; `undo` takes it back. `approve` is called in a thread."""
         now = _copied(state)
-        return await self._change(lambda: self.sync.adopt(directory, store=store, state=now))
+        return await self._change(lambda: self.sync.adopt(directory, store=store, state=now, approve=approve))
 
     # doing it elsewhere
 

@@ -26,6 +26,7 @@ from holdfast.workspace import Workspace
 from holdfast.workspace.stored.ids import looks_like_id
 
 _Path = str | os.PathLike[str]
+Approve = Callable[[Plan], object]
 
 
 class SyncCheckpointManager:
@@ -222,15 +223,21 @@ class SyncCheckpointManager:
         return fork(self._ground, self._find(checkpoint_id), directory, store=store)
 
     def adopt(
-        self, directory: _Path, *, store: _Path | None = None, state: Mapping[str, JSON] | None = None
+        self,
+        directory: _Path,
+        *,
+        store: _Path | None = None,
+        state: Mapping[str, JSON] | None = None,
+        approve: Approve | None = None,
     ) -> Adopted:
         """Make a fork's files and state those of the project: a checkpoint here, and a rollback to it.
 
         What the project had is saved first; `undo` brings it back. Refused for what is no fork of this project.
+        `approve` is shown what would be done to the files; what it raises ends everything, with nothing changed.
         """
         from holdfast.project.fork import adopt
 
-        return adopt(self._ground, self._rollback(), directory, store=store, state=state)
+        return adopt(self._ground, self._rollback(), directory, store=store, state=state, approve=approve)
 
     def let_go(self, checkpoint: Checkpoint) -> None:
         """No longer pin what an attempt pinned, and let the rules decide about it."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from holdfast import model
 from holdfast.errors import HoldfastError, NotFound, Refused
-from holdfast.model import JSON, Restored
+from holdfast.model import JSON, Plan, Restored
 from holdfast.project import record
 from holdfast.project.ground import Ground
 from holdfast.project.journal import Entry, Journal
@@ -50,12 +50,13 @@ class Rollback:
         confirm: bool,
         keep_new: bool,
         state: Mapping[str, JSON] | None,
+        plan: Plan | None = None,
     ) -> RolledBack:
-        """Roll back to a checkpoint."""
+        """Roll back to a checkpoint; with a plan, Conflict if that is no longer what would be done."""
 
         def act() -> Restored:
             now = self._state_now(found, state)
-            return self._ground.workspace.restore(target.id, keep_new=keep_new, state=now)
+            return self._ground.workspace.restore(target.id, plan=plan, keep_new=keep_new, state=now)
 
         found, recorded = self._ground.position(), record.position_of(target)
         move = self._plan(git, confirm, recorded, found)

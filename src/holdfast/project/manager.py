@@ -92,11 +92,12 @@ class SyncCheckpointManager:
         """
         kind = type_of(type)
         _check(name, description, context, state)
-        with self._rollback().settled():
+        with self._rollback().settled(strict=False) as notes:
             saved = self._ground.save(
                 kind, name, description, context, state, session=session, actor=actor, pinned=pinned
             )
-        return self._ground.pruned(record.view(saved))
+        view = record.view(saved)
+        return self._ground.pruned(replace(view, notes=(*view.notes, *notes)))
 
     # finding them
 

@@ -143,7 +143,7 @@ class UserGit:
             check=False,
         )
         if check and done.returncode:
-            said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+            said = (done.stderr.strip().splitlines() or ["no reason given"])[0].rstrip(".")
             raise Unavailable(
                 f"`git {arguments[0]}` failed: {said}",
                 hint="Mend that; what was begun is gone on with by the next call.",

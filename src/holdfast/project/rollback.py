@@ -33,12 +33,21 @@ class Rollback:
         self._journal = Journal(ground.workspace.store)
 
     @contextlib.contextmanager
-    def settled(self) -> Iterator[None]:
-        """The project to oneself, after what an interruption left is done."""
+    def settled(self, *, strict: bool = True) -> Iterator[tuple[str, ...]]:
+        """The project to oneself, after what an interruption left is done.
+
+        If that cannot be done yet, for what only saves (not `strict`) that is no error; gives what is to be said of it.
+        """
         with self._journal.lock:
+            notes: tuple[str, ...] = ()
             if self._journal.exists:
-                self._settle()
-            yield
+                try:
+                    self._settle()
+                except HoldfastError as error:
+                    if strict:
+                        raise
+                    notes = (f"an interrupted rollback is not finished yet: {error}",)
+            yield notes
 
     # what was asked for
 

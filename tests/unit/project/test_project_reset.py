@@ -191,12 +191,14 @@ def test_an_index_that_git_has_locked_is_told_and_gone_on_with_later(
     with pytest.raises(Unavailable, match="git reset"):
         manager.rollback(moved.id, git="reset", confirm=True)
     with pytest.raises(Unavailable):
-        place.open().create_checkpoint("b")
+        place.open().rollback_to_latest()
+    made = place.open().create_checkpoint("what is there can be saved meanwhile")
+    assert "index.lock" in made.notes[-1]
     lock.unlink()
     later = place.open()
     assert "was finished; git was moved" in later.recover()[0]
     assert place.git("status", "--porcelain") == "M src/app.ts"
-    later.create_checkpoint("b")
+    assert later.create_checkpoint("c").notes == ()
 
 
 def test_a_branch_that_went_on_after_an_interruption_is_left(

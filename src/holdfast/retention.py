@@ -75,7 +75,7 @@ def told(policy: Policy | None) -> str:
         return "until deleted"
     reasons = {
         "the last {}": policy.keep_last,
-        "younger than {}": policy.keep_for,
+        "younger than {:g} days": policy.keep_for and policy.keep_for / timedelta(days=1),
         "one of every {}": policy.keep_every,
         "the last {} of each session": policy.keep_last_per_session,
         "the best {}": policy.keep_best,

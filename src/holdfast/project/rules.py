@@ -31,7 +31,8 @@ def as_policy(given: Retention | None, configured: Policy | None) -> Policy:
     if not isinstance(given, Mapping):
         raise Refused(f"retention is {given!r}", hint="Give a Policy, or a mapping of types to numbers.")
     rules = {type_of(kind).value: _rule(rule) for kind, rule in given.items()}
-    return replace(configured or Policy(), by_kind={**DEFAULT, **rules})
+    base = configured or Policy()
+    return replace(base, by_kind={**DEFAULT, **base.by_kind, **rules})
 
 
 def _rule(given: Policy | int | None) -> Policy | None:

@@ -93,6 +93,16 @@ def test_the_retention_of_the_configuration_is_used_beside_the_rules(place: Plac
     assert names(manager) == ["manual 1", "automatic 3"]
 
 
+def test_the_configuration_has_a_say_by_type_and_the_caller_before_it(place: Place) -> None:
+    place.write("holdfast.toml", "[retention.types]\nautomatic = 2\nsession = 1\n")
+    manager = place.open()
+    make(place, manager, "automatic", 4)
+    make(place, manager, "session", 4)
+    assert names(manager) == ["automatic 3", "automatic 4", "session 4"]
+    make(place, place.open(retention={"automatic": 3}), "automatic", 2)
+    assert names(manager) == ["automatic 4", "session 4", "automatic 1", "automatic 2"]
+
+
 def test_a_checkpoint_is_made_although_pruning_fails_and_says_so(place: Place, manager: SyncCheckpointManager) -> None:
     make(place, manager, "automatic", 2)
     (place.store / "holdfast" / "kinds.json").write_text("{")

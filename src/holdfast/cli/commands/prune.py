@@ -76,9 +76,9 @@ def _policy(workspace: Workspace, wishes: dict[str, Any]) -> Policy:
             max_bytes=None if size is None else parse_size(size, "--max-size"),
         )
     configured = read_settings(workspace.path).retention
-    if configured is None and workspace.kind_rules():
-        return Policy()  # the rules that the store has for its types are enough
     if configured is None or (configured.keeps_all and not configured.by_kind and configured.max_bytes is None):
+        if workspace.kind_rules():
+            return Policy()  # the rules that the store has for its types are enough
         raise Refused(
             "nothing says what to keep, so everything is kept",
             hint="Pass --keep-last N, --keep-for 30d, --keep-per-session N or --max-size 2GiB.",

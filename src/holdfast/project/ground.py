@@ -19,7 +19,7 @@ from holdfast.project.papers import FEATURES, OUTSIDE, Paper, find_papers, keep_
 from holdfast.project.position import read_position
 from holdfast.project.rules import Retention, as_policy, is_limited
 from holdfast.workspace import Workspace
-from holdfast.workspace.config import read_settings
+from holdfast.workspace.config import Settings, read_settings
 
 if TYPE_CHECKING:
     from holdfast.retention import Policy
@@ -52,6 +52,8 @@ class Ground:
         self._workspace: Workspace | None = None
         self._policy: Policy | None = None
         self._are_rules_said = False
+        self.misconfigured: HoldfastError | None = None
+        """What is wrong with the configuration, which is not used then; nothing can be saved until it is mended."""
         self._opening = threading.Lock()
         self.recovered: list[str] = []
         """What interruptions left to do, and how that was dealt with, for people."""
@@ -76,7 +78,10 @@ class Ground:
             return self._opened()
 
     def _opened(self) -> Workspace:
-        settings = read_settings(self.folder)
+        try:
+            settings, self.misconfigured = read_settings(self.folder), None
+        except HoldfastError as error:
+            settings, self.misconfigured = Settings(), error  # must not keep anybody from going back
         self._policy = as_policy(self._retention, settings.retention)
         self._workspace = self._open(create=True, **settings.options())
         return self._workspace
@@ -143,6 +148,10 @@ class Ground:
     ) -> model.Checkpoint:
         """Save the project as it is, with `more` metadata than is written anyway."""
         papers = self.papers()
+        if self.misconfigured is not None:
+            self.reopened()  # it may be mended by now
+        if self.misconfigured is not None:
+            raise self.misconfigured
         self._say_rules()
         outside, not_held = keep_outside(papers)
         return self.workspace.save(

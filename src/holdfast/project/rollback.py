@@ -125,6 +125,8 @@ class Rollback:
                     self._settle()
             raise
         notes, moved = self._rest(entry, restored.state) if has_more else ([], False)
+        if self._ground.misconfigured is not None:
+            notes = [*notes, f"the configuration is not used: {self._ground.misconfigured}"]
         self._journal.close()
         done = replace(restored, state=record.without_ours(restored.state))
         return RolledBack(record.view(target), done, recorded, found, moved, tuple(notes))

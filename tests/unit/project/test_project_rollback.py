@@ -130,3 +130,16 @@ def test_a_journal_that_cannot_be_read_stops_what_writes_and_says_what_to_do(
         assert manager.list()
     journal.unlink()
     assert manager.rollback(made.id).ok
+
+
+def test_a_configuration_that_makes_no_sense_keeps_nobody_from_going_back(place: Place) -> None:
+    made = place.open().create_checkpoint("a")
+    place.write("holdfast.toml", "retention = nonsense")
+    manager = place.open()
+    with pytest.raises(Refused, match="TOML"):
+        manager.create_checkpoint("b")
+    done = manager.rollback(made.id)
+    assert done.ok
+    assert "the configuration is not used" in done.message
+    assert not (place.root / "holdfast.toml").exists()
+    assert manager.create_checkpoint("b").complete

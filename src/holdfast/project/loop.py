@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from holdfast.model import JSON, CheckpointDiff, Plan, VerifyReport
 from holdfast.project.attempt import Attempt
 from holdfast.project.manager import SyncCheckpointManager
 from holdfast.project.nouns import Adopted, Checkpoint, CheckpointType, Forked, RolledBack
+from holdfast.project.rules import Retention
 from holdfast.workspace.service.conversation import copied
 from holdfast.workspace.service.dispatch import Dispatch, Done
 
@@ -35,9 +37,18 @@ class CheckpointManager:
         project_dir: _Path,
         feature_list: _Path | None = "feature_list.json",
         progress_file: _Path | None = "claude-progress.txt",
-        **options: Any,
+        *,
+        store: _Path | None = None,
+        retention: Retention | None = None,
+        allow_home: bool = False,
+        home: _Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        clock: Callable[[], datetime] | None = None,
     ) -> None:
-        self.sync = SyncCheckpointManager(project_dir, feature_list, progress_file, **options)
+        options: dict[str, Any] = {"allow_home": allow_home, "home": home, "environ": environ, "clock": clock}
+        self.sync = SyncCheckpointManager(
+            project_dir, feature_list, progress_file, store=store, retention=retention, **options
+        )
         self._dispatch = Dispatch()
 
     def __repr__(self) -> str:

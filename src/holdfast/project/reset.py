@@ -49,7 +49,12 @@ class UserGit:
         self._git = git_dir(repository) if repository is not None else None
         if repository is None or self._git is None:
             raise Refused(f"{root} is not in a git repository", hint='Leave git="reset" out.')
-        switches = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+        settings = (
+            "core.hooksPath=/dev/null",
+            "core.fsmonitor=false",
+            "core.fsync=all",
+        )  # durable before the journal goes
+        switches = [part for setting in settings for part in ("-c", setting)]
         self._command = [program, f"--git-dir={self._git}", f"--work-tree={repository}", *switches]
         self._environ = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
         self._environ |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}

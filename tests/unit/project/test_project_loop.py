@@ -25,6 +25,8 @@ def test_it_offers_what_the_other_offers_with_the_same_arguments() -> None:
             continue
         twin = inspect.signature(getattr(CheckpointManager, name))
         assert list(twin.parameters) == list(inspect.signature(function).parameters), name
+    made, twin_made = (inspect.signature(each) for each in (SyncCheckpointManager, CheckpointManager))
+    assert made.parameters == twin_made.parameters
 
 
 def test_everything_that_can_be_asked_for(place: Place) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from holdfast.errors import Refused
+
+_FOR_EVER = "kept until it is deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Policy:
     keep_best: int | None = None
     """The so many with the greatest score; the earlier of equals."""
     by_kind: Mapping[str, Policy | None] = field(default_factory=dict)
-    """A policy for each kind, in place of this one; None keeps a kind for ever."""
+    """A policy for each kind, in place of this one; None keeps a kind for ever, whatever the cap on bytes."""
     max_bytes: int | None = None
     """All checkpoints together, as measured by the caller; the oldest go first."""
 
@@ -77,6 +79,20 @@ class Policy:
         return all(reason is None for reason in reasons)
 
 
+def told(policy: Policy | None) -> str:
+    """What a policy keeps, in words."""
+    if policy is None or policy.keeps_all:
+        return "until deleted"
+    reasons = {
+        "the last {}": policy.keep_last,
+        "younger than {:g} days": policy.keep_for and policy.keep_for / timedelta(days=1),
+        "one of every {}": policy.keep_every,
+        "the last {} of each session": policy.keep_last_per_session,
+        "the best {}": policy.keep_best,
+    }
+    return ", ".join(words.format(value) for words, value in reasons.items() if value is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class RetentionPlan:
     """What stays, and what goes, oldest first; each with the reason."""
@@ -97,7 +113,7 @@ def plan(
     `bytes_without` tells how many bytes are left once these are gone; it is asked only for `max_bytes`. Refused if
     `max_bytes` is given without it.
     """
-    ordered = sorted(records, key=lambda record: record.sequence)
+    ordered = sorted(protect_kinds(records, policy), key=lambda record: record.sequence)
     kept = {record.id: record.protected for record in ordered if record.protected}
     if ordered:
         kept.setdefault(ordered[-1].id, "the newest")
@@ -112,6 +128,12 @@ def plan(
     return RetentionPlan({record.id: kept[record.id] for record in ordered if record.id not in gone}, removed)
 
 
+def protect_kinds(records: Iterable[Record], policy: Policy) -> list[Record]:
+    """The records, those of a kind that is kept for ever protected."""
+    kinds = {kind for kind, own in policy.by_kind.items() if own is None}
+    return [replace(each, protected=each.protected or _FOR_EVER) if each.kind in kinds else each for each in records]
+
+
 def _groups(records: Sequence[Record], policy: Policy) -> Iterator[tuple[Policy | None, list[Record]]]:
     """The records of each kind that has a policy of its own, and all others."""
     yield policy, [record for record in records if record.kind not in policy.by_kind]
@@ -122,7 +144,7 @@ def _groups(records: Sequence[Record], policy: Policy) -> Iterator[tuple[Policy 
 def _reasons(records: Sequence[Record], policy: Policy | None, now: datetime) -> Iterator[tuple[str, str]]:
     """Every reason to keep one of these records (oldest first)."""
     if policy is None or policy.keeps_all:
-        yield from ((record.id, "kept until it is deleted") for record in records)
+        yield from ((record.id, _FOR_EVER) for record in records)
         return
     if policy.keep_last:
         yield from ((record.id, f"among the last {policy.keep_last}") for record in records[-policy.keep_last :])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast import Workspace
 from holdfast.retention import Policy
 
 from .scene import Scene, settle_times
@@ -172,6 +174,24 @@ def _leaked(scene: Scene) -> None:
     ws.save("third", name="third", state={"conversation": [f"it says {LEAKED}"]})
 
 
+def _with_twin(scene: Scene) -> None:
+    """Another workspace with the same files, some of them of a kind that this store has not."""
+    _some_edited(scene)
+    (scene.ws / "only there.bin").write_bytes(random.Random(9).randbytes(100_000))
+    subprocess.run(["cp", "-a", str(scene.ws), str(scene.live / "twin")], check=True)
+    _twin(scene).save("theirs")
+
+
+def _twin(scene: Scene) -> Workspace:
+    return Workspace(scene.live / "twin", store=scene.live / "twin-store", home=scene.home, environ={})
+
+
+def _left_out(scene: Scene) -> None:
+    _some_edited(scene)
+    (scene.ws / "node_modules").mkdir()
+    (scene.ws / "node_modules" / "list.json").write_text("[1]\n")
+
+
 def _to_prune(scene: Scene) -> None:
     """Three saves; the first needs most of the bytes."""
     _small_tree(scene.ws)
@@ -208,6 +228,13 @@ OPERATIONS = [
     ),
     Operation("undo", _restored, lambda s: s.open().undo(), restores=True),
     Operation("redo", _undone, lambda s: s.open().redo(), restores=True),
+    Operation("import", _with_twin, lambda s: s.open().import_from(_twin(s), "latest"), saves=True),
+    Operation(
+        "save of what is left out",
+        _left_out,
+        lambda s: s.open().save("x", include=["node_modules/list.json"]),
+        saves=True,
+    ),
     Operation("delete", _some_edited, lambda s: s.open().delete("second"), deletes="second"),
     Operation("purge", _leaked, lambda s: s.open().purge(f"deep/{LEAK}"), purges=f"deep/{LEAK}"),
     Operation("merge", _several_packs, lambda s: s.open().merge()),

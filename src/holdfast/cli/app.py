@@ -18,6 +18,7 @@ from holdfast.errors import HoldfastError, NotFound, Refused
 
 if TYPE_CHECKING:
     from holdfast.model import Recovery
+    from holdfast.project import SyncCheckpointManager
     from holdfast.workspace import Workspace
     from holdfast.workspace.config import Settings
 
@@ -82,6 +83,13 @@ class App:
             output.note(render.escape(f"The configuration is not used: {wrong}"))
         self.settings = settings
         return workspace
+
+    def project(self) -> SyncCheckpointManager:
+        """The workspace, opened, with what a project can do beside: forks."""
+        from holdfast.project import SyncCheckpointManager
+
+        workspace = self.open()
+        return SyncCheckpointManager(workspace.path, store=workspace.store, allow_home=self.allow_home)
 
     def configured(self) -> Path:
         """The folder whose configuration counts: that of the nearest workspace, else the named or current one."""

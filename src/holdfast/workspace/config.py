@@ -70,10 +70,19 @@ def read_settings(workspace: str | os.PathLike[str]) -> Settings:
 def in_force(settings: Settings) -> dict[str, tuple[Any, str]]:
     """Every key with its value, as JSON has it, and where that comes from: a file, or `default`."""
     values: dict[str, Any] = settings.options() | {"watch": settings.watch}
-    for key in _RETENTION:
+    for key in _REASONS:
         value = None if settings.retention is None else getattr(settings.retention, key)
         values[f"retention.{key}"] = f"{value / timedelta(days=1):g}d" if isinstance(value, timedelta) else value
+    values[f"retention.{_TYPES}"] = _told_types(settings.retention)
     return {key: (value, settings.file or "" if key in settings.given else "default") for key, value in values.items()}
+
+
+def _told_types(policy: Policy | None) -> list[str]:
+    if policy is None:
+        return []
+    from holdfast.retention import told
+
+    return [f"{kind}: {told(rule)}" for kind, rule in policy.by_kind.items()]
 
 
 # checking
@@ -98,7 +107,8 @@ def _policy(values: Mapping[str, Any] | None) -> Policy | None:
         return None
     from holdfast.retention import Policy  # start-up cost, for those who have one
 
-    return Policy(**values)
+    reasons = {key: value for key, value in values.items() if key != _TYPES}
+    return Policy(**reasons, by_kind={kind: _policy(rule) for kind, rule in values.get(_TYPES, {}).items()})
 
 
 def _checked(table: Mapping[str, Any], keys: Mapping[str, Callable[[Any, str], Any]], file: str, above: str) -> Any:
@@ -153,15 +163,39 @@ def _span(value: Any, what: str) -> Any:
 def _retention(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Refused(f"{what} is {value!r}", hint="It is a table: [retention] with lines such as keep_last = 100.")
-    for key in value:
-        if key not in _RETENTION:
-            raise Refused(f"there is no key {f'{what}.{key}'!r}", hint=_nearest(key, _RETENTION, f"{what}."))
-    values = {key: _RETENTION[key](each, f"{what}.{key}") for key, each in value.items()}
+    values = _reasons({key: each for key, each in value.items() if key != _TYPES}, what)
+    if _TYPES in value:
+        values[_TYPES] = _types(value[_TYPES], f"{what}.{_TYPES}")
     _policy(values)  # Refused for what makes no sense
     return values
 
 
-_RETENTION: dict[str, Callable[[Any, str], Any]] = {
+def _reasons(value: Mapping[str, Any], what: str) -> dict[str, Any]:
+    for key in value:
+        if key not in _REASONS:
+            raise Refused(f"there is no key {f'{what}.{key}'!r}", hint=_nearest(key, _REASONS, f"{what}."))
+    return {key: _REASONS[key](each, f"{what}.{key}") for key, each in value.items()}
+
+
+def _types(value: Any, what: str) -> dict[str, dict[str, Any] | None]:
+    if not isinstance(value, dict):
+        raise Refused(f"{what} is {value!r}", hint=f"It is a table: [{what}] with lines such as automatic = 10.")
+    return {kind: _type(rule, f"{what}.{kind}") for kind, rule in value.items()}
+
+
+def _type(value: Any, what: str) -> dict[str, Any] | None:
+    """A number keeps the last so many, `"forever"` all (None); a table has reasons of its own."""
+    if value == _FOREVER:
+        return None
+    if isinstance(value, dict):
+        return _reasons(value, what)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise Refused(f"{what} is {value!r}", hint=f'Write a whole number, "{_FOREVER}", or a table of reasons.')
+    return {"keep_last": value}
+
+
+_TYPES, _FOREVER = "types", "forever"
+_REASONS: dict[str, Callable[[Any, str], Any]] = {
     "keep_last": _number,
     "keep_for": _span,
     "keep_every": _number,

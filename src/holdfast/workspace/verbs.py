@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Literal, cast, overload
 from holdfast.workspace import given
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
     from holdfast.errors import HoldfastError
     from holdfast.model import JSON, Bisected, Checkpoint, Exported, Match, Progress, Purged, PurgePlan, Why
+    from holdfast.retention import Policy
     from holdfast.workspace.bisect import Tell, Test
     from holdfast.workspace.engine import Engine
     from holdfast.workspace.guard import Guard
@@ -31,6 +35,7 @@ class Verbs:
     _repository: Repository
     purge_error: HoldfastError | None
     """Why an interrupted purge could not be gone on with; `purge` tries again, and so does whoever opens next."""
+    _clock: Callable[[], datetime]
 
     if TYPE_CHECKING:
 
@@ -172,6 +177,40 @@ class Verbs:
             done = self._purger().purge(chosen, lines=lines, progress=progress)
             self.purge_error = None
             return done
+
+    def import_from(
+        self, other: Workspace, ref: str, message: str = "", *, metadata: Mapping[str, JSON] | None = None
+    ) -> Checkpoint:
+        """Take over a checkpoint of another workspace, files and state, as a new one of this.
+
+        The folder is not touched; `restore` brings it there.
+        """
+        from holdfast.workspace.capture.save import make_label
+        from holdfast.workspace.importing import import_checkpoint
+
+        label = make_label(message, session=None, actor=None, step=None, metadata=metadata, name=None, pinned=False)
+        found, source = other.get(ref), other._repository
+        with self._writing():
+            return import_checkpoint(self._repository, source, found, label, self._clock())
+
+    def next_undo(self) -> Checkpoint | None:
+        """The safety checkpoint that `undo` would restore; None if there is nothing to undo."""
+        with self._reading():
+            done = self._repository.history().done
+            return done[-1] if done else None
+
+    def kind_rules(self) -> dict[str, Policy | None]:
+        """How long each kind of checkpoint is kept in this store, whoever prunes; None: for ever."""
+        from holdfast.workspace.upkeep.kinds import read_kinds
+
+        return read_kinds(self._repository.own)
+
+    def set_kind_rules(self, kinds: Mapping[str, Policy | None]) -> None:
+        """Say how long each kind of checkpoint is kept in this store, where a policy has no rule for it."""
+        from holdfast.workspace.upkeep.kinds import write_kinds
+
+        with self._writing():
+            write_kinds(self._repository.own, kinds)
 
     def _purger(self) -> Purger:
         from holdfast.workspace.upkeep.purge import Purger

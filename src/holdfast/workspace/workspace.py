@@ -116,22 +116,26 @@ class Workspace(Verbs):
         pinned: bool = False,
         allow_empty: bool = False,
         rehash: bool = False,
+        include: Paths = (),
         progress: Progress | None = None,
     ) -> Checkpoint:
         """Keep the folder as it is now, with named state, in one checkpoint.
 
         With nothing changed this returns the checkpoint that holds this state already, unless `allow_empty` (or a
-        name or a pin asks for one of its own). `rehash` reads every file instead of trusting times. What could not
-        be held is in the result's `uncovered`, and `complete` is then False (P4). On an error nothing is left behind.
+        name or a pin asks for one of its own). `rehash` reads every file instead of trusting times; what `include`
+        names is held whatever the rules say. What could not be held is in the result's `uncovered`, and `complete` is
+        then False (P4). On an error nothing is left behind.
         """
         from holdfast.workspace.capture.save import make_label
+        from holdfast.workspace.scope import as_text, inside
 
+        wanted = [inside(path, self.path) for path in as_text(include) or ()]
         label = make_label(
             message, session=session, actor=actor, step=step, metadata=metadata, name=name, pinned=pinned
         )
         with self._writing():
             return self._engine.saver.save(
-                label, state=state, allow_empty=allow_empty, rehash=rehash, progress=progress
+                label, state=state, allow_empty=allow_empty, rehash=rehash, progress=progress, include=wanted
             )
 
     def save_changes(

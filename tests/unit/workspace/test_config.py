@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Refused, Unavailable, Workspace
 from holdfast.retention import Policy
-from holdfast.workspace.config import Settings, read_settings
+from holdfast.workspace.config import Settings, in_force, read_settings
 from holdfast.workspace.quantities import parse_size, parse_span
 
 WHOLE = """\
@@ -178,3 +178,25 @@ def test_times_are_read_as_people_write_them(text: str, span: timedelta) -> None
 def test_other_times_are_refused(text: str) -> None:
     with pytest.raises(Refused, match="it is"):
         parse_span(text, "it")
+
+
+def test_each_type_can_have_a_rule_of_its_own(tmp_path: Path) -> None:
+    lines = 'automatic = 10\nmanual = "forever"\nsession = { keep_last = 3, keep_for = "7d" }\n'
+    (tmp_path / "holdfast.toml").write_text(f"[retention]\nkeep_last = 50\n[retention.types]\n{lines}")
+    settings = read_settings(tmp_path)
+    session = Policy(keep_last=3, keep_for=timedelta(days=7))
+    rules = {"automatic": Policy(keep_last=10), "manual": None, "session": session}
+    assert settings.retention == Policy(keep_last=50, by_kind=rules)
+    value, source = in_force(settings)["retention.types"]
+    assert source == "holdfast.toml"
+    assert value == ["automatic: the last 10", "manual: until deleted", "session: the last 3, younger than 7 days"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [("-1", "types.automatic"), ('"10"', "forever"), ("true", "types.automatic"), ("{ keep = 1 }", "keep_")],
+)
+def test_a_rule_of_a_type_that_makes_no_sense_is_refused(tmp_path: Path, rule: str, said: str) -> None:
+    (tmp_path / "holdfast.toml").write_text(f"[retention.types]\nautomatic = {rule}\n")
+    with pytest.raises(Refused, match=said):
+        read_settings(tmp_path)

@@ -32,7 +32,8 @@ def prune(app: App, /, *, dry_run: bool, yes: bool, **wishes: Any) -> None:
     """Delete checkpoints that no rule keeps, and free their disk.
 
     Each option is a reason to keep; what has none goes. Pinned and named checkpoints, the current one and what an undo
-    needs always stay. Without options the [retention] of the configuration is used.
+    needs always stay. Without options the [retention] of the configuration is used. Where a project is kept, its types
+    have rules of their own, and no option takes what those keep.
 
     \b
     holdfast prune --keep-last 50 --keep-for 30d --dry-run
@@ -77,6 +78,8 @@ def _policy(workspace: Workspace, wishes: dict[str, Any]) -> Policy:
         )
     configured = read_settings(workspace.path).retention
     if configured is None or (configured.keeps_all and not configured.by_kind and configured.max_bytes is None):
+        if workspace.kind_rules():
+            return Policy()  # the rules that the store has for its types are enough
         raise Refused(
             "nothing says what to keep, so everything is kept",
             hint="Pass --keep-last N, --keep-for 30d, --keep-per-session N or --max-size 2GiB.",

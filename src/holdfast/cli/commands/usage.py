@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,8 +13,10 @@ from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.restoring import message
 from holdfast.model import CheckpointUsage, Usage
+from holdfast.retention import Policy, told
 
 _CHECKPOINTS = ("checkpoint", "only it", "with others", "message")
+_TYPES = ("type", "checkpoints", "only they", "kept")
 _PATHS = ("path", "size", "contents")
 
 
@@ -28,10 +31,12 @@ def usage(app: App, *, limit: int) -> None:
     The largest checkpoints and paths come first. What only one checkpoint needs comes back when it is deleted; what it
     has with others does not. Every folder of every checkpoint is read: some seconds where there are thousands.
     """
-    found = app.open().usage(paths=limit)
+    workspace = app.open()
+    found = workspace.usage(paths=limit)
+    types = _types(found, workspace.kind_rules())
     largest = sorted(found.checkpoints, key=lambda each: (-each.own_bytes, -each.checkpoint.sequence))[:limit]
     if app.json:
-        app.document(_document(found, largest))
+        app.document(_document(found, largest) | {"types": types})
         return
     unneeded = f"{render.size(found.unneeded_bytes)}; free it with: holdfast compact" if found.unneeded_bytes else ""
     pairs = [
@@ -45,11 +50,29 @@ def usage(app: App, *, limit: int) -> None:
     if largest:
         output.answer()
         render.table(_CHECKPOINTS, [_row(each) for each in largest])
+    if types:
+        output.answer()
+        render.table(_TYPES, [_type_row(each) for each in types])
     if found.paths:
         output.answer()
         render.table(_PATHS, [(render.escape(p.path), render.size(p.bytes), f"{p.contents:,}") for p in found.paths])
     if found.more_paths:
         output.note(f"There are {found.more_paths:,} more paths: holdfast usage -n {2 * max(limit, 1)}")
+
+
+def _types(found: Usage, rules: Mapping[str, Policy | None]) -> list[dict[str, Any]]:
+    """How many checkpoints there are of each type that has a rule, what they cost one by one, and the rule."""
+    types = []
+    for kind, rule in rules.items():
+        of_kind = [each for each in found.checkpoints if each.checkpoint.metadata.get("type") == kind]
+        own = sum(each.own_bytes for each in of_kind)
+        types.append({"type": kind, "checkpoints": len(of_kind), "own_bytes": own, "kept": told(rule)})
+    return types
+
+
+def _type_row(entry: dict[str, Any]) -> tuple[str, ...]:
+    size = render.size(entry["own_bytes"])
+    return render.escape(entry["type"]), f"{entry['checkpoints']:,}", size, render.escape(entry["kept"])
 
 
 def _row(entry: CheckpointUsage) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -51,6 +52,7 @@ class Saver:
         allow_empty: bool,
         rehash: bool,
         progress: Progress | None,
+        include: Sequence[str] = (),
     ) -> Checkpoint:
         """Save what is there under a label (whose id, sequence, time and parent are filled in here)."""
         if label.name is not None and self._repository.catalog.by_name(label.name) is not None:
@@ -60,6 +62,8 @@ class Saver:
         gathering = Gathering(self._repository.objects, writer)
         try:
             snapshot, remember = self._scanner.take(gathering, head=head, rehash=rehash, progress=progress)
+            if force := self._left_out(include, snapshot, gathering):  # not how others look: this is not remembered
+                snapshot, _ = self._scanner.take(gathering, head=head, force=force, rehash=rehash, progress=progress)
             state_tree = write_state(gathering, state) if state else EMPTY_TREE
             report = encode_uncovered(snapshot.uncovered)
             if not allow_empty and label.name is None and not label.pinned:
@@ -114,6 +118,12 @@ class Saver:
         with contextlib.suppress(OSError):  # the checkpoint is made; what is left only makes the next one faster
             self._repository.upkeep()
             remember()
+
+    def _left_out(self, include: Sequence[str], snapshot: Snapshot, gathering: Gathering) -> frozenset[str]:
+        """The paths that are there, and that the rules leave out."""
+        reader, root = TreeReader(gathering), self._scanner.root
+        missing = (path for path in include if reader.find(snapshot.root, path) is None)
+        return frozenset(path for path in missing if os.path.lexists(root / path))
 
     def next_id(self) -> str:
         """The id of the next checkpoint, for a journal that has to name it before it is there."""

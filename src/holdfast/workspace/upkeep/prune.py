@@ -21,6 +21,7 @@ from holdfast.shadowgit.repack import is_compact, repack
 from holdfast.workspace.restore.journal import Journal
 from holdfast.workspace.stored.record import encode_record, write_commit
 from holdfast.workspace.stored.repository import Repository, store_bytes
+from holdfast.workspace.upkeep.kinds import read_kinds, with_kinds
 from holdfast.workspace.upkeep.undoing import UNDO_STEPS, Step, may_go
 from holdfast.workspace.upkeep.weights import Weights
 
@@ -44,8 +45,9 @@ class Upkeep:
         rows = self._repository.catalog.newest(limit=None, session=None, safety=True)
         checkpoints = {row.id: self._repository.checkpoint(row) for row in reversed(rows)}
         protected = self._protected(checkpoints)
+        policy = with_kinds(_with_safety(policy), read_kinds(self._repository.own))
         records = [_record(each, protected.get(each.id, "")) for each in checkpoints.values()]
-        policy = _with_safety(policy)
+        records = retention.protect_kinds(records, policy)
         weights = Weights(self._repository.objects) if weigh or policy.max_bytes is not None else None
         found = retention.plan(records, replace(policy, max_bytes=None), now)
         if policy.max_bytes is not None and weights is not None:

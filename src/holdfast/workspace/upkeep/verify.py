@@ -22,6 +22,7 @@ from holdfast.workspace.stored.record import Node, decode_record, decode_uncover
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import TreeReader
 from holdfast.workspace.upkeep.begun import read_begun
+from holdfast.workspace.upkeep.kinds import read_kinds
 
 _REF = re.compile(rb"[0-9a-f]{40}\n")
 _LOOKS = 8
@@ -106,6 +107,10 @@ class Verifier:
         if journal is not None and not _is_json(journal):
             self._say("holdfast/journal.json", "cannot be read")
         self._purge()
+        try:
+            read_kinds(self._repository.own)
+        except HoldfastError:
+            self._say("holdfast/kinds.json", "cannot be read; the next project checkpoint writes it anew")
         cache = _read(self._repository.own / "scan.cache")
         if cache is not None and load(cache) is None and not cache.startswith(_OLD_CACHES):
             self._say("holdfast/scan.cache", "is damaged; it is made again by the next save")

@@ -1,0 +1,50 @@
+"""`holdfast adopt`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli import documents, output
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.cli.documents import short
+from holdfast.cli.exits import Exit
+from holdfast.cli.restoring import plan_lines, show_restored
+from holdfast.model import Plan
+
+
+@command()
+@click.argument("directory", metavar="DIR")
+@click.option("--fork-store", metavar="PATH", help="The folder of the fork's store. [default: chosen for it]")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@pass_app
+def adopt(app: App, *, directory: str, fork_store: str | None, yes: bool) -> int:
+    """Make a fork's files and state those of the workspace.
+
+    DIR is a folder that `holdfast fork` made of this workspace. The fork becomes a checkpoint here, which is restored
+    after you have seen what that does. What it replaces is saved first: `holdfast undo` brings it back.
+
+    \b
+    holdfast adopt ../attempt-2
+    """
+    project = app.project()
+
+    def approve(plan: Plan) -> None:
+        if not (app.json or yes):
+            output.notes(plan_lines(plan, project.workspace.path))
+        if plan:
+            app.confirm("Adopt it?", yes=yes)
+
+    done = project.adopt(directory, store=fork_store, approve=approve)
+    restored = done.rolled_back.restored
+    if app.json:
+        said = {"checkpoint": done.checkpoint.to_dict(), "source": done.source, "ok": done.ok}
+        said |= {"restored": documents.restored(restored), "changed_since_fork": done.changed_since_fork}
+        app.document({"adopted": said})
+    else:
+        show_restored(restored, f"Adopted as {short(done.checkpoint.id)}", next_step="undo with: holdfast undo")
+        if done.changed_since_fork:
+            output.note(
+                f"The workspace had gone on since {short(done.source)}; what it had is what an undo brings back."
+            )
+    return Exit.DONE if done.ok else Exit.INCOMPLETE

@@ -1,0 +1,42 @@
+"""`holdfast fork`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from holdfast.cli import output, render
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.cli.documents import short
+from holdfast.cli.exits import Exit
+
+
+@command()
+@click.argument("ref")
+@click.argument("directory", metavar="DIR")
+@click.option("--fork-store", metavar="PATH", help="The folder of the fork's store. [default: chosen for it]")
+@pass_app
+def fork(app: App, *, ref: str, directory: str, fork_store: str | None) -> int:
+    """Go on from a checkpoint in a folder of its own.
+
+    DIR is new or empty, and outside the workspace. It gets the files and the state of the checkpoint, and a store of
+    its own that knows where it came from. Several can go on side by side; `holdfast adopt` brings one back.
+
+    \b
+    holdfast fork latest ../attempt-1
+    holdfast fork latest ../attempt-2
+    """
+    done = app.project().fork(ref, directory, store=fork_store)
+    if app.json:
+        app.document({"forked": asdict(done) | {"checkpoint": done.checkpoint.to_dict(), "ok": done.ok}})
+    else:
+        written = render.count(len(done.written), "path")
+        output.answer(f"Forked {short(done.source)} to {render.escape(done.directory)}: {written}")
+        for what, found in (("could not be written", done.failed), ("not held by the checkpoint", done.missing)):
+            if found:
+                output.note(f"{render.count(len(found), 'path')} {what}:")
+                output.notes(render.listing(found))
+        output.note(f"Bring it back with: holdfast adopt {render.escape(directory)}")
+    return Exit.DONE if done.ok else Exit.INCOMPLETE

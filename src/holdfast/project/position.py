@@ -1,0 +1,74 @@
+"""Where the user's own git stands. Only reads (P6): no `GIT_*` variable, no git program, nothing that git would run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from holdfast.project.nouns import GitState
+from holdfast.scan import usergit
+from holdfast.scan.githead import Head, read_head
+from holdfast.workspace.capture.scanner import look_around
+
+_MOST_DIRTY = 10_000
+
+
+def read_position(root: Path, *, home: Path, config_home: Path) -> GitState:
+    """HEAD, and what differs from it, of the repository that a folder is in. What cannot be read is in the note."""
+    repository = look_around(root, home, config_home).repository
+    git = usergit.git_dir(repository) if repository is not None else None
+    if repository is None or git is None:
+        return GitState(note=_why_none(root))
+    head = read_head(git)
+    if head.problem:
+        return GitState(note=f"git cannot be read: {head.problem}")
+    dirty, note = _dirty_files(git, repository, root, head)
+    return GitState(head.commit, head.branch, dirty, note=note)
+
+
+def _why_none(root: Path) -> str:
+    if os.path.lexists(root / ".git"):
+        return f"{root / '.git'} is damaged, or somebody else's: git is left out"
+    if (root / "HEAD").is_file() and (root / "objects").is_dir() and (root / "refs").is_dir():
+        return f"{root} is a bare repository, which has no working tree: git is left out"
+    return "not in a git repository"
+
+
+def _dirty_files(git: Path, repository: Path, root: Path, head: Head) -> tuple[list[str], str]:
+    """What differs from the commit, as paths from `root`; and a note, if that could not be told or is not all."""
+    from pygit2 import GitError  # costs more to import than all the rest of a small checkpoint
+
+    try:
+        changed = set(_changed(os.fspath(git), has_commit=bool(head.commit)))
+    except (GitError, OSError, ValueError, KeyError) as error:
+        return [], f"which files are dirty could not be told: {error}"
+    inner = os.fspath(root.relative_to(repository))
+    found = sorted(_below(changed, "" if inner == "." else f"{inner}/"))
+    more = len(found) - _MOST_DIRTY
+    return found[:_MOST_DIRTY], f"{more} more files are dirty" if more > 0 else ""
+
+
+def _changed(git: str, *, has_commit: bool) -> Iterator[str]:
+    """Staged, unstaged and new: by calls that let other threads run meanwhile, and write nothing."""
+    from pygit2 import Repository, Tree
+    from pygit2.enums import DiffOption
+
+    repository = Repository(git)
+    index = repository.index
+    diffs = [index.diff_to_workdir(DiffOption.INCLUDE_UNTRACKED)]
+    if has_commit:
+        diffs.append(index.diff_to_tree(repository.head.peel(Tree)))
+    for diff in diffs:
+        yield from (os.fsdecode(delta.new_file.raw_path) for delta in diff.deltas)
+    if not has_commit:
+        yield from (entry.path for entry in index)
+
+
+def _below(paths: Iterable[str], prefix: str) -> Iterator[str]:
+    """The paths that lie in a folder, from there; the folder itself (`./`) where git does not know it at all."""
+    for path in paths:
+        if path.startswith(prefix):
+            yield path[len(prefix) :] or "./"
+        elif path.endswith("/") and prefix.startswith(path):
+            yield "./"

@@ -1,0 +1,87 @@
+"""The feature list and the progress file are held and come back wherever they are, and whatever ignores them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Place
+
+BINARY = b"\xff\x00 no text"
+
+
+@pytest.mark.parametrize("rules", [".gitignore", ".holdfastignore", "exclude"])
+def test_one_that_is_ignored_is_held_and_comes_back(place: Place, rules: str) -> None:
+    path = place.root / ".git" / "info" / "exclude" if rules == "exclude" else place.root / rules
+    path.write_text("feature_list.json\nclaude-progress.txt\n")
+    place.git("rm", "-q", "--cached", "feature_list.json", "claude-progress.txt")
+    manager = place.open()
+    made = manager.create_checkpoint("a")
+    assert made.feature_state.current == "auth-003"
+    place.write("feature_list.json", "[]")
+    (place.root / "claude-progress.txt").unlink()
+    assert manager.rollback(made.id).ok
+    assert "auth-003" in (place.root / "feature_list.json").read_text()
+    assert (place.root / "claude-progress.txt").read_text() == "session 5\n"
+
+
+def test_one_in_a_folder_that_is_never_held_is_held(place: Place) -> None:
+    file = place.write("node_modules/plan/features.json", '[{"id": "a"}]')
+    manager = place.open(feature_list="node_modules/plan/features.json")
+    made = manager.create_checkpoint("a")
+    file.unlink()
+    manager.rollback(made.id)
+    assert file.read_text() == '[{"id": "a"}]'
+
+
+@pytest.mark.parametrize("where", ["outside", "absolute", "in git", "through a link"])
+def test_one_that_lies_outside_is_held_and_comes_back_and_the_undo_too(place: Place, where: str) -> None:
+    names = {"outside": "../elsewhere/list.json", "absolute": str(place.area / "elsewhere" / "list.json")}
+    names |= {"in git": ".git/list.json", "through a link": "linked/list.json"}
+    (place.area / "elsewhere").mkdir()
+    (place.root / "linked").symlink_to(place.area / "elsewhere")
+    file = place.root / ".git" / "list.json" if where == "in git" else place.area / "elsewhere" / "list.json"
+    file.write_text('[{"id": "a"}]')
+    file.chmod(0o640)
+    manager = place.open(feature_list=names[where])
+    made = manager.create_checkpoint("a", state={"plan": 1})
+    assert made.feature_state.current == "a"
+    assert made.feature_state.snapshot_path == f"{made.id}:state/holdfast.outside.json"
+    file.write_bytes(BINARY)
+    done = manager.rollback(made.id)
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ('[{"id": "a"}]', 0o640)
+    assert done.state == manager.state(made.id) == {"plan": 1}
+    manager.undo()
+    assert file.read_bytes() == BINARY
+    assert not (place.store / "holdfast" / "rollback.json").exists()
+
+
+def test_one_made_since_outside_is_left_and_named(place: Place) -> None:
+    manager = place.open(progress_file="../progress.txt")
+    made = manager.create_checkpoint("a")
+    (place.area / "progress.txt").write_text("made since")
+    done = manager.rollback(made.id)
+    assert (place.area / "progress.txt").read_text() == "made since"
+    assert "progress.txt" in done.notes[0]
+    assert done.notes[0] in done.message
+
+
+def test_one_outside_that_cannot_be_read_is_named_and_makes_it_incomplete(place: Place) -> None:
+    os.mkfifo(place.area / "pipe")
+    made = place.open(progress_file="../pipe").create_checkpoint("a")
+    assert not made.complete
+    assert "../pipe is not held" in made.notes[-1]
+    assert not place.open().get(made.id).complete
+
+
+def test_a_checkpoint_never_says_where_to_write(place: Place) -> None:
+    """Only what the manager is told of is written outside the folder."""
+    file = place.area / "list.json"
+    file.write_text("[1]")
+    made = place.open(feature_list="../list.json").create_checkpoint("a")
+    file.write_text("[2]")
+    place.open().rollback(made.id)
+    assert file.read_text() == "[2]"

@@ -1,0 +1,217 @@
+"""Moving the user's branch back: only if asked for and confirmed, and never at the cost of a commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import NotFound, Refused, Unavailable
+from holdfast.project import Checkpoint, SyncCheckpointManager
+
+if TYPE_CHECKING:
+    from conftest import Place
+
+
+@pytest.fixture
+def moved(place: Place, manager: SyncCheckpointManager) -> Checkpoint:
+    """A checkpoint, after which two commits were made that another branch has too."""
+    made = manager.create_checkpoint("a")
+    place.commit("second")
+    place.write("third.txt")
+    place.commit("third")
+    place.git("branch", "kept")
+    return made
+
+
+def test_the_branch_goes_back_and_the_files_are_as_at_the_checkpoint(
+    place: Place, manager: SyncCheckpointManager, moved: Checkpoint
+) -> None:
+    kept = place.git("rev-parse", "kept")
+    done = manager.rollback(moved.id, git="reset", confirm=True)
+    assert place.git("rev-parse", "HEAD") == place.git("rev-parse", "main") == moved.git_state.commit_hash
+    assert place.git("symbolic-ref", "HEAD") == "refs/heads/main"
+    assert place.git("status", "--porcelain") == "M src/app.ts"
+    assert place.git("rev-parse", "kept") == kept
+    assert (done.git_moved, done.head_moved, done.ok) == (True, False, True)
+    assert "git was moved" in done.message
+    assert "holdfast: rollback" in place.git("reflog", "show", "main")
+    place.git("fsck", "--strict")
+
+
+def test_it_is_undone_the_branch_only_if_asked_for(
+    place: Place, manager: SyncCheckpointManager, moved: Checkpoint
+) -> None:
+    third = place.git("rev-parse", "HEAD")
+    manager.rollback(moved.id, git="reset", confirm=True)
+    done = manager.undo()
+    assert (place.root / "third.txt").exists()
+    assert done.head_moved
+    assert place.git("rev-parse", "HEAD") == moved.git_state.commit_hash
+    manager.rollback(moved.id)
+    manager.workspace.undo()
+    place.git("reset", "-q", "--hard", third)
+    manager.rollback(moved.id, git="reset", confirm=True)
+    done = manager.undo(git="reset", confirm=True)
+    assert done.git_moved
+    assert place.git("rev-parse", "HEAD") == third
+    assert place.git("status", "--porcelain") == ""
+
+
+def test_without_confirmation_nothing_is_touched_and_the_move_is_told(
+    place: Place, manager: SyncCheckpointManager, moved: Checkpoint
+) -> None:
+    before, files = place.git_bytes(), place.described()
+    with pytest.raises(Refused, match="would move main from") as refused:
+        manager.rollback(moved.id, git="reset")
+    assert "confirm=True" in refused.value.hint
+    assert (place.git_bytes(), place.described()) == (before, files)
+
+
+def test_commits_that_nothing_else_leads_to_are_not_lost(
+    place: Place, manager: SyncCheckpointManager, moved: Checkpoint
+) -> None:
+    place.commit("fourth")
+    lost = place.git("rev-parse", "HEAD")
+    before, files = place.git_bytes(), place.described()
+    with pytest.raises(Refused, match=f"would lose 1 commits .*{lost[:7]}"):
+        manager.rollback(moved.id, git="reset", confirm=True)
+    assert (place.git_bytes(), place.described()) == (before, files)
+    place.git("tag", "-a", "-m", "kept by a tag", "v1")
+    assert manager.rollback(moved.id, git="reset", confirm=True).git_moved
+
+
+def test_a_commit_that_was_amended_since_is_not_lost_either(place: Place, manager: SyncCheckpointManager) -> None:
+    made = manager.create_checkpoint("a")
+    place.git("commit", "-q", "--amend", "-m", "amended")
+    with pytest.raises(Refused, match="would lose 1 commits"):
+        manager.rollback(made.id, git="reset", confirm=True)
+
+
+def test_content_that_is_only_staged_is_not_lost(
+    place: Place, manager: SyncCheckpointManager, moved: Checkpoint
+) -> None:
+    place.write("src/app.ts", "only staged\n")
+    place.git("add", "src/app.ts")
+    assert manager.rollback(moved.id).ok
+    with pytest.raises(Refused, match=r"staged .* src/app\.ts"):
+        manager.rollback(moved.id, git="reset", confirm=True)
+    manager.undo()
+    assert manager.rollback(moved.id, git="reset", confirm=True).git_moved  # the folder has it, and so the undo
+
+
+def test_a_merge_under_way_is_ended_first(place: Place, manager: SyncCheckpointManager, moved: Checkpoint) -> None:
+    (place.root / ".git" / "MERGE_HEAD").write_text(place.git("rev-parse", "HEAD"))
+    with pytest.raises(Refused, match="a merge is under way"):
+        manager.rollback(moved.id, git="reset", confirm=True)
+
+
+def test_another_branch_is_not_moved(place: Place, manager: SyncCheckpointManager, moved: Checkpoint) -> None:
+    place.git("switch", "-q", "-c", "other")
+    with pytest.raises(Refused, match="made on main") as refused:
+        manager.rollback(moved.id, git="reset", confirm=True)
+    assert "git switch main" in refused.value.hint
+
+
+def test_where_the_branch_is_there_already_git_is_not_touched(place: Place, manager: SyncCheckpointManager) -> None:
+    made = manager.create_checkpoint("a")
+    place.write("src/app.ts", "later\n")
+    before = place.git_bytes()
+    assert not manager.rollback(made.id, git="reset", confirm=True).git_moved
+    assert place.git_bytes() == before
+
+
+def test_a_checkpoint_without_a_branch_has_nothing_to_set_back(place: Place, manager: SyncCheckpointManager) -> None:
+    place.git("checkout", "-q", "--detach")
+    made = manager.create_checkpoint("a")
+    with pytest.raises(Refused, match="no branch"):
+        manager.rollback(made.id, git="reset", confirm=True)
+    assert manager.rollback(made.id).ok
+
+
+def test_without_git_it_is_refused(bare: Place) -> None:
+    manager = bare.open()
+    made = manager.create_checkpoint("a")
+    with pytest.raises(Refused, match="not in a git repository"):
+        manager.rollback(made.id, git="reset", confirm=True)
+
+
+def test_without_the_git_program_it_is_unavailable(place: Place, moved: Checkpoint) -> None:
+    manager = place.open(environ=place.environ | {"PATH": str(place.area)})
+    with pytest.raises(Unavailable, match="git program"):
+        manager.rollback(moved.id, git="reset", confirm=True)
+    assert manager.rollback(moved.id).ok
+
+
+def test_a_commit_that_is_gone_is_not_found(place: Place, manager: SyncCheckpointManager) -> None:
+    place.commit("to be forgotten")
+    made = manager.create_checkpoint("a")
+    place.git("reset", "-q", "--soft", "HEAD~1")
+    place.git("reflog", "expire", "--expire=now", "--all")
+    place.git("gc", "-q", "--prune=now")
+    (place.root / ".git" / "ORIG_HEAD").unlink(missing_ok=True)
+    place.git("gc", "-q", "--prune=now")
+    with pytest.raises(NotFound, match="no longer has the commit"):
+        manager.rollback(made.id, git="reset", confirm=True)
+
+
+def test_another_word_for_git_is_refused(manager: SyncCheckpointManager) -> None:
+    made = manager.create_checkpoint("a")
+    with pytest.raises(Refused, match="hard"):
+        manager.rollback(made.id, git="hard")
+
+
+def test_in_a_linked_worktree_its_branch_is_moved(place: Place) -> None:
+    tree = place.area / "tree"
+    place.git("worktree", "add", "-q", "-b", "side", str(tree))
+    manager = SyncCheckpointManager(tree, **place.options)
+    made = manager.create_checkpoint("a")
+    place.git("commit", "-q", "--allow-empty", "-m", "on the side", cwd=tree)
+    place.git("branch", "kept", "side")
+    main = place.git("rev-parse", "main")
+    assert manager.rollback(made.id, git="reset", confirm=True).git_moved
+    assert place.git("rev-parse", "HEAD", cwd=tree) == made.git_state.commit_hash
+    assert place.git("rev-parse", "main") == main
+
+
+def test_hooks_and_variables_of_git_have_no_say(place: Place, moved: Checkpoint) -> None:
+    hook = place.root / ".git" / "hooks" / "reference-transaction"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    manager = place.open(environ=place.environ | {"GIT_DIR": "/nowhere", "GIT_INDEX_FILE": "/nowhere/index"})
+    assert manager.rollback(moved.id, git="reset", confirm=True).git_moved
+
+
+def test_an_index_that_git_has_locked_is_told_and_gone_on_with_later(
+    place: Place, manager: SyncCheckpointManager, moved: Checkpoint
+) -> None:
+    lock = place.root / ".git" / "index.lock"
+    lock.touch()
+    with pytest.raises(Unavailable, match="git reset"):
+        manager.rollback(moved.id, git="reset", confirm=True)
+    with pytest.raises(Unavailable):
+        place.open().rollback_to_latest()
+    made = place.open().create_checkpoint("what is there can be saved meanwhile")
+    assert "index.lock" in made.notes[-1]
+    lock.unlink()
+    later = place.open()
+    assert "was finished; git was moved" in later.recover()[0]
+    assert place.git("status", "--porcelain") == "M src/app.ts"
+    assert later.create_checkpoint("c").notes == ()
+
+
+def test_a_branch_that_went_on_after_an_interruption_is_left(
+    place: Place, manager: SyncCheckpointManager, moved: Checkpoint
+) -> None:
+    lock = place.root / ".git" / "refs" / "heads" / "main.lock"
+    lock.touch()
+    with pytest.raises(Exception, match="would not move"):
+        manager.rollback(moved.id, git="reset", confirm=True)
+    lock.unlink()
+    place.git("commit", "-q", "--allow-empty", "-m", "went on")
+    on = place.git("rev-parse", "HEAD")
+    later = place.open()
+    assert "at another commit by now" in later.recover()[0]
+    assert place.git("rev-parse", "HEAD") == on
+    assert later.recover() == later.recovered

@@ -97,9 +97,11 @@ class Inotify:
                 at += size
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether something happens within a time."""
-        poll = select.poll()
-        poll.register(self._fd, select.POLLIN)
+        """Whether something happens within a time; at once False if another thread has closed it."""
+        poll, fd = select.poll(), self._fd
+        if fd < 0:
+            return False
+        poll.register(fd, select.POLLIN)
         return bool(poll.poll(max(0.0, timeout_s) * 1000))
 
     def close(self) -> None:

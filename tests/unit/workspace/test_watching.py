@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import hashlib
 import mmap
 import os
 import shutil
@@ -385,6 +386,19 @@ class TestEnding:
         project.write("file", b"new")
         assert ws.save().files_changed == ["file"]
         ws.close()
+
+    def test_close_does_not_name_again_what_another_process_has_purged(self, project, ws: Workspace) -> None:
+        project.write("secret", b"a secret to be purged\n")
+        ws.watch()
+        ws.save()
+        for number in range(2):
+            project.write("file", b"%d" % number)
+            ws.save()
+        project.open().purge("secret")
+        name = hashlib.sha1(b"blob 22\0a secret to be purged\n").digest()
+        ws.close()
+        cache = project.store / "holdfast" / "scan.cache"
+        assert not cache.exists() or name not in cache.read_bytes()
 
     def test_close_leaves_a_scan_cache_for_the_next_process(self, project, ws: Workspace) -> None:
         project.write("a/file", b"new")

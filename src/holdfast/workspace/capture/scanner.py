@@ -159,10 +159,13 @@ class Scanner:
         return self.watching
 
     def _write_memory(self, memory: Memory) -> None:
-        """Write the scan cache outside of a save, unless somebody is writing to the store."""
+        """Write the scan cache outside of a save, unless somebody is writing to the store, or has taken something out
+        of it since: what a purge took away is not named again."""
         if self._repository.lock.acquire(wait=False):
             try:
-                self._store_cache(memory.tracked, memory.seen.folders, sorted(memory.basis.packs))
+                self._repository.objects.refresh()
+                if memory.basis.packs <= set(self._pack_names()):
+                    self._store_cache(memory.tracked, memory.seen.folders, sorted(memory.basis.packs))
             finally:
                 self._repository.lock.release()
 

@@ -38,10 +38,6 @@ class Lane:
                 self._executor = ThreadPoolExecutor(1, thread_name_prefix=self._name)
             return self._executor.submit(work)
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """Hand in work, and wait for it as `answer` does."""
-        return await self.answer(self.submit(work))
-
     async def answer(self, future: Future[T]) -> T:
         """Wait for work without holding up the event loop. Cancelling ends the waiting, not the work."""
         loop = asyncio.get_running_loop()

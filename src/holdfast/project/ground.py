@@ -17,7 +17,7 @@ from holdfast.project import record
 from holdfast.project.nouns import Checkpoint, CheckpointType, GitState
 from holdfast.project.papers import FEATURES, OUTSIDE, Paper, find_papers, keep_outside, read_list
 from holdfast.project.position import read_position
-from holdfast.project.rules import Retention, as_policy, is_limited
+from holdfast.project.rules import Retention, as_policy, is_limited, with_safety
 from holdfast.workspace import Workspace
 from holdfast.workspace.config import Settings, read_settings
 
@@ -174,7 +174,7 @@ class Ground:
         policy = self._policy
         try:
             if policy is not None and is_limited(policy, checkpoint.checkpoint_type):
-                self.workspace.prune(policy, dry_run=False, lazily=True)
+                self.workspace.prune(with_safety(policy), dry_run=False, lazily=True)
         except HoldfastError as error:
             _log.warning("pruning failed: %s", error)
             return replace(checkpoint, notes=(*checkpoint.notes, f"pruning failed: {error}"))

@@ -8,7 +8,9 @@ from dataclasses import replace
 from holdfast.errors import Refused
 from holdfast.project.nouns import CheckpointType, type_of
 from holdfast.retention import Policy
+from holdfast.workspace.upkeep.prune import SAFETY
 
+_SAFETY_KEPT = 20
 Retention = Policy | Mapping[CheckpointType | str, Policy | int | None]
 
 DEFAULT: dict[str, Policy | None] = {
@@ -33,6 +35,13 @@ def as_policy(given: Retention | None, configured: Policy | None) -> Policy:
     rules = {type_of(kind).value: _rule(rule) for kind, rule in given.items()}
     base = configured or Policy()
     return replace(base, by_kind={**DEFAULT, **base.by_kind, **rules})
+
+
+def with_safety(policy: Policy) -> Policy:
+    """A policy under which the safety checkpoints of rollbacks that nobody undoes do not gather for ever."""
+    if SAFETY in policy.by_kind or not policy.keeps_all:
+        return policy
+    return replace(policy, by_kind={**policy.by_kind, SAFETY: Policy(keep_last=_SAFETY_KEPT)})
 
 
 def _rule(given: Policy | int | None) -> Policy | None:

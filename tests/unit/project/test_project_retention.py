@@ -85,6 +85,19 @@ def test_a_policy_that_knows_no_types_takes_none_that_is_kept(place: Place, mana
     assert [each.message for each in manager.workspace.list(1)] == ["plain 2"]
 
 
+def test_rollbacks_that_nobody_undoes_do_not_gather_for_ever(place: Place, manager: SyncCheckpointManager) -> None:
+    first = manager.create_checkpoint("first")
+    for number in range(24):
+        place.write("src/app.ts", f"{number}\n")
+        manager.rollback(first.id)
+    manager.create_checkpoint("last", type="automatic")
+    every = manager.workspace.list(None, safety=True)
+    assert sum(1 for each in every if each.operation) == 20
+    manager.undo()
+    manager.undo()
+    assert (place.root / "src" / "app.ts").read_text() == "22\n"
+
+
 def test_the_retention_of_the_configuration_is_used_beside_the_rules(place: Place) -> None:
     place.write("holdfast.toml", "[retention]\nmax_bytes = 0\n")
     manager = place.open()

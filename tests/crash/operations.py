@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast import Workspace
@@ -16,6 +17,7 @@ from holdfast.retention import Policy
 from .scene import Scene, settle_times
 
 STATE = {"conversation": [{"role": "user", "text": f"message {number}"} for number in range(20)], "step": 3}
+LATER = datetime(2030, 1, 1, tzinfo=UTC)
 LEAK, LEAKED = "leak.txt", "the secret that was to be told to nobody\n"
 
 
@@ -192,6 +194,28 @@ def _left_out(scene: Scene) -> None:
     (scene.ws / "node_modules" / "list.json").write_text("[1]\n")
 
 
+def _agent_at_work(scene: Scene) -> None:
+    """A window of an agent's, closed, and edits of a user's in the same files and others, saved nowhere."""
+
+    def text(**lines: str) -> str:
+        return "".join(lines.get(f"l{number}", f"line {number}") + "\n" for number in range(9))
+
+    _small_tree(scene.ws)
+    for name in ("merge.txt", "clash.txt", "to-rename.txt"):
+        (scene.ws / name).write_text(text())
+    ws = scene.open()
+    ws.save("first", name="first")
+    _edit_some(scene.ws)
+    for name in ("merge.txt", "clash.txt"):
+        (scene.ws / name).write_text(text(l1="agent"))
+    (scene.ws / "to-rename.txt").rename(scene.ws / "renamed.txt")
+    ws.save("agent", actor="agent", name="agent")
+    (scene.ws / "merge.txt").write_text(text(l1="agent", l6="user, saved nowhere"))
+    (scene.ws / "clash.txt").write_text(text(l1="user over agent, saved nowhere"))
+    (scene.ws / "renamed.txt").write_text(text(l3="user, saved nowhere"))
+    (scene.ws / "new" / "mine.txt").write_text("user, saved nowhere\n")
+
+
 def _to_prune(scene: Scene) -> None:
     """Three saves; the first needs most of the bytes."""
     _small_tree(scene.ws)
@@ -224,6 +248,12 @@ OPERATIONS = [
         "restore of some paths",
         _some_edited,
         lambda s: s.open().restore("first", ["edit.txt", "deep", "new"]),
+        restores=True,
+    ),
+    Operation(
+        "undo of an agent",
+        _agent_at_work,
+        lambda s: s.open(at=LATER).restore("first", keep_mine=True),
         restores=True,
     ),
     Operation("undo", _restored, lambda s: s.open().undo(), restores=True),

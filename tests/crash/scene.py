@@ -28,8 +28,9 @@ class Scene:
         self.ws.mkdir(parents=True)
         self.home.mkdir()
 
-    def open(self) -> Workspace:
-        return Workspace(self.ws, store=self.store, home=self.home, environ={}, clock=lambda: datetime.now(UTC))
+    def open(self, *, at: datetime | None = None) -> Workspace:
+        """Open the workspace; `at` stops its clock, for an operation that puts the time into files."""
+        return Workspace(self.ws, store=self.store, home=self.home, environ={}, clock=lambda: at or datetime.now(UTC))
 
     def adopt(self, other: Scene) -> None:
         """Become a copy of another scene, which must then go: a store that is there twice belongs to the first."""

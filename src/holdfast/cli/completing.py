@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,8 @@ from holdfast.cli.command import PATHS
 if TYPE_CHECKING:
     from holdfast.model import Checkpoint
 
-_REFS = frozenset({"a", "b", "bad", "before", "good", "ref", "refs"})
+_REFS = frozenset({"a", "b", "bad", "before", "good", "ref", "refs", "since"})
+_ACTORS = frozenset({"actor", "agent", "unsaved_by"})
 _WHERES = frozenset({"path", "paths", "directory", "destination", "folder"})
 _PLAIN = re.compile(r"[\w.@+:/-]+")  # what needs no quoting in any shell
 
@@ -27,9 +29,15 @@ def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     if param.name in _REFS:
         return [item for item in _refs(ctx) if item.value.startswith(incomplete)]
     if param.name == "session":
-        sessions = dict.fromkeys(found.session for found in _checkpoints(ctx) if found.session)
-        return [CompletionItem(name) for name in sessions if _PLAIN.fullmatch(name) and name.startswith(incomplete)]
+        return _words((found.session for found in _checkpoints(ctx)), incomplete)
+    if param.name in _ACTORS:
+        return _words((found.actor for found in _checkpoints(ctx)), incomplete)
     return None
+
+
+def _words(names: Iterable[str | None], incomplete: str) -> list[CompletionItem]:
+    known = dict.fromkeys(name for name in names if name)
+    return [CompletionItem(name) for name in known if _PLAIN.fullmatch(name) and name.startswith(incomplete)]
 
 
 def complete_folder(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.model import (
         Bisected,
+        Blame,
         Checkpoint,
         CheckpointDiff,
         Exported,
         Match,
         Operation,
+        Origin,
+        Overlap,
         Plan,
         Problem,
         PurgePlan,
@@ -25,7 +28,19 @@ if TYPE_CHECKING:
     )
 
     Flat = (
-        Exported | Match | Operation | Plan | Problem | PurgePlan | Recovery | Restored | Uncovered | VerifyReport | Why
+        Exported
+        | Match
+        | Operation
+        | Origin
+        | Overlap
+        | Plan
+        | Problem
+        | PurgePlan
+        | Recovery
+        | Restored
+        | Uncovered
+        | VerifyReport
+        | Why
     )
 
 
@@ -80,11 +95,34 @@ def diff(noun: CheckpointDiff) -> dict[str, Any]:
     }
 
 
+def plan(noun: Plan) -> dict[str, Any]:
+    """Return everything of a plan."""
+    return flat(noun) | {"conflicts": {path: flat(overlap) for path, overlap in noun.conflicts.items()}}
+
+
 def restored(noun: Restored) -> dict[str, Any]:
     """Return everything of a restore but the values of the state, which has names here."""
     plain = flat(noun) | {"ok": noun.ok, "state_names": sorted(noun.state)}
+    plain["conflicts"] = {path: flat(overlap) for path, overlap in noun.conflicts.items()}
     del plain["state"]
     return plain
+
+
+def blame(noun: Blame) -> dict[str, Any]:
+    """Return where a file came from; checkpoints stand once, by id."""
+    origins = [noun.whole, *(line.origin for line in noun.lines)]
+    found = {each.checkpoint.id: each.checkpoint for each in origins if each.checkpoint}
+    return {
+        "path": noun.path,
+        "is_text": noun.is_text,
+        "lines": [{"number": number, "text": text} | _origin(origin) for number, text, origin in noun.lines],
+        "whole": _origin(noun.whole),
+        "checkpoints": {key: checkpoint(each) for key, each in found.items()},
+    }
+
+
+def _origin(noun: Origin) -> dict[str, Any]:
+    return flat(noun) | {"checkpoint": noun.checkpoint.id if noun.checkpoint else None}
 
 
 def match(noun: Match) -> dict[str, Any]:

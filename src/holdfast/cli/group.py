@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COMMANDS = (
-    "init", "save", "log", "show", "diff", "restore", "undo", "redo", "export", "fork", "adopt", "search",
+    "init", "save", "log", "show", "diff", "restore", "undo", "redo", "blame", "export", "fork", "adopt", "search",
     "why", "guard", "bisect", "watch", "pin", "rm", "prune", "purge", "usage", "compact", "verify", "where",
     "config", "install", "uninstall", "doctor", "mcp", "completion", "demo",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What `restore`, `undo` and `redo` tell: the plan before, the result after."""
+"""What `restore`, `undo` and `redo` have in common: the plan is told before, the result after."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.cli import documents, output, progress, render
+from holdfast.cli import conversations, documents, output, progress, render
 from holdfast.cli.app import App
 from holdfast.cli.documents import short
 from holdfast.cli.exits import Exit
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.model import Checkpoint, Operation, Plan, Restored
+    from holdfast.adapters.agents.conversation import Kept
+    from holdfast.model import Checkpoint, Operation, Overlap, Plan, Restored
     from holdfast.workspace import Workspace
 
 
@@ -30,7 +31,11 @@ def plan_lines(plan: Plan, folder: Path) -> list[str]:
         ("not bring back", plan.missing, ", gone and never held"),
     ]
     lines = [f"Restoring {render.escape(str(folder))} to {target} would:"]
-    if not plan:
+    if plan.keep_mine:
+        lines = [f"Undoing {whose(plan)} since {target} in {render.escape(str(folder))} would:"]
+        if not plan and not (plan.blocked or plan.conflicts or plan.kept):
+            return [f"Nothing to undo: nothing is left of {whose(plan)} since {target}."]
+    elif not plan:
         is_all = not (plan.blocked or plan.missing)
         lines = [
             f"Nothing to restore: everything {'is' if is_all else 'that can be restored is'} as in {target} already."
@@ -39,14 +44,69 @@ def plan_lines(plan: Plan, folder: Path) -> list[str]:
         if paths:
             lines.append(f"  {verb} {render.count(len(paths), 'path')}{remark}")
             lines += render.listing(paths)
+    if plan.conflicts:
+        lines.append(f"  leave {render.count(len(plan.conflicts), 'path')} as it is, which others changed since")
+        lines += render.listing(_overlaps(plan.conflicts))
     if plan.bytes_to_write:
         lines.append(f"  writing {render.size(plan.bytes_to_write)}")
     return lines
 
 
+def whose(plan: Plan) -> str:
+    """Return whose work is undone, in words."""
+    return render.escape(plan.agent) if plan.agent else "what agents did"
+
+
+def _overlaps(conflicts: Mapping[str, Overlap]) -> dict[str, str]:
+    return {
+        path: f"by {each.actor}: {each.why}; {short(each.before)} has it as it was" for path, each in conflicts.items()
+    }
+
+
+def carry_out(
+    app: App,
+    workspace: Workspace,
+    plan: Plan,
+    paths: list[str] | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+    skip_damaged: bool = False,
+    kept: Kept | None = None,
+) -> int:
+    """Show a plan, ask, do it (and bring a conversation back that was kept), tell what was done; the exit status."""
+    if dry_run or not (plan or plan.blocked):
+        said = None if dry_run else conversations.bring(kept, app)
+        if app.json:
+            app.document({"plan": documents.plan(plan), "restored": None, **conversations.document(said)})
+        else:
+            (output.answer if dry_run else output.note)("\n".join(plan_lines(plan, workspace.path)))
+            conversations.show(said)
+        return Exit.INCOMPLETE if plan.conflicts and not dry_run else Exit.DONE
+    if not (app.json or yes):
+        output.notes(plan_lines(plan, workspace.path))
+    if plan:
+        app.confirm("Undo that?" if plan.keep_mine else "Restore?", yes=yes)
+    with progress.shown() as shown:
+        done = workspace.restore(plan.checkpoint, paths, plan, skip_damaged=skip_damaged, progress=shown)
+    said = conversations.bring(kept, app)
+    if app.json:
+        results = {"plan": documents.plan(plan), "restored": documents.restored(done)}
+        app.document({**results, **conversations.document(said)})
+    else:
+        what = f"Restored {short(done.checkpoint)}"
+        if plan.keep_mine:
+            what = f"Undid {whose(plan)} since {short(plan.checkpoint)}"
+        show_restored(done, what, next_step="undo with: holdfast undo")
+        conversations.show(said)
+    return Exit.DONE if done.ok else Exit.INCOMPLETE
+
+
 def reason(operation: Operation) -> str:
     """Return why a safety checkpoint was made."""
     target = short(operation.target)
+    if operation.verb == "without":
+        return f"made to undo an agent since {target}"
     if operation.verb == "found":
         return f"found after an interrupted restore to {target}"
     return f"before {render.escape(operation.verb)} to {target}"
@@ -92,10 +152,13 @@ def show_restored(done: Restored, what: str, *, next_step: str) -> None:
     parts = [f"{len(done.written):,} written", f"{len(done.removed):,} removed"]
     if done.failed:
         parts.append(render.paint(f"{len(done.failed):,} failed", "red"))
+    if done.conflicts:
+        parts.append(render.paint(render.count(len(done.conflicts), "conflict"), "red"))
     output.answer(f"{what}: {', '.join(parts)}; {next_step}")
     _tell("could not be restored", done.failed)
     _tell("not held by the checkpoint, and gone", done.missing)
     _tell("left alone", done.kept)
+    _tell("changed by others since, and left as they are", _overlaps(done.conflicts))
     if done.state:
         names = ", ".join(map(render.escape, sorted(done.state)))
         output.note(f"Its state ({names}) is printed by: holdfast show {short(done.checkpoint)} --state NAME")

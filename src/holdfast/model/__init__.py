@@ -12,18 +12,21 @@ if TYPE_CHECKING:
         CheckpointDiff,
         Exported,
         LineCount,
+        Overlap,
         Plan,
         Recovery,
         Renamed,
         Restored,
     )  # fmt: skip
     from holdfast.model.checkpoint import JSON, Checkpoint, Lazy, Operation, Progress, Reason, Uncovered
-    from holdfast.model.findings import Bisected, Match, Problem, VerifyReport, Why
+    from holdfast.model.findings import Bisected, Blame, BlamedLine, Match, Origin, Problem, VerifyReport, Why
     from holdfast.model.upkeep import CheckpointUsage, Compacted, PathUsage, Pruned, Purged, PurgePlan, Usage
 
 __all__ = [
     "JSON",
     "Bisected",
+    "Blame",
+    "BlamedLine",
     "Checkpoint",
     "CheckpointDiff",
     "CheckpointUsage",
@@ -33,6 +36,8 @@ __all__ = [
     "LineCount",
     "Match",
     "Operation",
+    "Origin",
+    "Overlap",
     "PathUsage",
     "Plan",
     "Problem",
@@ -51,8 +56,8 @@ __all__ = [
 ]  # fmt: skip
 
 _ROOMS = {
-    "changes": {"CheckpointDiff", "Exported", "LineCount", "Plan", "Recovery", "Renamed", "Restored"},
-    "findings": {"Bisected", "Match", "Problem", "VerifyReport", "Why"},
+    "changes": {"CheckpointDiff", "Exported", "LineCount", "Overlap", "Plan", "Recovery", "Renamed", "Restored"},
+    "findings": {"Bisected", "Blame", "BlamedLine", "Match", "Origin", "Problem", "VerifyReport", "Why"},
     "upkeep": {"CheckpointUsage", "Compacted", "PathUsage", "PurgePlan", "Pruned", "Purged", "Usage"},
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from holdfast.model.checkpoint import JSON
@@ -48,6 +48,18 @@ class CheckpointDiff:
 
 
 @dataclass(frozen=True, slots=True)
+class Overlap:
+    """Something that an agent did and that could not be undone, because somebody changed the same since."""
+
+    why: str
+    actor: str
+    before: str
+    """The checkpoint that has the path as it was before."""
+    after: str | None
+    """The one that has it as the agent left it; None if none has yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What a restore would do. Nothing else is touched."""
 
@@ -71,6 +83,14 @@ class Plan:
     bytes_to_write: int
     digest: str
     """Changes when the folder or the target does; hand the plan to `restore` to be held to it."""
+    keep_mine: bool = False
+    """Only what an agent did is undone, and `checkpoint` is where that begins."""
+    agent: str | None = None
+    """Of `keep_mine`: the agent that is meant; None for all of them."""
+    unsaved_by: str | None = None
+    """Of `keep_mine`: who did what no checkpoint has yet; None for the user."""
+    conflicts: dict[str, Overlap] = field(default_factory=dict)
+    """Of `keep_mine`: what would be left as it is, because somebody else changed the same since."""
 
     def __bool__(self) -> bool:
         return bool(self.written or self.replaced or self.removed or self.retimed)
@@ -90,11 +110,13 @@ class Restored:
     failed: dict[str, str]
     missing: dict[str, str]
     state: dict[str, JSON]
+    conflicts: dict[str, Overlap] = field(default_factory=dict)
+    """What an agent did and is left as it is, because somebody else changed the same since."""
 
     @property
     def ok(self) -> bool:
         """Whether everything that was asked for was done (P4)."""
-        return not self.failed
+        return not self.failed and not self.conflicts
 
 
 @dataclass(frozen=True, slots=True)

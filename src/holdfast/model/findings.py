@@ -1,9 +1,10 @@
-"""What is found out about checkpoints: damage, rules, texts, the first bad one."""
+"""What is found out about checkpoints: damage, rules, texts, the first bad one, whose a line is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from holdfast.model.checkpoint import Checkpoint, Reason
 
@@ -78,3 +79,38 @@ class Bisected:
     """Those that could not be tested and may be the first."""
     tried: dict[str, str]
     """By id, in order: `good`, `bad` or `skipped`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a line, or a whole content, came from."""
+
+    actor: str
+    """In whose window it came; `user` for what no checkpoint has yet."""
+    checkpoint: Checkpoint | None
+    """The one that closed the window; None: not saved yet."""
+    path: str
+    """What the file was called then."""
+    is_older: bool
+    """It was there already when the first checkpoint that can tell was made; by whom is not known."""
+
+
+class BlamedLine(NamedTuple):
+    """One line of a file."""
+
+    number: int
+    text: str
+    """With its newline; a byte that is no text is a lone surrogate."""
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """Where a file came from, line by line."""
+
+    path: str
+    is_text: bool
+    """False of binary files and of those above 4 MiB, which are answered for as a whole."""
+    lines: list[BlamedLine]
+    whole: Origin
+    """Where the content, as it is, came from."""

@@ -15,7 +15,19 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from holdfast.errors import HoldfastError
-    from holdfast.model import JSON, Bisected, Checkpoint, Exported, Match, Progress, Purged, PurgePlan, Why
+    from holdfast.model import (
+        JSON,
+        Bisected,
+        Blame,
+        Checkpoint,
+        Exported,
+        Match,
+        Progress,
+        Purged,
+        PurgePlan,
+        Usage,
+        Why,
+    )
     from holdfast.retention import Policy
     from holdfast.workspace.bisect import Tell, Test
     from holdfast.workspace.engine import Engine
@@ -132,6 +144,42 @@ class Verbs:
         with self._reading():
             return self._repository.consistently(look)
 
+    def beginning(self, agent: str | None = None, *, whole_session: bool = False) -> Checkpoint:
+        """The checkpoint from which an agent (None: the one at work last) set out on its latest turn, or session.
+
+        For `restore(…, keep_mine=True)`. Where no turn is told, its session; where that is not told either, its
+        windows in a row. NotFound if it did nothing that the folder comes from.
+        """
+        from holdfast.workspace.stored.windows import beginning
+
+        def look() -> Checkpoint:
+            with self._repository.catalog.kept_open():
+                return beginning(self._repository, agent, whole_session=whole_session)
+
+        given.a_text(agent, "agent")
+        with self._reading():
+            return self._repository.consistently(look)
+
+    def blame(self, path: Place, ref: str | None = None) -> Blame:
+        """Which actor and checkpoint each line of a file came from; of the file as it is, or as a checkpoint has it.
+
+        Binary files are answered for as a whole. NotFound if there is no such file.
+        """
+        from holdfast.workspace.blame import Blamer
+        from holdfast.workspace.scope import inside
+
+        name = inside(given.a_path(path, "path"), self.path)
+
+        def look() -> Blame:
+            with self._repository.catalog.kept_open():
+                blamer = Blamer(self._repository)
+                if ref is None:
+                    return blamer.blame_now(name, os.fspath(self.path))
+                return blamer.blame(name, self._repository.find(ref))
+
+        with self._reading():
+            return self._repository.consistently(look)
+
     def bisect(
         self, good: str, bad: str, test: Test, *, tell: Tell | None = None, scratch: Place | None = None
     ) -> Bisected:
@@ -144,6 +192,31 @@ class Verbs:
 
         above = None if scratch is None else Path(scratch)
         return bisect(cast("Workspace", self), good, bad, test, tell=tell, scratch=above)
+
+    def merge(self) -> None:
+        """Merge all packs into one now, rather than as they accumulate, and free what deleted checkpoints held."""
+        from holdfast.workspace.upkeep.prune import Upkeep
+
+        with self._writing():
+            Upkeep(self._repository).merge()
+
+    def pin(self, ref: str, pinned: bool = True) -> Checkpoint:
+        """Mark a checkpoint to be kept when others are pruned, or no longer. Its id, number and time stay."""
+        from holdfast.workspace.upkeep.prune import Upkeep
+
+        with self._writing():
+            return Upkeep(self._repository).pin(self._repository.find(ref), pinned=pinned)
+
+    def usage(self, *, paths: int | None = 20) -> Usage:
+        """Where the bytes are: in the files of the store, by checkpoint, and by path (the largest so many).
+
+        Reads every folder that any checkpoint holds, once: seconds where thousands of checkpoints differ.
+        """
+        from holdfast.workspace.upkeep.usage import measure
+
+        paths = given.a_count(paths, "paths")
+        with self._reading():
+            return self._repository.consistently(lambda: measure(self._repository, paths=paths))
 
     @overload
     def purge(

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         Pruned,
         Recovery,
         Restored,
-        Usage,
         VerifyReport,
     )
     from holdfast.retention import Policy
@@ -172,18 +171,22 @@ class Workspace(Verbs):
         limit: int | None = 50,
         *,
         session: str | None = None,
+        actor: str | None = None,
         safety: bool = False,
         before: str | None = None,
     ) -> list[Checkpoint]:
         """Checkpoints, newest first; with `safety` also those taken before restores.
 
-        `before` is any reference: only what is older is listed, so that the last of one page begins the next. The id
-        of one that was deleted meanwhile does as well.
+        `actor` is an agent, whose sub-agents count with it, or `user`. `before` is any reference: only what is older
+        is listed, so that the last of one page begins the next; the id of one that was deleted meanwhile does as well.
         """
         limit, session = given.a_count(limit, "limit"), plain_text(given.a_text(session, "session"))
+        actor = plain_text(given.a_text(actor, "actor"))
         with self._reading():
             older = None if before is None else self._repository.page_end(before)
-            rows = self._repository.catalog.newest(limit=limit, session=session, safety=safety, before=older)
+            rows = self._repository.catalog.newest(
+                limit=limit, session=session, actor=actor, safety=safety, before=older
+            )
             return [self._repository.checkpoint(row) for row in rows]
 
     def get(self, ref: str) -> Checkpoint:
@@ -205,15 +208,27 @@ class Workspace(Verbs):
 
     # going back
 
-    def preview(self, ref: str, paths: Paths | None = None, *, keep_new: bool = False) -> Plan:
+    def preview(
+        self,
+        ref: str,
+        paths: Paths | None = None,
+        *,
+        keep_new: bool = False,
+        keep_mine: bool = False,
+        agent: str | None = None,
+        unsaved_by: str | None = None,
+    ) -> Plan:
         """What `restore` would do; nothing is touched. Hand the plan to `restore` to be held to it."""
         from holdfast.workspace.restore.restore import Wish
+        from holdfast.workspace.restore.reversal import make_reversal
         from holdfast.workspace.scope import as_text
 
         chosen = as_text(paths)
 
         def look() -> Plan:
-            return self._engine.restorer.preview(Wish("restore", self._repository.find(ref), chosen, keep_new))
+            target = self._repository.find(ref)
+            reversal = make_reversal(target, keep_mine=keep_mine, agent=agent, unsaved_by=unsaved_by)
+            return self._engine.restorer.preview(Wish("restore", target, chosen, keep_new, reversal=reversal))
 
         with self._reading():
             return self._repository.consistently(look)
@@ -225,6 +240,9 @@ class Workspace(Verbs):
         plan: Plan | None = None,
         *,
         keep_new: bool = False,
+        keep_mine: bool = False,
+        agent: str | None = None,
+        unsaved_by: str | None = None,
         skip_damaged: bool = False,
         state: Mapping[str, JSON] | None = None,
         progress: Progress | None = None,
@@ -235,17 +253,24 @@ class Workspace(Verbs):
         since are removed, unless `keep_new`; ignored files, what the checkpoint does not hold, and repositories
         cloned since stay and are named in `kept`. Conflict if the folder no longer matches a given `plan`. On an
         error everything is as it was.
+
+        With `keep_mine` only what an agent did since is undone (None: every actor but the user), and everything else
+        stays; what cannot be told apart is left as it is and named in `conflicts`. What no checkpoint has yet is the
+        user's, unless `unsaved_by` says whose it is.
         """
         from holdfast.workspace.restore.restore import Wish
+        from holdfast.workspace.restore.reversal import make_reversal
         from holdfast.workspace.scope import as_text
 
         with self._writing():
             target = self._repository.find(ref)
             if plan is not None:
                 keep_new, paths = keep_new or plan.keep_new, paths if paths is not None else plan.paths
-            wish = Wish(
-                "restore", target, as_text(paths), keep_new, skip_damaged, state=None if state is None else dict(state)
-            )
+                keep_mine, agent = keep_mine or plan.keep_mine, agent or plan.agent
+                unsaved_by = unsaved_by or plan.unsaved_by
+            reversal = make_reversal(target, keep_mine=keep_mine, agent=agent, unsaved_by=unsaved_by)
+            said = None if state is None else dict(state)
+            wish = Wish("restore", target, as_text(paths), keep_new, skip_damaged, state=said, reversal=reversal)
             return self._engine.restorer.restore(wish, plan=plan, progress=progress)
 
     def undo(self, *, progress: Progress | None = None) -> Restored:
@@ -282,20 +307,6 @@ class Workspace(Verbs):
         with self._reading():
             return Verifier(self._repository, progress).run()
 
-    def merge(self) -> None:
-        """Merge all packs into one now, rather than as they accumulate, and free what deleted checkpoints held."""
-        from holdfast.workspace.upkeep.prune import Upkeep
-
-        with self._writing():
-            Upkeep(self._repository).merge()
-
-    def pin(self, ref: str, pinned: bool = True) -> Checkpoint:
-        """Mark a checkpoint to be kept when others are pruned, or no longer. Its id, number and time stay."""
-        from holdfast.workspace.upkeep.prune import Upkeep
-
-        with self._writing():
-            return Upkeep(self._repository).pin(self._repository.find(ref), pinned=pinned)
-
     def prune(
         self, policy: Policy, dry_run: bool = True, *, lazily: bool = False, plan: Pruned | None = None
     ) -> Pruned:
@@ -324,17 +335,6 @@ class Workspace(Verbs):
         git = shutil.which("git", path=self._environ.get("PATH", os.defpath))
         with self._writing():
             return Upkeep(self._repository).compact(git)
-
-    def usage(self, *, paths: int | None = 20) -> Usage:
-        """Where the bytes are: in the files of the store, by checkpoint, and by path (the largest so many).
-
-        Reads every folder that any checkpoint holds, once: seconds where thousands of checkpoints differ.
-        """
-        from holdfast.workspace.upkeep.usage import measure
-
-        paths = given.a_count(paths, "paths")
-        with self._reading():
-            return self._repository.consistently(lambda: measure(self._repository, paths=paths))
 
     # opening and locking
 

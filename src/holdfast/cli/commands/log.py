@@ -33,35 +33,39 @@ _TITLES = ("id", "when", "name", "by", "message")
 @click.option("--all", "safety", is_flag=True, help="Also those made before each restore.")
 @click.option("--session", metavar="ID", help="Only those of a session.")
 @click.option("--before", metavar="REF", help="Only those older than this one: the next page.")
+@click.option("--actor", metavar="ACTOR", help="Only those of an agent and its sub-agents, or of the user.")
 @pass_app
-def log(app: App, *, limit: int, safety: bool, session: str | None, before: str | None) -> None:
+def log(app: App, *, limit: int, safety: bool, session: str | None, before: str | None, actor: str | None) -> None:
     """List checkpoints, newest first.
 
     \b
     holdfast log
     holdfast log -n 5 --session s1
     holdfast log --before b14
+    holdfast log --actor claude-code
     """
     workspace = app.open()
-    found = workspace.list(limit + 1 if limit else None, session=session, safety=safety, before=before)
+    found = workspace.list(limit + 1 if limit else None, session=session, actor=actor, safety=safety, before=before)
     shown = found[:limit] if limit else found
     more = len(found) > len(shown)
     if app.json:
         app.document({"checkpoints": [documents.checkpoint(entry) for entry in shown], "more": more})
         return
     if not shown:
-        output.note("There are no older ones." if before else _nothing(workspace, session))
+        output.note("There are no older ones." if before else _nothing(workspace, session, actor))
         return
     render.table(_TITLES, [_row(entry) for entry in shown])
     if more:
-        same = "".join([" --all" if safety else "", f" --session {render.escape(session)}" if session else ""])
+        given = (("--session", session), ("--actor", actor))
+        same = " --all" if safety else ""
+        same += "".join(f" {name} {render.escape(value)}" for name, value in given if value)
         same += f" -n {limit}" if limit != _LIMIT else ""
         output.note(f"There are more: holdfast log{same} --before {documents.short(shown[-1].id)}")
 
 
-def _nothing(workspace: Workspace, session: str | None) -> str:
-    if session is not None:
-        return "No checkpoints of this session."
+def _nothing(workspace: Workspace, session: str | None, actor: str | None) -> str:
+    if session is not None or actor is not None:
+        return f"No checkpoints of this {'session' if actor is None else 'actor'}."
     if workspace.list(1, safety=True):
         return "No checkpoints but those made before restores; list them with: holdfast log --all"
     return "No checkpoints yet; make the first one with: holdfast save"

@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
+import click
+
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
-from holdfast.cli.restoring import turn
+from holdfast.cli.restoring import carry_out, turn
+
+_ALL = ""  # `--agent` without a name: every actor but the user
 
 
 @command()
+@click.option("--agent", metavar="[ACTOR]", is_flag=False, flag_value=_ALL, help="Undo what an agent did instead.")
+@click.option("--since", metavar="REF", help="Of an agent: since which checkpoint. [default: its latest turn]")
+@click.option("--whole-session", is_flag=True, help="Of an agent: since its latest session began.")
+@click.option("--unsaved", is_flag=True, help="Of an agent: also what no checkpoint has yet.")
+@click.option("--dry-run", is_flag=True, help="Of an agent: only show what would be done.")
+@click.option("-y", "--yes", is_flag=True, help="Of an agent: do not ask.")
 @pass_app
-def undo(app: App) -> int:
+def undo(
+    app: App, *, agent: str | None, since: str | None, whole_session: bool, unsaved: bool, dry_run: bool, yes: bool
+) -> int:
     """Take back the last restore. Any number of times, also after later saves.
 
     Asks nothing, because `holdfast redo` turns it round.
+
+    With --agent, take back what an agent did (with no ACTOR: every agent) and keep everything else: what you or others
+    changed meanwhile, line by line. What cannot be told apart stays as it is and is named. Shows what it will do and
+    asks; `holdfast undo` turns it round.
+
+    \b
+    holdfast undo
+    holdfast undo --agent
+    holdfast undo --agent claude-code --since b14
     """
-    return turn(app, back=True)
+    if agent is None:
+        if since is not None or whole_session or unsaved or dry_run or yes:
+            raise click.UsageError("these options go with --agent")
+        return turn(app, back=True)
+    if since is not None and whole_session:
+        raise click.UsageError("--since and --whole-session exclude each other")
+    workspace = app.open()
+    actor = agent or None
+    start = since or workspace.beginning(actor, whole_session=whole_session).id
+    plan = workspace.preview(start, keep_mine=True, agent=actor, unsaved_by=(actor or "agent") if unsaved else None)
+    return carry_out(app, workspace, plan, None, dry_run=dry_run, yes=yes)

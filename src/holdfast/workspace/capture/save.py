@@ -145,9 +145,30 @@ class Saver:
             state_tree = write_state(gathering, state) if state else EMPTY_TREE
         else:
             state_tree = self._last_state(head)
-        label = Checkpoint(checkpoint_id, 0, "", datetime.fromtimestamp(0, UTC), operation=operation)
+        label = _unlabelled(checkpoint_id, operation)
         report = encode_uncovered(snapshot.uncovered)
         return self._publish(writer, gathering, snapshot, label, head, state_tree, report)
+
+    def now_ns(self) -> int:
+        """The time, for a content that is made now."""
+        return int(self._clock().timestamp() * 1_000_000_000)
+
+    def publish_without(
+        self,
+        writer: PackWriter,
+        gathering: Gathering,
+        snapshot: Snapshot,
+        operation: Operation,
+        *,
+        message: str,
+        metadata: Mapping[str, JSON],
+        rules: bytes,
+    ) -> Checkpoint:
+        """Save what a folder would be, for a restore to go to. It says nothing of what the folder is."""
+        head = self._repository.head()
+        label = replace(_unlabelled("", operation), message=message, metadata=metadata)
+        report = encode_uncovered(snapshot.uncovered)
+        return self._publish(writer, gathering, snapshot, label, head, self._last_state(head), report, rules)
 
     def _last_state(self, head: Checkpoint | None) -> bytes:
         if head is None:
@@ -166,6 +187,7 @@ class Saver:
         head: Checkpoint | None,
         state_tree: bytes,
         report: bytes,
+        rules: bytes | None = None,
     ) -> Checkpoint:
         sequence = self._repository.next_sequence()
         checkpoint = replace(
@@ -183,7 +205,7 @@ class Saver:
             record=gathering.add(Kind.BLOB, encode_record(checkpoint)),
             changes=gathering.add(Kind.BLOB, to_json(self._changes(gathering, head, snapshot))),
             uncovered=gathering.add(Kind.BLOB, report),
-            rules=gathering.add(Kind.BLOB, self._scanner.frozen_rules(snapshot)),
+            rules=gathering.add(Kind.BLOB, self._scanner.frozen_rules(snapshot) if rules is None else rules),
         )
         commit = write_commit(gathering, checkpoint, contents)
         self._repository.publish(writer, checkpoint, contents, commit)
@@ -199,6 +221,10 @@ class Saver:
             return files_changed(TreeReader(gathering).diff(before, snapshot.root)) if known is None else known
         except (Damaged, NotFound):
             return None
+
+
+def _unlabelled(checkpoint_id: str, operation: Operation) -> Checkpoint:
+    return Checkpoint(checkpoint_id, 0, "", datetime.fromtimestamp(0, UTC), operation=operation)
 
 
 def make_label(

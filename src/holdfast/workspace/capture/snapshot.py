@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +31,7 @@ from holdfast.workspace.capture.reading import Job, Reading
 from holdfast.workspace.stored.gathering import Gathering
 from holdfast.workspace.stored.parts import LINES, write_parts
 from holdfast.workspace.stored.record import Node
-from holdfast.workspace.stored.tree import ATTRS_NAME
+from holdfast.workspace.stored.tree import ATTRS_NAME, link_of
 
 _PROGRESS_FILES = 64
 _DATABASE_PARTS = ("-wal", "-journal", "-shm")
@@ -253,8 +252,7 @@ def _links(listing: Listing, linked: list[str]) -> dict[tuple[str, int], bytes]:
     found = {}
     for members in groups.values():
         if len(members) > 1:
-            paths = b"\0".join(sorted(os.fsencode(path) for path, _, _ in members))
-            link = b"link=" + sha1(paths).hexdigest()[:16].encode()  # other members, another link
+            link = b"link=" + link_of(path for path, _, _ in members)
             for _, path, place in members:
                 found[path, place] = link
     return found

@@ -12,7 +12,7 @@ from collections.abc import Container, Set
 from hashlib import sha256
 from typing import NamedTuple
 
-from holdfast.model import Plan, Reason, Uncovered
+from holdfast.model import Overlap, Plan, Reason, Uncovered
 from holdfast.scan.attrs import Attr
 from holdfast.scan.databases import is_in_use
 from holdfast.scan.folder import IGNORED
@@ -42,6 +42,16 @@ class Present(NamedTuple):
     listing: Listing
 
 
+class Merged(NamedTuple):
+    """A target that is no checkpoint yet: the folder without what an agent did."""
+
+    target: Target
+    overlaps: dict[str, Overlap]
+    unknown: dict[str, str]
+    rules: bytes
+    """What is to be written down as its rules."""
+
+
 class Steps(NamedTuple):
     """A plan with what is needed to carry it out."""
 
@@ -50,6 +60,8 @@ class Steps(NamedTuple):
     """By path, `before` being what is there now and `after` what is to be there."""
     obstacles: frozenset[str]
     """Paths that must be held by the safety checkpoint, whatever the rules say, before they can be replaced."""
+    merged: Merged | None = None
+    """Where they lead, if that is no checkpoint yet."""
 
 
 class Planner:

@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import Conflict, Damaged, NotFound, Unavailable
 from holdfast.model import JSON, Checkpoint, Operation, Plan, Progress, Restored
@@ -24,11 +24,15 @@ from holdfast.workspace.restore.apply import Application
 from holdfast.workspace.restore.journal import STAGE_PREFIX, Journal
 from holdfast.workspace.restore.journal import Entry as JournalEntry
 from holdfast.workspace.restore.plan import Planner, Present, Steps, Target, is_shown
+from holdfast.workspace.restore.reversal import Reversal
 from holdfast.workspace.scope import Scope, parse_scope
 from holdfast.workspace.stored.gathering import Gathering
 from holdfast.workspace.stored.parts import list_parts
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import TreeReader
+
+if TYPE_CHECKING:
+    from holdfast.workspace.restore.without import Undoing
 
 _SPACE_MARGIN_BYTES = 1 << 20
 
@@ -45,6 +49,8 @@ class Wish(NamedTuple):
     state: dict[str, JSON] | None = None
     is_again: bool = False
     """The paths are those of an earlier operation, to be taken as they are."""
+    reversal: Reversal | None = None
+    """Not to the target, but to what the folder would be without an agent's work since."""
 
 
 class Restorer:
@@ -60,14 +66,18 @@ class Restorer:
     def preview(self, wish: Wish) -> Plan:
         """What a restore would do. Nothing is stored and nothing is touched."""
         with Handles(os.fspath(self._root)) as handles:
-            _, steps, _ = self.look(wish, handles, lambda: Gathering(self._repository.objects, None))
+            keep_files = wish.reversal is not None
+            _, steps, _ = self.look(
+                wish, handles, lambda: Gathering(self._repository.objects, None, keep_files=keep_files)
+            )
             return self._weighed(steps)
 
     def restore(self, wish: Wish, *, plan: Plan | None = None, progress: Progress | None = None) -> Restored:
         """Make the workspace as it was. Conflict if `plan` is given and is no longer what would be done."""
         with Handles(os.fspath(self._root)) as handles:
             writer = self._repository.objects.writer()
-            gathering = Gathering(self._repository.objects, writer)
+            gathering = Gathering(self._repository.objects, writer, keep_files=wish.reversal is not None)
+            made: Checkpoint | None = None
             try:
                 snapshot, steps, remember = self.look(wish, handles, lambda: gathering, progress)
                 if not self._is_held(steps, writer):  # read it all again: a stored copy is damaged
@@ -76,6 +86,10 @@ class Restorer:
                     raise Conflict("the folder changed since the plan was made", hint="Preview again, then restore.")
                 plan = self._weighed(steps)
                 self._check_space(plan, handles)
+                if wish.reversal is not None and steps.merged is not None:
+                    made = self._undoing.publish(wish.reversal, steps.merged, snapshot, writer, gathering)
+                    wish, writer = wish._replace(target=made), self._repository.objects.writer()
+                    gathering = Gathering(self._repository.objects, writer)
                 state = self._repository.state(wish.target)  # Damaged here, not when everything is done
                 entry = self.begin(wish, steps, snapshot)
                 operation = Operation(wish.verb, wish.target.id, None if entry.paths is None else tuple(entry.paths))
@@ -86,11 +100,28 @@ class Restorer:
                 writer.abort()
                 if self.journal.exists:
                     self.journal.close()
+                self._forget(made)
                 raise
-            application = self.carry_out(wish, handles, snapshot, steps, safety, entry, progress)
+            try:
+                application = self.carry_out(wish, handles, snapshot, steps, safety, entry, progress)
+            except BaseException:
+                self._forget(made)
+                raise
             with contextlib.suppress(OSError):
                 remember()
             return self._result(wish, plan, steps, application, safety, state)
+
+    @property
+    def _undoing(self) -> Undoing:
+        from holdfast.workspace.restore.without import Undoing  # half a dozen modules, for those who undo an agent
+
+        return Undoing(self._repository, self._scanner, self._saver)
+
+    def _forget(self, made: Checkpoint | None) -> None:
+        """Take away a target that was made for a restore that did not take place."""
+        if made is not None and not self.journal.exists:
+            with contextlib.suppress(OSError):  # it does no harm
+                self._repository.withdraw(made)
 
     def begin(self, wish: Wish, steps: Steps, snapshot: Snapshot, safety: Checkpoint | None = None) -> JournalEntry:
         """Open the journal, which names the safety checkpoint before it is there: without one nothing was begun."""
@@ -148,11 +179,29 @@ class Restorer:
             reader = TreeReader(put)
             present = Present(snapshot.root, snapshot.uncovered, snapshot.listing)
             scope = self._scope(wish, reader, target, present, handles)
-            planner = Planner(target, present, reader, handles, scope=scope, keep_new=wish.keep_new, made=wish.made)
-            steps = planner.make()
+            steps = self._steps(wish, target, present, reader, handles, scope, snapshot, put)
             if steps.obstacles <= force:
                 return snapshot, steps, _nothing if force else remember  # a forced scan is not how others look
             force = force | steps.obstacles
+
+    def _steps(
+        self,
+        wish: Wish,
+        target: Target,
+        present: Present,
+        reader: TreeReader,
+        handles: Handles,
+        scope: Scope,
+        snapshot: Snapshot,
+        put: Gathering,
+    ) -> Steps:
+        options: dict[str, Any] = {"scope": scope, "keep_new": wish.keep_new, "made": wish.made}
+        if wish.reversal is None:
+            return Planner(target, present, reader, handles, **options).make()
+        now_ns = self._saver.now_ns()
+        merged = self._undoing.merge(wish.reversal, snapshot, put, reader, scope, now_ns)
+        steps = Planner(merged.target, present, reader, handles, **options).make()
+        return self._undoing.told(steps, merged, wish.reversal, now_ns)
 
     def _scope(self, wish: Wish, reader: TreeReader, target: Target, present: Present, handles: Handles) -> Scope:
         def exists(path: str) -> bool:
@@ -280,6 +329,7 @@ class Restorer:
             failed=failed,
             missing=plan.missing,
             state=state,
+            conflicts=plan.conflicts,
         )
 
     # undo and redo

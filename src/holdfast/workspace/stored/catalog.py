@@ -35,6 +35,7 @@ _TEXT = " || char(31) || ".join(
     f"ifnull('=' || {column}, '')" if column in _NULLABLE else column for column in _COLUMNS.split(", ")[:-1]
 )
 _NAMED = "SELECT id FROM checkpoints INDEXED BY names WHERE name IS NOT NULL ORDER BY id"
+_ACTOR = "ifnull(json_extract(record, '$.actor'), 'user')"
 _OF_THIS_PROCESS = os.urandom(8).hex()
 _SLACK_NS = 50_000_000  # a change within a tick of the clock may leave the same time
 _COARSE_SLACK_NS = 3_000_000_000  # file systems that count whole seconds
@@ -113,10 +114,22 @@ class Catalog:
                 self._kept = None
 
     def newest(
-        self, *, limit: int | None, session: str | None = None, safety: bool = False, before: str | None = None
+        self,
+        *,
+        limit: int | None,
+        session: str | None = None,
+        actor: str | None = None,
+        safety: bool = False,
+        before: str | None = None,
     ) -> list[Row]:
-        """Checkpoints, newest first, all of them older than the one with the id `before`."""
+        """Checkpoints, newest first, all of them older than the one with the id `before`.
+
+        Of a session; of an actor, and those under it.
+        """
         where, values = ["1" if safety else "safety = 0"], []
+        if actor is not None:
+            where.append(f"({_ACTOR} = ? OR substr({_ACTOR}, 1, ?) = ?)")
+            values += [actor, len(actor) + 1, f"{actor}/"]
         if session is not None:
             where.append("session = ?")
             values.append(session)

@@ -9,11 +9,13 @@ from zlib import crc32
 
 from holdfast.model import CheckpointDiff, LineCount, Renamed, Uncovered
 from holdfast.scan.handles import upwards
+from holdfast.shadowgit import Kind, object_id
 from holdfast.workspace.stored.gathering import TEXT_MAX_BYTES, Gathering
 from holdfast.workspace.stored.tree import Change, Entry
 
 _MOST_RENAMES = 400  # above so many candidates only exact renames are found
 _ALIKE = 0.5
+_EMPTY = object_id(Kind.BLOB, b"")
 
 
 class _Sorted(NamedTuple):
@@ -131,6 +133,19 @@ def files_changed(changes: Iterable[Change]) -> list[str]:
         if not is_folder and (before is None or after is None or is_modified(before, after)):
             found.append(path)
     return sorted(found)
+
+
+def find_renames(changes: Iterable[Change], source: Gathering) -> list[Renamed]:
+    """The files that went from one path to another, with their content or most of its lines."""
+    held = [change for change in changes if not any(entry and _is_nothing(entry) for entry in change[1:])]
+    deleted = {path: before for path, before, after in held if before is not None and after is None}
+    added = {path: after for path, before, after in held if before is None and after is not None}
+    return _renames(deleted, added, source)
+
+
+def _is_nothing(entry: Entry) -> bool:
+    """Whether it has no content to be known by."""
+    return entry.oid in (b"", _EMPTY)
 
 
 def _merged(changes: Iterable[Change]) -> Iterable[Change]:

@@ -13,7 +13,7 @@ class Gathering:
     """Takes objects, and reads them (and those of the store) at once, before they are committed."""
 
     def __init__(self, store: ObjectStore, writer: PackWriter | None, *, keep_files: bool = False) -> None:
-        """Without a writer nothing is stored; `keep_files` then keeps small changed files in memory, for a diff."""
+        """Without a writer nothing is stored. `keep_files` keeps small changed files in memory, to be compared."""
         self._store = store
         self._writer = writer
         self._keep_files = keep_files
@@ -24,8 +24,9 @@ class Gathering:
         return self._writer is not None and not self._writer.holds(oid)
 
     def show(self, oid: bytes, data: bytes) -> None:
-        """Keep a small file in memory, if that was asked for."""
-        if self._keep_files and len(data) <= TEXT_MAX_BYTES:
+        """Keep a small file in memory, if that was asked for and it cannot be read otherwise."""
+        is_stored = self._keep_files and self._writer is not None and self._writer.holds(oid)
+        if self._keep_files and not is_stored and len(data) <= TEXT_MAX_BYTES:
             self._objects[oid] = data
 
     def add(self, kind: Kind, data: bytes) -> bytes:

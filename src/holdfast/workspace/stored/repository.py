@@ -20,9 +20,12 @@ from holdfast.workspace.stored.record import Contents, Node, decode_record, deco
 from holdfast.workspace.stored.state import read_state
 from holdfast.workspace.stored.tree import TreeReader
 
+WITHOUT = "without"
+"""The verb of a checkpoint that holds the folder without what an agent did, for a restore to go to."""
 T = TypeVar("T")
 _FAR_AHEAD = 1000
 _LOOKS = 8
+_LEAVES = ("found", WITHOUT)  # what these say of a folder has not become of it
 
 
 class History(NamedTuple):
@@ -134,7 +137,7 @@ class Repository:
         if newest is None or newest.operation is None:
             return newest
         operation = newest.operation
-        moved = operation.paths is None and operation.verb != "found"
+        moved = operation.paths is None and operation.verb not in _LEAVES
         row = self.catalog.by_id(operation.target if moved else newest.parent or "")
         row = row or self.catalog.nth(0)
         return self.checkpoint(row) if row else None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from hashlib import sha1
 from typing import NamedTuple
 
 from holdfast.errors import Damaged
@@ -65,6 +66,11 @@ def _checked(name: str, *, is_folder: bool) -> str:
     if name in ("", ".", "..") or "/" in name or "\0" in name or (is_folder and name == ".git"):
         raise Damaged(f"a checkpoint holds the name {name!r}, which no workspace can", hint="Run `holdfast verify`.")
     return name
+
+
+def link_of(paths: Iterable[str]) -> bytes:
+    """What says in the attributes of these paths that they are one file: others, another link."""
+    return sha1(b"\0".join(sorted(map(os.fsencode, paths)))).hexdigest()[:16].encode()
 
 
 class TreeReader:

@@ -1,0 +1,56 @@
+"""`holdfast blame`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli import documents, output, render
+from holdfast.cli.app import App, pass_app
+from holdfast.cli.command import command
+from holdfast.cli.documents import short
+from holdfast.model import BlamedLine, Origin
+
+
+@command()
+@click.argument("path")
+@click.argument("ref", required=False)
+@pass_app
+def blame(app: App, *, path: str, ref: str | None) -> None:
+    """Show whose each line of a file is.
+
+    The actor in whose window it came, and the checkpoint that closed that window; of the file as it is now, or as the
+    checkpoint REF has it. A ^ marks what was there already when the first checkpoint was made.
+
+    \b
+    holdfast blame src/app.py
+    holdfast blame src/app.py b14
+    """
+    workspace = app.open()
+    paths = app.paths(workspace, [path]) or [path]
+    found = workspace.blame(paths[0], ref)
+    if app.json:
+        app.document(documents.blame(found))
+    elif found.is_text:
+        _print(found.lines, found.path)
+    else:
+        name = f"{render.escape(found.path)}  (no text, or a long one: as a whole)"
+        output.answer("  ".join(filter(None, (*_origin(found.whole, found.path), name))))
+
+
+def _print(lines: list[BlamedLine], path: str) -> None:
+    rows = [(*_origin(line.origin, path), str(line.number), line.text.rstrip("\n")) for line in lines]
+    widths = [max(len(row[at]) for row in rows) for at in range(4)] if rows else []
+    for *cells, text in rows:
+        padded = [cell.ljust(width) for cell, width in zip(cells[:-1], widths, strict=False)]
+        place = cells[-1].rjust(widths[-1])
+        shown = "  ".join(cell for cell, width in zip(padded, widths, strict=False) if width)
+        output.answer(f"{render.paint(shown, 'cyan')}  {place}  {render.escape(text, keep=chr(9))}".rstrip())
+
+
+def _origin(origin: Origin, path: str) -> tuple[str, str, str]:
+    """Return the checkpoint, the actor, and the path where the file was called otherwise."""
+    if origin.checkpoint is None:
+        return "not saved yet", origin.actor, ""
+    mark = "^" if origin.is_older else ""
+    name = render.escape(origin.path) if origin.path != path else ""
+    return mark + short(origin.checkpoint.id), "" if origin.is_older else render.escape(origin.actor), name

@@ -1,0 +1,200 @@
+"""Blaming: which checkpoint each line of a file came with, and so whose window it was made in.
+
+A file is followed back along what the folder went through. Only where its content differs from one checkpoint to the
+next is it read; where it was renamed, it is followed under its older name.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import NamedTuple
+
+from holdfast.errors import NotFound, Refused
+from holdfast.model import Blame, BlamedLine, Checkpoint, Origin
+from holdfast.scan.handles import Handles, split
+from holdfast.shadowgit import Kind, object_id
+from holdfast.workspace.stored.differ import find_renames
+from holdfast.workspace.stored.gathering import TEXT_MAX_BYTES, Gathering
+from holdfast.workspace.stored.lines import hunks, is_text, split_lines
+from holdfast.workspace.stored.record import Node
+from holdfast.workspace.stored.repository import WITHOUT, Repository
+from holdfast.workspace.stored.tree import Entry, TreeReader
+from holdfast.workspace.stored.windows import USER, actor_of
+
+
+class _Version(NamedTuple):
+    """A file as it was at one moment."""
+
+    checkpoint: Checkpoint | None
+    """None: now."""
+    path: str
+    oid: bytes
+
+
+class Blamer:
+    """Blames one file of a store."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._source = Gathering(repository.objects, None)
+        self._reader = TreeReader(self._source)
+        self._fresh: dict[bytes, bytes] = {}
+        self._before: dict[str, list[Checkpoint]] = {}
+        self._root: dict[str, Node] = {}
+
+    def blame_now(self, path: str, root: str) -> Blame:
+        """The file as it is in the folder. NotFound if it is not there."""
+        status, data = _read(path, root)
+        if data is None:
+            return self._blame(_Version(None, path, self._known(path, status)))
+        oid = object_id(Kind.BLOB, data)
+        self._fresh[oid] = data
+        return self._blame(_Version(None, path, oid))
+
+    def _known(self, path: str, status: os.stat_result) -> bytes:
+        """The content of a large file, if it is the one that was saved last, by its size and time; nothing if not."""
+        head = self._repository.head()
+        entry = self._reader.find(self._root_of(head), path) if head else None
+        if entry is None or not entry.is_file or entry.attr.mtime_ns != status.st_mtime_ns:
+            return b""
+        size = entry.attr.parts_bytes
+        return entry.oid if (self._source.size(entry.oid) if size is None else size) == status.st_size else b""
+
+    def blame(self, path: str, checkpoint: Checkpoint) -> Blame:
+        """The file as a checkpoint has it. NotFound if it has none there."""
+        found = self._version(checkpoint, path)
+        if found is None:
+            raise NotFound(f"{checkpoint.id} has no file {path}", hint="Check its spelling.")
+        return self._blame(found)
+
+    def _blame(self, newest: _Version) -> Blame:
+        data = self._text(newest)
+        whole = self._whole(newest)
+        if data is None:
+            return Blame(newest.path, False, [], whole)
+        lines = split_lines(data)
+        origins: dict[int, Origin] = {}
+        stack = [(newest, {number: number for number in range(len(lines))})]
+        while stack:
+            version, pending = stack.pop()
+            older = self._older(version)
+            for other in older:
+                gone, pending = self._passed(other, version, pending)
+                if gone:
+                    stack.append((other, gone))
+            origin = self._origin(version, is_older=self._is_end(version))
+            origins.update(dict.fromkeys(pending.values(), origin))
+        texts = (line.decode("utf-8", "surrogateescape") for line in lines)
+        return Blame(newest.path, True, [BlamedLine(at + 1, text, origins[at]) for at, text in enumerate(texts)], whole)
+
+    def _passed(
+        self, older: _Version, newer: _Version, pending: dict[int, int]
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """Which of some lines of a version an older one has (by its own count), and which are left."""
+        if older.oid == newer.oid or not pending:
+            return pending, {}
+        before, after = self._text(older), self._text(newer)
+        if before is None or after is None:
+            return {}, pending
+        gone: dict[int, int] = {}
+        left: dict[int, int] = {}
+        shift, at = 0, 0
+        changes = hunks(before, after)
+        for line, final in sorted(pending.items()):
+            while at < len(changes) and changes[at].new_end <= line:
+                shift = changes[at].end - changes[at].new_end
+                at += 1
+            is_new = at < len(changes) and changes[at].new_start <= line
+            (left if is_new else gone)[line if is_new else line + shift] = final
+        return gone, left
+
+    def _whole(self, version: _Version) -> Origin:
+        """Where the content as a whole came from."""
+        while True:
+            older = next((each for each in self._older(version) if each.oid == version.oid), None)
+            if older is None:
+                return self._origin(version, is_older=self._is_end(version))
+            version = older
+
+    # going back
+
+    def _older(self, version: _Version) -> list[_Version]:
+        """The file in what a version came from: the parent, and for what is left of an agent's work, where it began."""
+        found = []
+        for before in self._befores(version.checkpoint):
+            same = self._version(before, version.path) or self._renamed(before, version)
+            if same is not None:
+                found.append(same)
+        return found
+
+    def _befores(self, checkpoint: Checkpoint | None) -> list[Checkpoint]:
+        if checkpoint is None:
+            head = self._repository.head()
+            return [head] if head else []
+        if checkpoint.id not in self._before:
+            operation = checkpoint.operation
+            ids = [checkpoint.parent, operation.target if operation and operation.verb == WITHOUT else None]
+            rows = (self._repository.catalog.by_id(each) for each in ids if each)
+            self._before[checkpoint.id] = [self._repository.checkpoint(row) for row in rows if row]
+        return self._before[checkpoint.id]
+
+    def _root_of(self, checkpoint: Checkpoint) -> Node:
+        if checkpoint.id not in self._root:
+            self._root[checkpoint.id] = self._repository.contents(checkpoint).root
+        return self._root[checkpoint.id]
+
+    def _is_end(self, version: _Version) -> bool:
+        return version.checkpoint is not None and not self._befores(version.checkpoint)
+
+    def _version(self, checkpoint: Checkpoint, path: str) -> _Version | None:
+        entry = self._reader.find(self._root_of(checkpoint), path)
+        return _Version(checkpoint, path, entry.oid) if entry is not None and _has_content(entry) else None
+
+    def _renamed(self, before: Checkpoint, version: _Version) -> _Version | None:
+        if version.checkpoint is None:
+            return None  # that would take a look at the whole folder
+        changes = self._reader.diff(self._root_of(before), self._root_of(version.checkpoint))
+        for old, new in find_renames(changes, self._source):
+            if new == version.path:
+                return self._version(before, old)
+        return None
+
+    def _text(self, version: _Version) -> bytes | None:
+        data = self._fresh.get(version.oid)
+        if data is None:
+            size = self._source.size(version.oid) if version.oid else None
+            is_large = size is None or size > TEXT_MAX_BYTES
+            data = None if is_large or self._is_in_parts(version.oid) else self._source.blob(version.oid)
+        return data if data is not None and len(data) <= TEXT_MAX_BYTES and is_text(data) else None
+
+    def _is_in_parts(self, oid: bytes) -> bool:
+        return self._repository.objects.kind_and_size(oid)[0] is Kind.TREE
+
+    def _origin(self, version: _Version, *, is_older: bool) -> Origin:
+        checkpoint = version.checkpoint
+        return Origin(actor_of(checkpoint) if checkpoint else USER, checkpoint, version.path, is_older)
+
+
+def _has_content(entry: Entry) -> bool:
+    return entry.is_file or entry.is_link
+
+
+def _read(path: str, root: str) -> tuple[os.stat_result, bytes | None]:
+    """A file of the folder, and its content unless that is too large to have lines."""
+    folder, name = split(path)
+    try:
+        with Handles(root) as handles:
+            fd = handles.open(folder)
+            status = os.stat(name or ".", dir_fd=fd, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                return status, os.fsencode(os.readlink(name, dir_fd=fd))
+            if not stat.S_ISREG(status.st_mode):
+                raise Refused(f"{path or '.'} is no file", hint="Name a file.")
+            if status.st_size > TEXT_MAX_BYTES:
+                return status, None
+            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
+            with os.fdopen(file, "rb") as opened:
+                return status, opened.read()
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(f"{path} is not there", hint="Name a checkpoint that has it.") from None

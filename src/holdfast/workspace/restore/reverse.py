@@ -1,0 +1,206 @@
+"""What a folder would be without an agent's work: every other change kept, and what cannot be told apart named.
+
+Nothing is touched here. The agent's runs of windows are taken out one after the other, the newest first, path by path;
+each is taken out whole, or, where somebody changed the same since, left in whole, and with it all that is older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from holdfast.model import Overlap
+from holdfast.scan.handles import join, split, upwards
+from holdfast.workspace.restore.threeway import Unmergeable, Versions, without
+from holdfast.workspace.restore.tracks import Step, Stretch, Track, follow
+from holdfast.workspace.scope import Scope
+from holdfast.workspace.stored.gathering import Gathering
+from holdfast.workspace.stored.record import Node
+from holdfast.workspace.stored.tree import Entry, TreeReader, link_of
+
+
+class Reversed(NamedTuple):
+    """What is to become of a folder."""
+
+    edits: dict[str, Entry | None]
+    overlaps: dict[str, Overlap]
+    unknown: dict[str, str]
+    """What is left alone, because it cannot be told whether the agent had to do with it."""
+
+
+@dataclass
+class _Answer:
+    """What is to become of one track."""
+
+    track: Track
+    place: str
+    entry: Entry | None
+    step: Step | None = None
+    """The last that was taken out."""
+    overlap: Overlap | None = None
+
+    @property
+    def leaves(self) -> bool:
+        return self.track.now is not None and (self.entry is None or self.place != self.track.place)
+
+    @property
+    def comes(self) -> bool:
+        return self.entry is not None and (self.track.now is None or self.place != self.track.place)
+
+
+class Reverser:
+    """Takes an agent's work out of a folder."""
+
+    def __init__(self, source: Gathering, reader: TreeReader, present: Node, now_ns: int) -> None:
+        """`now_ns`: the time that a content has which never was before."""
+        self._source = source
+        self._reader = reader
+        self._present = present
+        self._now_ns = now_ns
+        self._edits: dict[str, Entry | None] = {}
+        self._answers: dict[str, _Answer] = {}
+        self._overlaps: dict[str, Overlap] = {}
+
+    def reverse(self, stretches: Iterable[Stretch], scope: Scope) -> Reversed:
+        """Decide for every path that the agent touched (and that is in the scope)."""
+        followed = follow(stretches, self._reader, self._source)
+        answers = [self._answer(each) for each in followed.tracks if any(step.is_agents for step in each.steps)]
+        self._place([each for each in answers if self._is_asked_for(each, scope)])
+        for path in sorted(self._edits):
+            self._settle_above(path)
+        inside: dict[str, set[str]] = {}
+        for path in self._edits:
+            inside.setdefault(split(path)[0], set()).add(split(path)[1])
+        for path in sorted(self._edits, reverse=True):  # what is in a folder before the folder
+            self._settle_folder(path, inside.get(path, set()))
+        self._part_links()
+        edits = {path: entry for path, entry in self._edits.items() if entry != self._at(path)}
+        unknown = {path: why for path, why in followed.unknown.items() if path in scope}
+        return Reversed(edits, dict(sorted(self._overlaps.items())), unknown)
+
+    def _answer(self, track: Track) -> _Answer:
+        answer = _Answer(track, track.place, track.now)
+        is_moved = False  # by somebody else, since
+        for step in track.joined():
+            if not step.is_agents:
+                is_moved = is_moved or step.is_move
+                continue
+            try:
+                entry = without(Versions(step.before, step.after, answer.entry), self._source, self._now_ns)
+                if entry is None and answer.entry is not None and is_moved:
+                    raise Unmergeable("made, and renamed since")
+                answer.entry = entry
+            except Unmergeable as error:
+                answer.overlap = _overlap(step, str(error))
+                break
+            answer.step = step
+            if not is_moved:
+                answer.place = step.name_before
+        return answer
+
+    def _is_asked_for(self, answer: _Answer, scope: Scope) -> bool:
+        asked = [place in scope for place in (answer.track.place, answer.place)]
+        if any(asked) and not all(asked):  # half a move would be a loss
+            self._give_up(answer, "renamed, and only one of its names was asked for")
+        return all(asked)
+
+    # where everything goes
+
+    def _place(self, answers: list[_Answer]) -> None:
+        """Turn answers into edits; one whose place is taken stays where it is, which may take the place of another."""
+        clash: _Answer | None = None
+        while True:
+            leaving = {each.track.place for each in answers if each.leaves}
+            taken: set[str] = set()
+            clash = None
+            for each in answers:
+                if each.comes:
+                    if each.place in taken or (each.place not in leaving and self._at(each.place) is not None):
+                        clash = each
+                        break
+                    taken.add(each.place)
+            if clash is None:
+                break
+            self._give_up(clash, "moved or deleted, and something else is there since")
+            answers = [each for each in answers if each is not clash]
+        for each in answers:
+            if each.overlap is not None:
+                self._overlaps[each.track.place if each.track.now else each.place] = each.overlap
+            if each.leaves:
+                self._edits.setdefault(each.track.place, None)
+            if each.entry is not None and each.step is not None:
+                self._edits[each.place], self._answers[each.place] = each.entry, each
+
+    def _give_up(self, answer: _Answer, why: str) -> None:
+        if answer.step is not None:
+            self._overlaps[answer.track.place if answer.track.now else answer.place] = _overlap(answer.step, why)
+
+    def _drop(self, path: str, why: str) -> None:
+        """Leave what was to come to a path where it is; and so whatever was to come to that place."""
+        answer = self._answers.pop(path)
+        del self._edits[path]
+        self._give_up(answer, why)
+        if answer.leaves:
+            if self._edits.get(answer.track.place) is not None:
+                self._drop(answer.track.place, "moved or deleted, and something else is there")
+            self._edits.pop(answer.track.place, None)
+
+    def _settle_above(self, path: str) -> None:
+        """See to it that what comes has a folder to come to."""
+        if self._edits.get(path) is None:
+            return
+        answer = self._answers[path]
+        for above in reversed(list(upwards(split(path)[0]))):
+            holder, now = self._after(above), self._at(above)
+            if holder is None and now is not None and now.is_folder:
+                del self._edits[above]  # a folder of the agent's that something comes to
+                holder = now
+            elif holder is None and answer.step is not None:
+                holder = self._reader.find(answer.step.stretch.older.root, above)
+                if holder is not None:
+                    self._edits[above], self._answers[above] = holder, answer
+            if holder is None or not holder.is_folder:
+                self._drop(path, f"deleted or moved, and {above} is no folder any more")
+                return
+
+    def _settle_folder(self, path: str, coming: set[str]) -> None:
+        """Let a folder that was to go stay if something in it does."""
+        node, entry = self._reader.node(self._present, path), self._edits.get(path)
+        if path not in self._edits or node is None or (entry is not None and entry.is_folder):
+            return
+        view = self._reader.view(node)
+        if any(self._after(join(path, name)) is not None for name in {*view.entries, *view.folders, *coming}):
+            if entry is None:
+                del self._edits[path]
+            else:
+                self._drop(path, "a folder was made in its place, and holds what others made since")
+
+    def _part_links(self) -> None:
+        """Let names of one file that would no longer be the same be files of their own."""
+        groups: dict[bytes, list[str]] = {}
+        for path, entry in self._edits.items():
+            if entry is not None and entry.attr.link is not None:
+                groups.setdefault(entry.attr.link, []).append(path)
+        for link, paths in groups.items():
+            if link_of(paths) != link or len({self._oid(path) for path in paths}) > 1:
+                for path in paths:
+                    entry = self._edits[path]
+                    self._edits[path] = entry and entry._replace(attr=entry.attr.without_link())
+
+    def _oid(self, path: str) -> bytes:
+        entry = self._edits[path]
+        return entry.oid if entry else b""
+
+    def _at(self, path: str) -> Entry | None:
+        return self._reader.find(self._present, path)
+
+    def _after(self, path: str) -> Entry | None:
+        """What will be at a path."""
+        return self._edits[path] if path in self._edits else self._at(path)
+
+
+def _overlap(step: Step, why: str) -> Overlap:
+    run = step.stretch.run
+    before, after = step.stretch.older.id, step.stretch.newer.id
+    return Overlap(why, " and ".join(run.actors), before or "", after)

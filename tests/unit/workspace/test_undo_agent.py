@@ -11,6 +11,7 @@ import pytest
 
 from holdfast import Checkpoint, Conflict, NotFound, Refused, Workspace
 from holdfast.model import Restored
+from holdfast.retention import Policy
 from holdfast.testing.contracts import describe, differences
 
 A, B = "claude-code", "codex"
@@ -74,6 +75,7 @@ def test_lines_that_others_changed_stay_and_the_agents_go(scene):
     scene.change(l11="agent again")
     scene.save(A)
     scene.change(l14="saved nowhere")
+    assert scene.ws.preview(start.id, keep_mine=True, agent=A).bytes_to_write > len(scene.text())
     done = scene.undo(start)
     assert done.ok
     assert done.written == ["text"]
@@ -574,6 +576,20 @@ def test_work_goes_on_after_an_undo_and_is_told_apart_again(scene):
     scene.change(l12="user once more")
     assert scene.undo(start).ok
     assert scene.read("text") == scene.text(l9="user", l12="user once more")
+
+
+def test_a_prune_leaves_what_the_way_back_needs(scene):
+    start = scene.save()
+    scene.change(l2="agent")
+    scene.save(A)
+    scene.change(l9="user")
+    before = describe(scene.root)
+    done = scene.undo(start)
+    gone = scene.ws.prune(Policy(keep_last=1), dry_run=False)
+    assert start.id in [each.id for each in gone.removed]
+    assert (scene.ws.head().id, scene.ws.verify().ok) == (done.checkpoint, True)
+    assert scene.ws.undo().ok
+    assert differences(before, describe(scene.root)) == []
 
 
 def test_some_paths_alone_can_be_undone(scene):

@@ -201,7 +201,7 @@ class Restorer:
         now_ns = self._saver.now_ns()
         merged = self._undoing.merge(wish.reversal, snapshot, put, reader, scope, now_ns)
         steps = Planner(merged.target, present, reader, handles, **options).make()
-        return self._undoing.told(steps, merged, wish.reversal, now_ns)
+        return self._undoing.told(steps, merged, wish.reversal, put, now_ns)
 
     def _scope(self, wish: Wish, reader: TreeReader, target: Target, present: Present, handles: Handles) -> Scope:
         def exists(path: str) -> bool:
@@ -223,7 +223,7 @@ class Restorer:
         return Target(checkpoint.id, contents.root, self._repository.uncovered(checkpoint), frozen)
 
     def _weighed(self, steps: Steps) -> Plan:
-        size = 0
+        size = steps.plan.bytes_to_write
         for change in steps.changes.values():
             if (
                 change.after

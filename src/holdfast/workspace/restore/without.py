@@ -71,9 +71,11 @@ class Undoing:
         root = self._repository.contents(checkpoint).root
         return Moment(checkpoint.id, root, _gaps(self._repository.uncovered(checkpoint)))
 
-    def told(self, steps: Steps, merged: Merged, reversal: Reversal, now_ns: int) -> Steps:
+    def told(self, steps: Steps, merged: Merged, reversal: Reversal, gathering: Gathering, now_ns: int) -> Steps:
         """Steps that say of themselves what they are; their digest does not depend on the time."""
         plan = steps.plan
+        afters = {change.after.oid for change in steps.changes.values() if change.after and change.after.oid}
+        new = [oid for oid in afters if not self._repository.objects.has(oid)]
         digest = sha256(repr((reversal.since.id, *reversal[1:], plan.paths, plan.keep_new)).encode())
         for path, before, after in steps.changes.values():
             if after is not None and after.attr.mtime_ns == now_ns:
@@ -84,6 +86,7 @@ class Undoing:
         plan = replace(
             plan,
             digest=digest.hexdigest(),
+            bytes_to_write=sum(gathering.size(oid) or 0 for oid in new),  # the rest is weighed in the store
             keep_mine=True,
             agent=reversal.agent,
             unsaved_by=reversal.unsaved_by,

@@ -86,8 +86,8 @@ def beginning(repository: Repository, agent: str | None, *, whole_session: bool 
         if is_by(actor, agent):
             first, before = checkpoint, None
     if first is None:
-        who = "no agent has" if agent is None else f"{agent} has"
-        raise NotFound(f"{who} saved nothing that the folder comes from", hint="See `holdfast log`.")
+        what = "no agent has saved anything" if agent is None else f"{agent} has saved nothing"
+        raise NotFound(f"{what} that the folder comes from", hint="See `holdfast log`.")
     return before or first  # what the first checkpoint of all found was there before anybody
 
 

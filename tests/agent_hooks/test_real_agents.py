@@ -38,8 +38,8 @@ def holdfast(*words: str) -> str:
 
 def run(words: list[str], **environment: str) -> str:
     ran = subprocess.run(
-        words, capture_output=True, text=True, timeout=120, env={**os.environ, "PWD": os.getcwd(), **environment}, stdin=subprocess.DEVNULL,
-        check=False,
+        words, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, check=False,
+        env={**os.environ, "PWD": os.getcwd(), **environment},
     )  # fmt: skip
     assert ran.returncode == 0, ran
     return ran.stdout

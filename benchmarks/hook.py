@@ -23,17 +23,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from holdfast.adapters.agents.agent import TIMEOUT_S
+from holdfast.adapters.agents.settings.shim import shim_path, write_shim
 
 GOAL = 2.5
-SCRIPT = """#!{python}
-# -*- coding: utf-8 -*-
-import re
-import sys
-from holdfast.cli.start import main
-if __name__ == '__main__':
-    sys.argv[0] = re.sub(r'(-script\\.pyw|\\.exe)?$', '', sys.argv[0])
-    sys.exit(main())
-"""
 
 
 def main() -> int:
@@ -54,12 +46,13 @@ class Hooks:
 
     def __init__(self, area: Path, name: str, files: int) -> None:
         self.project = area / "home" / name
-        self._script = _script(area)
         self._environ = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("HOLDFAST_", "XDG_", "GIT_"))},
             "HOME": str(area / "home"),
         }
         self._number = 0
+        write_shim(self._environ, sys.executable)  # what `holdfast install` has agents run
+        self._script = str(shim_path(self._environ))
         for number in range(files):
             folder = self.project / f"d{number // 100:04d}"
             if number % 100 == 0:
@@ -124,18 +117,6 @@ def _large(area: Path) -> None:
         hooks.fire(event)
         print(f"  {label:<34} {time.perf_counter() - begun:.2f} s")
         time.sleep(1)
-
-
-def _script(area: Path) -> str:
-    """The installed command, or one like it where this tree is not installed."""
-    installed = Path(sys.executable).with_name("holdfast")
-    with contextlib.suppress(OSError):
-        if "holdfast.cli.start" in installed.read_text():
-            return str(installed)
-    made = area / "holdfast"
-    made.write_text(SCRIPT.format(python=sys.executable))
-    made.chmod(0o755)
-    return str(made)
 
 
 @contextlib.contextmanager

@@ -108,6 +108,29 @@ class ForCodex(_Handler):
         )
 
 
+class ForOpencode(_Handler):
+    """The completions of opencode, streamed."""
+
+    def reply(self, asked: dict[str, Any]) -> bytes | None:
+        is_done = any(message["role"] == "tool" for message in asked["messages"])
+        delta: dict[str, Any] = {"role": "assistant", "content": "Done."}
+        if any(tool["function"]["name"] == "bash" for tool in asked.get("tools", [])) and not is_done:
+            call = {"name": "bash", "arguments": json.dumps({"command": COMMAND, "description": "make a file"})}
+            delta = {
+                "role": "assistant",
+                "tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": call}],
+            }
+        reason = "tool_calls" if "tool_calls" in delta else "stop"
+        choices = (
+            [{"index": 0, "delta": delta, "finish_reason": None}],
+            [{"index": 0, "delta": {}, "finish_reason": reason}],
+        )
+        chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        return b"".join(f"data: {json.dumps({**chunk, 'choices': each})}\n\n".encode() for each in choices) + (
+            b"data: [DONE]\n\n"
+        )
+
+
 @contextlib.contextmanager
 def served(handler: type[_Handler]) -> Iterator[str]:
     """Serve for a while; gives the address."""

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.adapters.agents.registry import NAMES
 
-from .conftest import HOOK
+from .conftest import HOOK, history
 
 
 def run(*words: str, code: int = 0) -> str:
@@ -139,3 +139,38 @@ def test_an_old_claude_code_that_knows_no_arguments_is_not_blocked(project: Path
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
     assert doctor("claude-code")["fired"]
+
+
+def test_after_a_move_to_another_interpreter_the_entries_stay_and_the_command_follows(
+    project: Path, home: Path
+) -> None:
+    run("install", "codex")
+    entries = (home / ".codex" / "hooks.json").read_bytes()
+    shim = home / ".local" / "state" / "holdfast" / "agents" / "bin" / "holdfast"
+    text = shim.read_text()
+    shim.write_text(text.replace(sys.executable, "/elsewhere/python"))
+    assert "of another Holdfast" in doctor("codex", code=8)["problems"][0]
+    run("install", "codex")
+    assert shim.read_text() == text and (home / ".codex" / "hooks.json").read_bytes() == entries
+
+
+def test_where_holdfast_is_gone_its_hooks_do_nothing_successfully(project: Path, home: Path) -> None:
+    run("install", "gemini")
+    shim = home / ".local" / "state" / "holdfast" / "agents" / "bin" / "holdfast"
+    text = shim.read_text()
+    bare = {"HOME": str(home), "PYTHONHOME": "", "HOLDFAST_HELPER": "0"}
+    for gone in (text.replace(sys.executable, "/no/python"), text.replace("holdfast.cli.start", "holdfast_is_gone")):
+        shim.write_text(gone)
+        ran = subprocess.run([shim, "hook", "gemini"], input=b"{}", capture_output=True, check=False, env=bare)
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+
+
+def test_nothing_of_the_project_is_imported_by_its_hook(project: Path, home: Path) -> None:
+    """A folder that an agent works in may hold anything, also files named as modules are."""
+    run("install", "claude-code")
+    for name in ("_socket.py", "holdfast.py", "re.py", "json.py", "time.py"):
+        (project / name).write_text(f"open({str(home / 'imported')!r}, 'a').write({name!r})\n")
+    shim = home / ".local" / "state" / "holdfast" / "agents" / "bin" / "holdfast"
+    event = {"session_id": "s", "cwd": str(project), "hook_event_name": "PreToolUse", "tool_name": "Bash"}
+    subprocess.run([shim, "hook", "claude-code"], input=json.dumps(event).encode(), check=True, cwd=project)
+    assert not (home / "imported").exists() and len(history(project)) == 1

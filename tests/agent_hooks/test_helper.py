@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -18,7 +20,7 @@ from holdfast import Workspace
 from holdfast.adapters.agents import client
 from holdfast.workspace.place import store_folder
 
-from .conftest import HOOK, helpers, history, wait_for
+from .conftest import HOOK, helpers, history, log_text, wait_for
 
 EVENT = {"session_id": "s", "tool_name": "Bash"}
 
@@ -37,6 +39,16 @@ def tool(project: Path, number: int) -> None:
     hook(project, "PreToolUse", f"t{number}")
     (project / f"made-{number}.txt").write_text(f"{number}\n")
     hook(project, "PostToolUse", f"t{number}")
+
+
+@contextlib.contextmanager
+def _holding(lock: Path) -> Iterator[None]:
+    """Another process has the lock meanwhile."""
+    code = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, 2); print(flush=True); input()"
+    process = subprocess.Popen([sys.executable, "-c", code, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    yield
+    process.communicate(b"\n")
 
 
 def test_the_first_hook_leaves_a_helper_and_the_others_use_it(project: Path, with_helper: Path) -> None:
@@ -185,16 +197,9 @@ def test_a_changed_configuration_and_a_store_that_was_removed_are_noticed(projec
 
 def test_a_save_that_takes_longer_than_the_agent_waits_goes_on_and_is_marked(project: Path, with_helper: Path) -> None:
     Workspace(project)  # makes the store
-    store = store_folder(project, store=None, environ=os.environ)
-    holding = subprocess.Popen(
-        [sys.executable, "-c", "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, 2); print(); input()",
-         str(store / "holdfast" / "lock")],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    holding.stdout.readline()
-    said = json.loads(hook(project, "PreToolUse", "t1", HOLDFAST_HOOK_WAIT_S="0.5"))
-    assert "incomplete" in said["systemMessage"]
-    holding.communicate(b"\n")
+    with _holding(store_folder(project, store=None, environ=os.environ) / "holdfast" / "lock"):
+        said = json.loads(hook(project, "PreToolUse", "t1", HOLDFAST_HOOK_WAIT_S="0.5"))
+        assert "incomplete" in said["systemMessage"]
     (saved,) = wait_for(lambda: history(project))
     assert "incomplete" in saved.metadata and saved.metadata["perhaps"] == ["claude-code"]
 
@@ -238,3 +243,18 @@ def test_an_agent_that_ends_all_it_started_leaves_the_helper(project: Path, with
     words = ["sh", "-c", '"$@"; kill -9 -$$', "sh", *HOOK, "claude-code"]
     subprocess.run(words, input=data, start_new_session=True, capture_output=True, check=False)
     wait_for(lambda: helpers(with_helper))
+
+
+def test_a_child_that_is_ended_before_it_saved_is_told_of(project: Path, home: Path) -> None:
+    Workspace(project)
+    with _holding(store_folder(project, store=None, environ=os.environ) / "holdfast" / "lock"):
+        process = subprocess.Popen([*HOOK, "claude-code"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process.stdin.write(json.dumps({**EVENT, "hook_event_name": "PreToolUse", "cwd": str(project)}).encode())
+        process.stdin.close()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        (child,) = wait_for(lambda: children.read_text().split())
+        os.kill(int(child), signal.SIGKILL)
+        said = json.loads(process.stdout.read())
+        assert process.wait() == 0
+        process.stdout.close()
+    assert "could not save" in said["systemMessage"] and "no checkpoint was made" in log_text(home)

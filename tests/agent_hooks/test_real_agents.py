@@ -5,6 +5,7 @@ Skipped unless a variable names the program. Nothing is sent anywhere: a stand-i
     HOLDFAST_TEST_CLAUDE   the program `claude`
     HOLDFAST_TEST_GEMINI   `gemini.js`, which node runs
     HOLDFAST_TEST_CODEX    the program `codex`
+    HOLDFAST_TEST_OPENCODE the program `opencode`
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import Any
 import pytest
 
 from .conftest import history
-from .models import ForClaude, ForCodex, ForGemini, served
+from .models import ForClaude, ForCodex, ForGemini, ForOpencode, served
 
-PROGRAMS = {name: os.environ.get(f"HOLDFAST_TEST_{name}", "") for name in ("CLAUDE", "GEMINI", "CODEX")}
+PROGRAMS = {name: os.environ.get(f"HOLDFAST_TEST_{name}", "") for name in ("CLAUDE", "GEMINI", "CODEX", "OPENCODE")}
 
 
 def needs(name: str) -> pytest.MarkDecorator:
@@ -37,8 +38,8 @@ def holdfast(*words: str) -> str:
 
 def run(words: list[str], **environment: str) -> str:
     ran = subprocess.run(
-        words, capture_output=True, text=True, timeout=120, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
-        check=False,
+        words, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, check=False,
+        env={**os.environ, "PWD": os.getcwd(), **environment},
     )  # fmt: skip
     assert ran.returncode == 0, ran
     return ran.stdout
@@ -131,6 +132,24 @@ def _codex_hooks(project: Path) -> dict[str, Any]:
     finally:
         server.kill()
         server.communicate()
+
+
+@needs("OPENCODE")
+def test_opencode_loads_the_plugin_and_has_its_tool_protected(project: Path, home: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    holdfast("install", "opencode")
+    with served(ForOpencode) as address:
+        provider = {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": {"baseURL": f"{address}/v1", "apiKey": "none"},
+            "models": {"m": {"name": "m", "tool_call": True}},
+        }
+        config = {"provider": {"stand-in": provider}, "model": "stand-in/m", "permission": "allow", "autoupdate": False}
+        (home / ".config" / "opencode" / "opencode.json").write_text(json.dumps(config))
+        run([PROGRAMS["OPENCODE"], "run", "make a file"], OPENCODE_DISABLE_MODELS_FETCH="1")
+    first, second = history(project)
+    assert (first.actor, second.actor) == (None, "opencode")
+    assert second.files_changed == ["made.txt"] and second.metadata["tool"] == "bash"
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")

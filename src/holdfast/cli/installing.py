@@ -10,21 +10,19 @@ from pathlib import Path
 
 from holdfast.adapters.agents.agent import Places, Scope
 from holdfast.adapters.agents.settings.install import Change, carry_out
+from holdfast.adapters.agents.settings.shim import shim_path, write_shim
 from holdfast.cli import output, render
 from holdfast.cli.app import App
 
 
 def places(app: App) -> Places:
     """What the paths of settings depend on: the real home folder, environment and current folder."""
-    return Places(Path.home(), os.environ, Path(os.path.realpath(app.folder())))
+    return Places(Path.home(), os.environ, Path(os.path.realpath(app.folder())), sys.executable)
 
 
 def command_words(agent: str) -> list[str]:
     """The command that an agent is to run: by its absolute path, so that it works whatever PATH says."""
-    script = Path(sys.executable).with_name("holdfast")
-    if script.is_file() and os.access(script, os.X_OK):
-        return [str(script), "hook", agent]
-    return [sys.executable, "-m", "holdfast.cli", "hook", agent]
+    return [str(shim_path(os.environ)), "hook", agent]
 
 
 def scope_of(user: bool, project: bool) -> Scope:
@@ -40,6 +38,8 @@ def change(app: App, changes: Sequence[Change], *, dry_run: bool, done: str, not
     """Show or carry out changes of settings files, and tell."""
     for each in changes:
         if not dry_run:
+            if each.after is not None:
+                write_shim(os.environ, sys.executable)  # first: entries never name what is not there
             carry_out(each, os.environ)
     if app.json:
         app.document({"changes": [_document(each) for each in changes], "dry_run": dry_run})

@@ -40,6 +40,8 @@ class Places:
     home: Path
     environ: Mapping[str, str]
     project: Path
+    python: str = ""
+    """The interpreter that runs us."""
 
     def chosen(self, variable: str, default: str) -> Path:
         """A folder that a variable may name, else one in the home folder."""

@@ -40,6 +40,7 @@ _STILL_SAVING = (
     b'{"systemMessage": "Holdfast is still saving this project. The checkpoint goes on in the background; it is marked '
     b'incomplete, because the tool may begin before all was read."}\n'
 )
+_NOT_SAVED = b'{"systemMessage": "Holdfast could not save a checkpoint; see: holdfast doctor"}\n'
 
 
 def run(words: Sequence[str]) -> NoReturn:
@@ -73,11 +74,15 @@ def _ask(words: Sequence[str]) -> bytes:
         _read_all(),
     ]
     said = _ask_helper(request, environ, deadline - time.time())
-    if said is None:
+    if said is not None:
+        return said
+    try:
         said = _ask_child(request, deadline - time.time())
-    if said is None and words[0] in _SPEAKING:
-        return _STILL_SAVING
-    return said or b""
+    except TimeoutError:
+        return _STILL_SAVING if words[0] in _SPEAKING else b""
+    except OSError as error:
+        return _not_saved(words[0], environ, str(error))
+    return _not_saved(words[0], environ, "the process that saves was ended") if said is None else said
 
 
 def identity(environ: dict[str, str]) -> bytes:
@@ -137,8 +142,18 @@ def _ask_helper(request: list[bytes], environ: dict[str, str], wait_s: float) ->
         os.close(folder)
 
 
+def _not_saved(agent: str, environ: dict[str, str], why: str) -> bytes:
+    """Say that there is no checkpoint (P4): in the log, and to the user where the agent lets us."""
+    from datetime import UTC, datetime
+
+    from holdfast.adapters.agents.log import log
+
+    log(environ, agent, f"no checkpoint was made: {why}", now=datetime.now(UTC))
+    return _NOT_SAVED if agent in _SPEAKING else b""
+
+
 def _ask_child(request: list[bytes], wait_s: float) -> bytes | None:
-    """Have a child do the work, which then stays as the helper; None if the time is up first."""
+    """Have a child do the work, which then stays as the helper; None if it died. TimeoutError if the time is up."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     if os.fork() == 0:
         try:
@@ -151,10 +166,7 @@ def _ask_child(request: list[bytes], wait_s: float) -> bytes | None:
             os._exit(0)
     theirs.close()
     ours.settimeout(max(wait_s, 0.1))
-    try:
-        return _reply(ours)
-    except OSError:
-        return None
+    return _reply(ours)
 
 
 def _reply(connection: _socket.socket) -> bytes | None:

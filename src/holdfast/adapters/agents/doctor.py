@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import tomllib
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import Any
 from holdfast.adapters.agents.agent import Agent, Entry, Places, Scope
 from holdfast.adapters.agents.settings.jsonc import NotJSON, parse
 from holdfast.adapters.agents.settings.ours import are_same, found_entries, is_ours
+from holdfast.adapters.agents.settings.shim import is_current
 from holdfast.adapters.agents.windows import Fired, Windows
 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -61,7 +61,7 @@ def examine(agent: Agent, places: Places, words: Sequence[str], windows: Windows
         if not entries:
             continue
         installed[scope.value] = str(path)
-        problems += _wrong_entries(agent, entries, words, scope)
+        problems += _wrong_entries(agent, entries, words, scope, places)
         allowed, why = _allowed(agent, path, text, entries, places, scope)
         problems += why
         trusted = allowed if allowed is not None else trusted
@@ -84,11 +84,11 @@ def _ours(agent: Agent, text: str, words: Sequence[str]) -> list[Entry]:
     return [Entry("plugin", {"text": text})] if is_ours else []
 
 
-def _wrong_entries(agent: Agent, entries: list[Entry], words: Sequence[str], scope: Scope) -> list[str]:
+def _wrong_entries(agent: Agent, entries: list[Entry], words: Sequence[str], scope: Scope, places: Places) -> list[str]:
     again = f"run: holdfast install {agent.name} --{scope.value}"
     wanted = agent.entries(words) if agent.own_file is None else [Entry("plugin", {"text": agent.own_file(words)})]
-    if not os.access(words[0], os.X_OK):
-        return [f"{words[0]} cannot be run: {again}"]
+    if not is_current(places.environ, places.python):
+        return [f"{words[0]} is not there, or is of another Holdfast: {again}"]
     return [] if are_same(entries, wanted) else [f"the entries are not those of this Holdfast: {again}"]
 
 

@@ -1,0 +1,45 @@
+"""The command that agents run: a small script of ours at a place that never changes.
+
+Agents that ask the user to trust a hook ask again when its text changes. So the entries name this script, and only the
+script names the interpreter: Holdfast can be upgraded, or installed elsewhere, and the entries stay as they are. It
+also starts faster than the script that pip writes, and where Holdfast is gone it does nothing, successfully.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from holdfast import durable
+from holdfast.adapters.agents.folders import own_folder
+
+_CODE = "import sys\ntry:\n from holdfast.cli.start import main\nexcept ImportError:\n sys.exit(0)\nsys.exit(main())\n"
+
+
+def shim_path(environ: Mapping[str, str]) -> Path:
+    """Where the script is."""
+    return Path(own_folder(environ)) / "bin" / "holdfast"
+
+
+def shim_text(python: str) -> str:
+    """The script. With -P nothing is imported from the folder that the agent is in."""
+    quoted = shlex.quote(python)
+    return f'#!/bin/sh\n[ -x {quoted} ] || exit 0\nexec {quoted} -P -c {shlex.quote(_CODE)} "$@"\n'
+
+
+def write_shim(environ: Mapping[str, str], python: str) -> None:
+    """Make the script, or make it name this interpreter."""
+    path, text = shim_path(environ), shim_text(python)
+    if not is_current(environ, python):
+        durable.make_folder(path.parent)
+        durable.write_atomically(path, text.encode(), mode=0o700)
+
+
+def is_current(environ: Mapping[str, str], python: str) -> bool:
+    """Whether the script is there and names this interpreter."""
+    try:
+        path = shim_path(environ)
+        return path.read_text("utf-8") == shim_text(python) and bool(path.stat().st_mode & 0o100)
+    except (OSError, UnicodeDecodeError):
+        return False

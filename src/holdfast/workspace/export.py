@@ -62,8 +62,8 @@ class Exporter:
         uncovered = checkpoint.uncovered  # now: once all of it is in place, nothing may fail
         leftovers = sorted(str(path) for path in place.parent.glob(f"{PREFIX}*"))
         temporary = place.parent / f"{PREFIX}{secrets.token_hex(4)}"
-        disk().mkdir(str(temporary), mode=0o700)
         try:
+            disk().mkdir(str(temporary), mode=0o700)
             failed = self._write(temporary, changes, skip_damaged=skip_damaged, progress=progress)
             _put_in_place(temporary, place)
         except BaseException:

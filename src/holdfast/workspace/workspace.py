@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.capture.save import Details
     from holdfast.workspace.capture.watching import Watching
     from holdfast.workspace.engine import Engine
+    from holdfast.workspace.restore.restore import Wish
     from holdfast.workspace.scope import Paths
 
 
@@ -271,17 +272,30 @@ class Workspace(Verbs):
             reversal = make_reversal(target, keep_mine=keep_mine, agent=agent, unsaved_by=unsaved_by)
             said = None if state is None else dict(state)
             wish = Wish("restore", target, as_text(paths), keep_new, skip_damaged, state=said, reversal=reversal)
-            return self._engine.restorer.restore(wish, plan=plan, progress=progress)
+            return self._restore(wish, plan=plan, progress=progress)
 
     def undo(self, *, progress: Progress | None = None) -> Restored:
         """Take back the last restore that was not taken back yet. NotFound if there is none."""
         with self._writing():
-            return self._engine.restorer.restore(self._engine.restorer.wish_to_undo(), progress=progress)
+            return self._restore(self._engine.restorer.wish_to_undo(), progress=progress)
 
     def redo(self, *, progress: Progress | None = None) -> Restored:
         """Take back the last undo. NotFound if there is none since the last restore."""
         with self._writing():
-            return self._engine.restorer.restore(self._engine.restorer.wish_to_redo(), progress=progress)
+            return self._restore(self._engine.restorer.wish_to_redo(), progress=progress)
+
+    def _restore(self, wish: Wish, *, plan: Plan | None = None, progress: Progress | None) -> Restored:
+        """Restore; what was interrupted in the midst of a step is finished or taken back at once, from what the disk
+        says, and by the next call if that is interrupted too. Needs the lock."""
+        try:
+            return self._engine.restorer.restore(wish, plan=plan, progress=progress)
+        except HoldfastError:
+            raise
+        except BaseException:
+            if self._engine.recoverer.is_interrupted:
+                with contextlib.suppress(HoldfastError, OSError):
+                    self.recovered = self._engine.recoverer.recover()
+            raise
 
     # watching
 

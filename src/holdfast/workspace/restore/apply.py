@@ -52,6 +52,7 @@ class Application:
         self._touched: dict[str, None] = {"": None}  # the stage is in the root
         self._in_place: list[str] = []
         self._placed: dict[str, tuple[int, int, int]] = {}  # what was put in a place, to know it again
+        self.is_torn = False  # whether something struck in the midst of a step: `take_back` may not know of it
         self.left: set[str] = set()  # not taken back, because somebody had written to it by then
         self.failed: dict[str, str] = {}
         self.kept: dict[str, str] = {}
@@ -110,12 +111,15 @@ class Application:
                 self._attempt(path, lambda path, mode=mode: disk().chmod(self._handles.open(path), mode))  # type: ignore[misc]
 
     def _attempt(self, path: str, step: Callable[[str], None]) -> None:
+        self.is_torn = True
         try:
             step(path)
         except OSError as error:
-            if error.errno in ABORT:
+            self.is_torn = error.errno is None  # raised by somebody's signal handler, not by the system
+            if error.errno in ABORT or self.is_torn:
                 raise
             self.failed[path] = error.strerror or str(error)
+        self.is_torn = False
 
     def _bring(self, path: str) -> None:
         _, before, after = self._changes[path]

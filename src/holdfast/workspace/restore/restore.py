@@ -274,6 +274,8 @@ class Restorer:
             application.check()
             application.sync()
         except BaseException as error:
+            if application.is_torn:
+                raise  # Ctrl-C between a step and the note of it: only the disk tells, so it is as after a kill
             try:
                 self._take_back(application, None if recovering else safety)
             except OSError as worse:

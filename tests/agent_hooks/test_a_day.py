@@ -7,6 +7,8 @@ changed must be laid at the door of whoever changed it.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,8 @@ class Day:
 
     def __init__(self, name: str, project: Path, home: Path, start: Callable[[], ScriptedAgent]) -> None:
         self.truth: dict[str, list[str | None]] = {}
+        self.mine: dict[str, str] = {}
+        """What the folder would have, beside what was there, had only the user worked in it."""
         self.name, self._project, self._home, self._start = name, project, home, start
         self._agent = None
 
@@ -52,6 +56,7 @@ class Day:
         if step["by"] == "user":
             for path, text in write.items():
                 (self._project / path).write_text(text)
+                self.mine[path] = "".join(line for line in text.splitlines(True) if not line.startswith("agent"))
         else:
             self._agent.change(write, delete)
 
@@ -62,6 +67,27 @@ def test_every_change_of_a_day_has_the_actor_who_made_it(
 ) -> None:
     _check(Day(name, project, home, start), project, home)
     assert len(helpers(with_helper)) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_an_agent_did_in_a_day_is_undone_and_exactly_the_users_work_is_left(
+    name: str, project: Path, home: Path, start: Callable[[], ScriptedAgent]
+) -> None:
+    day = Day(name, project, home, start)
+    before = files(project)
+    day.play()
+    after = files(project)
+    first = history(project)[0]
+    words = [sys.executable, "-m", "holdfast.cli", "undo", "--agent", "--since", first.id, "--yes", "--json"]
+    ran = subprocess.run(words, cwd=project, capture_output=True, check=False)
+    assert ran.returncode == 0, ran
+    assert files(project) == {**before, **day.mine}
+    Workspace(project).undo()
+    assert files(project) == after
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_day_without_a_helper_is_no_different(project: Path, home: Path, start: Callable[[], ScriptedAgent]) -> None:

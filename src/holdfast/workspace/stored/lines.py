@@ -55,13 +55,13 @@ def hunks(old: bytes, new: bytes) -> list[Hunk]:
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """A text with what two sides changed in it; None where they changed the same lines, or lines side by side.
+    """A text with what two sides changed in it; None where they changed the same lines, or added some in one place.
 
-    Where both made the very same change it is made once.
+    Where both made the very same change it is made once. Lines side by side are two changes, unlike with git.
     """
     edits = sorted({*_edits(base, ours), *_edits(base, theirs)})
     for one, other in pairwise(edits):
-        if one.end >= other.start:
+        if one.end > other.start or one[:2] == other[:2]:
             return None
     lines, at = split_lines(base), 0
     out: list[bytes] = []

@@ -110,9 +110,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scene = Scene(tmp_path_factory.mktemp("prepared"))
     for seed in range(3):
         scene.fill(seed)
+        if seed == 2:
+            (scene.root / "late").write_text("made since")
         assert scene.run("save", f"version {seed}")[0] == 0
     scene.fill(3)
-    (scene.root / "late").write_text("made since")
     return scene.area
 
 
@@ -153,7 +154,10 @@ def test_an_interrupted_command_stops_cleanly_and_loses_nothing(prepared: Path, 
         assert code in ENDED | ({3} if name == "guard" else set()), (moment, code, err)
         assert b"Traceback" not in err and b"Exception ignored" not in err, err
         left = scene.ids()  # the next command works
-        assert scene.run("verify")[0] == 0
+        if name == "purge":  # one that was begun is gone on with by whoever writes next
+            assert scene.run("pin", "a1")[0] == 0
+        found = scene.run("verify")
+        assert found[0] == 0, (moment, found)
         now = scene.files()
         if name == "prune":
             assert known[0] in left

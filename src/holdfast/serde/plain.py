@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any
 
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
@@ -17,16 +18,23 @@ def is_plain(value: Any) -> bool:
 
     False also of what is very deep or very wide, which the slower way looks at more closely.
     """
-    level = [value]
+    kinds, level = {type(value)}, [value]
     for _ in range(_MOST_LEVELS):
-        kinds = set(map(type, level))
         if kinds <= _SCALARS:
             return True
-        if not kinds <= _PLAIN or len(level) > _MOST_ON_A_LEVEL:
+        if not kinds <= _PLAIN:
             return False
         dicts = [item for item in level if type(item) is dict] if dict in kinds else []
         if not _TEXT.issuperset(map(type, chain.from_iterable(dicts))):
             return False
         lists = [item for item in level if type(item) is list] if list in kinds else []
-        level = [*chain.from_iterable(map(dict.values, dicts)), *chain.from_iterable(lists)]
+        kinds = set(map(type, _held(dicts, lists)))
+        if not kinds <= _SCALARS:
+            level = list(islice(_held(dicts, lists), _MOST_ON_A_LEVEL + 1))
+            if len(level) > _MOST_ON_A_LEVEL:
+                return False
     return False
+
+
+def _held(dicts: list[dict[str, Any]], lists: list[list[Any]]) -> Iterator[Any]:
+    return chain(chain.from_iterable(map(dict.values, dicts)), chain.from_iterable(lists))

@@ -1,0 +1,403 @@
+"""States in one SQLite file.
+
+A commit is one transaction of SQLite: whatever kills the process, the file holds the state before or after (P3). Parts
+are inserted before their row, in that transaction, and those of the base are known to be there because the base is
+looked up in it. `synchronous=FULL` (the default) makes a commit outlive a power loss; with `NORMAL` the last few may be
+lost, never a part of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast.errors import Refused, Unavailable
+from holdfast.flow import conflicts
+from holdfast.flow.names import check_name, escape, unescape
+from holdfast.flow.sqlite_pool import Pool
+from holdfast.flow.store import (
+    ANYTHING,
+    Anything,
+    Base,
+    Part,
+    Place,
+    Row,
+    SessionRow,
+    Stale,
+    UsageRow,
+    WriteRow,
+    live_names,
+)
+
+_ROW = "s.session, c.namespace, c.checkpoint_id, c.sequence, c.parent_id, c.run_id, c.saved_at, c.digest, c.meta"
+_FROM = "FROM checkpoints c JOIN sessions s ON s.number = c.owner WHERE s.tenant = ?"
+_MANY = 500
+"""Values in one query: older SQLite takes up to 999."""
+
+
+class SQLiteStore:
+    """One tenant of one file."""
+
+    def __init__(self, path: str | Path, *, tenant: str = "", synchronous: str = "FULL", timeout: float = 30.0) -> None:
+        """`timeout`: how many seconds a call waits for other writers."""
+        self._tenant = check_name(tenant, "tenant", empty=True)
+        self._key = escape(tenant)
+        if synchronous.upper() not in ("FULL", "NORMAL", "EXTRA"):
+            raise Refused(f"synchronous is {synchronous!r}", hint="Say FULL, NORMAL or EXTRA.")
+        self._pool = Pool(Path(path), synchronous=synchronous.upper(), timeout=timeout)
+        with self._pool.reading():
+            pass  # opens the file, so that what is wrong with it is said now
+
+    @property
+    def tenant(self) -> str:
+        return self._tenant
+
+    # committing
+
+    def commit(
+        self,
+        row: Row,
+        parts: Sequence[Part],
+        *,
+        base: Base | None = None,
+        expected_parent: str | Anything | None = ANYTHING,
+        replace: bool = False,
+    ) -> int:
+        place = Place(*map(escape, row.place))
+        with self._pool.transaction() as db:
+            known = db.execute(
+                "SELECT number, family, deleted FROM sessions WHERE tenant = ? AND session = ?",
+                (self._key, place.session),
+            ).fetchone()
+            number, family, is_deleted = known or (None, row.family, 0)
+            there = self._at(db, number, place)
+            if there is not None and there[1] == row.digest:
+                return int(there[0])
+            conflicts.check(
+                row,
+                is_deleted=bool(is_deleted),
+                is_taken=there is not None and not replace,
+                newest=None if isinstance(expected_parent, Anything) else self._newest(db, number, place.namespace),
+                expected_parent=expected_parent,
+            )
+            if family != row.family or (base is not None and not self._has(db, base)):
+                raise Stale
+            self._add_parts(db, parts, family)
+            if there is not None:
+                return self._replace_row(db, int(there[0]), row)
+            if number is None:
+                number = self._add_session(db, place.session, row)
+            return self._add_row(db, number, place, row)
+
+    @staticmethod
+    def _at(db: sqlite3.Connection, number: int | None, place: Place) -> Any:
+        if number is None:
+            return None
+        return db.execute(
+            "SELECT sequence, digest FROM checkpoints WHERE owner = ? AND namespace = ? AND checkpoint_id = ?",
+            (number, place.namespace, place.checkpoint_id),
+        ).fetchone()
+
+    @staticmethod
+    def _newest(db: sqlite3.Connection, number: int | None, namespace: str) -> str | None:
+        found = db.execute(
+            "SELECT checkpoint_id FROM checkpoints INDEXED BY newest WHERE owner = ? AND namespace = ?"
+            " ORDER BY sequence DESC LIMIT 1",
+            (number, namespace),
+        ).fetchone()
+        return unescape(found[0]) if found else None
+
+    def _has(self, db: sqlite3.Connection, base: Base) -> bool:
+        found = db.execute(
+            "SELECT c.digest FROM checkpoints c JOIN sessions s ON s.number = c.owner"
+            " WHERE c.sequence = ? AND s.tenant = ?",
+            (base.sequence, self._key),
+        ).fetchone()
+        return found is not None and found[0] == base.digest
+
+    def _add_parts(self, db: sqlite3.Connection, parts: Sequence[Part], family: int) -> None:
+        db.executemany(
+            "INSERT OR IGNORE INTO parts (tenant, family, name, refs, data) VALUES (?, ?, ?, ?, ?)",
+            [(self._key, family, *part) for part in parts],
+        )
+
+    def _add_session(self, db: sqlite3.Connection, session: str, row: Row) -> int:
+        added = db.execute(
+            "INSERT INTO sessions (tenant, session, family, latest, checkpoints, saved_at, deleted)"
+            " VALUES (?, ?, ?, 0, 0, 0, 0)",
+            (self._key, session, row.family),
+        )
+        return int(added.lastrowid or 0)
+
+    @staticmethod
+    def _add_row(db: sqlite3.Connection, number: int, place: Place, row: Row) -> int:
+        added = db.execute(
+            "INSERT INTO checkpoints (owner, namespace, checkpoint_id, parent_id, run_id, saved_at, digest, meta, refs,"
+            " shape) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (number, place.namespace, place.checkpoint_id, *_values(row)),
+        )
+        db.execute(
+            "UPDATE sessions SET latest = ?, checkpoints = checkpoints + 1, saved_at = ? WHERE number = ?",
+            (added.lastrowid, row.saved_at, number),
+        )
+        return int(added.lastrowid or 0)
+
+    def _replace_row(self, db: sqlite3.Connection, sequence: int, row: Row) -> int:
+        db.execute(
+            "UPDATE checkpoints SET parent_id = ?, run_id = ?, saved_at = ?, digest = ?, meta = ?, refs = ?, shape = ?"
+            " WHERE sequence = ?",
+            (*_values(row), sequence),
+        )
+        db.execute(
+            "UPDATE sessions SET saved_at = ? WHERE number = (SELECT owner FROM checkpoints WHERE sequence = ?)",
+            (row.saved_at, sequence),
+        )
+        self._sweep(db, row.family)
+        return sequence
+
+    # reading
+
+    def find(self, session: str, namespace: str, checkpoint_id: str | None) -> Row | None:
+        text = f"SELECT {_ROW}, c.refs, c.shape, s.family {_FROM} AND s.session = ? AND c.namespace = ?"
+        values = [self._key, escape(session), escape(namespace)]
+        if checkpoint_id is None:
+            text += " ORDER BY c.sequence DESC LIMIT 1"
+        else:
+            text += " AND c.checkpoint_id = ?"
+            values.append(escape(checkpoint_id))
+        with self._pool.reading() as db:
+            return next(iter(map(_row, db.execute(text, values).fetchall())), None)
+
+    def rows(
+        self,
+        session: str | None,
+        namespace: str | None,
+        *,
+        before: int | None = None,
+        limit: int | None = None,
+        run_id: str | None = None,
+        whole: bool = False,
+    ) -> list[Row]:
+        columns = "c.refs, c.shape" if whole else "x'', x''"
+        text = f"SELECT {_ROW}, {columns}, s.family {_FROM}"
+        values: list[Any] = [self._key]
+        given = {"s.session": session, "c.namespace": namespace, "c.run_id": run_id}
+        for column, value in given.items():
+            if value is not None:
+                text += f" AND {column} = ?"
+                values.append(escape(value))
+        if before is not None:
+            text += " AND c.sequence < ?"
+            values.append(_within(before))
+        with self._pool.reading() as db:
+            found = db.execute(f"{text} ORDER BY c.sequence DESC LIMIT ?", [*values, -1 if limit is None else limit])
+            return [_row(each) for each in found.fetchall()]
+
+    def parts(self, family: int, names: Sequence[bytes]) -> dict[bytes, Part]:
+        with self._pool.reading() as db:
+            return {row[0]: Part(*row) for row in self._named(db, "name, refs, data", family, names)}
+
+    def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
+        with self._pool.reading() as db:
+            return dict(self._named(db, "name, refs", family, names, " AND refs != x''"))
+
+    def _named(
+        self, db: sqlite3.Connection, columns: str, family: int, names: Sequence[bytes], more: str = ""
+    ) -> Iterator[Any]:
+        for at in range(0, len(names), _MANY):
+            some = names[at : at + _MANY]
+            marks = ",".join("?" * len(some))
+            text = f"SELECT {columns} FROM parts WHERE family = ? AND name IN ({marks}) AND tenant = ?{more}"
+            yield from db.execute(text, (family, *some, self._key))
+
+    def session(self, session: str) -> SessionRow | None:
+        with self._pool.reading() as db:
+            found = db.execute(
+                "SELECT session, family, latest, checkpoints, saved_at, deleted FROM sessions"
+                " WHERE tenant = ? AND session = ?",
+                (self._key, escape(session)),
+            ).fetchone()
+        return _session(found) if found else None
+
+    def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
+        with self._pool.reading() as db:
+            found = db.execute(
+                "SELECT session, family, latest, checkpoints, saved_at, deleted FROM sessions"
+                " WHERE tenant = ? AND NOT deleted AND latest < ? ORDER BY latest DESC LIMIT ?",
+                (self._key, _within(1 << 62 if before is None else before), -1 if limit is None else limit),
+            )
+            return [_session(row) for row in found.fetchall()]
+
+    # deleting
+
+    def delete(self, places: Iterable[Place]) -> int:
+        with self._pool.transaction() as db:
+            count, families = 0, set()
+            for place in places:
+                session, namespace, checkpoint_id = map(escape, place)
+                known = db.execute(
+                    "SELECT number, family FROM sessions WHERE tenant = ? AND session = ?", (self._key, session)
+                ).fetchone()
+                if known is None:
+                    continue
+                gone = db.execute(
+                    "DELETE FROM checkpoints WHERE owner = ? AND namespace = ? AND checkpoint_id = ?",
+                    (known[0], namespace, checkpoint_id),
+                ).rowcount
+                db.execute(
+                    "DELETE FROM writes WHERE tenant = ? AND session = ? AND namespace = ? AND checkpoint_id = ?",
+                    (self._key, session, namespace, checkpoint_id),
+                )
+                if gone:
+                    db.execute("UPDATE sessions SET checkpoints = checkpoints - 1 WHERE number = ?", (known[0],))
+                    families.add(known[1])
+                    count += 1
+            for family in families:
+                self._sweep(db, family)
+        self._shrink(count)
+        return count
+
+    def delete_session(self, session: str, *, tombstone: bool) -> int:
+        key = escape(session)
+        with self._pool.transaction() as db:
+            known = db.execute(
+                "SELECT number, family FROM sessions WHERE tenant = ? AND session = ?", (self._key, key)
+            ).fetchone()
+            db.execute("DELETE FROM writes WHERE tenant = ? AND session = ?", (self._key, key))
+            if known is None:
+                return 0
+            count = db.execute("DELETE FROM checkpoints WHERE owner = ?", (known[0],)).rowcount
+            if tombstone:
+                db.execute("UPDATE sessions SET deleted = 1, checkpoints = 0 WHERE number = ?", (known[0],))
+            else:
+                db.execute("DELETE FROM sessions WHERE number = ?", (known[0],))
+            self._sweep(db, known[1])
+        self._shrink(count)
+        return count
+
+    def _sweep(self, db: sqlite3.Connection, family: int) -> None:
+        """Remove the parts of a family that no row needs."""
+        of_family = "tenant = ? AND family = ?"
+        values = (self._key, family)
+        roots = db.execute(
+            f"SELECT refs FROM checkpoints WHERE owner IN (SELECT number FROM sessions WHERE {of_family})", values
+        )
+        groups = db.execute(f"SELECT name, refs FROM parts WHERE {of_family} AND refs != x''", values)
+        live = live_names((row[0] for row in roots), dict(groups.fetchall()))
+        names = db.execute(f"SELECT name FROM parts WHERE {of_family}", values).fetchall()
+        db.executemany(
+            "DELETE FROM parts WHERE tenant = ? AND family = ? AND name = ?",
+            [(self._key, family, name) for (name,) in names if name not in live],
+        )
+
+    def _shrink(self, count: int) -> None:
+        """Give free pages back to the disk; that it fails harms nothing, they are used again."""
+        if count:
+            with contextlib.suppress(Unavailable), self._pool.reading() as db:
+                db.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
+
+    def reopen(self, session: str) -> bool:
+        with self._pool.transaction() as db:
+            gone = db.execute(
+                "DELETE FROM sessions WHERE tenant = ? AND session = ? AND deleted", (self._key, escape(session))
+            )
+            return gone.rowcount > 0
+
+    def clear(self) -> None:
+        with self._pool.transaction() as db:
+            owned = "SELECT number FROM sessions WHERE tenant = ?"
+            db.execute(f"DELETE FROM checkpoints WHERE owner IN ({owned})", (self._key,))
+            for table in ("sessions", "parts", "writes"):
+                db.execute(f"DELETE FROM {table} WHERE tenant = ?", (self._key,))
+        self._shrink(1)
+
+    # writes
+
+    def add_writes(self, place: Place, writes: Sequence[WriteRow], *, replace: bool) -> None:
+        session, namespace, checkpoint_id = map(escape, place)
+        with self._pool.transaction() as db:
+            dead = db.execute(
+                "SELECT 1 FROM sessions WHERE tenant = ? AND session = ? AND deleted", (self._key, session)
+            ).fetchone()
+            if dead:
+                raise conflicts.deleted(place.session)
+            db.executemany(
+                f"INSERT OR {'REPLACE' if replace else 'IGNORE'} INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (self._key, session, namespace, checkpoint_id, escape(write.task_id), write.idx,
+                     escape(write.task_path), escape(write.channel), write.data)
+                    for write in writes
+                ],
+            )  # fmt: skip
+
+    def writes(self, places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
+        found: dict[Place, list[WriteRow]] = {}
+        with self._pool.reading() as db:
+            for place in places:
+                rows = db.execute(
+                    "SELECT task_id, idx, task_path, channel, data FROM writes WHERE tenant = ? AND session = ?"
+                    " AND namespace = ? AND checkpoint_id = ?",
+                    (self._key, *map(escape, place)),
+                ).fetchall()
+                found[place] = sorted(map(_write, rows), key=lambda row: (row.task_path, row.task_id, row.idx))
+        return found
+
+    def usage(self) -> UsageRow:
+        with self._pool.reading() as db:
+            sessions, dead = db.execute(
+                "SELECT count(*), ifnull(sum(deleted), 0) FROM sessions WHERE tenant = ?", (self._key,)
+            ).fetchone()
+            rows, row_bytes = db.execute(
+                f"SELECT count(*), ifnull(sum(length(meta) + length(refs) + length(shape)), 0) {_FROM}", (self._key,)
+            ).fetchone()
+            parts, part_bytes = db.execute(
+                "SELECT count(*), ifnull(sum(length(refs) + length(data)), 0) FROM parts WHERE tenant = ?", (self._key,)
+            ).fetchone()
+            [writes] = db.execute(
+                "SELECT ifnull(sum(length(data)), 0) FROM writes WHERE tenant = ?", (self._key,)
+            ).fetchone()
+            given = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'checkpoints'").fetchone()
+        return UsageRow(sessions - dead, dead, rows, parts, part_bytes, row_bytes + writes, given[0] if given else 0)
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _values(row: Row) -> tuple[Any, ...]:
+    """What is written of a row besides its place."""
+    names = (None if name is None else escape(name) for name in (row.parent_id, row.run_id))
+    return (*names, row.saved_at, row.digest, row.meta, row.refs, row.shape)
+
+
+def _row(values: Sequence[Any]) -> Row:
+    session, namespace, checkpoint_id, sequence, parent, run, saved_at, digest, meta, refs, shape, family = values
+    place = Place(unescape(session), unescape(namespace), unescape(checkpoint_id))
+    parent, run = (None if name is None else unescape(name) for name in (parent, run))
+    return Row(place, sequence, parent, run, saved_at, digest, meta, refs, shape, family)
+
+
+def _session(values: Sequence[Any]) -> SessionRow:
+    session, family, latest, checkpoints, saved_at, is_deleted = values
+    return SessionRow(unescape(session), family, latest, checkpoints, saved_at, bool(is_deleted))
+
+
+def _write(values: Sequence[Any]) -> WriteRow:
+    task_id, index, task_path, channel, data = values
+    return WriteRow(unescape(task_id), index, unescape(task_path), unescape(channel), data)
+
+
+def _within(number: int) -> int:
+    """A number that SQLite can hold."""
+    return max(min(number, (1 << 63) - 1), -(1 << 63))

@@ -30,6 +30,10 @@ def open_store(url: str, *, tenant: str = "", **options: Any) -> StateStore:
 
         path, more = _sqlite_path(url)
         return SQLiteStore(path, tenant=tenant, **more, **options)
+    if scheme in ("postgresql", "postgres"):
+        from holdfast.flow.postgres import PostgresStore
+
+        return PostgresStore(url, tenant=tenant, **options)
     raise Refused(f"{scheme!r} is no kind of store", hint=_HINT)
 
 

@@ -656,6 +656,23 @@ class StateStoreContract:
                 reader.join()
         assert failures == []
 
+    def test_a_base_that_somebody_else_deleted_is_not_built_on(self, open_store: OpenStore) -> None:
+        """What a process remembers of its last save may be gone."""
+        messages = conversation(60)
+        with States(open_store()) as states, States(open_store()) as other:
+            for length in (20, 40, 60):
+                states.save(point(f"c{length}", {"messages": messages[:length]}))
+                other.delete("s", f"c{length}")
+                states.save(point(f"d{length}", {"messages": messages[: length + 1]}))
+                other.delete("s", f"d{length}")
+                other.save(point(f"e{length}", {"messages": messages[:length]}))
+            self.assert_sound(other)
+            states.save(point("f", {"messages": messages}))
+            other.save(point("f", {"messages": []}), replace=True)
+            states.save(point("g", {"messages": messages}))
+            self.assert_sound(other)
+            assert other.load("s", "g") == point("g", {"messages": messages})
+
     def test_saving_beside_deleting_leaves_nothing_torn(self, open_store: OpenStore) -> None:
         """The parts that a save builds on may be freed by somebody else just before."""
         messages = conversation(30)

@@ -81,6 +81,7 @@ def test_bytes_that_somebody_changed_are_noticed(postgres_url: str, schema: str,
         states.save(point("c", {"messages": conversation(40)}))
         with psycopg.connect(postgres_url) as other:
             other.execute(psycopg.sql.SQL(harm).format(psycopg.sql.Identifier(schema)))  # type: ignore[arg-type]
+        states.forget()
         states.forget_parts()
         with pytest.raises(Damaged):
             states.load("s")

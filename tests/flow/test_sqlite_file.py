@@ -110,7 +110,7 @@ def _rows(path: Path) -> dict[str, list[tuple[object, ...]]]:
     "harm",
     [
         "UPDATE parts SET data = CAST(x'00' || substr(data, 3) AS BLOB)",
-        "UPDATE parts SET data = CAST(substr(data, 1, 20) || x'5a' || substr(data, 22) AS BLOB)",
+        "UPDATE parts SET data = CAST(substr(data, 1, 20) || x'5a' || substr(data, 22) AS BLOB) WHERE refs = x''",
         "UPDATE parts SET data = 'text'",
         "UPDATE parts SET data = 5",
         "UPDATE parts SET refs = 'text'",

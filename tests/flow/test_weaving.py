@@ -25,8 +25,8 @@ def name(data: bytes) -> bytes:
 
 def weave(state: Any, memory: Woven | None = None) -> tuple[Rope, Woven | None, Weaver]:
     weaver = Weaver(SERDE.encode, name)
-    rope, woven, size = weaver.weave(state, memory)
-    assert size == len(SERDE.encode(state))
+    rope, woven, encoded = weaver.weave(state, memory)
+    assert b"".join(encoded) == SERDE.encode(state)
     return rope, woven, weaver
 
 

@@ -86,14 +86,15 @@ class Core:
         replace: bool,
     ) -> CheckpointMetadata:
         weaver = Weaver(self.sealer.serde.encode, self.sealer.name, memory.known)
-        rope, woven, size = weaver.weave(state, memory.woven)
+        rope, woven, encoded = weaver.weave(state, memory.woven)
+        size = sum(map(len, encoded))
         if size > self._max_state_bytes:
             raise Refused(f"the state has {size:,} bytes", hint=f"max_state_bytes is {self._max_state_bytes:,}.")
         row = self.sealer.row(meta, rope, family=memory.family, saved_at=self.micros())
         parts = [self.sealer.part(name, held, memory.family) for name, held in weaver.parts.items()]
         sequence = self.store.commit(row, parts, base=memory.base, expected_parent=expected_parent, replace=replace)
         base = Base(sequence, row.digest)
-        after = Memory(memory.family, base, frozenset(weaver.names), woven, size)
+        after = Memory(memory.family, base, frozenset(weaver.names), woven, tuple(encoded))
         self._remembered.put((meta.session_id, meta.namespace), after)
         self._cache.put(memory.family, weaver.parts)
         return changed(meta, sequence=sequence)
@@ -154,18 +155,25 @@ class Core:
     def bytes_of(self, row: Row) -> tuple[bytes, bytes]:
         """The encoded metadata and the encoded state of a row."""
         meta, rope = self.sealer.open_row(row)
-        return meta, join(rope, lambda names: self._fetch(row.family, names), max_bytes=self._max_state_bytes)
+        remembered = self._remembered.get(row.place[:2])
+        if remembered is not None and remembered.base == (row.sequence, row.digest) and remembered.encoded:
+            return meta, b"".join(remembered.encoded)
+        return meta, join(rope, lambda names: self._fetch(row, names), max_bytes=self._max_state_bytes)
 
     def rope_of(self, row: Row) -> tuple[bytes, Rope]:
         return self.sealer.open_row(row)
 
-    def _fetch(self, family: int, names: Sequence[bytes]) -> dict[bytes, Held]:
-        held, missing = self._cache.find(family, names)
-        if missing:
-            found = self.sealer.open_parts(self.store.parts(family, missing), family)
-            self._cache.put(family, found)
-            held.update(found)
-        return held
+    def _fetch(self, row: Row, names: Sequence[bytes]) -> Mapping[bytes, Held]:
+        """Parts, and perhaps more than these: from what is remembered, or else from the store."""
+        held = self._cache.of_family(row.family)
+        missing = [name for name in names if name not in held]
+        if not missing:
+            return held
+        found = self.sealer.open_parts(self.store.parts(row.family, missing, row.hint), row.family)
+        if len(missing) < len(names):
+            found |= {name: held[name] for name in names if name in held}
+        self._cache.put(row.family, found)
+        return found
 
     def is_expired(self, session_id: str) -> bool:
         """Whether nothing was saved into a session for longer than states live."""

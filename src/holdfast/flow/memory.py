@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from holdfast.flow import conflicts
 from holdfast.flow.names import check_name
@@ -130,13 +130,13 @@ class MemoryStore:
         found.sort(key=lambda row: -row.sequence)
         return found if limit is None else found[:limit]
 
-    def parts(self, family: int, names: Sequence[bytes]) -> dict[bytes, Part]:
+    def parts(self, family: int, names: Sequence[bytes], hint: Any = None) -> list[Part]:
         with self._lock:
             held = self._own.parts.get(family, {})
-            return {name: held[name] for name in names if name in held}
+            return [held[name] for name in names if name in held]
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
-        return {name: part.refs for name, part in self.parts(family, names).items() if part.refs}
+        return {part.name: part.refs for part in self.parts(family, names) if part.refs}
 
     def session(self, session: str) -> SessionRow | None:
         with self._lock:

@@ -137,9 +137,9 @@ class PostgresStore:
             values.append(_within(before))
         return [_row(row) for row in self._run(f"{text} ORDER BY sequence DESC LIMIT %s", *values, limit)]
 
-    def parts(self, family: int, names: Sequence[bytes]) -> dict[bytes, Part]:
+    def parts(self, family: int, names: Sequence[bytes], hint: Any = None) -> list[Part]:
         text = "SELECT name, refs, data FROM {schema}.parts WHERE family = %s AND name = ANY (%s) AND tenant = %s"
-        return {row[0]: Part(*row) for row in self._run(text, family, list(names), self._key)}
+        return list(map(Part._make, self._run(text, family, list(names), self._key)))
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
         text = "SELECT name, refs FROM {schema}.parts WHERE family = %s AND name = ANY (%s) AND tenant = %s"

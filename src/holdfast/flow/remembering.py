@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from holdfast.flow.rope import Held
@@ -23,7 +23,8 @@ class Memory(NamedTuple):
     known: frozenset[bytes]
     """Parts that are there as long as the base is."""
     woven: Woven | None = None
-    size: int = 0
+    encoded: tuple[bytes, ...] = ()
+    """The state, encoded, in pieces that follow each other."""
 
 
 class Remembered:
@@ -63,7 +64,7 @@ class Remembered:
 
 
 def _cost(memory: Memory) -> int:
-    return memory.size + 100 * len(memory.known) + 1000
+    return sum(map(len, memory.encoded)) + 100 * len(memory.known) + 1000
 
 
 class PartCache:
@@ -73,19 +74,11 @@ class PartCache:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._lock = threading.Lock()
-        self._held: dict[tuple[int, bytes], Held] = {}
+        self._held: dict[int, dict[bytes, Held]] = {}
 
-    def find(self, family: int, names: Sequence[bytes]) -> tuple[dict[bytes, Held], list[bytes]]:
-        """Those that are here, and the names of those that are not."""
-        held, get = {}, self._held.get
-        missing = []
-        for name in names:
-            part = get((family, name))
-            if part is None:
-                missing.append(name)
-            else:
-                held[name] = part
-        return held, missing
+    def of_family(self, family: int) -> Mapping[bytes, Held]:
+        """What is here of a family; it may grow while it is looked at, and never changes otherwise."""
+        return self._held.get(family, {})
 
     def clear(self) -> None:
         with self._lock:
@@ -98,5 +91,5 @@ class PartCache:
                 self._held = {}  # a new one: a reader may hold on to the old
                 self._bytes = 0
             if size <= self._max_bytes:
-                self._held.update(((family, name), part) for name, part in parts.items())
+                self._held.setdefault(family, {}).update(parts)
                 self._bytes += size

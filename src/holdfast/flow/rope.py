@@ -99,8 +99,9 @@ def _fetch_all(refs: bytes, fetch: Callable[[Sequence[bytes]], Mapping[bytes, He
         if not wanted:
             return held
         found = fetch(wanted)
-        held.update(found)
-        ropes = [part.refs for part in found.values() if part.refs]
+        new = {name: found[name] for name in wanted}
+        held.update(new)
+        ropes = [refs for refs, _ in new.values() if refs]
         if not all(type(refs) is bytes for refs in ropes):
             raise Damaged("a part names no parts", hint="Use another checkpoint.")
         wanted = [name for name in dict.fromkeys(names_in(b"".join(ropes))) if name not in held] if ropes else []
@@ -128,7 +129,7 @@ class _Walk:
             if len(names) != abs(item) or self._left < 0 or level > _MOST_LEVELS:
                 raise Damaged("the parts of a state do not fit together", hint="Use another checkpoint.")
             if item > 0:
-                laid += [self._held[name].data for name in names]
+                laid += [self._held[name][1] for name in names]
             else:
                 for name in names:
                     part = self._held[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from holdfast.errors import Damaged
@@ -83,14 +83,11 @@ class Sealer:
     def part(self, name: bytes, held: Held, family: int) -> Part:
         return Part(name, held.refs, self.envelope.close(held.data, self._part_identity(name, held.refs, family)))
 
-    def open_parts(self, parts: Mapping[bytes, Part], family: int) -> dict[bytes, Held]:
-        open_, keys = self.envelope.open, self.envelope.keys
-        if keys is None:
-            return {name: Held(part.refs, open_(part.data)) for name, part in parts.items()}
-        return {
-            name: Held(part.refs, open_(part.data, self._part_identity(name, part.refs, family)))
-            for name, part in parts.items()
-        }
+    def open_parts(self, parts: Iterable[Part], family: int) -> dict[bytes, Held]:
+        open_ = self.envelope.open
+        if self.envelope.keys is None:
+            return {name: Held(refs, open_(data)) for name, refs, data in parts}
+        return {name: Held(refs, open_(data, self._part_identity(name, refs, family))) for name, refs, data in parts}
 
     def write_row(self, place: Place, task: tuple[str, int, str, str], value: Any) -> WriteRow:
         task_id, index, task_path, channel = task

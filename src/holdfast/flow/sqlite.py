@@ -33,8 +33,12 @@ from holdfast.flow.store import (
     live_names,
 )
 
-_ROW = "s.session, c.namespace, c.checkpoint_id, c.sequence, c.parent_id, c.run_id, c.saved_at, c.digest, c.meta"
+_ROW = (
+    "s.session, c.namespace, c.checkpoint_id, c.sequence, c.parent_id, c.run_id, c.saved_at, c.digest, c.meta,"
+    " s.family, c.first_part, c.last_part"
+)
 _FROM = "FROM checkpoints c JOIN sessions s ON s.number = c.owner WHERE s.tenant = ?"
+_DENSE = 2
 _MANY = 500
 """Values in one query: older SQLite takes up to 999."""
 
@@ -84,14 +88,15 @@ class SQLiteStore:
                 newest=None if isinstance(expected_parent, Anything) else self._newest(db, number, place.namespace),
                 expected_parent=expected_parent,
             )
-            if family != row.family or (base is not None and not self._has(db, base)):
+            first = self._first_part(db, base)
+            if family != row.family or first is None:
                 raise Stale
-            self._add_parts(db, parts, family)
+            hint = first, self._add_parts(db, parts, family)
             if there is not None:
-                return self._replace_row(db, int(there[0]), row)
+                return self._replace_row(db, int(there[0]), row, hint)
             if number is None:
                 number = self._add_session(db, place.session, row)
-            return self._add_row(db, number, place, row)
+            return self._add_row(db, number, place, row, hint)
 
     @staticmethod
     def _at(db: sqlite3.Connection, number: int | None, place: Place) -> Any:
@@ -111,19 +116,28 @@ class SQLiteStore:
         ).fetchone()
         return unescape(found[0]) if found else None
 
-    def _has(self, db: sqlite3.Connection, base: Base) -> bool:
+    def _first_part(self, db: sqlite3.Connection, base: Base | None) -> int | None:
+        """Where the parts of a base begin, or else those that come next; None if the base is not there as it was."""
+        if base is None:
+            return self._last_part(db) + 1
         found = db.execute(
-            "SELECT c.digest FROM checkpoints c JOIN sessions s ON s.number = c.owner"
-            " WHERE c.sequence = ? AND s.tenant = ?",
-            (base.sequence, self._key),
+            "SELECT c.first_part FROM checkpoints c JOIN sessions s ON s.number = c.owner"
+            " WHERE c.sequence = ? AND c.digest = ? AND s.tenant = ?",
+            (*base, self._key),
         ).fetchone()
-        return found is not None and found[0] == base.digest
+        return int(found[0]) if found else None
 
-    def _add_parts(self, db: sqlite3.Connection, parts: Sequence[Part], family: int) -> None:
+    @staticmethod
+    def _last_part(db: sqlite3.Connection) -> int:
+        return int(db.execute("SELECT ifnull(max(number), 0) FROM parts").fetchone()[0])
+
+    def _add_parts(self, db: sqlite3.Connection, parts: Sequence[Part], family: int) -> int:
+        """Add those that are not there; where they end."""
         db.executemany(
             "INSERT OR IGNORE INTO parts (tenant, family, name, refs, data) VALUES (?, ?, ?, ?, ?)",
             [(self._key, family, *part) for part in parts],
         )
+        return self._last_part(db)
 
     def _add_session(self, db: sqlite3.Connection, session: str, row: Row) -> int:
         added = db.execute(
@@ -134,11 +148,11 @@ class SQLiteStore:
         return int(added.lastrowid or 0)
 
     @staticmethod
-    def _add_row(db: sqlite3.Connection, number: int, place: Place, row: Row) -> int:
+    def _add_row(db: sqlite3.Connection, number: int, place: Place, row: Row, hint: tuple[int, int]) -> int:
         added = db.execute(
             "INSERT INTO checkpoints (owner, namespace, checkpoint_id, parent_id, run_id, saved_at, digest, meta, refs,"
-            " shape) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (number, place.namespace, place.checkpoint_id, *_values(row)),
+            " shape, first_part, last_part) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (number, place.namespace, place.checkpoint_id, *_values(row), *hint),
         )
         db.execute(
             "UPDATE sessions SET latest = ?, checkpoints = checkpoints + 1, saved_at = ? WHERE number = ?",
@@ -146,11 +160,11 @@ class SQLiteStore:
         )
         return int(added.lastrowid or 0)
 
-    def _replace_row(self, db: sqlite3.Connection, sequence: int, row: Row) -> int:
+    def _replace_row(self, db: sqlite3.Connection, sequence: int, row: Row, hint: tuple[int, int]) -> int:
         db.execute(
-            "UPDATE checkpoints SET parent_id = ?, run_id = ?, saved_at = ?, digest = ?, meta = ?, refs = ?, shape = ?"
-            " WHERE sequence = ?",
-            (*_values(row), sequence),
+            "UPDATE checkpoints SET parent_id = ?, run_id = ?, saved_at = ?, digest = ?, meta = ?, refs = ?, shape = ?,"
+            " first_part = ?, last_part = ? WHERE sequence = ?",
+            (*_values(row), *hint, sequence),
         )
         db.execute(
             "UPDATE sessions SET saved_at = ? WHERE number = (SELECT owner FROM checkpoints WHERE sequence = ?)",
@@ -162,7 +176,7 @@ class SQLiteStore:
     # reading
 
     def find(self, session: str, namespace: str, checkpoint_id: str | None) -> Row | None:
-        text = f"SELECT {_ROW}, c.refs, c.shape, s.family {_FROM} AND s.session = ? AND c.namespace = ?"
+        text = f"SELECT {_ROW}, c.refs, c.shape {_FROM} AND s.session = ? AND c.namespace = ?"
         values = [self._key, escape(session), escape(namespace)]
         if checkpoint_id is None:
             text += " ORDER BY c.sequence DESC LIMIT 1"
@@ -183,7 +197,7 @@ class SQLiteStore:
         whole: bool = False,
     ) -> list[Row]:
         columns = "c.refs, c.shape" if whole else "x'', x''"
-        text = f"SELECT {_ROW}, {columns}, s.family {_FROM}"
+        text = f"SELECT {_ROW}, {columns} {_FROM}"
         values: list[Any] = [self._key]
         given = {"s.session": session, "c.namespace": namespace, "c.run_id": run_id}
         for column, value in given.items():
@@ -197,9 +211,19 @@ class SQLiteStore:
             found = db.execute(f"{text} ORDER BY c.sequence DESC LIMIT ?", [*values, -1 if limit is None else limit])
             return [_row(each) for each in found.fetchall()]
 
-    def parts(self, family: int, names: Sequence[bytes]) -> dict[bytes, Part]:
+    def parts(self, family: int, names: Sequence[bytes], hint: Any = None) -> list[Part]:
+        """Parts of a session that nobody saved beside lie next to each other, and are read in one go."""
         with self._pool.reading() as db:
-            return {row[0]: Part(*row) for row in self._named(db, "name, refs, data", family, names)}
+            if hint and hint[1] - hint[0] < _DENSE * len(names) + 10:
+                found = db.execute(
+                    "SELECT name, refs, data FROM parts WHERE number BETWEEN ? AND ? AND family = ? AND tenant = ?",
+                    (*hint, family, self._key),
+                ).fetchall()
+                missing = set(names).difference([row[0] for row in found])
+                found += self._named(db, "name, refs, data", family, list(missing))
+            else:
+                found = list(self._named(db, "name, refs, data", family, names))
+        return list(map(Part._make, found))
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
         with self._pool.reading() as db:
@@ -382,10 +406,11 @@ def _values(row: Row) -> tuple[Any, ...]:
 
 
 def _row(values: Sequence[Any]) -> Row:
-    session, namespace, checkpoint_id, sequence, parent, run, saved_at, digest, meta, refs, shape, family = values
+    session, namespace, checkpoint_id, sequence, parent, run, saved_at, digest, meta, family, first, last = values[:12]
     place = Place(unescape(session), unescape(namespace), unescape(checkpoint_id))
     parent, run = (None if name is None else unescape(name) for name in (parent, run))
-    return Row(place, sequence, parent, run, saved_at, digest, meta, refs, shape, family)
+    refs, shape = values[12:]
+    return Row(place, sequence, parent, run, saved_at, digest, meta, refs, shape, family, (first, last))
 
 
 def _session(values: Sequence[Any]) -> SessionRow:

@@ -24,6 +24,7 @@ CREATE TABLE checkpoints (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, owner INTEGER NOT NULL, namespace TEXT NOT NULL,
     checkpoint_id TEXT NOT NULL, parent_id TEXT, run_id TEXT, saved_at INTEGER NOT NULL, digest BLOB NOT NULL,
     meta BLOB NOT NULL, refs BLOB NOT NULL, shape BLOB NOT NULL,
+    first_part INTEGER NOT NULL, last_part INTEGER NOT NULL,
     UNIQUE (owner, namespace, checkpoint_id)
 );
 CREATE INDEX newest ON checkpoints (owner, sequence);
@@ -41,6 +42,7 @@ CREATE UNIQUE INDEX write_places ON writes (tenant, session, namespace, checkpoi
 """
 _APPLICATION = 0x486F6C64  # "Hold"
 _RETRY_SECONDS = 0.01
+_LOG_PAGES = 128  # a log that is short is soon written over; syncing one that grows takes several times as long
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -119,9 +121,9 @@ class Pool:
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
         try:
-            db.execute("PRAGMA page_size=8192")
             db.execute(f"PRAGMA synchronous={self._synchronous}")
             db.execute(f"PRAGMA mmap_size={1 << 28}")
+            db.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
             self._prepare(db)
         except BaseException:
             db.close()

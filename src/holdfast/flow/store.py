@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 NAME_BYTES = 16
 
@@ -60,6 +60,8 @@ class Row(NamedTuple):
     refs: bytes = b""
     shape: bytes = b""
     family: int = 0
+    hint: Any = None
+    """Where the store would look for its parts first; only the store knows what it means."""
 
 
 class Part(NamedTuple):
@@ -148,8 +150,8 @@ class StateStore(Protocol):
     ) -> list[Row]:
         """Rows, newest first, numbered below `before`; without `refs` and `shape` unless they are asked for."""
 
-    def parts(self, family: int, names: Sequence[bytes]) -> dict[bytes, Part]:
-        """Those of these parts that are there."""
+    def parts(self, family: int, names: Sequence[bytes], hint: Any = None) -> list[Part]:
+        """Those of these parts that are there, and perhaps others; `hint` is that of a row that needs them."""
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
         """The refs of those of these parts that have any."""

@@ -87,6 +87,7 @@ def verify(states: States) -> VerifyReport:
     """Open every checkpoint, every write and every part."""
     problems: list[Problem] = []
     checkpoints = read = 0
+    states.forget()
     states.forget_parts()
     for light in states.store.rows(None, None):
         row = states.store.find(*light.place)

@@ -139,8 +139,13 @@ class Weaver:
         self.parts: dict[bytes, Held] = {}
         self.names: set[bytes] = set()
 
-    def weave(self, state: Any, memory: Woven | None, *, where: str = "state") -> tuple[Rope, Woven | None, int]:
-        """The rope of a state, what to remember of it, and its size. Refused if something in it cannot be stored."""
+    def weave(
+        self, state: Any, memory: Woven | None, *, where: str = "state"
+    ) -> tuple[Rope, Woven | None, list[bytes]]:
+        """The rope of a state, what to remember of it, and the state encoded, in pieces that follow each other.
+
+        Refused if something in it cannot be stored.
+        """
         elements = self._elements(state, where)
         if elements is None:
             encoded = [self._encode(state, where)]
@@ -152,7 +157,7 @@ class Weaver:
             run = Run()
             run.add(b"".join(encoded), self)
             inside = Inside(run.pieces(), None)
-        return make_root(inside.pieces, _size(encoded), checksum(encoded)), inside.woven, _size(encoded)
+        return make_root(inside.pieces, _size(encoded), checksum(encoded)), inside.woven, encoded
 
     def leaf(self, data: bytes) -> Ref:
         return self._part(b"", data, False)

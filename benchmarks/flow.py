@@ -67,7 +67,7 @@ def ours(states: States, reopened: Callable[[], States]) -> Contender:
     return Contender(save, lambda: states.load("s"), lambda: states.metadata("s", 10), cold)
 
 
-def theirs(saver: Any) -> Contender:
+def theirs(saver: Any, reopened: Callable[[], Any]) -> Contender:
     config: dict[str, Any] = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
     last = {"config": config}
 
@@ -75,9 +75,10 @@ def theirs(saver: Any) -> Contender:
         last["config"] = put(saver, last["config"], step, messages)
 
     def cold() -> Any:
-        start = time.perf_counter()
-        saver.get_tuple(config)
-        return time.perf_counter() - start
+        with reopened() as fresh:
+            start = time.perf_counter()
+            fresh.get_tuple(config)
+            return time.perf_counter() - start
 
     return Contender(save, lambda: saver.get_tuple(config), lambda: list(saver.list(config, limit=10)), cold)
 
@@ -134,7 +135,7 @@ def sqlite_race(steps: int, synchronous: str, folder: Path) -> dict[str, tuple[f
         return States(SQLiteStore(mine, synchronous=synchronous))
 
     with reopened() as states:
-        found = race(steps, (ours(states, reopened), theirs(saver)))
+        found = race(steps, (ours(states, reopened), theirs(saver, lambda: SqliteSaver.from_conn_string(str(other)))))
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     payload = steps * MESSAGE_BYTES
@@ -177,7 +178,7 @@ def postgres_race(steps: int, url: str) -> dict[str, tuple[float, float]]:
             return open_states(url, schema=schema)
 
         with reopened() as states:
-            return race(steps, (ours(states, reopened), theirs(saver)))
+            return race(steps, (ours(states, reopened), theirs(saver, lambda: PostgresSaver.from_conn_string(url))))
 
 
 async def _crowd_ours(url: str, inputs: list[list[Any]]) -> float:

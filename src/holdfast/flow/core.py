@@ -158,18 +158,18 @@ class Core:
         remembered = self._remembered.get(row.place[:2])
         if remembered is not None and remembered.base == (row.sequence, row.digest) and remembered.encoded:
             return meta, b"".join(remembered.encoded)
-        return meta, join(rope, lambda names: self._fetch(row, names), max_bytes=self._max_state_bytes)
+        return meta, join(rope, lambda names, count: self._fetch(row, names, count), max_bytes=self._max_state_bytes)
 
     def rope_of(self, row: Row) -> tuple[bytes, Rope]:
         return self.sealer.open_row(row)
 
-    def _fetch(self, row: Row, names: Sequence[bytes]) -> Mapping[bytes, Held]:
+    def _fetch(self, row: Row, names: Sequence[bytes], count: int) -> Mapping[bytes, Held]:
         """Parts, and perhaps more than these: from what is remembered, or else from the store."""
         held = self._cache.of_family(row.family)
         missing = [name for name in names if name not in held]
         if not missing:
             return held
-        found = self.sealer.open_parts(self.store.parts(row.family, missing, row.hint), row.family)
+        found = self.sealer.open_parts(self.store.parts(row.family, missing, hint=row.hint, count=count), row.family)
         if len(missing) < len(names):
             found |= {name: held[name] for name in names if name in held}
         self._cache.put(row.family, found)

@@ -15,6 +15,7 @@ from holdfast.flow.store import (
     Anything,
     Base,
     Part,
+    PartRow,
     Place,
     Row,
     SessionRow,
@@ -130,13 +131,13 @@ class MemoryStore:
         found.sort(key=lambda row: -row.sequence)
         return found if limit is None else found[:limit]
 
-    def parts(self, family: int, names: Sequence[bytes], hint: Any = None) -> list[Part]:
+    def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
         with self._lock:
             held = self._own.parts.get(family, {})
             return [held[name] for name in names if name in held]
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
-        return {part.name: part.refs for part in self.parts(family, names) if part.refs}
+        return {name: refs for name, refs, _ in self.parts(family, names) if refs}
 
     def session(self, session: str) -> SessionRow | None:
         with self._lock:

@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import psycopg
 from psycopg import sql
@@ -20,7 +20,19 @@ from holdfast.errors import Refused, Unavailable
 from holdfast.flow import conflicts
 from holdfast.flow.names import check_name, escape, unescape
 from holdfast.flow.postgres_schema import FUNCTIONS, LOCK, TABLES, VERSION
-from holdfast.flow.store import ANYTHING, Anything, Base, Part, Place, Row, SessionRow, Stale, UsageRow, WriteRow
+from holdfast.flow.store import (
+    ANYTHING,
+    Anything,
+    Base,
+    Part,
+    PartRow,
+    Place,
+    Row,
+    SessionRow,
+    Stale,
+    UsageRow,
+    WriteRow,
+)
 
 _TRIES = 3
 _ROW = "session, namespace, checkpoint_id, sequence, parent_id, run_id, saved_at, digest, meta"
@@ -137,9 +149,9 @@ class PostgresStore:
             values.append(_within(before))
         return [_row(row) for row in self._run(f"{text} ORDER BY sequence DESC LIMIT %s", *values, limit)]
 
-    def parts(self, family: int, names: Sequence[bytes], hint: Any = None) -> list[Part]:
+    def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
         text = "SELECT name, refs, data FROM {schema}.parts WHERE family = %s AND name = ANY (%s) AND tenant = %s"
-        return list(map(Part._make, self._run(text, family, list(names), self._key)))
+        return cast("list[PartRow]", self._run(text, family, list(names), self._key))
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
         text = "SELECT name, refs FROM {schema}.parts WHERE family = %s AND name = ANY (%s) AND tenant = %s"

@@ -2,13 +2,14 @@
 
 The pieces joined are the encoded state, whatever made the cuts (`holdfast.flow.weaving`). A rope has `refs`, the names
 of its parts, and a `shape`: a MessagePack array in which bytes stand for themselves, `n` for the next n parts, and
-`-n` for the next n parts that are ropes themselves. That of a whole state begins with its size and its CRC-32.
+`-n` for the next n parts that are ropes themselves. That of a whole state begins with its size, its CRC-32 and the
+number of its parts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from isal import isal_zlib
 
@@ -27,6 +28,8 @@ class Ref(NamedTuple):
 
 
 Piece = bytes | Ref
+Fetch: TypeAlias = Callable[[Sequence[bytes], int], Mapping[bytes, "Held"]]
+"""Brings parts by their names; is told how many there are in all, and may bring more than it was asked for."""
 
 
 class Rope(NamedTuple):
@@ -36,11 +39,8 @@ class Rope(NamedTuple):
     shape: bytes
 
 
-class Held(NamedTuple):
-    """A part that has been opened: bytes if it has no refs, else a rope."""
-
-    refs: bytes
-    data: bytes
+Held: TypeAlias = tuple[bytes, bytes]
+"""A part that has been opened: its refs, and its bytes or, if it has refs, its shape."""
 
 
 def make_rope(pieces: Iterable[Piece], *head: int) -> Rope:
@@ -63,9 +63,9 @@ def make_rope(pieces: Iterable[Piece], *head: int) -> Rope:
     return Rope(b"".join(refs), encode(shape))
 
 
-def make_root(pieces: Sequence[Piece], size: int, checksum: int) -> Rope:
+def make_root(pieces: Sequence[Piece], size: int, checksum: int, parts: int) -> Rope:
     """The rope of a whole state."""
-    return make_rope(pieces, size, checksum)
+    return make_rope(pieces, size, checksum, parts)
 
 
 def checksum(pieces: Iterable[bytes]) -> int:
@@ -76,29 +76,29 @@ def checksum(pieces: Iterable[bytes]) -> int:
     return crc
 
 
-def join(root: Rope, fetch: Callable[[Sequence[bytes]], Mapping[bytes, Held]], *, max_bytes: int) -> bytes:
+def join(root: Rope, fetch: Fetch, *, max_bytes: int) -> bytes:
     """The bytes of a state. KeyError if a part is not there, Damaged if they are not what was written."""
     pieces = _shape(root.shape)
-    size, crc = _head(pieces)
+    size, crc, parts = _head(pieces)
     if size > max_bytes:
         raise Refused(f"this state has {size:,} bytes, more than {max_bytes:,}", hint="Raise max_state_bytes.")
     if type(root.refs) is not bytes or len(root.refs) % NAME_BYTES:
         raise Damaged("a state names no parts", hint="Use another checkpoint.")
-    held = _fetch_all(root.refs, fetch)
-    joined = b"".join(_Walk(held, size).pieces(root.refs, pieces[2:], 0))
+    held = _fetch_all(root.refs, fetch, parts)
+    joined = b"".join(_Walk(held, size).pieces(root.refs, pieces[3:], 0))
     if len(joined) != size or checksum([joined]) != crc:
         raise Damaged("a state is not what was saved", hint="Use another checkpoint.")
     return joined
 
 
-def _fetch_all(refs: bytes, fetch: Callable[[Sequence[bytes]], Mapping[bytes, Held]]) -> dict[bytes, Held]:
+def _fetch_all(refs: bytes, fetch: Fetch, parts: int) -> dict[bytes, Held]:
     """All parts that a rope needs, level by level."""
     held: dict[bytes, Held] = {}
     wanted = names_in(refs)
     for _ in range(_MOST_LEVELS):
         if not wanted:
             return held
-        found = fetch(wanted)
+        found = fetch(wanted, parts)
         new = {name: found[name] for name in wanted}
         held.update(new)
         ropes = [refs for refs, _ in new.values() if refs]
@@ -132,8 +132,8 @@ class _Walk:
                 laid += [self._held[name][1] for name in names]
             else:
                 for name in names:
-                    part = self._held[name]
-                    laid += self.pieces(part.refs, _shape(part.data), level + 1)
+                    own_refs, data = self._held[name]
+                    laid += self.pieces(own_refs, _shape(data), level + 1)
             at = end
         return laid
 
@@ -145,7 +145,8 @@ def _shape(data: bytes) -> list[Any]:
     return shape
 
 
-def _head(shape: list[Any]) -> tuple[int, int]:
-    if len(shape) < 2 or type(shape[0]) is not int or type(shape[1]) is not int or shape[0] < 0:
+def _head(shape: list[Any]) -> tuple[int, int, int]:
+    if len(shape) < 3 or any(type(each) is not int or each < 0 for each in shape[:3]):
         raise Damaged("a stored state has no size", hint="Use another checkpoint.")
-    return shape[0], shape[1]
+    size, crc, parts = shape[:3]
+    return size, crc, parts

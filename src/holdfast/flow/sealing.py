@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.errors import Damaged
 from holdfast.flow.model import Checkpoint, CheckpointMetadata
 from holdfast.flow.rope import Held, Rope
-from holdfast.flow.store import NAME_BYTES, Part, Place, Row, WriteRow
+from holdfast.flow.store import NAME_BYTES, Part, PartRow, Place, Row, WriteRow
 from holdfast.serde import Envelope, Serde
 from holdfast.serde.msgpack import encode
 
@@ -81,13 +81,13 @@ class Sealer:
         return self.envelope.keys is not None
 
     def part(self, name: bytes, held: Held, family: int) -> Part:
-        return Part(name, held.refs, self.envelope.close(held.data, self._part_identity(name, held.refs, family)))
+        return Part(name, held[0], self.envelope.close(held[1], self._part_identity(name, held[0], family)))
 
-    def open_parts(self, parts: Iterable[Part], family: int) -> dict[bytes, Held]:
+    def open_parts(self, parts: Iterable[PartRow], family: int) -> dict[bytes, Held]:
         open_ = self.envelope.open
         if self.envelope.keys is None:
-            return {name: Held(refs, open_(data)) for name, refs, data in parts}
-        return {name: Held(refs, open_(data, self._part_identity(name, refs, family))) for name, refs, data in parts}
+            return {name: (refs, open_(data)) for name, refs, data in parts}
+        return {name: (refs, open_(data, self._part_identity(name, refs, family))) for name, refs, data in parts}
 
     def write_row(self, place: Place, task: tuple[str, int, str, str], value: Any) -> WriteRow:
         task_id, index, task_path, channel = task

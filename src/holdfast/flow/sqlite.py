@@ -24,6 +24,7 @@ from holdfast.flow.store import (
     Anything,
     Base,
     Part,
+    PartRow,
     Place,
     Row,
     SessionRow,
@@ -211,10 +212,10 @@ class SQLiteStore:
             found = db.execute(f"{text} ORDER BY c.sequence DESC LIMIT ?", [*values, -1 if limit is None else limit])
             return [_row(each) for each in found.fetchall()]
 
-    def parts(self, family: int, names: Sequence[bytes], hint: Any = None) -> list[Part]:
+    def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
         """Parts of a session that nobody saved beside lie next to each other, and are read in one go."""
         with self._pool.reading() as db:
-            if hint and hint[1] - hint[0] < _DENSE * len(names) + 10:
+            if hint and hint[1] - hint[0] < _DENSE * count:
                 found = db.execute(
                     "SELECT name, refs, data FROM parts WHERE number BETWEEN ? AND ? AND family = ? AND tenant = ?",
                     (*hint, family, self._key),
@@ -223,7 +224,7 @@ class SQLiteStore:
                 found += self._named(db, "name, refs, data", family, list(missing))
             else:
                 found = list(self._named(db, "name, refs, data", family, names))
-        return list(map(Part._make, found))
+        return found
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
         with self._pool.reading() as db:

@@ -42,7 +42,8 @@ CREATE UNIQUE INDEX write_places ON writes (tenant, session, namespace, checkpoi
 """
 _APPLICATION = 0x486F6C64  # "Hold"
 _RETRY_SECONDS = 0.01
-_LOG_PAGES = 128  # a log that is short is soon written over; syncing one that grows takes several times as long
+_LOG_PAGES = {"NORMAL": 1000, "FULL": 64, "EXTRA": 64}
+"""How long the log may get: where each commit is synced, a short one, soon written over, is several times as fast."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -121,9 +122,10 @@ class Pool:
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
         try:
+            db.execute("PRAGMA page_size=8192")  # several messages of 1 KB to a page, with little room lost
             db.execute(f"PRAGMA synchronous={self._synchronous}")
             db.execute(f"PRAGMA mmap_size={1 << 28}")
-            db.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
+            db.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES[self._synchronous]}")
             self._prepare(db)
         except BaseException:
             db.close()

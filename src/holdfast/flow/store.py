@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 NAME_BYTES = 16
 
@@ -70,6 +70,10 @@ class Part(NamedTuple):
     name: bytes
     refs: bytes
     data: bytes
+
+
+PartRow: TypeAlias = tuple[bytes, bytes, bytes]
+"""A part as it is read: there may be thousands, and a bare tuple is made in a third of the time."""
 
 
 class Base(NamedTuple):
@@ -150,8 +154,11 @@ class StateStore(Protocol):
     ) -> list[Row]:
         """Rows, newest first, numbered below `before`; without `refs` and `shape` unless they are asked for."""
 
-    def parts(self, family: int, names: Sequence[bytes], hint: Any = None) -> list[Part]:
-        """Those of these parts that are there, and perhaps others; `hint` is that of a row that needs them."""
+    def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
+        """Those of these parts that are there, and perhaps others.
+
+        `hint` is that of a row that needs them, and `count` how many parts it needs in all.
+        """
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
         """The refs of those of these parts that have any."""

@@ -157,7 +157,7 @@ class Weaver:
             run = Run()
             run.add(b"".join(encoded), self)
             inside = Inside(run.pieces(), None)
-        return make_root(inside.pieces, _size(encoded), checksum(encoded)), inside.woven, encoded
+        return make_root(inside.pieces, _size(encoded), checksum(encoded), len(self.names)), inside.woven, encoded
 
     def leaf(self, data: bytes) -> Ref:
         return self._part(b"", data, False)
@@ -169,7 +169,7 @@ class Weaver:
         name = self._name((b"\1" + refs if is_rope else b"\0") + data)
         self.names.add(name)
         if name not in self._known:
-            self.parts[name] = Held(refs, data)
+            self.parts[name] = (refs, data)
         return Ref(name, is_rope)
 
     def _elements(self, state: Any, where: str) -> list[bytes] | None:

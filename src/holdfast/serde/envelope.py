@@ -35,7 +35,7 @@ class Envelope:
         if type(stored) is not bytes:
             raise Damaged("what is stored are no bytes", hint="Use another checkpoint.")
         if self.keys is None:
-            if stored[:1] == _PLAIN:
+            if stored and stored[0] == 0:
                 return stored[1:]
             if stored[:1] == _SEALED:
                 raise Refused("this is encrypted", hint="Give the keys.")

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
+from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused
 from holdfast.flow import ANYTHING, Checkpoint, CheckpointMetadata, Place, States, StateStore, Write
-from holdfast.flow.store import names_in
+from holdfast.flow.store import Part, names_in
 from holdfast.retention import Policy
 from holdfast.serde import Keys, Registry, Serde
 
@@ -729,12 +729,27 @@ class StateStoreContract:
             row = states.store.find("s", "", "c")
             assert row is not None
             stored = states.store.parts(row.family, names_in(row.refs))
-            assert all(b"hush" not in part.data for part in stored)
+            assert all(b"hush" not in data for _, _, data in stored)
             moved = row._replace(place=row.place._replace(session="u", checkpoint_id="d"))
-            states.store.commit(moved, stored)
+            states.store.commit(moved, [Part(*each) for each in stored])
             with pytest.raises(HoldfastError):
                 states.load("u")
             assert states.load("s") is not None
+
+    def test_with_a_key_parts_cannot_take_each_others_place(self, open_store: OpenStore) -> None:
+        keys = Keys({"k": bytes(32)})
+        with States(open_store(), keys=keys) as states:
+            states.save(point("c", {"a": "x" * 600, "b": "y" * 600, "fill": ["z" * 1000] * 5}))
+            row = states.store.find("s", "", "c")
+            assert row is not None
+            (one, _, data), (_, refs, other), *rest = states.store.parts(row.family, names_in(row.refs))
+            assert data != other
+            states.delete("s", tombstone=False)
+            forged = [Part(one, refs, other), *(Part(*each) for each in rest)]
+            states.store.commit(row, forged)
+            states.forget_parts()
+            with pytest.raises(Damaged, match="sealed bytes"):
+                states.load("s")
         with States(open_store()) as plain, pytest.raises(Refused, match="encrypted"):
             plain.load("s")
 

@@ -34,6 +34,10 @@ def open_store(url: str, *, tenant: str = "", **options: Any) -> StateStore:
         from holdfast.flow.postgres import PostgresStore
 
         return PostgresStore(url, tenant=tenant, **options)
+    if scheme in ("redis", "rediss", "unix"):
+        from holdfast.flow.redis import RedisStore
+
+        return RedisStore(url, tenant=tenant, **options)
     raise Refused(f"{scheme!r} is no kind of store", hint=_HINT)
 
 

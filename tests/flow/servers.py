@@ -46,18 +46,31 @@ def postgres(folder: Path) -> Iterator[str]:
         server.cleanup()
 
 
+def redis_program() -> str:
+    program = os.environ.get("HOLDFAST_TEST_REDIS_SERVER") or shutil.which("redis-server")
+    if program is None:
+        missing("redis-server")
+    return str(program)
+
+
 @contextlib.contextmanager
 def redis(folder: Path) -> Iterator[str]:
     """The URL of a Redis that writes everything to its log at once."""
     if named := os.environ.get("HOLDFAST_TEST_REDIS"):
         yield named
         return
-    program = os.environ.get("HOLDFAST_TEST_REDIS_SERVER") or shutil.which("redis-server")
-    if program is None:
-        missing("redis-server")
-        return
+    program = redis_program()
+    with running_redis(program, folder) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def running_redis(program: str, folder: Path) -> Iterator[str]:
+    """A Redis on what is in a folder."""
     socket = folder / "redis.sock"
+    socket.unlink(missing_ok=True)
     options = ["--port", "0", "--unixsocket", str(socket), "--dir", str(folder), "--save", "", "--appendonly", "yes"]
+    options += ["--appendfsync", "always"]
     with subprocess.Popen([program, *options], stdout=subprocess.DEVNULL) as server:
         try:
             deadline = time.monotonic() + 20
@@ -65,4 +78,4 @@ def redis(folder: Path) -> Iterator[str]:
                 time.sleep(0.02)
             yield f"unix://{socket}"
         finally:
-            server.terminate()
+            server.kill()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from holdfast.errors import Conflict
 from holdfast.flow import ANYTHING, States, StateStore
 from holdfast.flow.memory import MemoryStore
+from holdfast.flow.postgres import PostgresStore
+from holdfast.flow.redis import RedisStore
 from holdfast.flow.sqlite import SQLiteStore
 from holdfast.testing.flow_contract import StateStoreContract, point
 
@@ -34,7 +35,10 @@ class Against(RuleBasedStateMachine):
     def open(self) -> StateStore:
         raise NotImplementedError
 
-    @initialize()
+    def __init__(self) -> None:
+        super().__init__()
+        self.start()
+
     def start(self) -> None:
         self.saved: list[tuple[str, str, str, Any]] = []
         self.deleted: set[str] = set()
@@ -111,8 +115,6 @@ class Against(RuleBasedStateMachine):
 
     @invariant()
     def everything_is_there(self) -> None:
-        if not hasattr(self, "used"):
-            return
         found = [
             (each.session_id, each.namespace, each.checkpoint_id)
             for each in self.used[0].metadata(None, None, namespace=None)
@@ -121,30 +123,40 @@ class Against(RuleBasedStateMachine):
         StateStoreContract.assert_sound(self.used[1])
 
     def teardown(self) -> None:
-        for states in getattr(self, "used", []):
+        for states in self.used:
             states.close()
 
 
-class AgainstMemory(Against):
-    def open(self) -> StateStore:
-        self.memory = getattr(self, "memory", None) or MemoryStore()
-        return self.memory.for_tenant("")
+def check(open_: Callable[[], StateStore], examples: int) -> None:
+    """Each example begins with an empty store."""
+
+    class Machine(Against):
+        def open(self) -> StateStore:
+            return open_()
+
+        def start(self) -> None:
+            with States(open_()) as states:
+                states.clear_all()
+            super().start()
+
+    chosen = settings(
+        max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    run_state_machine_as_test(Machine, settings=chosen)  # type: ignore[no-untyped-call]
 
 
-class AgainstSQLite(Against):
-    def __init__(self) -> None:
-        super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
-
-    def open(self) -> StateStore:
-        return SQLiteStore(self.folder / "a.db", synchronous="NORMAL")
-
-    def teardown(self) -> None:
-        super().teardown()
-        shutil.rmtree(self.folder)
+def test_memory_is_like_the_model() -> None:
+    memory = MemoryStore()
+    check(lambda: memory.for_tenant(""), 60)
 
 
-TestMemoryModel = AgainstMemory.TestCase
-TestMemoryModel.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
-TestSQLiteModel = AgainstSQLite.TestCase
-TestSQLiteModel.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
+def test_sqlite_is_like_the_model(tmp_path: Path) -> None:
+    check(lambda: SQLiteStore(tmp_path / "a.db", synchronous="NORMAL"), 30)
+
+
+def test_postgres_is_like_the_model(postgres_url: str) -> None:
+    check(lambda: PostgresStore(postgres_url, schema="model", pool_size=2), 10)
+
+
+def test_redis_is_like_the_model(redis_url: str) -> None:
+    check(lambda: RedisStore(redis_url, prefix="model"), 15)

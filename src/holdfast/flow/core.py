@@ -110,10 +110,10 @@ class Core:
         newest = self.store.find(meta.session_id, meta.namespace, None)
         if newest is None:
             return Memory(session.family, None, frozenset())
-        known = self._needed(newest)
+        known = self.names_of(newest)
         return Memory(session.family, Base(newest.sequence, newest.digest), frozenset(known))
 
-    def _needed(self, row: Row) -> set[bytes]:
+    def names_of(self, row: Row) -> set[bytes]:
         """The names of all parts that a row needs."""
         needed: set[bytes] = set()
         level = set(names_in(row.refs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,8 @@ def prune(
     told = {key: states.sealer.metadata(row) for key, row in rows.items()}
     heads = _heads(states, rows)
     records = [_record(states, row, told[key], policy, key in heads) for key, row in rows.items()]
-    plan = retention.plan(records, policy, datetime.fromtimestamp(states.now(), UTC))
+    measured = _measure(states, rows) if policy.max_bytes is not None else None
+    plan = retention.plan(records, policy, datetime.fromtimestamp(states.now(), UTC), bytes_without=measured)
     freed = 0
     if not dry_run and plan.removed:
         before = states.store.usage()
@@ -35,6 +37,24 @@ def prune(
         freed = before.part_bytes + before.row_bytes - after.part_bytes - after.row_bytes
     kept = {int(key): why for key, why in plan.kept.items()}
     return Pruned([told[key] for key in plan.removed], kept, freed, is_done=not dry_run)
+
+
+def _measure(states: States, rows: dict[str, Row]) -> Callable[[Sequence[str]], int]:
+    """What tells how many bytes of rows and parts are left once some rows are gone."""
+    whole = {key: row for key in rows if (row := states.store.find(*rows[key].place)) is not None}
+    needed = {key: {(row.family, name) for name in states.names_of(row)} for key, row in whole.items()}
+    sizes: dict[tuple[int, bytes], int] = {}
+    for family in {row.family for row in whole.values()}:
+        names = [name for own, name in set().union(*needed.values()) if own == family]
+        sizes |= {(family, name): len(refs) + len(data) for name, refs, data in states.store.parts(family, names)}
+
+    def bytes_without(gone: Sequence[str]) -> int:
+        kept = whole.keys() - set(gone)
+        parts: set[tuple[int, bytes]] = set().union(*(needed[key] for key in kept))
+        own = sum(len(whole[key].meta) + len(whole[key].refs) + len(whole[key].shape) for key in kept)
+        return own + sum(sizes.get(part, 0) for part in parts)
+
+    return bytes_without
 
 
 def _heads(states: States, rows: dict[str, Row]) -> set[str]:

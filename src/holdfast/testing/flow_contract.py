@@ -525,6 +525,19 @@ class StateStoreContract:
         assert [each.checkpoint_id for each in states.metadata("t", None)] == ["c5", "c1"]
         self.assert_sound(states)
 
+    def test_a_policy_keeps_within_so_many_bytes(self, states: States) -> None:
+        for number in range(10):
+            text = f"{number} " * 2000
+            states.save(
+                point(f"c{number}", {"own": [text[at : at + 1000] for at in range(0, 4000, 1000)], "n": number})
+            )
+        total = states.usage().total_bytes
+        pruned = states.prune(Policy(max_bytes=total // 2))
+        assert 3 <= len(pruned.removed) <= 6
+        assert [each.checkpoint_id for each in pruned.removed] == [f"c{n}" for n in range(len(pruned.removed))]
+        assert states.usage().total_bytes <= total // 2
+        self.assert_sound(states)
+
     def test_a_session_lives_as_long_as_it_is_used(self, open_store: OpenStore) -> None:
         now = [1000.0]
         with States(open_store(), ttl=timedelta(seconds=60), clock=lambda: now[0]) as states:

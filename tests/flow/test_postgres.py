@@ -6,6 +6,7 @@ import itertools
 import multiprocessing
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -81,6 +82,22 @@ def test_a_server_that_is_not_there_is_named(tmp_path_factory: pytest.TempPathFa
     with pytest.raises(Unavailable) as unavailable:
         PostgresStore(f"postgresql:///x?host={tmp_path_factory.mktemp('none')}", timeout=0.5)
     assert unavailable.value.hint
+
+
+def test_a_save_waits_for_whoever_frees_parts(postgres_url: str, schema: str) -> None:
+    """Parts that a save builds on cannot go between its look and its commit."""
+    with open_states(postgres_url, schema=schema) as states, psycopg.connect(postgres_url) as other:
+        states.save(point("a", {"messages": conversation(10)}))
+        row = states.store.find("s", "", "a")
+        assert row is not None
+        lock = psycopg.sql.SQL("SELECT {}.lock_family('', %s, true)").format(psycopg.sql.Identifier(schema))
+        other.execute(lock, (row.family,))
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(states.save, point("b", {"messages": conversation(11)}))
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=0.3)
+            other.commit()
+            assert waiting.result().checkpoint_id == "b"
 
 
 def test_a_later_version_is_refused(postgres_url: str, schema: str) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as changed
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -149,16 +150,22 @@ class Core:
 
     def open_row(self, row: Row) -> Checkpoint:
         """The checkpoint of a row. KeyError if it was deleted meanwhile, or a part of it is lost."""
-        meta, joined = self.bytes_of(row)
-        return self.sealer.checkpoint(row, meta, joined)
+        meta, encoded = self._encoded(row)
+        return self.sealer.checkpoint(row, meta, encoded)
 
     def bytes_of(self, row: Row) -> tuple[bytes, bytes]:
         """The encoded metadata and the encoded state of a row."""
+        meta, encoded = self._encoded(row)
+        return meta, b"".join(encoded)
+
+    def _encoded(self, row: Row) -> tuple[bytes, Sequence[bytes]]:
+        """What is remembered of a row, or else what is stored."""
         meta, rope = self.sealer.open_row(row)
         remembered = self._remembered.get(row.place[:2])
         if remembered is not None and remembered.base == (row.sequence, row.digest) and remembered.encoded:
-            return meta, b"".join(remembered.encoded)
-        return meta, join(rope, lambda names, count: self._fetch(row, names, count), max_bytes=self._max_state_bytes)
+            return meta, remembered.encoded
+        fetch = partial(self._fetch, row)
+        return meta, [join(rope, fetch, max_bytes=self._max_state_bytes)]
 
     def rope_of(self, row: Row) -> tuple[bytes, Rope]:
         return self.sealer.open_row(row)

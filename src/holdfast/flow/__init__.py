@@ -1,0 +1,50 @@
+"""The state of agent graphs and workflows, step by step: saved safely, loaded exactly, growing with what changed."""
+
+from holdfast.flow.checkpointer import (
+    BaseCheckpointer,
+    Checkpointer,
+    InMemoryCheckpointer,
+    PostgresCheckpointer,
+    RedisCheckpointer,
+    SQLiteCheckpointer,
+    open_checkpointer,
+)
+from holdfast.flow.model import (
+    Change,
+    Checkpoint,
+    CheckpointMetadata,
+    Copied,
+    Pruned,
+    Session,
+    StateDiff,
+    Usage,
+    Write,
+)
+from holdfast.flow.opening import open_states, open_store
+from holdfast.flow.states import States
+from holdfast.flow.store import ANYTHING, Place, StateStore
+
+__all__ = [
+    "ANYTHING",
+    "BaseCheckpointer",
+    "Change",
+    "Checkpoint",
+    "CheckpointMetadata",
+    "Checkpointer",
+    "Copied",
+    "InMemoryCheckpointer",
+    "Place",
+    "PostgresCheckpointer",
+    "Pruned",
+    "RedisCheckpointer",
+    "SQLiteCheckpointer",
+    "Session",
+    "StateDiff",
+    "StateStore",
+    "States",
+    "Usage",
+    "Write",
+    "open_checkpointer",
+    "open_states",
+    "open_store",
+]

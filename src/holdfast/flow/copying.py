@@ -1,0 +1,101 @@
+"""Sessions that begin with the states of others: forks within a store, copies between stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from holdfast.errors import Conflict, NotFound
+from holdfast.flow.model import Checkpoint, CheckpointMetadata, Copied
+from holdfast.flow.sealing import Sealer
+from holdfast.flow.store import Base, Place, Row, Stale
+from holdfast.serde import Registry, Serde
+
+if TYPE_CHECKING:
+    from holdfast.flow.states import States
+
+_BATCH = 256
+
+
+def fork(states: States, source: Row, into: str, *, history: bool) -> CheckpointMetadata:
+    """Commit rows that name the same parts. The source is the base of each: if it goes meanwhile, none is made."""
+    if states.store.session(into) is not None:
+        raise Conflict(f"session {into!r} exists, or was deleted", hint="Fork into a new one.")
+    states.forget(into)
+    try:
+        if not history:
+            return _fork_one(states, source, into)
+        for row in reversed(list(_all_rows(states, source.place.session, source.sequence + 1))):
+            _copy_row(states, row, into)
+    except Stale:
+        raise NotFound(f"checkpoint {source.place.checkpoint_id} is gone", hint="It was deleted just now.") from None
+    found = states.store.find(into, source.place.namespace, source.place.checkpoint_id)
+    if found is None:
+        raise NotFound(f"session {into!r} is gone", hint="It was deleted just now.")
+    return states.sealer.metadata(found)
+
+
+def _fork_one(states: States, source: Row, into: str) -> CheckpointMetadata:
+    told = states.sealer.metadata(source)
+    meta = CheckpointMetadata(
+        checkpoint_id=told.checkpoint_id, session_id=into, timestamp=told.timestamp, node_name=told.node_name,
+        step=told.step, namespace=told.namespace, tags=told.tags, run_id=told.run_id,
+        extra={**told.extra, "forked_from": [told.session_id, told.checkpoint_id]},
+    )  # fmt: skip
+    _, rope = states.sealer.open_row(source)
+    row = states.sealer.row(meta, rope, family=source.family, saved_at=states.micros())
+    base = Base(source.sequence, source.digest)
+    sequence = states.store.commit(row, [], base=base, expected_parent=None)
+    return states.sealer.metadata(row._replace(sequence=sequence))
+
+
+def _copy_row(states: States, row: Row, into: str) -> None:
+    meta, rope = states.sealer.open_row(row)
+    place = row.place._replace(session=into)
+    copied = states.sealer.sealed_row(
+        place, row.parent_id, row.run_id, meta, rope, family=row.family, saved_at=states.micros()
+    )
+    states.store.commit(copied, [], base=Base(row.sequence, row.digest))
+    _copy_writes(states, row.place, states, place)
+
+
+def copy(source: States, target: States) -> Copied:
+    """Save every checkpoint again, oldest first, so that order and sharing are the same there."""
+    opaque = Sealer(Serde(Registry(), on_unknown="keep"), source.sealer.envelope, source.store.tenant)
+    sessions: set[str] = set()
+    checkpoints = skipped = 0
+    rows = sorted(_all_rows(source, None, None), key=lambda row: row.sequence)
+    for light in rows:
+        row = source.store.find(*light.place)
+        if row is None:
+            continue
+        meta, joined = source.bytes_of(row)
+        before = target.store.find(*row.place)
+        saved = target.save(Checkpoint(opaque.metadata(row, meta), opaque.serde.decode(joined)))
+        skipped += before is not None and before.sequence == saved.sequence
+        checkpoints += 1
+        sessions.add(row.place.session)
+        _copy_writes(source, row.place, target, row.place, opaque)
+    return Copied(len(sessions), checkpoints - skipped, skipped)
+
+
+def _copy_writes(source: States, place: Place, target: States, to: Place, opaque: Sealer | None = None) -> None:
+    sealer = opaque or source.sealer
+    rows = source.store.writes([place])[place]
+    moved = [
+        target.sealer.write_row(to, (row.task_id, row.idx, row.task_path, row.channel), sealer.open_write(place, row))
+        for row in rows
+    ]
+    if moved:
+        target.store.add_writes(to, moved, replace=False)
+
+
+def _all_rows(states: States, session: str | None, before: int | None) -> Iterator[Row]:
+    """Rows, newest first, a page at a time."""
+    whole = session is not None
+    while True:
+        rows = states.store.rows(session, None, before=before, limit=_BATCH, whole=whole)
+        yield from rows
+        if len(rows) < _BATCH:
+            return
+        before = rows[-1].sequence

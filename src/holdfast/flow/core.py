@@ -1,0 +1,236 @@
+"""Saving and loading over any store."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as changed
+from datetime import datetime, timedelta
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast.errors import Damaged, Refused, Unavailable
+from holdfast.flow.model import Checkpoint, CheckpointMetadata
+from holdfast.flow.names import check_name
+from holdfast.flow.remembering import Memory, PartCache, Remembered
+from holdfast.flow.rope import Held, Rope, join
+from holdfast.flow.sealing import Sealer
+from holdfast.flow.store import ANYTHING, Anything, Base, Row, Stale, StateStore, names_in
+from holdfast.flow.weaving import Weaver
+from holdfast.serde import Envelope, Keys, Serde
+
+_TRIES = 10
+
+
+class Core:
+    """What all verbs stand on: checkpoints become rows and parts, and come back."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        *,
+        serde: Serde | None = None,
+        keys: Keys | None = None,
+        compress: bool = True,
+        ttl: timedelta | None = None,
+        max_state_bytes: int = 1 << 30,
+        memory_bytes: int = 64 << 20,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`ttl`: a session into which nothing was saved for so long is gone, all at once.
+
+        `memory_bytes`: up to so much is remembered of states and of parts, each, to save work.
+        """
+        envelope = Envelope(keys, compress=compress, max_bytes=max_state_bytes)
+        self.store = store
+        self.sealer = Sealer(serde or Serde(), envelope, store.tenant)
+        self.ttl = ttl
+        self.now = clock
+        self._max_state_bytes = max_state_bytes
+        self._remembered = Remembered(memory_bytes)
+        self._cache = PartCache(memory_bytes)
+
+    # saving
+
+    def save(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        expected_parent: str | Anything | None = ANYTHING,
+        replace: bool = False,
+    ) -> CheckpointMetadata:
+        """Save a checkpoint; its metadata, with the number that the store gave.
+
+        The same checkpoint saved again changes nothing. Conflict if another one has its id (unless `replace`), if the
+        session was deleted, or if the newest of its namespace is not `expected_parent` (None: there is none yet).
+        Refused, with its path, if something in the state cannot be stored.
+        """
+        meta = check_metadata(checkpoint.metadata)
+        if not isinstance(expected_parent, Anything) and meta.parent_id is None:
+            meta = changed(meta, parent_id=expected_parent)
+        for _ in range(_TRIES):
+            memory = self._base(meta)
+            try:
+                return self._save_on(memory, meta, checkpoint.state, expected_parent, replace)
+            except Stale:
+                self._remembered.forget(meta.session_id)
+        raise Unavailable("others keep changing this session", hint="Try again.")
+
+    def _save_on(
+        self,
+        memory: Memory,
+        meta: CheckpointMetadata,
+        state: Any,
+        expected_parent: str | Anything | None,
+        replace: bool,
+    ) -> CheckpointMetadata:
+        weaver = Weaver(self.sealer.serde.encode, self.sealer.name, memory.known)
+        rope, woven, encoded = weaver.weave(state, memory.woven)
+        size = sum(map(len, encoded))
+        if size > self._max_state_bytes:
+            raise Refused(f"the state has {size:,} bytes", hint=f"max_state_bytes is {self._max_state_bytes:,}.")
+        row = self.sealer.row(meta, rope, family=memory.family, saved_at=self.micros())
+        parts = [self.sealer.part(name, held, memory.family) for name, held in weaver.parts.items()]
+        sequence = self.store.commit(row, parts, base=memory.base, expected_parent=expected_parent, replace=replace)
+        base = Base(sequence, row.digest)
+        after = Memory(memory.family, base, frozenset(weaver.names), woven, tuple(encoded))
+        self._remembered.put((meta.session_id, meta.namespace), after)
+        self._cache.put(memory.family, weaver.parts)
+        return changed(meta, sequence=sequence)
+
+    def _base(self, meta: CheckpointMetadata) -> Memory:
+        """What a save builds on: what is remembered, or else the newest checkpoint there is."""
+        remembered = self._remembered.get((meta.session_id, meta.namespace))
+        if remembered is not None:
+            return remembered
+        session = self.store.session(meta.session_id)
+        if session is None or session.is_deleted:
+            return Memory(secrets.randbits(62), None, frozenset())
+        newest = self.store.find(meta.session_id, meta.namespace, None)
+        if newest is None:
+            return Memory(session.family, None, frozenset())
+        known = self.names_of(newest)
+        return Memory(session.family, Base(newest.sequence, newest.digest), frozenset(known))
+
+    def names_of(self, row: Row) -> set[bytes]:
+        """The names of all parts that a row needs."""
+        needed: set[bytes] = set()
+        level = set(names_in(row.refs))
+        while level:
+            needed |= level
+            found = self.store.groups(row.family, list(level))
+            level = {name for refs in found.values() for name in names_in(refs)} - needed
+        return needed
+
+    # loading
+
+    def load(self, session_id: str, checkpoint_id: str | None = None, *, namespace: str = "") -> Checkpoint | None:
+        """A checkpoint by its id, or the newest of its namespace; None where there is none."""
+        check_name(session_id, "session_id")
+        check_name(namespace, "namespace", empty=True)
+        if checkpoint_id is not None:
+            check_name(checkpoint_id, "checkpoint_id")
+        if self.is_expired(session_id):
+            return None
+        row = self.store.find(session_id, namespace, checkpoint_id)
+        for _ in range(_TRIES):
+            if row is None:
+                return None
+            try:
+                return self.open_row(row)
+            except KeyError:
+                before, row = row, self.store.find(session_id, namespace, checkpoint_id)
+                if row == before:
+                    raise Damaged(
+                        f"parts of checkpoint {row.place.checkpoint_id} are missing", hint="Use another checkpoint."
+                    ) from None
+        raise Unavailable("others keep changing this session", hint="Try again.")
+
+    def open_row(self, row: Row) -> Checkpoint:
+        """The checkpoint of a row. KeyError if it was deleted meanwhile, or a part of it is lost."""
+        meta, encoded = self._encoded(row)
+        return self.sealer.checkpoint(row, meta, encoded)
+
+    def bytes_of(self, row: Row) -> tuple[bytes, bytes]:
+        """The encoded metadata and the encoded state of a row."""
+        meta, encoded = self._encoded(row)
+        return meta, b"".join(encoded)
+
+    def _encoded(self, row: Row) -> tuple[bytes, Sequence[bytes]]:
+        """What is remembered of a row, or else what is stored."""
+        meta, rope = self.sealer.open_row(row)
+        remembered = self._remembered.get(row.place[:2])
+        if remembered is not None and remembered.base == (row.sequence, row.digest) and remembered.encoded:
+            return meta, remembered.encoded
+        fetch = partial(self._fetch, row)
+        return meta, [join(rope, fetch, max_bytes=self._max_state_bytes)]
+
+    def rope_of(self, row: Row) -> tuple[bytes, Rope]:
+        return self.sealer.open_row(row)
+
+    def _fetch(self, row: Row, names: Sequence[bytes], count: int) -> Mapping[bytes, Held]:
+        """Parts, and perhaps more than these: from what is remembered, or else from the store."""
+        held = self._cache.of_family(row.family)
+        missing = [name for name in names if name not in held]
+        if not missing:
+            return held
+        found = self.sealer.open_parts(self.store.parts(row.family, missing, hint=row.hint, count=count), row.family)
+        if len(missing) < len(names):
+            found |= {name: held[name] for name in names if name in held}
+        self._cache.put(row.family, found)
+        return found
+
+    def is_expired(self, session_id: str) -> bool:
+        """Whether nothing was saved into a session for longer than states live."""
+        if self.ttl is None:
+            return False
+        session = self.store.session(session_id)
+        return session is not None and self.is_old(session.saved_at)
+
+    def is_old(self, saved_at: int) -> bool:
+        return self.ttl is not None and self.micros() - saved_at >= self.ttl // timedelta(microseconds=1)
+
+    def micros(self) -> int:
+        return int(self.now() * 1e6)
+
+    def forget(self, session_id: str | None = None) -> None:
+        """Forget what is remembered of a session, or of all."""
+        self._remembered.forget(session_id)
+
+    def forget_parts(self) -> None:
+        """Read parts anew from the store."""
+        self._cache.clear()
+
+    def close(self) -> None:
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def check_metadata(meta: Any) -> CheckpointMetadata:
+    """Metadata as given; Refused, with the field, if something in it makes no sense."""
+    if not isinstance(meta, CheckpointMetadata):
+        raise Refused("a checkpoint's metadata is no CheckpointMetadata", hint=f"It is a {type(meta).__name__}.")
+    check_name(meta.checkpoint_id, "checkpoint_id")
+    check_name(meta.session_id, "session_id")
+    check_name(meta.namespace, "namespace", empty=True)
+    for value, what in ((meta.parent_id, "parent_id"), (meta.run_id, "run_id")):
+        if value is not None:
+            check_name(value, what)
+    if not isinstance(meta.timestamp, datetime):
+        raise Refused("timestamp is no datetime", hint=f"It is a {type(meta.timestamp).__name__}.")
+    if type(meta.node_name) is not str or type(meta.step) is not int:
+        raise Refused("node_name is text and step a whole number", hint="Give them as such.")
+    if isinstance(meta.tags, str) or not all(type(tag) is str for tag in meta.tags):
+        raise Refused("tags are texts", hint="Give a tuple of str.")
+    if not isinstance(meta.extra, Mapping) or not all(type(key) is str for key in meta.extra):
+        raise Refused("extra is no mapping of names to values", hint="Give a dict with str keys.")
+    return meta

@@ -1,0 +1,51 @@
+"""What differs between two values, place by place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from holdfast.flow.model import Change
+
+
+def changes(before: Any, after: Any, encode: Callable[[Any], bytes], path: str = "") -> list[Change]:
+    """Every place in which two values differ, in order; dicts and lists are looked into."""
+    return list(_changes(before, after, encode, path))
+
+
+def _changes(before: Any, after: Any, encode: Callable[[Any], bytes], path: str) -> Iterator[Change]:
+    if type(before) is dict and type(after) is dict:
+        yield from _dicts(before, after, encode, path)
+    elif type(before) is list and type(after) is list:
+        yield from _lists(before, after, encode, path)
+    elif encode(before) != encode(after):
+        yield Change(path, "changed", before, after)
+
+
+def _dicts(
+    before: dict[Any, Any], after: dict[Any, Any], encode: Callable[[Any], bytes], path: str
+) -> Iterator[Change]:
+    for key, value in before.items():
+        if key in after:
+            yield from _changes(value, after[key], encode, f"{path}[{key!r}]")
+        else:
+            yield Change(f"{path}[{key!r}]", "removed", before=value)
+    for key, value in after.items():
+        if key not in before:
+            yield Change(f"{path}[{key!r}]", "added", after=value)
+
+
+def _lists(before: list[Any], after: list[Any], encode: Callable[[Any], bytes], path: str) -> Iterator[Change]:
+    """What is the same at both ends is left out; what lies between is compared in order."""
+    old, new = list(map(encode, before)), list(map(encode, after))
+    start, shorter = 0, min(len(old), len(new))
+    while start < shorter and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < shorter - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    both = min(len(old), len(new)) - end
+    for at in range(start, both):
+        yield from _changes(before[at], after[at], encode, f"{path}[{at}]")
+    yield from (Change(f"{path}[{at}]", "removed", before=before[at]) for at in range(both, len(old) - end))
+    yield from (Change(f"{path}[{at}]", "added", after=after[at]) for at in range(both, len(new) - end))

@@ -1,0 +1,237 @@
+"""States in memory: for tests, and for programs whose states need not outlive them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast.flow import conflicts
+from holdfast.flow.names import check_name
+from holdfast.flow.store import (
+    ANYTHING,
+    Anything,
+    Base,
+    Part,
+    PartRow,
+    Place,
+    Row,
+    SessionRow,
+    Stale,
+    UsageRow,
+    WriteRow,
+    live_names,
+)
+
+
+@dataclass
+class _Tenant:
+    """All that one tenant has."""
+
+    sequence: int = 0
+    sessions: dict[str, SessionRow] = field(default_factory=dict)
+    rows: dict[Place, Row] = field(default_factory=dict)
+    parts: dict[int, dict[bytes, Part]] = field(default_factory=dict)
+    writes: dict[Place, dict[tuple[str, int], WriteRow]] = field(default_factory=dict)
+
+
+class MemoryStore:
+    """A store that ends with its process. Other tenants of the same memory are opened with `for_tenant`."""
+
+    def __init__(self, tenant: str = "") -> None:
+        self._tenant_name = check_name(tenant, "tenant", empty=True)
+        self._lock = threading.RLock()
+        self._tenants: dict[str, _Tenant] = {}
+
+    @property
+    def tenant(self) -> str:
+        return self._tenant_name
+
+    def for_tenant(self, tenant: str) -> MemoryStore:
+        """Another tenant of this memory."""
+        other = MemoryStore(tenant)
+        other._lock, other._tenants = self._lock, self._tenants
+        return other
+
+    @property
+    def _own(self) -> _Tenant:
+        return self._tenants.setdefault(self._tenant_name, _Tenant())
+
+    def commit(
+        self,
+        row: Row,
+        parts: Sequence[Part],
+        *,
+        base: Base | None = None,
+        expected_parent: str | Anything | None = ANYTHING,
+        replace: bool = False,
+    ) -> int:
+        with self._lock:
+            own = self._own
+            session = own.sessions.get(row.place.session)
+            there = own.rows.get(row.place)
+            if there is not None and there.digest == row.digest:
+                return there.sequence
+            newest = self.find(row.place.session, row.place.namespace, None)
+            conflicts.check(
+                row,
+                is_deleted=session is not None and session.is_deleted,
+                is_taken=there is not None and not replace,
+                newest=newest.place.checkpoint_id if newest else None,
+                expected_parent=expected_parent,
+            )
+            if session is not None and session.checkpoints and session.family != row.family:
+                raise Stale
+            if base is not None and not any((each.sequence, each.digest) == base for each in own.rows.values()):
+                raise Stale
+            own.sequence += there is None
+            sequence = own.sequence if there is None else there.sequence
+            held = own.parts.setdefault(row.family, {})
+            for part in parts:
+                held.setdefault(part.name, part)
+            own.rows[row.place] = row._replace(sequence=sequence)
+            self._note(row, session, sequence, added=there is None)
+            if there is not None:
+                self._sweep(row.family)
+            return sequence
+
+    def _note(self, row: Row, session: SessionRow | None, sequence: int, *, added: bool) -> None:
+        latest = max(sequence, session.latest if session else 0)
+        count = (session.checkpoints if session else 0) + added
+        noted = SessionRow(row.place.session, row.family, latest, count, row.saved_at, False)
+        self._own.sessions[row.place.session] = noted
+
+    def find(self, session: str, namespace: str, checkpoint_id: str | None) -> Row | None:
+        with self._lock:
+            if checkpoint_id is not None:
+                return self._own.rows.get(Place(session, namespace, checkpoint_id))
+            return next(iter(self.rows(session, namespace, limit=1, whole=True)), None)
+
+    def rows(
+        self,
+        session: str | None,
+        namespace: str | None,
+        *,
+        before: int | None = None,
+        limit: int | None = None,
+        run_id: str | None = None,
+        whole: bool = False,
+    ) -> list[Row]:
+        with self._lock:
+            found = [
+                row
+                for row in self._own.rows.values()
+                if (session is None or row.place.session == session)
+                and (namespace is None or row.place.namespace == namespace)
+                and (before is None or row.sequence < before)
+                and (run_id is None or row.run_id == run_id)
+            ]
+        found.sort(key=lambda row: -row.sequence)
+        return found if limit is None else found[:limit]
+
+    def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
+        with self._lock:
+            held = self._own.parts.get(family, {})
+            return [held[name] for name in names if name in held]
+
+    def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
+        return {name: refs for name, refs, _ in self.parts(family, names) if refs}
+
+    def session(self, session: str) -> SessionRow | None:
+        with self._lock:
+            return self._own.sessions.get(session)
+
+    def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
+        with self._lock:
+            found = [row for row in self._own.sessions.values() if not row.is_deleted]
+        found = sorted((row for row in found if before is None or row.latest < before), key=lambda row: -row.latest)
+        return found if limit is None else found[:limit]
+
+    def delete(self, places: Iterable[Place]) -> int:
+        with self._lock:
+            own, count, families = self._own, 0, set()
+            for place in places:
+                own.writes.pop(place, None)
+                row = own.rows.pop(place, None)
+                if row is not None:
+                    count += 1
+                    families.add(row.family)
+                    session = own.sessions[place.session]
+                    own.sessions[place.session] = session._replace(checkpoints=session.checkpoints - 1)
+            for family in families:
+                self._sweep(family)
+            return count
+
+    def delete_session(self, session: str, *, tombstone: bool) -> int:
+        with self._lock:
+            own = self._own
+            count = self.delete([place for place in own.rows if place.session == session])
+            own.writes = {place: writes for place, writes in own.writes.items() if place.session != session}
+            known = own.sessions.pop(session, None)
+            if tombstone and (known is not None):
+                own.sessions[session] = known._replace(checkpoints=0, is_deleted=True)
+            return count
+
+    def _sweep(self, family: int) -> None:
+        own = self._own
+        held = own.parts.get(family, {})
+        roots = [row.refs for row in own.rows.values() if row.family == family]
+        live = live_names(roots, {name: part.refs for name, part in held.items() if part.refs})
+        own.parts[family] = {name: part for name, part in held.items() if name in live}
+        if not own.parts[family]:
+            del own.parts[family]
+
+    def reopen(self, session: str) -> bool:
+        with self._lock:
+            known = self._own.sessions.get(session)
+            if known is None or not known.is_deleted:
+                return False
+            del self._own.sessions[session]
+            return True
+
+    def clear(self) -> None:
+        with self._lock:
+            self._tenants[self._tenant_name] = _Tenant(sequence=self._own.sequence)
+
+    def add_writes(self, place: Place, writes: Sequence[WriteRow], *, replace: bool) -> None:
+        with self._lock:
+            known = self._own.sessions.get(place.session)
+            if known is not None and known.is_deleted:
+                raise conflicts.deleted(place.session)
+            held = self._own.writes.setdefault(place, {})
+            for write in writes:
+                if replace or (write.task_id, write.idx) not in held:
+                    held[write.task_id, write.idx] = write
+
+    def writes(self, places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
+        with self._lock:
+            found = {place: list(self._own.writes.get(place, {}).values()) for place in places}
+        for rows in found.values():
+            rows.sort(key=lambda row: (row.task_path, row.task_id, row.idx))
+        return found
+
+    def usage(self) -> UsageRow:
+        with self._lock:
+            own = self._own
+            parts = [part for held in own.parts.values() for part in held.values()]
+            rows = sum(len(row.meta) + len(row.refs) + len(row.shape) for row in own.rows.values())
+            writes = sum(len(write.data) for held in own.writes.values() for write in held.values())
+            dead = sum(session.is_deleted for session in own.sessions.values())
+            return UsageRow(
+                sessions=len(own.sessions) - dead, tombstones=dead, checkpoints=len(own.rows), parts=len(parts),
+                part_bytes=sum(len(part.data) + len(part.refs) for part in parts), row_bytes=rows + writes,
+                sequence=own.sequence,
+            )  # fmt: skip
+
+    def close(self) -> None:
+        """Nothing to do: what is in memory stays until nobody holds it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

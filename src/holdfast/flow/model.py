@@ -1,0 +1,163 @@
+"""The nouns of the surface: a checkpoint of a session's state, and what is told about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from holdfast.errors import Refused
+from holdfast.serde import Serde, from_json, to_json
+
+_FLAT = ("checkpoint_id", "session_id", "timestamp", "node_name", "step")
+_MORE: dict[str, Any] = {"parent_id": None, "namespace": "", "tags": (), "run_id": None, "extra": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointMetadata:
+    """What is told of a checkpoint without its state. The first five are the caller's, and come back as they were."""
+
+    checkpoint_id: str
+    session_id: str
+    timestamp: datetime
+    node_name: str
+    step: int
+    parent_id: str | None = None
+    namespace: str = ""
+    tags: tuple[str, ...] = ()
+    run_id: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    sequence: int | None = field(default=None, compare=False)
+    """Given by the store: greater is newer, whatever clocks say (P10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The state of one session at one step."""
+
+    metadata: CheckpointMetadata
+    state: Any
+
+    def to_dict(self, serde: Serde | None = None) -> dict[str, Any]:
+        """A flat dict of JSON's types; `state` is a text of lossless JSON (`holdfast.serde.to_json`)."""
+        meta, serde = self.metadata, serde or Serde()
+        data: dict[str, Any] = {name: getattr(meta, name) for name in _FLAT}
+        data["timestamp"] = meta.timestamp.isoformat()
+        for name, default in _MORE.items():
+            if getattr(meta, name) != default:
+                data[name] = getattr(meta, name)
+        if "tags" in data:
+            data["tags"] = list(meta.tags)
+        if "extra" in data:
+            data["extra"] = to_json(serde.encode(dict(meta.extra), "extra"))
+        return data | {"state": to_json(serde.encode(self.state, "state"))}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], serde: Serde | None = None) -> Checkpoint:
+        """The checkpoint of which `to_dict` made this; `state` may also be given as it is."""
+        serde = serde or Serde()
+        missing = [name for name in (*_FLAT, "state") if name not in data]
+        if missing:
+            raise Refused(f"a checkpoint lacks {', '.join(missing)}", hint="Give what `to_dict` made.")
+        fields = {name: data[name] for name in (*_FLAT, *_MORE) if name in data}
+        try:
+            if isinstance(fields["timestamp"], str):
+                fields["timestamp"] = datetime.fromisoformat(fields["timestamp"])
+            fields["tags"] = tuple(fields.get("tags", ()))
+        except (ValueError, TypeError) as error:
+            raise Refused(f"this is no checkpoint: {error}", hint="Give what `to_dict` made.") from None
+        fields["extra"] = _read(fields.get("extra", {}), serde)
+        return cls(CheckpointMetadata(**fields), _read(data["state"], serde))
+
+
+def _read(value: Any, serde: Serde) -> Any:
+    return serde.decode(from_json(value)) if isinstance(value, str) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A value that a task wrote after a checkpoint and that is not yet part of the next one."""
+
+    task_id: str
+    index: int
+    channel: str
+    value: Any
+    task_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What is told of a session."""
+
+    session_id: str
+    checkpoints: int
+    latest: int
+    """The sequence of its newest checkpoint, and where a listing goes on."""
+    saved_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One place in which two states differ."""
+
+    path: str
+    kind: str  # "added" | "removed" | "changed"
+    before: Any = None
+    after: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateDiff:
+    """What differs between two steps of a session."""
+
+    before: CheckpointMetadata
+    after: CheckpointMetadata
+    changes: Sequence[Change]
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What a policy takes away (in a dry run: would take), and why the rest stays."""
+
+    removed: Sequence[CheckpointMetadata]
+    kept: Mapping[int, str]
+    """By sequence: why it stays."""
+    bytes_freed: int
+    is_done: bool
+
+    def __bool__(self) -> bool:
+        return bool(self.removed)
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a copy brought over."""
+
+    sessions: int
+    checkpoints: int
+    skipped: int
+    """Already there, the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a tenant's states cost. Cheap enough to be asked every few seconds."""
+
+    sessions: int
+    tombstones: int
+    checkpoints: int
+    parts: int
+    part_bytes: int
+    """As stored: compressed and sealed."""
+    row_bytes: int
+    """Of the rows of checkpoints and writes."""
+    sequence: int
+    """The greatest that was given: unchanged means that nothing was saved since."""
+
+    @property
+    def total_bytes(self) -> int:
+        return self.part_bytes + self.row_bytes

@@ -1,0 +1,43 @@
+"""Names that a caller gives: any text, within reason, written so that every back end can hold it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from holdfast.errors import Refused
+
+_MOST_BYTES = 800
+_UNSAYABLE = re.compile("[\x00%\ud800-\udfff]")
+_ESCAPED = re.compile("%([0-9a-f]{2}|u[0-9a-f]{4})")
+
+
+def check_name(value: Any, what: str, *, empty: bool = False) -> str:
+    """A name as it was given; Refused if it is none."""
+    if type(value) is not str:
+        raise Refused(f"{what} is a {type(value).__name__}, not text", hint="Give a str.")
+    if not value and not empty:
+        raise Refused(f"{what} is empty", hint="Give it at least one character.")
+    if len(escape(value).encode()) > _MOST_BYTES:
+        raise Refused(f"{what} has more than {_MOST_BYTES} bytes", hint="Give a shorter one.")
+    return value
+
+
+def check_limit(limit: Any) -> int | None:
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise Refused(f"limit is {limit!r}", hint="Give a whole number, 0 or more, or None for all.")
+    return None if limit is None else min(limit, (1 << 63) - 1)
+
+
+def escape(name: str) -> str:
+    """Write a name without NUL and lone surrogates; most names stay as they are."""
+    return _UNSAYABLE.sub(_escaped, name)
+
+
+def unescape(written: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1].removeprefix("u"), 16)), written) if "%" in written else written
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"%{code:02x}" if code < 256 else f"%u{code:04x}"

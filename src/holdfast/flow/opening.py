@@ -1,0 +1,78 @@
+"""Stores by their URLs. A back end's file, and with it its driver, is loaded when it is named here and not before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from holdfast.errors import Refused
+from holdfast.flow.states import States
+from holdfast.flow.store import StateStore
+from holdfast.serde import Keys, Registry, Serde, default_registry
+
+_HINT = "Use memory://, sqlite:///state.db, postgresql://… or redis://…"
+
+
+def open_store(url: str, *, tenant: str = "", **options: Any) -> StateStore:
+    """Open a back end. Options are those of its class: `synchronous`, `schema`, `prefix` …"""
+    if not isinstance(url, str):
+        raise Refused(f"a store is named by a URL, not by a {type(url).__name__}", hint=_HINT)
+    scheme = url.partition(":")[0]
+    if scheme == "memory":
+        from holdfast.flow.memory import MemoryStore
+
+        return MemoryStore(tenant=tenant, **options)
+    if scheme == "sqlite":
+        from holdfast.flow.sqlite import SQLiteStore
+
+        path, more = _sqlite_path(url)
+        return SQLiteStore(path, tenant=tenant, **more, **options)
+    if scheme in ("postgresql", "postgres"):
+        from holdfast.flow.postgres import PostgresStore
+
+        return PostgresStore(url, tenant=tenant, **options)
+    if scheme in ("redis", "rediss", "unix"):
+        from holdfast.flow.redis import RedisStore
+
+        return RedisStore(url, tenant=tenant, **options)
+    raise Refused(f"{scheme!r} is no kind of store", hint=_HINT)
+
+
+def open_states(
+    url: str,
+    *,
+    tenant: str = "",
+    registry: Registry = default_registry,
+    on_unknown: Literal["raise", "keep"] = "raise",
+    keys: Keys | None = None,
+    compress: bool = True,
+    ttl: timedelta | None = None,
+    max_state_bytes: int = 1 << 30,
+    memory_bytes: int = 64 << 20,
+    clock: Callable[[], float] = time.time,
+    **options: Any,
+) -> States:
+    """Open a store by its URL, for programs without an event loop."""
+    return States(
+        open_store(url, tenant=tenant, **options),
+        serde=Serde(registry, on_unknown=on_unknown),
+        keys=keys,
+        compress=compress,
+        ttl=ttl,
+        max_state_bytes=max_state_bytes,
+        memory_bytes=memory_bytes,
+        clock=clock,
+    )
+
+
+def _sqlite_path(url: str) -> tuple[str, dict[str, Any]]:
+    """The file of `sqlite:///state.db` (relative) or `sqlite:////var/state.db`, and the options after a `?`."""
+    parts = urlsplit(url)
+    path = unquote(parts.path)[1:]
+    options = dict(parse_qsl(parts.query))
+    if parts.netloc or not path or options.keys() - {"synchronous"}:
+        raise Refused(f"{url} names no file", hint="Write sqlite:///state.db or sqlite:////var/lib/app/state.db.")
+    return path, options

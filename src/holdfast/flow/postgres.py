@@ -1,0 +1,346 @@
+"""States in PostgreSQL, shared by any number of workers on any number of machines.
+
+Every change is one statement that calls one function (`postgres_schema`): whole or not there, whatever happens to the
+client. A connection that breaks is replaced and the call is made again: each is the same when it is made twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, cast
+
+import psycopg
+from psycopg import sql
+
+from holdfast.errors import Refused, Unavailable
+from holdfast.flow import conflicts
+from holdfast.flow.names import check_name, escape, unescape
+from holdfast.flow.postgres_schema import FUNCTIONS, LOCK, TABLES, VERSION
+from holdfast.flow.store import (
+    ANYTHING,
+    Anything,
+    Base,
+    Part,
+    PartRow,
+    Place,
+    Row,
+    SessionRow,
+    Stale,
+    UsageRow,
+    WriteRow,
+)
+
+_TRIES = 3
+_ROW = "session, namespace, checkpoint_id, sequence, parent_id, run_id, saved_at, digest, meta"
+_SESSION = "session, family, latest, checkpoints, saved_at, deleted"
+_IS_MADE = (  # asked of the catalog itself: `to_regclass` may answer from what the connection remembers
+    "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = %s AND c.relname = 'version'"
+)
+_BROKEN = (psycopg.OperationalError, psycopg.InterfaceError)
+
+
+class PostgresStore:
+    """One tenant of one schema."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        tenant: str = "",
+        schema: str = "holdfast",
+        pool_size: int = 16,
+        timeout: float = 30.0,
+        prepare: bool = False,
+    ) -> None:
+        """`prepare`: prepared statements, which a pooler in transaction mode may not know.
+
+        `timeout`: how many seconds a call waits for a connection.
+        """
+        self._tenant = check_name(tenant, "tenant", empty=True)
+        self._key = escape(tenant)
+        self._url = url
+        self._schema = sql.Identifier(check_name(schema, "schema"))
+        self._schema_name = schema
+        self._prepare_threshold = 5 if prepare else None
+        self._size, self._timeout = pool_size, timeout
+        self._closed = False
+        self._begin()
+        try:
+            self._make_tables()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def tenant(self) -> str:
+        return self._tenant
+
+    # committing
+
+    def commit(
+        self,
+        row: Row,
+        parts: Sequence[Part],
+        *,
+        base: Base | None = None,
+        expected_parent: str | Anything | None = ANYTHING,
+        replace: bool = False,
+    ) -> int:
+        names, refs, datas = zip(*parts, strict=True) if parts else ((), (), ())
+        compare = not isinstance(expected_parent, Anything)
+        expected = expected_parent if isinstance(expected_parent, str) else None
+        [(status, number, newest)] = self._run(
+            "SELECT * FROM {schema}.commit_row(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
+            " %s::bytea[], %s::bytea[], %s::bytea[], %s, %s, %s, %s, %s)",
+            self._key, *map(escape, row.place), _escaped(row.parent_id), _escaped(row.run_id), row.saved_at, row.family,
+            row.digest, row.meta, row.refs, row.shape, list(names), list(refs), list(datas),
+            base.sequence if base else None, base.digest if base else b"", compare, _escaped(expected), replace,
+        )  # fmt: skip
+        if status == "stale":
+            raise Stale
+        conflicts.check(
+            row,
+            is_deleted=status == "deleted",
+            is_taken=status == "taken",
+            newest=_unescaped(newest),
+            expected_parent=expected_parent if status == "moved" else ANYTHING,
+        )
+        return int(number)
+
+    # reading
+
+    def find(self, session: str, namespace: str, checkpoint_id: str | None) -> Row | None:
+        text = f"SELECT {_ROW}, refs, shape, family FROM {{schema}}.checkpoints"
+        text += " WHERE tenant = %s AND session = %s AND namespace = %s"
+        values = [self._key, escape(session), escape(namespace)]
+        if checkpoint_id is None:
+            text += " ORDER BY sequence DESC LIMIT 1"
+        else:
+            text += " AND checkpoint_id = %s"
+            values.append(escape(checkpoint_id))
+        return next(iter(map(_row, self._run(text, *values))), None)
+
+    def rows(
+        self,
+        session: str | None,
+        namespace: str | None,
+        *,
+        before: int | None = None,
+        limit: int | None = None,
+        run_id: str | None = None,
+        whole: bool = False,
+    ) -> list[Row]:
+        columns = "refs, shape" if whole else "''::bytea, ''::bytea"
+        text = f"SELECT {_ROW}, {columns}, family FROM {{schema}}.checkpoints WHERE tenant = %s"
+        values: list[Any] = [self._key]
+        for column, value in (("session", session), ("namespace", namespace), ("run_id", run_id)):
+            if value is not None:
+                text += f" AND {column} = %s"
+                values.append(escape(value))
+        if before is not None:
+            text += " AND sequence < %s"
+            values.append(_within(before))
+        return [_row(row) for row in self._run(f"{text} ORDER BY sequence DESC LIMIT %s", *values, limit)]
+
+    def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
+        text = "SELECT name, refs, data FROM {schema}.parts WHERE family = %s AND name = ANY (%s) AND tenant = %s"
+        return cast("list[PartRow]", self._run(text, family, list(names), self._key))
+
+    def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
+        text = "SELECT name, refs FROM {schema}.parts WHERE family = %s AND name = ANY (%s) AND tenant = %s"
+        return dict(self._run(f"{text} AND refs <> ''", family, list(names), self._key))
+
+    def session(self, session: str) -> SessionRow | None:
+        text = f"SELECT {_SESSION} FROM {{schema}}.sessions WHERE tenant = %s AND session = %s"
+        return next(iter(map(_session, self._run(text, self._key, escape(session)))), None)
+
+    def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
+        text = f"SELECT {_SESSION} FROM {{schema}}.sessions WHERE tenant = %s AND NOT deleted AND latest < %s"
+        last = (1 << 63) - 1 if before is None else _within(before)
+        return [_session(row) for row in self._run(f"{text} ORDER BY latest DESC LIMIT %s", self._key, last, limit)]
+
+    # deleting
+
+    def delete(self, places: Iterable[Place]) -> int:
+        columns = [[escape(name) for name in column] for column in zip(*places, strict=True)] or [[], [], []]
+        [(count,)] = self._run("SELECT {schema}.delete_rows(%s, %s, %s, %s)", self._key, *columns)
+        return int(count)
+
+    def delete_session(self, session: str, *, tombstone: bool) -> int:
+        text = "SELECT {schema}.delete_session(%s, %s, %s)"
+        [(count,)] = self._run(text, self._key, escape(session), tombstone)
+        return int(count)
+
+    def reopen(self, session: str) -> bool:
+        text = "DELETE FROM {schema}.sessions WHERE tenant = %s AND session = %s AND deleted RETURNING 1"
+        return bool(self._run(text, self._key, escape(session)))
+
+    def clear(self) -> None:
+        self._run("SELECT {schema}.clear(%s)", self._key)
+
+    # writes
+
+    def add_writes(self, place: Place, writes: Sequence[WriteRow], *, replace: bool) -> None:
+        tasks, indexes, paths, channels, datas = zip(*writes, strict=True)
+        texts = [[escape(each) for each in column] for column in (tasks, paths, channels)]
+        [(added,)] = self._run(
+            "SELECT {schema}.add_writes(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            self._key, *map(escape, place), texts[0], list(indexes), texts[1], texts[2], list(datas), replace,
+        )  # fmt: skip
+        if not added:
+            raise conflicts.deleted(place.session)
+
+    def writes(self, places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
+        found: dict[Place, list[WriteRow]] = {place: [] for place in places}
+        if not places:
+            return found
+        columns = [[escape(name) for name in column] for column in zip(*places, strict=True)]
+        rows = self._run(
+            "SELECT session, namespace, checkpoint_id, task_id, idx, task_path, channel, data FROM {schema}.writes"
+            " JOIN unnest(%s::text[], %s::text[], %s::text[]) u (s, n, c)"
+            " ON session = s AND namespace = n AND checkpoint_id = c WHERE tenant = %s",
+            *columns, self._key,
+        )  # fmt: skip
+        for row in rows:
+            task_id, idx, task_path, channel, data = row[3:]
+            write = WriteRow(unescape(task_id), idx, unescape(task_path), unescape(channel), data)
+            found[Place(*map(unescape, row[:3]))].append(write)
+        for own in found.values():
+            own.sort(key=lambda write: (write.task_path, write.task_id, write.idx))
+        return found
+
+    def usage(self) -> UsageRow:
+        [row] = self._run(
+            "SELECT (SELECT count(*) FROM {schema}.sessions WHERE tenant = %(t)s AND NOT deleted),"
+            " (SELECT count(*) FROM {schema}.sessions WHERE tenant = %(t)s AND deleted),"
+            " (SELECT count(*) FROM {schema}.checkpoints WHERE tenant = %(t)s),"
+            " (SELECT count(*) FROM {schema}.parts WHERE tenant = %(t)s),"
+            " (SELECT coalesce(sum(length(refs) + length(data)), 0)::bigint FROM {schema}.parts WHERE tenant = %(t)s),"
+            " (SELECT coalesce(sum(length(meta) + length(refs) + length(shape)), 0)::bigint FROM {schema}.checkpoints"
+            " WHERE tenant = %(t)s) + (SELECT coalesce(sum(length(data)), 0)::bigint FROM {schema}.writes"
+            " WHERE tenant = %(t)s), (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {schema}.numbers)",
+            t=self._key,
+        )
+        return UsageRow(*row)
+
+    # the server
+
+    def _run(self, text: str, *values: Any, **named: Any) -> list[tuple[Any, ...]]:
+        """Run one statement, again on another connection if this one is broken; all rows."""
+        query = sql.SQL(text).format(schema=self._schema)
+        error: Exception | None = None
+        for _ in range(_TRIES):
+            try:
+                with self._connected() as connection, connection.cursor(binary=True) as cursor:
+                    found: list[tuple[Any, ...]] = cursor.execute(query, named or values).fetchall()
+                    return found
+            except _BROKEN as broken:
+                error = broken
+            except psycopg.Error as wrong:
+                raise Unavailable(f"PostgreSQL says: {wrong}", hint="Look at its log.") from wrong
+        raise Unavailable(f"PostgreSQL is gone: {error}", hint="Try again when it is back.") from error
+
+    def _begin(self) -> None:
+        """Begin without connections; in a forked child too, which leaves the parent's to the parent."""
+        self._pid = os.getpid()
+        self._free = threading.BoundedSemaphore(self._size)
+        self._idle: list[psycopg.Connection[Any]] = []
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection of one's own, the one that was used last; one that fails is not used again."""
+        if self._closed:
+            raise Refused("this store was closed", hint="Open it again.")
+        if self._pid != os.getpid():
+            self._begin()
+        if not self._free.acquire(timeout=self._timeout):
+            raise Unavailable("all connections to PostgreSQL are in use", hint="Raise pool_size, or try again.")
+        try:
+            connection = self._take()
+            try:
+                yield connection
+            except BaseException:
+                connection.close()
+                raise
+            if self._closed:
+                connection.close()
+            else:
+                self._idle.append(connection)
+        finally:
+            self._free.release()
+
+    def _take(self) -> psycopg.Connection[Any]:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        seconds = max(2, int(self._timeout))
+        return psycopg.connect(
+            self._url, autocommit=True, prepare_threshold=self._prepare_threshold, connect_timeout=seconds
+        )
+
+    def _make_tables(self) -> None:
+        """Make what is not there, once, however many come at the same time."""
+        if not self._run(_IS_MADE, self._schema_name):
+            self._create()
+        [(version,)] = self._run("SELECT number FROM {schema}.version")
+        if version != VERSION:
+            raise Refused(f"the schema is of version {version}", hint="Use a newer Holdfast.")
+
+    def _create(self) -> None:
+        name = sql.SQL(_quoted(self._schema_name).replace("'", "''"))
+        try:
+            with self._connected() as connection, connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+                if not connection.execute(_IS_MADE, (self._schema_name,)).fetchone():
+                    for text in (TABLES, FUNCTIONS):
+                        connection.execute(sql.SQL(text).format(schema=self._schema, name=name))
+        except psycopg.Error as error:
+            raise Unavailable(f"no tables can be made: {error}", hint="May the user create a schema?") from error
+
+    def close(self) -> None:
+        self._closed = True
+        while self._pid == os.getpid() and self._idle:
+            self._idle.pop().close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _escaped(name: str | None) -> str | None:
+    return None if name is None else escape(name)
+
+
+def _unescaped(name: str | None) -> str | None:
+    return None if name is None else unescape(name)
+
+
+def _row(values: Sequence[Any]) -> Row:
+    session, namespace, checkpoint_id, sequence, parent, run, saved_at, digest, meta, refs, shape, family = values
+    place = Place(unescape(session), unescape(namespace), unescape(checkpoint_id))
+    return Row(place, sequence, _unescaped(parent), _unescaped(run), saved_at, digest, meta, refs, shape, family)
+
+
+def _session(values: Sequence[Any]) -> SessionRow:
+    return SessionRow(unescape(values[0]), *values[1:])
+
+
+def _within(number: int) -> int:
+    """A number that PostgreSQL can hold."""
+    return max(min(number, (1 << 63) - 1), -(1 << 63))

@@ -1,0 +1,286 @@
+"""States in Redis, by plain commands and scripts; no module is needed.
+
+Every change is one script (`redis_scripts`). How much of it outlives the server is the server's setting: with
+`appendonly yes` and `appendfsync always` all, as with the other back ends; with less, the last changes may be lost,
+each of them whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self, cast
+from urllib.parse import quote, unquote_to_bytes
+
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
+
+from holdfast.errors import Damaged, Unavailable
+from holdfast.flow import conflicts, redis_scripts
+from holdfast.flow.names import check_name
+from holdfast.flow.store import (
+    ANYTHING,
+    Anything,
+    Base,
+    Part,
+    PartRow,
+    Place,
+    Row,
+    SessionRow,
+    Stale,
+    UsageRow,
+    WriteRow,
+)
+from holdfast.serde.msgpack import decode, encode
+
+_PAGE = 256
+_LIGHT = ("seq", "parent", "run", "at", "family", "digest", "meta")
+_WHOLE = (*_LIGHT, "refs", "shape")
+_SESSION = ("family", "latest", "count", "at", "deleted")
+_TRIES = 3
+
+
+class RedisStore:
+    """One tenant of one Redis."""
+
+    def __init__(self, url: str, *, tenant: str = "", prefix: str = "holdfast", timeout: float = 30.0) -> None:
+        """`prefix`: what all keys begin with."""
+        self._tenant = check_name(tenant, "tenant", empty=True)
+        self._prefix = f"{_quoted(check_name(prefix, 'prefix'))}:{{{_quoted(tenant)}.}}:"
+        self._client: Any = redis.Redis.from_url(
+            url,
+            socket_timeout=timeout,
+            retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), _TRIES),  # every call is the same when made twice
+            retry_on_error=[redis.ConnectionError, redis.TimeoutError],
+        )
+        names = ("COMMIT", "DELETE", "DELETE_SESSION", "REOPEN", "CLEAR", "ADD_WRITES")
+        self._scripts = {name: self._client.register_script(getattr(redis_scripts, name)) for name in names}
+        self._do(self._client.ping)
+
+    @property
+    def tenant(self) -> str:
+        return self._tenant
+
+    # committing
+
+    def commit(
+        self,
+        row: Row,
+        parts: Sequence[Part],
+        *,
+        base: Base | None = None,
+        expected_parent: str | Anything | None = ANYTHING,
+        replace: bool = False,
+    ) -> int:
+        compare = not isinstance(expected_parent, Anything)
+        expected = _quoted(expected_parent) if isinstance(expected_parent, str) else ""
+        status, *more = self._script(
+            "COMMIT", *map(_quoted, row.place), _optional(row.parent_id), _optional(row.run_id), row.saved_at,
+            row.family, row.digest, row.meta, row.refs, row.shape, *(base or ("", "")),
+            int(compare), expected, int(replace), *(value for part in parts for value in part),
+        )  # fmt: skip
+        if status == b"stale":
+            raise Stale
+        conflicts.check(
+            row,
+            is_deleted=status == b"deleted",
+            is_taken=status == b"taken",
+            newest=_unquoted(more[0]) if status == b"moved" and more[0] else None,
+            expected_parent=expected_parent if status == b"moved" else ANYTHING,
+        )
+        return int(more[0])
+
+    # reading
+
+    def find(self, session: str, namespace: str, checkpoint_id: str | None) -> Row | None:
+        if checkpoint_id is not None:
+            return next(iter(self._rows([_member(Place(session, namespace, checkpoint_id))], _WHOLE)), None)
+        return next(iter(self.rows(session, namespace, limit=1, whole=True)), None)
+
+    def rows(
+        self,
+        session: str | None,
+        namespace: str | None,
+        *,
+        before: int | None = None,
+        limit: int | None = None,
+        run_id: str | None = None,
+        whole: bool = False,
+    ) -> list[Row]:
+        index = self._index(session, namespace, run_id)
+        found: list[Row] = []
+        last = "+inf" if before is None else f"({before}"
+        while limit is None or len(found) < limit:
+            members = self._page(index, last)
+            rows = self._rows([member for member, _ in members], _WHOLE if whole else _LIGHT)
+            found += [
+                row
+                for row in rows
+                if (session is None or row.place.session == session)
+                and (namespace is None or row.place.namespace == namespace)
+                and (run_id is None or row.run_id == run_id)
+            ]
+            if len(members) < _PAGE:
+                break
+            last = f"({int(members[-1][1])}"
+        return found if limit is None else found[:limit]
+
+    def _page(self, index: str, last: str) -> list[tuple[bytes, float]]:
+        found = self._do(lambda: self._client.zrevrangebyscore(index, last, "-inf", 0, _PAGE, withscores=True))
+        return cast("list[tuple[bytes, float]]", found)
+
+    def _index(self, session: str | None, namespace: str | None, run_id: str | None) -> str:
+        """The narrowest set of members that has all that is asked for."""
+        if session is not None and namespace is not None:
+            return f"{self._prefix}ns:{_quoted(session)}:{_quoted(namespace)}"
+        if session is not None:
+            return f"{self._prefix}all:{_quoted(session)}"
+        return f"{self._prefix}every" if run_id is None else f"{self._prefix}run:{_quoted(run_id)}"
+
+    def _rows(self, members: Sequence[bytes], fields: Sequence[str]) -> list[Row]:
+        if not members:
+            return []
+        pipe = self._client.pipeline(transaction=False)
+        for member in members:
+            pipe.hmget(self._prefix.encode() + b"row:" + member, fields)
+        pairs = zip(members, self._do(pipe.execute), strict=True)
+        return [_row(member, values) for member, values in pairs if values[0] is not None]
+
+    def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
+        if not names:
+            return []
+        pipe = self._client.pipeline(transaction=True)
+        pipe.hmget(f"{self._prefix}refs:{family}", names)
+        pipe.hmget(f"{self._prefix}parts:{family}", names)
+        refs, datas = self._do(pipe.execute)
+        found = zip(names, refs, datas, strict=True)
+        return [(name, ref or b"", data) for name, ref, data in found if data is not None]
+
+    def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
+        if not names:
+            return {}
+        refs = self._do(lambda: self._client.hmget(f"{self._prefix}refs:{family}", names))
+        return {name: ref for name, ref in zip(names, refs, strict=True) if ref}
+
+    def session(self, session: str) -> SessionRow | None:
+        values = self._do(lambda: self._client.hmget(f"{self._prefix}s:{_quoted(session)}", _SESSION))
+        return _session(session, values) if values[0] is not None else None
+
+    def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
+        last = "+inf" if before is None else f"({before}"
+        most = -1 if limit is None else min(limit, (1 << 31) - 1)
+        found = self._do(
+            lambda: self._client.zrevrangebyscore(f"{self._prefix}sessions", last, "-inf", 0, most) if most else []
+        )
+        rows = [self.session(_unquoted(each)) for each in found]
+        return [row for row in rows if row is not None and not row.is_deleted]
+
+    # deleting
+
+    def delete(self, places: Iterable[Place]) -> int:
+        members = [_member(place) for place in places]
+        return int(self._script("DELETE", *members)) if members else 0
+
+    def delete_session(self, session: str, *, tombstone: bool) -> int:
+        return int(self._script("DELETE_SESSION", _quoted(session), int(tombstone)))
+
+    def reopen(self, session: str) -> bool:
+        return bool(self._script("REOPEN", _quoted(session)))
+
+    def clear(self) -> None:
+        self._script("CLEAR")
+
+    # writes
+
+    def add_writes(self, place: Place, writes: Sequence[WriteRow], *, replace: bool) -> None:
+        pairs = []
+        for write in writes:
+            pairs += [f"{_quoted(write.task_id)}:{write.idx}", encode([*map(_said, write[:-1]), write.data])]
+        if not self._script("ADD_WRITES", _member(place), int(replace), *pairs):
+            raise conflicts.deleted(place.session)
+
+    def writes(self, places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
+        pipe = self._client.pipeline(transaction=False)
+        for place in places:
+            pipe.hvals(self._prefix.encode() + b"w:" + _member(place))
+        found = {}
+        for place, values in zip(places, self._do(pipe.execute), strict=True):
+            found[place] = sorted(map(_write, values), key=lambda row: (row.task_path, row.task_id, row.idx))
+        return found
+
+    def usage(self) -> UsageRow:
+        pipe = self._client.pipeline(transaction=True)
+        pipe.zcard(f"{self._prefix}sessions")
+        pipe.scard(f"{self._prefix}dead")
+        pipe.hmget(f"{self._prefix}usage", "checkpoints", "parts", "part_bytes", "row_bytes")
+        pipe.get(f"{self._prefix}seq")
+        sessions, dead, counts, sequence = self._do(pipe.execute)
+        return UsageRow._make([sessions, dead, *(int(count or 0) for count in counts), int(sequence or 0)])
+
+    # the server
+
+    def _script(self, name: str, *values: Any) -> Any:
+        return self._do(lambda: self._scripts[name](keys=[self._prefix], args=values))
+
+    @staticmethod
+    def _do(call: Any) -> Any:
+        try:
+            return call()
+        except redis.RedisError as error:
+            raise Unavailable(f"Redis says: {error}", hint="Is it running, and has it room?") from error
+
+    def close(self) -> None:
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _quoted(name: str) -> str:
+    return quote(name.encode("utf-8", "surrogatepass"), safe="")
+
+
+def _unquoted(quoted: bytes) -> str:
+    return unquote_to_bytes(quoted).decode("utf-8", "surrogatepass")
+
+
+def _optional(name: str | None) -> str:
+    return "" if name is None else _quoted(name)
+
+
+def _said(value: Any) -> Any:
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+
+
+def _heard(value: Any) -> Any:
+    return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
+
+
+def _member(place: Place) -> bytes:
+    return ":".join(map(_quoted, place)).encode()
+
+
+def _row(member: bytes, values: Sequence[Any]) -> Row:
+    sequence, parent, run, saved_at, family, digest, meta, *whole = values
+    place = Place(*map(_unquoted, member.split(b":")))
+    if any(value is None for value in values):
+        raise Damaged(f"checkpoint {place.checkpoint_id} lacks something", hint="Use another checkpoint.")
+    refs, shape = cast("tuple[bytes, bytes]", whole or (b"", b""))
+    parent, run = (_unquoted(name) if name else None for name in (parent, run))
+    return Row(place, int(sequence), parent, run, int(saved_at), digest, meta, refs, shape, int(family))
+
+
+def _write(value: bytes) -> WriteRow:
+    *texts, data = decode(value)
+    return WriteRow._make([*map(_heard, texts), data])
+
+
+def _session(session: str, values: Sequence[Any]) -> SessionRow:
+    family, latest, count, saved_at, deleted = (int(value or 0) for value in values)
+    return SessionRow(session, family, latest, count, saved_at, bool(deleted))

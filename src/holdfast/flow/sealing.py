@@ -1,0 +1,128 @@
+"""Rows and parts from values and back: encoding, naming, and sealing each for its own place."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from holdfast.errors import Damaged
+from holdfast.flow.model import Checkpoint, CheckpointMetadata
+from holdfast.flow.rope import Held, Rope
+from holdfast.flow.store import NAME_BYTES, Part, PartRow, Place, Row, WriteRow
+from holdfast.serde import Envelope, Serde
+from holdfast.serde.msgpack import encode
+
+
+class Sealer:
+    """Knows the serializer, the keys and the tenant."""
+
+    def __init__(self, serde: Serde, envelope: Envelope, tenant: str) -> None:
+        self.serde = serde
+        self.envelope = envelope
+        self._tenant = tenant
+        self._naming = envelope.keys.naming if envelope.keys else b""
+
+    def name(self, data: bytes) -> bytes:
+        """The name of a part: its content's SHA-256, cut short; with a key, nobody without it can tell the content."""
+        return hashlib.sha256(self._naming + data).digest()[:NAME_BYTES]
+
+    def row(self, meta: CheckpointMetadata, rope: Rope, *, family: int, saved_at: int) -> Row:
+        """A row that is ready to be committed."""
+        place = Place(meta.session_id, meta.namespace, meta.checkpoint_id)
+        told = [meta.timestamp, meta.node_name, meta.step, list(meta.tags), dict(meta.extra)]
+        plain = self.serde.encode(told, "metadata")
+        return self.sealed_row(place, meta.parent_id, meta.run_id, plain, rope, family=family, saved_at=saved_at)
+
+    def sealed_row(
+        self, place: Place, parent: str | None, run: str | None, meta: bytes, rope: Rope, *, family: int, saved_at: int
+    ) -> Row:
+        return Row(
+            place=place,
+            sequence=0,
+            parent_id=parent,
+            run_id=run,
+            saved_at=saved_at,
+            digest=self._digest(place, parent, run, meta, rope),
+            meta=self.envelope.close(meta, self._identity("meta", *place, parent, run)),
+            refs=rope.refs,
+            shape=self.envelope.close(rope.shape, self._identity("shape", *place, family, rope.refs)),
+            family=family,
+        )
+
+    def open_meta(self, row: Row) -> bytes:
+        return self.envelope.open(row.meta, self._identity("meta", *row.place, row.parent_id, row.run_id))
+
+    def metadata(self, row: Row, plain: bytes | None = None) -> CheckpointMetadata:
+        """What is told of a row."""
+        told = self.serde.decode(self.open_meta(row) if plain is None else plain)
+        try:
+            timestamp, node_name, step, tags, extra = told
+        except (TypeError, ValueError):
+            raise Damaged("the metadata of a checkpoint is malformed", hint="Use another checkpoint.") from None
+        return CheckpointMetadata(
+            checkpoint_id=row.place.checkpoint_id, session_id=row.place.session, timestamp=timestamp,
+            node_name=node_name, step=step, parent_id=row.parent_id, namespace=row.place.namespace,
+            tags=tuple(tags), run_id=row.run_id, extra=extra, sequence=row.sequence,
+        )  # fmt: skip
+
+    def open_row(self, row: Row) -> tuple[bytes, Rope]:
+        """The metadata and the rope of a row; Damaged if they are not what was committed there."""
+        meta = self.open_meta(row)
+        identity = self._identity("shape", *row.place, row.family, row.refs)
+        rope = Rope(row.refs, self.envelope.open(row.shape, identity))
+        if self._digest(row.place, row.parent_id, row.run_id, meta, rope) != row.digest and not self._is_rotated:
+            raise Damaged(f"checkpoint {row.place.checkpoint_id} is not what was saved", hint="Use another checkpoint.")
+        return meta, rope
+
+    @property
+    def _is_rotated(self) -> bool:
+        """Whether digests may be by an older key; sealed rows are bound to their places anyway."""
+        return self.envelope.keys is not None
+
+    def part(self, name: bytes, held: Held, family: int) -> Part:
+        return Part(name, held[0], self.envelope.close(held[1], self._part_identity(name, held[0], family)))
+
+    def open_parts(self, parts: Iterable[PartRow], family: int) -> dict[bytes, Held]:
+        open_ = self.envelope.open
+        if self.envelope.keys is None:
+            try:  # most are held as they are; there may be thousands
+                return {name: (refs, data[1:] if data and data[0] == 0 else open_(data)) for name, refs, data in parts}
+            except TypeError:
+                raise Damaged("what is stored are no bytes", hint="Use another checkpoint.") from None
+        return {name: (refs, open_(data, self._part_identity(name, refs, family))) for name, refs, data in parts}
+
+    def write_row(self, place: Place, task: tuple[str, int, str, str], value: Any) -> WriteRow:
+        task_id, index, task_path, channel = task
+        data = self.serde.encode(value, f"the write to {channel!r}")
+        sealed = self.envelope.close(data, self._identity("write", *place, task_id, index, channel))
+        return WriteRow(task_id, index, task_path, channel, sealed)
+
+    def open_write(self, place: Place, row: WriteRow) -> Any:
+        identity = self._identity("write", *place, row.task_id, row.idx, row.channel)
+        return self.serde.decode(self.envelope.open(row.data, identity))
+
+    def checkpoint(self, row: Row, meta: bytes, encoded: Sequence[bytes]) -> Checkpoint:
+        """A checkpoint from its encoded state: whole, or a map's header, keys and values."""
+        decode = self.serde.decode
+        if len(encoded) == 1:
+            return Checkpoint(self.metadata(row, meta), decode(encoded[0]))
+        return Checkpoint(
+            self.metadata(row, meta), dict(zip(map(decode, encoded[1::2]), map(decode, encoded[2::2]), strict=True))
+        )
+
+    def _part_identity(self, name: bytes, refs: bytes, family: int) -> bytes:
+        return self._identity("part", family, name, refs)
+
+    def _identity(self, *parts: Any) -> bytes:
+        """What a sealed byte string is bound to (P: a row moved elsewhere does not open)."""
+        return encode([self._tenant, *map(_sayable, parts)]) if self.envelope.keys else b""
+
+    def _digest(self, place: Place, parent: str | None, run: str | None, meta: bytes, rope: Rope) -> bytes:
+        told = [_sayable(part) for part in (self._tenant, *place, parent, run)]
+        return self.name(encode([*told, meta, rope.refs, rope.shape]))
+
+
+def _sayable(part: Any) -> Any:
+    """Text with lone surrogates as bytes."""
+    return part.encode("utf-8", "surrogatepass") if isinstance(part, str) and not part.isascii() else part

@@ -1,0 +1,185 @@
+"""Reading from an SQLite file: one statement sees one state of the file, whoever writes beside."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast.errors import Refused
+from holdfast.flow.names import check_name, escape, unescape
+from holdfast.flow.sqlite_pool import Pool
+from holdfast.flow.store import PartRow, Place, Row, SessionRow, UsageRow, WriteRow
+
+_ROW = (
+    "s.session, c.namespace, c.checkpoint_id, c.sequence, c.parent_id, c.run_id, c.saved_at, c.digest, c.meta,"
+    " s.family, c.first_part, c.last_part"
+)
+_FROM = "FROM checkpoints c JOIN sessions s ON s.number = c.owner WHERE s.tenant = ?"
+_DENSE = 2
+_MANY = 500
+"""Values in one query: older SQLite takes up to 999."""
+
+
+class SQLiteReader:
+    """One tenant of one file, as it is read."""
+
+    def __init__(self, path: str | Path, *, tenant: str = "", synchronous: str = "FULL", timeout: float = 30.0) -> None:
+        """`timeout`: how many seconds a call waits for other writers."""
+        self._tenant = check_name(tenant, "tenant", empty=True)
+        self._key = escape(tenant)
+        if synchronous.upper() not in ("FULL", "NORMAL", "EXTRA"):
+            raise Refused(f"synchronous is {synchronous!r}", hint="Say FULL, NORMAL or EXTRA.")
+        self._pool = Pool(Path(path), synchronous=synchronous.upper(), timeout=timeout)
+        with self._pool.reading():
+            pass  # opens the file, so that what is wrong with it is said now
+
+    @property
+    def tenant(self) -> str:
+        return self._tenant
+
+    def find(self, session: str, namespace: str, checkpoint_id: str | None) -> Row | None:
+        text = f"SELECT {_ROW}, c.refs, c.shape {_FROM} AND s.session = ? AND c.namespace = ?"
+        values = [self._key, escape(session), escape(namespace)]
+        if checkpoint_id is None:
+            text += " ORDER BY c.sequence DESC LIMIT 1"
+        else:
+            text += " AND c.checkpoint_id = ?"
+            values.append(escape(checkpoint_id))
+        with self._pool.reading() as db:
+            return next(iter(map(_row, db.execute(text, values).fetchall())), None)
+
+    def rows(
+        self,
+        session: str | None,
+        namespace: str | None,
+        *,
+        before: int | None = None,
+        limit: int | None = None,
+        run_id: str | None = None,
+        whole: bool = False,
+    ) -> list[Row]:
+        columns = "c.refs, c.shape" if whole else "x'', x''"
+        text = f"SELECT {_ROW}, {columns} {_FROM}"
+        values: list[Any] = [self._key]
+        given = {"s.session": session, "c.namespace": namespace, "c.run_id": run_id}
+        for column, value in given.items():
+            if value is not None:
+                text += f" AND {column} = ?"
+                values.append(escape(value))
+        if before is not None:
+            text += " AND c.sequence < ?"
+            values.append(_within(before))
+        with self._pool.reading() as db:
+            found = db.execute(f"{text} ORDER BY c.sequence DESC LIMIT ?", [*values, -1 if limit is None else limit])
+            return [_row(each) for each in found.fetchall()]
+
+    def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
+        """Parts of a session that nobody saved beside lie next to each other, and are read in one go."""
+        with self._pool.reading() as db:
+            if hint and hint[1] - hint[0] < _DENSE * count:
+                found = db.execute(
+                    "SELECT name, refs, data FROM parts WHERE number BETWEEN ? AND ? AND family = ? AND tenant = ?",
+                    (*hint, family, self._key),
+                ).fetchall()
+                missing = set(names).difference([row[0] for row in found])
+                found += self._named(db, "name, refs, data", family, list(missing))
+            else:
+                found = list(self._named(db, "name, refs, data", family, names))
+        return found
+
+    def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
+        with self._pool.reading() as db:
+            return dict(self._named(db, "name, refs", family, names, " AND refs != x''"))
+
+    def _named(
+        self, db: sqlite3.Connection, columns: str, family: int, names: Sequence[bytes], more: str = ""
+    ) -> Iterator[Any]:
+        for at in range(0, len(names), _MANY):
+            some = names[at : at + _MANY]
+            marks = ",".join("?" * len(some))
+            text = f"SELECT {columns} FROM parts WHERE family = ? AND name IN ({marks}) AND tenant = ?{more}"
+            yield from db.execute(text, (family, *some, self._key))
+
+    def session(self, session: str) -> SessionRow | None:
+        with self._pool.reading() as db:
+            found = db.execute(
+                "SELECT session, family, latest, checkpoints, saved_at, deleted FROM sessions"
+                " WHERE tenant = ? AND session = ?",
+                (self._key, escape(session)),
+            ).fetchone()
+        return _session(found) if found else None
+
+    def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
+        with self._pool.reading() as db:
+            found = db.execute(
+                "SELECT session, family, latest, checkpoints, saved_at, deleted FROM sessions"
+                " WHERE tenant = ? AND NOT deleted AND latest < ? ORDER BY latest DESC LIMIT ?",
+                (self._key, _within(1 << 62 if before is None else before), -1 if limit is None else limit),
+            )
+            return [_session(row) for row in found.fetchall()]
+
+    def writes(self, places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
+        found: dict[Place, list[WriteRow]] = {}
+        with self._pool.reading() as db:
+            for place in places:
+                rows = db.execute(
+                    "SELECT task_id, idx, task_path, channel, data FROM writes WHERE tenant = ? AND session = ?"
+                    " AND namespace = ? AND checkpoint_id = ?",
+                    (self._key, *map(escape, place)),
+                ).fetchall()
+                found[place] = sorted(map(_write, rows), key=lambda row: (row.task_path, row.task_id, row.idx))
+        return found
+
+    def usage(self) -> UsageRow:
+        with self._pool.reading() as db:
+            sessions, dead = db.execute(
+                "SELECT count(*), ifnull(sum(deleted), 0) FROM sessions WHERE tenant = ?", (self._key,)
+            ).fetchone()
+            rows, row_bytes = db.execute(
+                f"SELECT count(*), ifnull(sum(length(meta) + length(refs) + length(shape)), 0) {_FROM}", (self._key,)
+            ).fetchone()
+            parts, part_bytes = db.execute(
+                "SELECT count(*), ifnull(sum(length(refs) + length(data)), 0) FROM parts WHERE tenant = ?", (self._key,)
+            ).fetchone()
+            [writes] = db.execute(
+                "SELECT ifnull(sum(length(data)), 0) FROM writes WHERE tenant = ?", (self._key,)
+            ).fetchone()
+            given = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'checkpoints'").fetchone()
+        return UsageRow(sessions - dead, dead, rows, parts, part_bytes, row_bytes + writes, given[0] if given else 0)
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _row(values: Sequence[Any]) -> Row:
+    session, namespace, checkpoint_id, sequence, parent, run, saved_at, digest, meta, family, first, last = values[:12]
+    place = Place(unescape(session), unescape(namespace), unescape(checkpoint_id))
+    parent, run = (None if name is None else unescape(name) for name in (parent, run))
+    refs, shape = values[12:]
+    return Row(place, sequence, parent, run, saved_at, digest, meta, refs, shape, family, (first, last))
+
+
+def _session(values: Sequence[Any]) -> SessionRow:
+    session, family, latest, checkpoints, saved_at, is_deleted = values
+    return SessionRow(unescape(session), family, latest, checkpoints, saved_at, bool(is_deleted))
+
+
+def _write(values: Sequence[Any]) -> WriteRow:
+    task_id, index, task_path, channel, data = values
+    return WriteRow(unescape(task_id), index, unescape(task_path), unescape(channel), data)
+
+
+def _within(number: int) -> int:
+    """A number that SQLite can hold."""
+    return max(min(number, (1 << 63) - 1), -(1 << 63))

@@ -1,0 +1,241 @@
+"""States: the verbs of the surface over any store. Synchronous; the async facade calls them in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from holdfast.errors import Damaged, NotFound, Refused
+from holdfast.flow import copying, upkeep
+from holdfast.flow.core import Core
+from holdfast.flow.differ import changes
+from holdfast.flow.model import Checkpoint, CheckpointMetadata, Copied, Pruned, Session, StateDiff, Usage, Write
+from holdfast.flow.names import check_limit, check_name
+from holdfast.flow.store import Place, Row
+from holdfast.model import VerifyReport
+from holdfast.retention import Policy
+
+# `list` is a verb of the class below
+Checkpoints: TypeAlias = list[Checkpoint]
+Metadatas: TypeAlias = list[CheckpointMetadata]
+Sessions: TypeAlias = list[Session]
+Names: TypeAlias = list[str]
+Writes: TypeAlias = list[Write]
+
+_BATCH = 256
+
+
+class States(Core):
+    """The states of sessions, step by step, in one store."""
+
+    # listing
+
+    def list(
+        self,
+        session_id: str,
+        limit: int | None = 10,
+        *,
+        namespace: str | None = "",
+        before: int | None = None,
+        where: Mapping[str, Any] | None = None,
+        tags: Sequence[str] = (),
+        run_id: str | None = None,
+    ) -> Checkpoints:
+        """Checkpoints with their states, newest first; the rest is as for `metadata`."""
+        check_name(session_id, "session_id")
+        rows = self._rows(session_id, limit, namespace, before, where, tags, run_id, whole=True)
+        found = []
+        for row, _ in rows:
+            try:
+                found.append(self.open_row(row))
+            except KeyError:
+                if self.store.find(*row.place) == row:
+                    raise Damaged(f"parts of {row.place.checkpoint_id} are missing", hint="Run verify.") from None
+        return found
+
+    def metadata(
+        self,
+        session_id: str | None,
+        limit: int | None = 10,
+        *,
+        namespace: str | None = "",
+        before: int | None = None,
+        where: Mapping[str, Any] | None = None,
+        tags: Sequence[str] = (),
+        run_id: str | None = None,
+    ) -> Metadatas:
+        """What is told of checkpoints, newest first, without reading any state.
+
+        `session_id=None`: of all sessions; `namespace=None`: of all namespaces. `before`: only those with a smaller
+        sequence (that of the last one of a page leads to the next page). `where`: those whose `extra` has these values;
+        keys and values are only ever compared, never made into a query.
+        """
+        return [told for _, told in self._rows(session_id, limit, namespace, before, where, tags, run_id, whole=False)]
+
+    def _rows(
+        self,
+        session_id: str | None,
+        limit: int | None,
+        namespace: str | None,
+        before: int | None,
+        where: Mapping[str, Any] | None,
+        tags: Sequence[str],
+        run_id: str | None,
+        *,
+        whole: bool,
+    ) -> Iterator[tuple[Row, CheckpointMetadata]]:
+        limit = check_limit(limit)
+        if before is not None and type(before) is not int:
+            raise Refused(f"before is {before!r}", hint="Give the sequence of a checkpoint.")
+        left = limit
+        is_filtered = bool(where or tags)
+        while left is None or left > 0:
+            batch = _BATCH if left is None or is_filtered else min(left, _BATCH)
+            rows = self.store.rows(session_id, namespace, before=before, limit=batch, run_id=run_id, whole=whole)
+            for row in rows:
+                told = self.sealer.metadata(row)
+                if _matches(told, where, tags) and not self.is_expired(row.place.session):
+                    yield row, told
+                    left = None if left is None else left - 1
+                    if left == 0:
+                        return
+            if len(rows) < batch:
+                return
+            before = rows[-1].sequence
+
+    def sessions(self, limit: int | None = 100, *, before: int | None = None) -> Sessions:
+        """The sessions, the one saved into last first; `before`: only those whose `latest` is smaller."""
+        rows = self.store.sessions(before=before, limit=check_limit(limit))
+        return [
+            Session(row.session, row.checkpoints, row.latest, datetime.fromtimestamp(row.saved_at / 1e6, UTC))
+            for row in rows
+            if self.ttl is None or not self.is_old(row.saved_at)
+        ]
+
+    # deleting
+
+    def delete(
+        self, session_id: str, checkpoint_id: str | None = None, *, namespace: str = "", tombstone: bool = True
+    ) -> int:
+        """Delete one checkpoint, or the session with all its namespaces; how many there were.
+
+        A deleted session leaves a tombstone, so that a writer that comes late cannot raise it: to save into it again,
+        `reopen` it, or delete it with `tombstone=False`.
+        """
+        check_name(session_id, "session_id")
+        check_name(namespace, "namespace", empty=True)
+        self.forget(session_id)
+        if checkpoint_id is None:
+            return self.store.delete_session(session_id, tombstone=tombstone)
+        return self.store.delete([Place(session_id, namespace, check_name(checkpoint_id, "checkpoint_id"))])
+
+    def reopen(self, session_id: str) -> bool:
+        """Let a deleted session be saved into again; whether it was deleted."""
+        return self.store.reopen(check_name(session_id, "session_id"))
+
+    def clear_all(self) -> None:
+        """Delete everything of the tenant, tombstones too."""
+        self.forget()
+        self.store.clear()
+
+    # writes
+
+    def put_writes(self, place: Place, writes: Sequence[Write], *, replace: bool = False) -> None:
+        """Attach pending writes to a checkpoint; of two with one task and index the first stays, unless `replace`."""
+        for name in place:
+            check_name(name, "a name of the checkpoint", empty=True)
+        rows = [
+            self.sealer.write_row(place, (write.task_id, write.index, write.task_path, write.channel), write.value)
+            for write in writes
+        ]
+        if rows:
+            self.store.add_writes(place, rows, replace=replace)
+
+    def writes(self, places: Sequence[Place]) -> dict[Place, Writes]:
+        """The pending writes of checkpoints, each in order of task path, task and index."""
+        return {
+            place: [
+                Write(row.task_id, row.idx, row.channel, self.sealer.open_write(place, row), row.task_path)
+                for row in rows
+            ]
+            for place, rows in self.store.writes(places).items()
+        }
+
+    # more verbs
+
+    def fork(
+        self,
+        session_id: str,
+        checkpoint_id: str | None = None,
+        *,
+        into: str,
+        namespace: str = "",
+        history: bool = False,
+    ) -> CheckpointMetadata:
+        """Begin a new session with a checkpoint of another, in constant time: they share all parts.
+
+        `extra["forked_from"]` says where it came from. With `history`, all namespaces come along, all checkpoints up to
+        that one, with their parents and writes, unchanged. Conflict if the new session exists.
+        """
+        check_name(into, "into")
+        return copying.fork(self, self._row(session_id, checkpoint_id, namespace), into, history=history)
+
+    def diff(self, session_id: str, before_id: str, after_id: str | None = None, *, namespace: str = "") -> StateDiff:
+        """What differs between two checkpoints of a session (the second: the newest, where none is named)."""
+        rows = [self._row(session_id, each, namespace) for each in (before_id, after_id)]
+        before, after = map(self.open_row, rows)
+        found = changes(before.state, after.state, self.sealer.serde.encode)
+        return StateDiff(before.metadata, after.metadata, found)
+
+    def delete_runs(self, run_ids: Sequence[str]) -> int:
+        """Delete the checkpoints of runs, in all sessions; how many there were."""
+        self.forget()
+        rows = [row for run_id in run_ids for row in self.store.rows(None, None, run_id=check_name(run_id, "run_id"))]
+        return self.store.delete([row.place for row in rows])
+
+    def prune(
+        self, policy: Policy, session_id: str | None = None, *, namespace: str | None = None, dry_run: bool = False
+    ) -> Pruned:
+        """Delete what a policy has no reason to keep. The newest of each namespace, and what is tagged `pinned`, stay.
+
+        A policy's kinds are tags, its score is `extra["score"]`.
+        """
+        return upkeep.prune(self, policy, session_id, namespace=namespace, dry_run=dry_run)
+
+    def expire(self) -> Names:
+        """Delete the sessions into which nothing was saved for longer than `ttl`; their ids."""
+        return upkeep.expire(self)
+
+    def copy_to(self, other: States) -> Copied:
+        """Copy everything to another store, of whatever kind, unchanged and in order; what is there already stays.
+
+        Classes need not be registered. Encrypted anew with the keys of the other.
+        """
+        return copying.copy(self, other)
+
+    def usage(self) -> Usage:
+        """What is stored, in numbers."""
+        return Usage(*self.store.usage())
+
+    def verify(self) -> VerifyReport:
+        """Read everything, and name the checkpoints that are damaged."""
+        return upkeep.verify(self)
+
+    def _row(self, session_id: str, checkpoint_id: str | None, namespace: str) -> Row:
+        check_name(session_id, "session_id")
+        row = None if self.is_expired(session_id) else self.store.find(session_id, namespace, checkpoint_id)
+        if row is None:
+            raise NotFound(f"session {session_id!r} has no checkpoint {checkpoint_id or 'at all'!r}", hint="List them.")
+        return row
+
+
+def _matches(told: CheckpointMetadata, where: Mapping[str, Any] | None, tags: Sequence[str]) -> bool:
+    if tags and not set(tags) <= set(told.tags):
+        return False
+    return all(key in told.extra and _equal(told.extra[key], value) for key, value in (where or {}).items())
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Equal, and not only because True counts as 1."""
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)

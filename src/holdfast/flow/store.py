@@ -1,0 +1,216 @@
+"""What a back end is: rows and parts, and one atomic step for each change. It knows nothing of values.
+
+A **row** is a checkpoint: its place (tenant, session, namespace, id), its number, and three sealed byte strings. A
+**part** is a piece of a state, named by its content; rows and parts name the parts that they need in `refs`, 16 bytes
+each. A **family** is the sessions that share parts: one session and what was forked from it.
+
+What every back end promises, and `holdfast.testing.flow_contract` holds it to:
+
+1. A change is whole or not there, also after `kill -9` (P3). Parts are there before a row that needs them can be seen.
+2. A row's number is greater than every number given before in its store, and is never given again (P10).
+3. A part that a row needs, directly or through other parts, stays; one that none needs goes with the last that did.
+4. Threads and processes use one store at once; none loses a change or sees half of one (P9).
+5. Nothing of another tenant is seen or touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+
+NAME_BYTES = 16
+
+
+class Anything(Enum):
+    """The parent that is expected, where none is."""
+
+    ANYTHING = 0
+
+
+ANYTHING = Anything.ANYTHING
+
+
+class Stale(Exception):
+    """The base of a save is gone, or the session is of another family by now: look again and weave anew."""
+
+
+class Place(NamedTuple):
+    """Where a checkpoint is, within its tenant."""
+
+    session: str
+    namespace: str
+    checkpoint_id: str
+
+
+class Row(NamedTuple):
+    """A checkpoint as it is stored."""
+
+    place: Place
+    sequence: int
+    """0 until the store has given one."""
+    parent_id: str | None
+    run_id: str | None
+    saved_at: int
+    """Microseconds since 1970, by the clock of whoever saved it; only time-to-live looks at it."""
+    digest: bytes
+    """Of all it holds: equal means equal."""
+    meta: bytes
+    refs: bytes = b""
+    shape: bytes = b""
+    family: int = 0
+    hint: Any = None
+    """Where the store would look for its parts first; only the store knows what it means."""
+
+
+class Part(NamedTuple):
+    """A piece of a state."""
+
+    name: bytes
+    refs: bytes
+    data: bytes
+
+
+PartRow: TypeAlias = tuple[bytes, bytes, bytes]
+"""A part as it is read: there may be thousands, and a bare tuple is made in a third of the time."""
+
+
+class Base(NamedTuple):
+    """The row whose parts a save builds on."""
+
+    sequence: int
+    digest: bytes
+
+
+class SessionRow(NamedTuple):
+    """A session as it is stored."""
+
+    session: str
+    family: int
+    latest: int
+    checkpoints: int
+    saved_at: int
+    is_deleted: bool
+
+
+class WriteRow(NamedTuple):
+    """A pending write as it is stored."""
+
+    task_id: str
+    idx: int
+    task_path: str
+    channel: str
+    data: bytes
+
+
+class UsageRow(NamedTuple):
+    """Counts of a tenant."""
+
+    sessions: int
+    tombstones: int
+    checkpoints: int
+    parts: int
+    part_bytes: int
+    row_bytes: int
+    sequence: int
+
+
+class StateStore(Protocol):
+    """One tenant of one back end. Calls are synchronous and may come from any thread."""
+
+    @property
+    def tenant(self) -> str: ...
+
+    def commit(
+        self,
+        row: Row,
+        parts: Sequence[Part],
+        *,
+        base: Base | None = None,
+        expected_parent: str | Anything | None = ANYTHING,
+        replace: bool = False,
+    ) -> int:
+        """Add a row and the parts that its base does not have, and give it a number.
+
+        In this order: the same place with the same digest is there already: its number, and nothing is changed.
+        Conflict if the session was deleted; if the place holds something else and `replace` is not asked for (replaced,
+        it keeps its number); if the newest row of the namespace is not `expected_parent` (None: there is none). Stale
+        if `base` is not there as it was, or the session is of another family than the row.
+        """
+
+    def find(self, session: str, namespace: str, checkpoint_id: str | None) -> Row | None:
+        """One row, or the newest of the namespace."""
+
+    def rows(
+        self,
+        session: str | None,
+        namespace: str | None,
+        *,
+        before: int | None = None,
+        limit: int | None = None,
+        run_id: str | None = None,
+        whole: bool = False,
+    ) -> list[Row]:
+        """Rows, newest first, numbered below `before`; without `refs` and `shape` unless they are asked for."""
+
+    def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
+        """Those of these parts that are there, and perhaps others.
+
+        `hint` is that of a row that needs them, and `count` how many parts it needs in all.
+        """
+
+    def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The refs of those of these parts that have any."""
+
+    def session(self, session: str) -> SessionRow | None: ...
+
+    def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
+        """Those that are not deleted, the one with the newest row first; `before` is the number of its newest row."""
+
+    def delete(self, places: Iterable[Place]) -> int:
+        """Remove rows with their writes, free the parts that nothing needs any more; how many rows there were."""
+
+    def delete_session(self, session: str, *, tombstone: bool) -> int:
+        """Remove all of a session; with a tombstone, later commits to it are Conflict until it is reopened."""
+
+    def reopen(self, session: str) -> bool:
+        """Take a tombstone away; whether there was one."""
+
+    def clear(self) -> None:
+        """Remove everything of the tenant, tombstones too. Numbers go on from where they were."""
+
+    def add_writes(self, place: Place, writes: Sequence[WriteRow], *, replace: bool) -> None:
+        """Attach writes to a checkpoint, which need not be there yet.
+
+        A write with the task and index of one that is there replaces it, or is left out. Conflict if the session was
+        deleted.
+        """
+
+    def writes(self, places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
+        """The writes of these checkpoints, by task path, task and index."""
+
+    def usage(self) -> UsageRow: ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def names_in(refs: bytes) -> list[bytes]:
+    """The names that lie in a row's or part's refs."""
+    return [refs[at : at + NAME_BYTES] for at in range(0, len(refs), NAME_BYTES)]
+
+
+def live_names(roots: Iterable[bytes], groups: Mapping[bytes, bytes]) -> set[bytes]:
+    """All names that are needed: those in the refs of rows, and in the refs of what those name."""
+    live: set[bytes] = set()
+    level = {name for refs in roots for name in names_in(refs)}
+    while level:
+        live |= level
+        level = {name for group in level if (refs := groups.get(group)) for name in names_in(refs)} - live
+    return live

@@ -1,0 +1,199 @@
+"""The kinds of classes that are taken apart and made again without calling their constructors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from enum import Enum, Flag
+from functools import cached_property
+from typing import Any, Protocol
+
+from holdfast.errors import Refused
+from holdfast.serde import models, msgpack
+from holdfast.serde.cannot import Cannot
+
+_BUILT_IN = (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex, BaseException)
+_OF_TYPING = frozenset({"__orig_class__"})  # noted by `Cart[int](…)`
+Defaults = Mapping[str, Callable[[], Any] | None]
+
+
+class Unset:
+    """Stands for a field that has no value."""
+
+
+UNSET = Unset()
+
+
+class Kind(Protocol):
+    """How the objects of one class become data and come back."""
+
+    def take(self, value: Any) -> Any: ...
+    def make(self, data: Any, *, fill: bool) -> Any:
+        """`fill`: the data was upgraded, and defaults stand in for fields that it lacks."""
+
+    def upgrade(self, way: Callable[[Any], Any], data: Any) -> Any: ...
+
+
+def kind_of(cls: type, encode: Callable[[Any], Any] | None, decode: Callable[[Any], Any] | None) -> Kind:
+    """The kind of a class; Refused if it has none and no functions are given."""
+    if (encode is None) != (decode is None):
+        raise Refused(f"{cls.__qualname__} has one of encode and decode", hint="Give both, or neither.")
+    if encode is not None and decode is not None:
+        return Custom(encode, decode)
+    if issubclass(cls, Enum):
+        return Members(cls)
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return Named(cls)
+    if msgpack.is_struct(cls):
+        return Structs(cls)
+    if models.is_model(cls):
+        return Models(cls)
+    if (dataclasses.is_dataclass(cls) or hasattr(cls, "__attrs_attrs__")) and not issubclass(cls, _BUILT_IN):
+        return Fields(cls)
+    raise Refused(f"how a {cls.__qualname__} is taken apart is not known", hint="Register it with encode= and decode=.")
+
+
+class Custom:
+    """Functions of the user."""
+
+    def __init__(self, encode: Callable[[Any], Any], decode: Callable[[Any], Any]) -> None:
+        self.take = encode
+        self._decode = decode
+
+    def make(self, data: Any, *, fill: bool) -> Any:
+        return self._decode(data)
+
+    def upgrade(self, way: Callable[[Any], Any], data: Any) -> Any:
+        return way(data)
+
+
+class Members:
+    """Enums by the names of their members; flags by their bits."""
+
+    def __init__(self, cls: type[Enum]) -> None:
+        self._cls = cls
+        self._flag = issubclass(cls, Flag)
+
+    def take(self, value: Any) -> Any:
+        return value.value if self._flag else value.name
+
+    def make(self, data: Any, *, fill: bool) -> Any:
+        return self._cls(data) if self._flag else self._cls.__members__[data]
+
+    def upgrade(self, way: Callable[[Any], Any], data: Any) -> Any:
+        return way(data)
+
+
+class _Fielded:
+    """What classes with named fields have in common: the stored fields must be those that the class has."""
+
+    def __init__(self, cls: Any, defaults: Defaults) -> None:
+        self._cls = cls
+        self._defaults = defaults
+
+    def upgrade(self, way: Callable[[Any], Any], data: Any) -> Any:
+        return way(data)
+
+    def _checked(self, data: dict[str, Any], fill: bool) -> dict[str, Any]:
+        if fill:
+            missing = self._defaults.keys() - data.keys()
+            data = data | {name: make() for name in missing if (make := self._defaults[name]) is not None}
+        if data.keys() != self._defaults.keys():
+            differing = ", ".join(sorted(data.keys() ^ self._defaults.keys()))
+            raise Refused(
+                f"{self._cls.__qualname__} has other fields than what is stored ({differing})",
+                hint="Raise its version and register an upgrade.",
+            )
+        return data
+
+
+class Fields(_Fielded):
+    """dataclasses and attrs classes; also fields that the constructor does not take, and such without a value."""
+
+    def __init__(self, cls: Any) -> None:
+        super().__init__(cls, _dataclass_defaults(cls) if dataclasses.is_dataclass(cls) else _attrs_defaults(cls))
+
+    def take(self, value: Any) -> Any:
+        more = getattr(value, "__dict__", {}).keys() - self._defaults.keys() - _OF_TYPING
+        for name in more:
+            if not isinstance(getattr(self._cls, name, None), cached_property):
+                raise Cannot(f"it has an attribute {name!r} that is no field")
+        return {name: getattr(value, name, UNSET) for name in self._defaults}
+
+    def make(self, data: Any, *, fill: bool) -> Any:
+        made = self._cls.__new__(self._cls)
+        for name, value in self._checked(data, fill).items():
+            if value is not UNSET:
+                object.__setattr__(made, name, value)
+        return made
+
+
+class Named(_Fielded):
+    """Named tuples, by the names."""
+
+    def __init__(self, cls: Any) -> None:
+        defaults = cls._field_defaults
+        super().__init__(cls, {name: _constant(defaults[name]) if name in defaults else None for name in cls._fields})
+
+    def take(self, value: Any) -> Any:
+        if getattr(value, "__dict__", None):
+            raise Cannot("it has attributes besides its fields")
+        return dict(zip(self._defaults, value, strict=True))
+
+    def make(self, data: Any, *, fill: bool) -> Any:
+        fields = self._checked(data, fill)
+        return tuple.__new__(self._cls, [fields[name] for name in self._defaults])
+
+
+class Structs(_Fielded):
+    """msgspec structs."""
+
+    def __init__(self, cls: type) -> None:
+        super().__init__(cls, msgpack.struct_defaults(cls))
+
+    def take(self, value: Any) -> Any:
+        return {name: getattr(value, name) for name in self._defaults}
+
+    def make(self, data: Any, *, fill: bool) -> Any:
+        return msgpack.make_struct(self._cls, self._checked(data, fill))
+
+
+class Models(_Fielded):
+    """pydantic models."""
+
+    def __init__(self, cls: type) -> None:
+        super().__init__(cls, models.model_fields(cls))
+
+    take = staticmethod(models.take_model)
+
+    def make(self, data: Any, *, fill: bool) -> Any:
+        if data["fields"].keys() == self._defaults.keys():
+            return models.make_model(self._cls, data)
+        fields = {name: value for name, value in data["fields"].items() if name in self._defaults}
+        others = {name: value for name, value in data["fields"].items() if name not in self._defaults}
+        if not all(isinstance(getattr(self._cls, name, None), cached_property) for name in others):
+            fields |= others  # is said to be too many below
+        return models.make_model(self._cls, data | {"fields": self._checked(fields, fill) | others})
+
+    def upgrade(self, way: Callable[[Any], Any], data: Any) -> Any:
+        fields = way(dict(data["fields"]))
+        given = (data["set"] & fields.keys()) | (fields.keys() - data["fields"].keys())
+        return data | {"fields": fields, "set": given}
+
+
+def _dataclass_defaults(cls: Any) -> Defaults:
+    return {each.name: _dataclass_default(each) for each in dataclasses.fields(cls)}
+
+
+def _dataclass_default(each: Any) -> Callable[[], Any] | None:
+    if each.default_factory is not dataclasses.MISSING:
+        return each.default_factory  # type: ignore[no-any-return]
+    return None if each.default is dataclasses.MISSING else _constant(each.default)
+
+
+def _attrs_defaults(cls: Any) -> Defaults:
+    return {each.name: None for each in cls.__attrs_attrs__}
+
+
+def _constant(value: Any) -> Callable[[], Any]:
+    return lambda: value

@@ -1,0 +1,56 @@
+"""The serializer: values to bytes and back, exactly or not at all."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from holdfast.errors import Refused
+from holdfast.serde.cannot import Cannot
+from holdfast.serde.classes import Registry, default_registry
+from holdfast.serde.making import Maker
+from holdfast.serde.msgpack import encode
+from holdfast.serde.plain import is_plain
+from holdfast.serde.taking import Taker
+
+_HINT = "Register its class with holdfast.serde.register, or store something else in its place."
+
+
+class Serde:
+    """Values of a closed table of types, and of registered classes, as MessagePack.
+
+    What comes back is equal and of the same types. Objects that are met twice come back as two; a value that holds
+    itself is refused.
+    """
+
+    def __init__(
+        self, registry: Registry = default_registry, *, on_unknown: Literal["raise", "keep"] = "raise"
+    ) -> None:
+        """`on_unknown="keep"`: objects of classes that are not registered are read as opaque `Unknown`."""
+        if on_unknown not in ("raise", "keep"):
+            raise Refused(f"on_unknown is {on_unknown!r}", hint="Say 'raise' or 'keep'.")
+        self._takers = (Taker(registry, careful=False), Taker(registry, careful=True))
+        self._maker = Maker(registry, keep_unknown=on_unknown == "keep")
+        self.decode = self._maker.make
+        """Read a value. Damaged if the bytes are no value, Refused if they name a class that is not registered."""
+
+    def encode(self, value: Any, where: str = "value") -> bytes:
+        """Write a value. Refused, with the path of what cannot be stored; `where` is the name of the whole."""
+        if is_plain(value):
+            try:
+                return encode(value)
+            except (OverflowError, UnicodeEncodeError, RecursionError):
+                pass  # a large number or a lone surrogate: has an extension
+        try:
+            return self._encode_any(value)
+        except Cannot as cannot:
+            path, reason = cannot.path, cannot.reason
+        except RecursionError:
+            path, reason = "", "it is nested too deeply"
+        raise Refused(f"{where}{path} cannot be stored: {reason}", hint=_HINT)
+
+    def _encode_any(self, value: Any) -> bytes:
+        quick, careful = self._takers
+        try:
+            return encode(quick.take(value))
+        except (OverflowError, UnicodeEncodeError):
+            return encode(careful.take(value))

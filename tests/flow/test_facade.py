@@ -1,0 +1,139 @@
+"""The async facade, the interface of the seed, and opening by URL."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import Conflict, Refused, Unavailable
+from holdfast.flow import (
+    BaseCheckpointer,
+    Checkpoint,
+    CheckpointMetadata,
+    InMemoryCheckpointer,
+    SQLiteCheckpointer,
+    open_checkpointer,
+    open_states,
+)
+from holdfast.retention import Policy
+from holdfast.testing.flow_contract import NOON, point
+
+
+def urls(tmp_path: Path) -> list[str]:
+    return ["memory://", f"sqlite:///{tmp_path}/state.db", f"sqlite:///{tmp_path}/other.db?synchronous=normal"]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_interface_of_the_seed(number: int, tmp_path: Path) -> None:
+    async def use() -> None:
+        async with open_checkpointer(urls(tmp_path)[number]) as cps:
+            assert isinstance(cps, BaseCheckpointer)
+            for step in range(12):
+                meta = CheckpointMetadata(f"c{step}", "s", datetime.now(UTC), "node", step)
+                await cps.save(Checkpoint(metadata=meta, state={"step": step}))
+            newest = await cps.load("s")
+            assert newest is not None
+            assert newest.state == {"step": 11}
+            third = await cps.load("s", checkpoint_id="c3")
+            assert third is not None
+            assert (third.metadata.step, third.metadata.node_name) == (3, "node")
+            assert [each.metadata.step for each in await cps.list("s", limit=10)] == list(range(11, 1, -1))
+            await cps.delete("s", "c11")
+            assert await cps.load("s", "c11") is None
+            assert await cps.load("t") is None
+            await cps.delete("s")
+            assert await cps.list("s") == []
+            await cps.save(point(session_id="t"))
+            await cps.clear_all()
+            assert await cps.load("t") is None
+
+    asyncio.run(use())
+
+
+def test_all_verbs_are_awaited(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with InMemoryCheckpointer() as one, SQLiteCheckpointer(tmp_path / "a.db") as two:
+            await asyncio.gather(*(one.save(point(f"c{n}", {"n": n}, f"s{n % 4}")) for n in range(40)))
+            assert len(await one.sessions()) == 4
+            assert len(await one.metadata("s1", None)) == 10
+            await one.fork("s1", into="f")
+            assert await one.load("f") is not None
+            ids = [each.checkpoint_id for each in await one.metadata("s0", None)]
+            assert await one.diff("s0", ids[1], ids[0])
+            assert (await one.copy_to(two)).checkpoints == 41
+            assert (await two.prune(Policy(keep_last=0))).removed
+            assert (await two.usage()).checkpoints == 5
+            assert (await two.verify()).ok
+            with pytest.raises(Conflict):
+                await two.save(point("c0", {"n": 1}, "s0"), expected_parent="nothing")
+            assert await two.delete_runs(["r"]) == 0
+            assert await two.expire() == []
+            assert not await two.reopen("s0")
+
+    asyncio.run(use())
+
+
+def test_a_checkpoint_becomes_a_flat_dict_and_comes_back() -> None:
+    for one in [
+        point(state={"a": (1, {2}), "t": NOON}),
+        point(parent_id="p", namespace="n", tags=("t",), run_id="r", extra={"k": (1,)}),
+    ]:
+        data = one.to_dict()
+        assert Checkpoint.from_dict(data) == one
+        assert all(isinstance(value, str | int | list) for value in data.values())
+    assert point(state={"a": 1}).to_dict() == {
+        "checkpoint_id": "c1", "session_id": "s", "timestamp": "2026-01-02T12:00:00+00:00", "node_name": "node",
+        "step": 1, "state": '{"a": 1}',
+    }  # fmt: skip
+    assert Checkpoint.from_dict(point().to_dict() | {"state": {"x": 1}}) == point(state={"x": 1})
+
+
+@pytest.mark.parametrize("change", [{"timestamp": "never"}, {"tags": 5}, {"step": None, "checkpoint_id": None}])
+def test_a_dict_that_is_no_checkpoint_is_refused(change: dict[str, Any]) -> None:
+    data = point().to_dict()
+    for key in change:
+        if change[key] is None:
+            del data[key]
+        else:
+            data[key] = change[key]
+    with pytest.raises(Refused):
+        Checkpoint.from_dict(data)
+
+
+@pytest.mark.parametrize("url", ["", "nothing", "ftp://x", "sqlite://", "sqlite://host/a.db", "sqlite:///a.db?x=1", 5])
+def test_a_url_that_names_no_store_is_refused(url: Any) -> None:
+    with pytest.raises(Refused) as refused:
+        open_states(url)
+    assert refused.value.hint
+
+
+def test_a_file_that_cannot_be_opened_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable):
+        open_states(f"sqlite:///{tmp_path}/nowhere/state.db")
+
+
+def test_options_that_are_none_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused):
+        open_states(f"sqlite:///{tmp_path}/a.db", synchronous="OFF")
+    with pytest.raises(Refused):
+        open_states("memory://", tenant=5)  # type: ignore[arg-type]
+
+
+def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    states = open_states(f"sqlite:///{tmp_path}/a.db")
+    states.close()
+    with pytest.raises(Refused, match="closed"):
+        states.load("s")
+
+
+def test_no_driver_is_loaded_before_it_is_needed() -> None:
+    code = "import holdfast.flow, sys; print([m for m in ('psycopg', 'redis', 'numpy', 'pydantic', 'cryptography',"
+    code += " 'zstandard', 'sqlite3') if m in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"

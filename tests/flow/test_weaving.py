@@ -1,0 +1,140 @@
+"""Weaving: pieces joined are the state; the same state is cut the same way, whatever was before."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.errors import Damaged, Refused
+from holdfast.flow.rope import Held, Rope, join
+from holdfast.flow.weaving import Weaver, Woven, cut
+from holdfast.serde import Serde
+from holdfast.serde.msgpack import encode
+from holdfast.testing.flow_contract import conversation
+
+SERDE = Serde()
+
+
+def name(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:16]
+
+
+def weave(state: Any, memory: Woven | None = None) -> tuple[Rope, Woven | None, Weaver]:
+    weaver = Weaver(SERDE.encode, name)
+    rope, woven, encoded = weaver.weave(state, memory)
+    assert b"".join(encoded) == SERDE.encode(state)
+    return rope, woven, weaver
+
+
+def unwoven(rope: Rope, parts: dict[bytes, Held]) -> Any:
+    return SERDE.decode(join(rope, lambda names, count: {each: parts[each] for each in names}, max_bytes=1 << 30))
+
+
+SIZES = st.sampled_from([1, 20, 300, 511, 512, 700, 3000, 5000, 70_000])
+TEXTS = st.builds(lambda letter, size: letter * size, st.sampled_from("abcdef"), SIZES)
+VALUES = st.recursive(
+    TEXTS | st.integers() | st.tuples(TEXTS),
+    lambda inner: (
+        st.lists(inner, max_size=12) | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=6)
+    ),
+    max_leaves=40,
+)
+
+
+@settings(deadline=None)
+@given(VALUES)
+def test_what_is_woven_is_joined_to_the_same(state: Any) -> None:
+    rope, _, weaver = weave(state)
+    assert unwoven(rope, weaver.parts) == state
+    assert weaver.parts.keys() == weaver.names
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(TEXTS | st.integers() | st.lists(TEXTS), max_size=20), min_size=2, max_size=4), st.booleans())
+def test_memory_changes_nothing_but_the_work(steps: list[list[Any]], growing: bool) -> None:
+    parts: dict[bytes, Held] = {}
+    memory = None
+    items: list[Any] = []
+    for step in steps:
+        items = [*items, *step] if growing else step
+        state = {"items": items, "inner": {"items": items}, "n": len(items)}
+        rope, memory, weaver = weave(state, memory)
+        parts |= weaver.parts
+        fresh_rope, _, fresh = weave(state)
+        assert rope == fresh_rope
+        assert weaver.names == fresh.names
+        assert weaver.names <= parts.keys()
+        assert unwoven(rope, parts) == state
+
+
+def test_what_is_remembered_is_not_named_again() -> None:
+    messages = conversation(500)
+    _, memory, _ = weave({"messages": messages})
+    _, _, weaver = weave({"messages": [*messages, {"content": "x" * 1000}]}, memory)
+    assert len(weaver.parts) <= 4
+    assert sum(len(part[1]) + len(part[0]) for part in weaver.parts.values()) < 2500
+
+
+def test_a_change_in_place_is_noticed() -> None:
+    """The memory holds bytes, not objects that the caller may change."""
+    messages = conversation(50)
+    state = {"messages": messages}
+    _, memory, _ = weave(state)
+    messages[3]["content"] = "changed" * 100
+    rope, _, weaver = weave(state, memory)
+    assert unwoven(rope, weaver.parts) == state
+
+
+@given(st.binary(max_size=300).map(lambda data: data * 2000))
+def test_long_bytes_are_cut_and_joined(data: bytes) -> None:
+    pieces = list(cut(data))
+    assert b"".join(pieces) == data
+    assert all(len(piece) <= 32768 for piece in pieces)
+
+
+def test_long_bytes_are_cut_in_the_same_places_after_an_insertion() -> None:
+    data = b" ".join(b"%d" % number for number in range(100_000))
+    before, after = set(cut(data)), set(cut(data[:50_000] + b"something new" + data[50_000:]))
+    assert len(before - after) <= 2
+
+
+def fetch_from(parts: dict[bytes, Held]) -> Any:
+    return lambda names, count: {each: parts[each] for each in names if each in parts}
+
+
+def test_a_rope_without_end_is_damaged() -> None:
+    me = b"n" * 16
+    looped = {me: (me + me, encode([-2]))}
+    with pytest.raises(Damaged):
+        join(Rope(me, encode([100, 0, 1, -1])), fetch_from(looped), max_bytes=1000)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        [],
+        [1],
+        ["a", "b"],
+        [-1, 0],
+        [1, 0, None],
+        [1, 0, 0, None],
+        [1, 0, 0, 5],
+        [1, 0, -1, b"a"],
+        [1, 0, 0, b"ab"],
+        [1, 0, 0, [b"a"]],
+        {"a": 1},
+        [1.5, 0, 0, b"a"],
+    ],
+)
+def test_a_shape_that_is_none_is_damaged(shape: Any) -> None:
+    with pytest.raises(Damaged):
+        join(Rope(b"", encode(shape)), fetch_from({}), max_bytes=1000)
+
+
+def test_a_state_that_says_it_is_too_large_is_refused() -> None:
+    with pytest.raises(Refused, match="max_state_bytes"):
+        join(Rope(b"", encode([10**12, 0, 0, b"a"])), fetch_from({}), max_bytes=1000)

@@ -63,6 +63,8 @@ def programs(tmp_path: Path) -> Path:
 
 def in_shell(shell: str, script: str, *words: str | Path) -> list[str]:
     path = shutil.which(shell)
+    if path is None and os.environ.get("CI"):
+        pytest.fail(f"{shell} is needed: .ci/run installs it")
     if path is None:
         pytest.skip(f"there is no {shell}")
     command = [path, "-c", script, *(["x"] if shell != "fish" else []), *words]

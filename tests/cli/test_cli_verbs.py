@@ -155,6 +155,7 @@ def interrupt_once_ready(words: list[str], ready: Path, **environment: str) -> i
         give_up = time.monotonic() + 60
         while not ready.exists() and time.monotonic() < give_up:
             time.sleep(0.01)
+        time.sleep(0.3)  # between a shell's fork and exec a signal may be lost
         os.killpg(process.pid, signal.SIGINT)
         return process.wait(60)
 

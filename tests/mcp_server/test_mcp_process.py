@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,7 +12,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from mcp import MCPError
 
 from holdfast import Workspace
@@ -98,7 +98,7 @@ def test_a_server_killed_in_the_middle_of_a_restore_leaves_old_or_new(project: P
                 await asyncio.sleep(0.001)
             await asyncio.sleep(delay_s)
             os.kill(talk.pid, signal.SIGKILL)
-            with pytest.raises(MCPError):
+            with contextlib.suppress(MCPError):  # unless it was done just before
                 await restoring
         async with connected(project) as talk:
             notes.extend((await talk.ok("list", limit=1))["notes"])
@@ -107,7 +107,7 @@ def test_a_server_killed_in_the_middle_of_a_restore_leaves_old_or_new(project: P
             assert saved["checkpoint"]["complete"]
         assert state() in ("old", "new")
 
-    for delay_s in (0.0, 0.03, 0.06):
+    for delay_s in (0.0, 0.01, 0.03):
         run(scene(delay_s))
     assert any(note.startswith("An interrupted restore to ") for note in notes), "no kill hit a restore"
     assert Workspace(project).verify().ok

@@ -71,18 +71,20 @@ class Verifier:
         """The refs of checkpoints. A tag that somebody else made is none, unless it stands in the place of one."""
         refs = self._objects.refs()
         named = {commit for name, commit in refs.items() if sequence_of(name)}
-        return {name: commit for name, commit in refs.items() if sequence_of(name) or self._is_lost(commit, named)}
+        return {
+            name: commit for name, commit in refs.items() if sequence_of(name) or self._is_lost(name, commit, named)
+        }
 
-    def _is_lost(self, commit: str, named: Container[str]) -> bool:
+    def _is_lost(self, name: str, commit: str, named: Container[str]) -> bool:
         """Whether this is the commit of a checkpoint that no ref of its own names, and that was not deleted: it is
-        later than all that are there. Of an older one that cannot be told."""
+        later than all that are there, or the name is its id but for one letter. Else that cannot be told."""
         deleted = _read(self._repository.own / "sequence") or b""
         names = self._objects.ref_names()
         latest = max([int(deleted) if _NUMBER.fullmatch(deleted) else 0, *(sequence_of(name) or 0 for name in names)])
         with suppress(HoldfastError, ValueError, TypeError, KeyError):
             contents = read_contents(self._objects, self._objects.commit(bytes.fromhex(commit)))
             found = decode_record(self._objects.blob(contents.record), commit=commit, lazy=None)
-            return commit not in named and found.sequence > latest
+            return commit not in named and (found.sequence > latest or _is_nearly(name, found.id))
         return False
 
     def _say(self, what: str, detail: str, checkpoints: Iterable[str] = ()) -> None:
@@ -302,3 +304,8 @@ def _is_json(data: bytes) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_nearly(name: str, checkpoint_id: str) -> bool:
+    """Whether one letter is harmed."""
+    return len(name) == len(checkpoint_id) and sum(map(str.__ne__, name, checkpoint_id)) == 1

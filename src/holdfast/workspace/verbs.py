@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast, overload
+from typing import TYPE_CHECKING, cast
 
 from holdfast.workspace import given
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from holdfast.errors import HoldfastError
     from holdfast.model import (
         JSON,
         Bisected,
@@ -23,18 +22,13 @@ if TYPE_CHECKING:
         Exported,
         Match,
         Progress,
-        Purged,
-        PurgePlan,
-        Usage,
         Why,
     )
-    from holdfast.retention import Policy
     from holdfast.workspace.bisect import Tell, Test
     from holdfast.workspace.engine import Engine
     from holdfast.workspace.guard import Guard
     from holdfast.workspace.scope import Paths
     from holdfast.workspace.stored.repository import Repository
-    from holdfast.workspace.upkeep.purge import Purger
     from holdfast.workspace.workspace import Workspace
 
 Place = str | os.PathLike[str]
@@ -45,8 +39,6 @@ class Verbs:
 
     path: Path
     _repository: Repository
-    purge_error: HoldfastError | None
-    """Why an interrupted purge could not be gone on with; `purge` tries again, and so does whoever opens next."""
     _clock: Callable[[], datetime]
 
     if TYPE_CHECKING:
@@ -193,64 +185,6 @@ class Verbs:
         above = None if scratch is None else Path(scratch)
         return bisect(cast("Workspace", self), good, bad, test, tell=tell, scratch=above)
 
-    def merge(self) -> None:
-        """Merge all packs into one now, rather than as they accumulate, and free what deleted checkpoints held."""
-        from holdfast.workspace.upkeep.prune import Upkeep
-
-        with self._writing():
-            Upkeep(self._repository).merge()
-
-    def pin(self, ref: str, pinned: bool = True) -> Checkpoint:
-        """Mark a checkpoint to be kept when others are pruned, or no longer. Its id, number and time stay."""
-        from holdfast.workspace.upkeep.prune import Upkeep
-
-        with self._writing():
-            return Upkeep(self._repository).pin(self._repository.find(ref), pinned=pinned)
-
-    def usage(self, *, paths: int | None = 20) -> Usage:
-        """Where the bytes are: in the files of the store, by checkpoint, and by path (the largest so many).
-
-        Reads every folder that any checkpoint holds, once: seconds where thousands of checkpoints differ.
-        """
-        from holdfast.workspace.upkeep.usage import measure
-
-        paths = given.a_count(paths, "paths")
-        with self._reading():
-            return self._repository.consistently(lambda: measure(self._repository, paths=paths))
-
-    @overload
-    def purge(
-        self, *paths: Place, dry_run: Literal[True], lines: bool = False, progress: Progress | None = None
-    ) -> PurgePlan: ...
-
-    @overload
-    def purge(
-        self, *paths: Place, dry_run: Literal[False] = False, lines: bool = False, progress: Progress | None = None
-    ) -> Purged: ...
-
-    def purge(
-        self, *paths: Place, dry_run: bool = False, lines: bool = False, progress: Progress | None = None
-    ) -> PurgePlan | Purged:
-        """Take the content of files, folders or globs out of every checkpoint, for good; the folder is not touched.
-
-        The checkpoints keep their ids and say what was taken out. With `dry_run` only the plan is made. NotFound if no
-        checkpoint has it. States, messages and metadata that repeat all of it, or a word that looks like a key, have
-        that cut out; with `lines`, whole lines of it too. An interrupted purge is gone on with by the next call that
-        writes. Conflict if a ref that somebody made in the store needs it.
-        """
-        from holdfast.workspace.scope import as_text
-
-        chosen = as_text(paths) or []
-        if dry_run:
-            with self._reading():
-                return self._repository.consistently(
-                    lambda: self._purger().plan(chosen, lines=lines, progress=progress)
-                )
-        with self._writing():
-            done = self._purger().purge(chosen, lines=lines, progress=progress)
-            self.purge_error = None
-            return done
-
     def import_from(
         self, other: Workspace, ref: str, message: str = "", *, metadata: Mapping[str, JSON] | None = None
     ) -> Checkpoint:
@@ -271,28 +205,3 @@ class Verbs:
         with self._reading():
             done = self._repository.history().done
             return done[-1] if done else None
-
-    def kind_rules(self) -> dict[str, Policy | None]:
-        """How long each kind of checkpoint is kept in this store, whoever prunes; None: for ever."""
-        from holdfast.workspace.upkeep.kinds import read_kinds
-
-        return read_kinds(self._repository.own)
-
-    def set_kind_rules(self, kinds: Mapping[str, Policy | None]) -> None:
-        """Say how long each kind of checkpoint is kept in this store, where a policy has no rule for it."""
-        from holdfast.workspace.upkeep.kinds import write_kinds
-
-        with self._writing():
-            write_kinds(self._repository.own, kinds)
-
-    def _purger(self) -> Purger:
-        from holdfast.workspace.upkeep.purge import Purger
-
-        return Purger(self._repository, self.path)
-
-    def _resume_purge(self) -> None:
-        """Go on with a purge that was interrupted; once, if that fails, since it is much work. Needs the lock."""
-        if not self._repository.is_purging:
-            self.purge_error = None
-        elif self.purge_error is None:
-            self.purge_error = self._purger().resume()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast import durable
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.workspace import given, place
+from holdfast.workspace.keeping import Keeping
 from holdfast.workspace.restore.journal import Journal
 from holdfast.workspace.stored.repository import Repository, plain_text
 from holdfast.workspace.verbs import Verbs
@@ -23,15 +24,11 @@ if TYPE_CHECKING:
         JSON,
         Checkpoint,
         CheckpointDiff,
-        Compacted,
         Plan,
         Progress,
-        Pruned,
         Recovery,
         Restored,
-        VerifyReport,
     )
-    from holdfast.retention import Policy
     from holdfast.workspace.capture.save import Details
     from holdfast.workspace.capture.watching import Watching
     from holdfast.workspace.engine import Engine
@@ -43,7 +40,7 @@ _FULL = "Make room: pruning, and deleting all but the newest, need none"
 _HINTS = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: "Checkpoints there can be read and exported, not made"}
 
 
-class Workspace(Verbs):
+class Workspace(Verbs, Keeping):
     """A folder whose states are kept: saved, listed, compared, restored, undone, verified.
 
     Any number of processes and threads may use one workspace at once. Writers wait for each other; readers wait for
@@ -311,44 +308,6 @@ class Workspace(Verbs):
         watching = self._engine_made and self._engine_made.scanner.watching
         if watching:
             watching.close()
-
-    # upkeep
-
-    def verify(self, *, progress: Progress | None = None) -> VerifyReport:
-        """Read every byte of the store and name what is damaged, and which checkpoints that touches."""
-        from holdfast.workspace.upkeep.verify import Verifier
-
-        with self._reading():
-            return Verifier(self._repository, progress).run()
-
-    def prune(
-        self, policy: Policy, dry_run: bool = True, *, lazily: bool = False, plan: Pruned | None = None
-    ) -> Pruned:
-        """Take away the checkpoints that a policy has no reason to keep, and free their disk. A dry run only tells.
-
-        Never taken: what is pinned or named, the current and the latest, what an undo, a redo or an interrupted
-        restore needs. With `plan`, nothing that is not in it. `lazily` leaves the disk to a later call until so many
-        are gone that it is worth the work. Damaged if it cannot be told what the others need.
-        """
-        from holdfast.workspace.upkeep.prune import Upkeep
-
-        upkeep, now = Upkeep(self._repository), self._clock()
-        if dry_run:
-            with self._reading():
-                return self._repository.consistently(lambda: upkeep.plan(policy, now))
-        with self._writing():
-            only = None if plan is None else {checkpoint.id for checkpoint in plan.removed}
-            return upkeep.prune(policy, now, lazily=lazily, only=only)
-
-    def compact(self) -> Compacted:
-        """Make the store as small as it gets: the git program, where there is one, makes deltas. Takes its time."""
-        import shutil
-
-        from holdfast.workspace.upkeep.prune import Upkeep
-
-        git = shutil.which("git", path=self._environ.get("PATH", os.defpath))
-        with self._writing():
-            return Upkeep(self._repository).compact(git)
 
     # opening and locking
 

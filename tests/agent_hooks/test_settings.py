@@ -73,7 +73,9 @@ def test_our_entries_go_in_beside_everything_else_and_come_out_again(name: str, 
 
 
 def test_a_comment_stays_at_the_line_that_it_is_about() -> None:
-    after = with_entries(TEXTS["a comment behind the last"], find_agent("gemini"), find_agent("gemini").entries(["h"]))
+    after = with_entries(
+        TEXTS["a comment behind the last"], find_agent("gemini"), find_agent("gemini").entries(words("gemini"))
+    )
     assert '"a": 1, // beside\n' in after
 
 
@@ -203,3 +205,62 @@ def test_what_is_installed_does_not_change_between_versions(name: str) -> None:
     text = agent.own_file(given) if agent.own_file else json.dumps([[e.event, e.value] for e in agent.entries(given)])
     kept = Path(__file__).with_name("entries") / name
     assert text == kept.read_text()
+
+
+OURS = '{"type": "command", "command": "/o/holdfast", "args": ["hook", "claude-code"]}'
+THEIRS = '{"hooks": [{"type": "command", "command": "say"}]}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"hooks": {{"Stop": [\n // c\n {{"hooks": [{OURS}]}}, {THEIRS}\n]}}}}',
+        f'{{"hooks": {{"Stop": [\n {THEIRS}, // c\n {{"hooks": [{OURS}]}}]}}}}',
+        f'{{"hooks": {{"Stop": [{THEIRS}], // c\n "End": [{{"hooks": [{OURS}]}}]}}}}',
+    ],
+)
+def test_what_stands_behind_ours_does_not_get_into_a_comment(text: str) -> None:
+    left = without_entries(text, "claude-code")
+    assert parse(left).plain() == {"hooks": {"Stop": [json.loads(THEIRS)]}}
+    assert "// c" in left
+
+
+def test_a_text_in_which_others_would_come_to_mean_something_else_is_refused() -> None:
+    twice = f'{{"hooks": {{"Stop": [{THEIRS}], "Stop": [{{"hooks": [{OURS}]}}]}}}}'
+    with pytest.raises(NotJSON, match="twice"):
+        without_entries(twice, "claude-code")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo holdfast hook claude-code",
+        "/o/holdfast hook claude-code && say done",
+        "say done; /o/holdfast hook claude-code",
+    ],
+)
+def test_a_command_of_the_users_that_also_runs_us_is_the_users(command: str) -> None:
+    text = json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}})
+    assert without_entries(text, "claude-code") == text
+
+
+def test_uninstalling_twice_does_not_install(places: Places) -> None:
+    agent, file = find_agent("claude-code"), places.home / ".claude" / "settings.json"
+    file.parent.mkdir()
+    file.write_text('{"a": 1}')
+    carry_out(plan_install(agent, Scope.USER, places, words("claude-code")), places.environ)
+    file.write_text(file.read_text().replace('"a": 1', '"a": 2'))
+    for _ in range(2):
+        carry_out(plan_uninstall(agent, Scope.USER, places), places.environ)
+        assert json.loads(file.read_text()) == {"a": 2}
+
+
+@pytest.mark.parametrize("name", ["claude-code", "opencode"])
+def test_uninstalling_takes_out_what_two_versions_put_in_around_an_edit(places: Places, name: str) -> None:
+    agent = find_agent(name)
+    file = agent.settings(places, Scope.USER)
+    carry_out(plan_install(agent, Scope.USER, places, words(name)), places.environ)
+    file.write_text(file.read_text() + "\n")
+    carry_out(plan_install(agent, Scope.USER, places, ["/new/holdfast", "hook", name]), places.environ)
+    carry_out(plan_uninstall(agent, Scope.USER, places), places.environ)
+    assert not file.exists() or "holdfast" not in file.read_text()

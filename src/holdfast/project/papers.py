@@ -87,9 +87,13 @@ def keep_outside(papers: Sequence[Paper]) -> tuple[dict[str, JSON], list[str]]:
     return kept, failed
 
 
-def bring_back(papers: Sequence[Paper], kept: object) -> list[str]:
-    """Write those that lie outside as they were, each in one step (P3). Notes of what was left as it is, and why."""
+def bring_back(papers: Sequence[Paper], kept: object, saved: object) -> list[str]:
+    """Write those that lie outside as they were, each in one step (P3). Notes of what was left as it is, and why.
+
+    `saved` is what `keep_outside` gave before: nothing is replaced that is not in there (P1).
+    """
     said = kept if isinstance(kept, Mapping) else {}
+    held = saved if isinstance(saved, Mapping) else {}
     notes = []
     for paper in papers:
         if paper.inside is not None or paper.role not in said:
@@ -98,9 +102,19 @@ def bring_back(papers: Sequence[Paper], kept: object) -> list[str]:
         if was is None:
             if isinstance(now, bytes):
                 notes.append(f"{paper.name} was not there, lies outside the folder, and is left as it is")
-        elif was[0] != now:
+        elif was[0] == now:
+            continue
+        elif os.path.lexists(paper.path) and not _is_saved(now, held.get(paper.role)):
+            why = "was changed meanwhile" if isinstance(now, bytes) else f"could not be saved first, as {now},"
+            notes.append(f"{paper.name} {why} and is left as it is")
+        else:
             _write(paper.path, *was)
     return notes
+
+
+def _is_saved(now: bytes | str, held: object) -> bool:
+    found = _decoded(held)
+    return found is not None and found[0] == now
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:

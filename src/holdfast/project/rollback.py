@@ -79,7 +79,11 @@ class Rollback:
         found, recorded = self._ground.position(), record.position_of(target)
         move = self._plan(git, confirm, recorded, found)
         entry = Entry("undo", target.id, self._newest(), move)
-        return self._go(entry, target, recorded, found, self._ground.workspace.undo)
+
+        def act() -> Restored:
+            return self._ground.workspace.undo(state=self._state_now(found, None))
+
+        return self._go(entry, target, recorded, found, act)
 
     def _plan(self, git: str, confirm: bool, recorded: GitState, found: GitState) -> Move | None:
         if git not in _WAYS:
@@ -124,16 +128,17 @@ class Rollback:
                 with contextlib.suppress(HoldfastError, OSError):  # then the next call does it
                     self._settle()
             raise
-        notes, moved = self._rest(entry, restored.state) if has_more else ([], False)
+        notes, moved = self._rest(entry, restored.state, restored.undo_id) if has_more else ([], False)
         if self._ground.misconfigured is not None:
             notes = [*notes, f"the configuration is not used: {self._ground.misconfigured}"]
         self._journal.close()
         done = replace(restored, state=record.without_ours(restored.state))
         return RolledBack(record.view(target), done, recorded, found, moved, tuple(notes))
 
-    def _rest(self, entry: Entry, state: Mapping[str, JSON]) -> tuple[list[str], bool]:
+    def _rest(self, entry: Entry, state: Mapping[str, JSON], safety: str) -> tuple[list[str], bool]:
         """What is to be done once the folder is restored; all of it may have been done already."""
-        notes = bring_back(self._ground.papers(), state.get(OUTSIDE))
+        saved = self._ground.workspace.get(safety).state.get(OUTSIDE)
+        notes = bring_back(self._ground.papers(), state.get(OUTSIDE), saved)
         if entry.move is None:
             return notes, False
         if UserGit(self._ground.workspace.path, self._ground.environ).carry_out(entry.move):
@@ -149,20 +154,22 @@ class Rollback:
         if workspace.recovery_error is not None:
             raise workspace.recovery_error
         done = workspace.recovered is None or workspace.recovered.outcome == "finished"
-        if not (done and self._took_place(workspace.list(None, safety=True), entry)):
+        safety = self._safety_of(workspace.list(None, safety=True), entry) if done else None
+        if safety is None:
             self._journal.close()
             self._ground.recovered.append(f"an interrupted {entry.verb} to {entry.target} had changed nothing")
             return
-        notes, moved = self._rest(entry, workspace.get(entry.target).state)
+        notes, moved = self._rest(entry, workspace.get(entry.target).state, safety)
         self._journal.close()
         git = [f"git was moved: {entry.move}"] if moved else []
         said = f"an interrupted {entry.verb} to {entry.target} was finished"
         self._ground.recovered.append("; ".join((said, *git, *notes)))
 
-    def _took_place(self, newest_first: list[model.Checkpoint], entry: Entry) -> bool:
+    def _safety_of(self, newest_first: list[model.Checkpoint], entry: Entry) -> str | None:
+        """The safety checkpoint of what has begun; None if it never took place."""
         for each in newest_first:
             if each.sequence <= entry.after:
                 break
             if each.operation and entry.is_of(each.operation.verb, each.operation.target, each.sequence):
-                return True
-        return False
+                return each.id
+        return None

@@ -271,10 +271,15 @@ class Workspace(Verbs, Keeping):
             wish = Wish("restore", target, as_text(paths), keep_new, skip_damaged, state=said, reversal=reversal)
             return self._restore(wish, plan=plan, progress=progress)
 
-    def undo(self, *, progress: Progress | None = None) -> Restored:
-        """Take back the last restore that was not taken back yet. NotFound if there is none."""
+    def undo(self, *, state: Mapping[str, JSON] | None = None, progress: Progress | None = None) -> Restored:
+        """Take back the last restore that was not taken back yet. NotFound if there is none.
+
+        What is there now is saved first, and `state` with it.
+        """
         with self._writing():
-            return self._restore(self._engine.restorer.wish_to_undo(), progress=progress)
+            wish = self._engine.restorer.wish_to_undo()
+            said = None if state is None else dict(state)
+            return self._restore(wish._replace(state=said), progress=progress)
 
     def redo(self, *, progress: Progress | None = None) -> Restored:
         """Take back the last undo. NotFound if there is none since the last restore."""

@@ -85,3 +85,45 @@ def test_a_checkpoint_never_says_where_to_write(place: Place) -> None:
     file.write_text("[2]")
     place.open().rollback(made.id)
     assert file.read_text() == "[2]"
+
+
+def test_what_was_written_outside_since_a_rollback_is_kept_by_the_undo(place: Place) -> None:
+    file = place.area / "progress.txt"
+    file.write_text("first")
+    manager = place.open(progress_file="../progress.txt")
+    made = manager.create_checkpoint("a")
+    file.write_text("second")
+    manager.rollback(made.id)
+    file.write_text("the user's, since")
+    undone = manager.undo()
+    assert file.read_text() == "second"
+    assert "the user's, since" in str(manager.workspace.get(undone.restored.undo_id).state)
+    manager.rollback(undone.restored.undo_id)
+    assert file.read_text() == "the user's, since"
+
+
+def test_one_outside_that_cannot_be_saved_first_is_left_and_named(place: Place) -> None:
+    file = place.area / "progress.txt"
+    file.write_text("first")
+    manager = place.open(progress_file="../progress.txt")
+    made = manager.create_checkpoint("a")
+    file.write_bytes(b"x" * ((16 << 20) + 1))
+    done = manager.rollback(made.id)
+    assert file.stat().st_size == (16 << 20) + 1
+    assert done.notes == ("../progress.txt could not be saved first, as it is above 16 MiB, and is left as it is",)
+
+
+def test_one_outside_that_changed_after_an_interruption_is_left_and_named(place: Place) -> None:
+    file = place.area / "progress.txt"
+    file.write_text("first")
+    manager = place.open(progress_file="../progress.txt")
+    made = manager.create_checkpoint("a")
+    file.write_text("second")
+    file.with_name("progress.txt.holdfast-new").mkdir()  # so that it is interrupted there
+    with pytest.raises(OSError, match="progress"):
+        manager.rollback(made.id)
+    file.with_name("progress.txt.holdfast-new").rmdir()
+    file.write_text("the user's, since")
+    again = place.open(progress_file="../progress.txt")
+    assert "../progress.txt was changed meanwhile and is left as it is" in again.recover()[0]
+    assert file.read_text() == "the user's, since"

@@ -93,6 +93,13 @@ def test_lines_side_by_side_are_two_changes(ours: bytes, theirs: bytes, merged: 
     assert merge(b"1\n2\n3\n4\n", theirs, ours) == merged
 
 
+@pytest.mark.parametrize("before", [b"1\n2", b"1"])
+def test_lines_behind_one_that_loses_its_newline_are_not_glued_to_it(before: bytes) -> None:
+    assert merge(b"1\n2\n", b"1\n2\n3\n", before) is None
+    assert merge(b"1\n2\n", before, b"1\n2\n3\n") is None
+    assert merge(b"1\n2\n", b"X\n2\n", b"1\n2") == b"X\n2"
+
+
 def test_text_is_what_has_no_zero_byte_near_its_beginning() -> None:
     assert is_text(b"")
     assert is_text(b"\xff" + bytes([1]) * 9000)

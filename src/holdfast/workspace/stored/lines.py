@@ -57,7 +57,8 @@ def hunks(old: bytes, new: bytes) -> list[Hunk]:
 def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     """A text with what two sides changed in it; None where they changed the same lines, or added some in one place.
 
-    Where both made the very same change it is made once. Lines side by side are two changes, unlike with git.
+    Where both made the very same change it is made once. Lines side by side are two changes, unlike with git; but a
+    last line whose newline one side took, with lines of the other's behind it, would be a line that nobody wrote.
     """
     edits = sorted({*_edits(base, ours), *_edits(base, theirs)})
     for one, other in pairwise(edits):
@@ -69,7 +70,8 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
         out += lines[at : edit.start]
         out += edit.lines
         at = edit.end
-    return b"".join(out + lines[at:])
+    out += lines[at:]
+    return None if any(not line.endswith(b"\n") for line in out[:-1]) else b"".join(out)
 
 
 def _edits(base: bytes, side: bytes) -> list[_Edit]:

@@ -29,7 +29,7 @@ def remove_child(text: str, node: Node, number: int) -> str:
     if number + 1 < len(spans):  # the comma after it goes along
         comma = _comma(text, end)
         before = _strip_end(text, node.start + 1, start)
-        return text[:before] + text[comma + 1 :]
+        return _joined(text[:before], text[comma + 1 :])
     cut = _strip_end(text, node.start + 1, start)
     if node.has_last_comma:
         after = _comma(text, end) + 1
@@ -43,7 +43,15 @@ def remove_child(text: str, node: Node, number: int) -> str:
         close = node.end - 1
     if len(spans) == 1 and not text[node.start + 1 : cut].strip() and not text[after:close].strip():
         return text[: node.start + 1] + text[close:]
-    return text[:cut] + text[after:]
+    return _joined(text[:cut], text[after:])
+
+
+def _joined(left: str, right: str) -> str:
+    """Two pieces; what follows a comment that goes to the end of its line stays out of it."""
+    is_same_line = bool(right.partition("\n")[0].strip())
+    if is_same_line and "//" in left[left.rfind("\n") + 1 :]:  # or in a string, where a newline more does no harm
+        return left + ("\r\n" if "\r\n" in left else "\n") + right
+    return left + right
 
 
 def _add(text: str, node: Node, value: Any, prefix: str) -> str:

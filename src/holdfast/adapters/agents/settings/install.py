@@ -35,6 +35,8 @@ class Change:
     after: bytes | None
     backup: Path
     """Where what was there before is kept."""
+    removes: bool = False
+    """It takes our entries out: what is known of the file goes with them."""
 
     def __bool__(self) -> bool:
         return self.before != self.after
@@ -63,21 +65,20 @@ def plan_uninstall(agent: Agent, scope: Scope, places: Places) -> Change:
     """Say what uninstalling would change."""
     path = _real(agent.settings(places, scope))
     before = _read(path)
-    if before is None:
-        return _change(agent, path, None, None, places)
     receipt = _Receipt.read(path, places.environ)
-    if receipt and (original := receipt.original(before, path, places.environ)) != before:
-        return _change(agent, path, before, original, places)
+    base = receipt.original(before, path, places.environ) if receipt else before
+    if base is None:
+        return _change(agent, path, before, None, places, removes=True)
     if agent.own_file is not None:
-        ours = _is_own_file(before, agent.own_file(["holdfast"]))
-        return _change(agent, path, before, None if ours else before, places)
+        ours = _is_own_file(base, agent.own_file(["holdfast"]))
+        return _change(agent, path, before, None if ours else base, places, removes=True)
     try:
-        after = without_entries(_text(path, before), agent.name)
+        after = without_entries(_text(path, base), agent.name)  # it may have had some before this receipt
     except NotJSON as error:
         raise _refused(path, error) from None
-    left = _encoded(after, before)
+    left = _encoded(after, base)
     is_empty = receipt is not None and not receipt.existed and _is_only(after, agent.frame)
-    return _change(agent, path, before, None if is_empty else left, places)
+    return _change(agent, path, before, None if is_empty else left, places, removes=True)
 
 
 def carry_out(change: Change, environ: Mapping[str, str]) -> None:
@@ -89,7 +90,7 @@ def carry_out(change: Change, environ: Mapping[str, str]) -> None:
     if change.before is not None:
         durable.make_folder(change.backup.parent)
         durable.write_atomically(change.backup, change.before)  # P1: what is replaced is kept first
-    if change.after is not None:
+    if change.after is not None and not change.removes:
         original = receipt if receipt and receipt.after == _digest(change.before or b"") else None
         new = original or _Receipt(change.before is not None, change.backup.name, "", [str(each) for each in made])
         new.write(change.path, environ, after=_digest(change.after))
@@ -99,6 +100,7 @@ def carry_out(change: Change, environ: Mapping[str, str]) -> None:
         raise Conflict(f"{change.path} was changed by somebody else meanwhile", hint="Try again.")
     if change.after is None:
         durable.disk().unlink(str(change.path))
+        _Receipt.forget(change.path, environ)
         for name in receipt.made if receipt else []:
             with contextlib.suppress(OSError):  # somebody has put something there
                 durable.disk().rmdir(name)
@@ -106,6 +108,8 @@ def carry_out(change: Change, environ: Mapping[str, str]) -> None:
     mode = os.stat(change.path).st_mode & 0o777 if change.before is not None else 0o644
     temporary = change.path.with_name(f".{change.path.name}.holdfast-new")
     durable.write_atomically(change.path, change.after, via=temporary, mode=mode)
+    if change.removes:
+        _Receipt.forget(change.path, environ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,12 @@ class _Receipt:
         durable.make_folder(folder)
         durable.write_atomically(folder / "receipt.json", json.dumps(about, indent=1).encode() + b"\n")
 
+    @staticmethod
+    def forget(path: Path, environ: Mapping[str, str]) -> None:
+        """Know nothing of a file any more: what is written there from now on is not what we made."""
+        with contextlib.suppress(FileNotFoundError):
+            durable.disk().unlink(str(_kept(path, environ) / "receipt.json"))
+
     def original(self, now: bytes | None, path: Path, environ: Mapping[str, str]) -> bytes | None:
         """What was there before us, if what is there now is what we made; else what is there now."""
         if now is None or _digest(now) != self.after:
@@ -144,8 +154,11 @@ class _Receipt:
         return found if self.backup == _backup_name(found) else now
 
 
-def _change(agent: Agent, path: Path, before: bytes | None, after: bytes | None, places: Places) -> Change:
-    return Change(agent.name, path, before, after, _kept(path, places.environ) / _backup_name(before or b""))
+def _change(
+    agent: Agent, path: Path, before: bytes | None, after: bytes | None, places: Places, *, removes: bool = False
+) -> Change:
+    backup = _kept(path, places.environ) / _backup_name(before or b"")
+    return Change(agent.name, path, before, after, backup, removes)
 
 
 def _kept(path: Path, environ: Mapping[str, str]) -> Path:

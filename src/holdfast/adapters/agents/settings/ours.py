@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,23 +62,53 @@ def with_entries(text: str, agent: Agent, entries: list[Entry]) -> str:
         return json.dumps({**agent.frame, "hooks": listed}, indent=2) + "\n"
     if are_same(found_entries(text, agent.name), entries):
         return text
-    text = without_entries(text, agent.name)
+    given, text = text, without_entries(text, agent.name)
     for key, value in agent.frame.items():
         root = parse(text)
         if root.get(key) is None:
             text = add_member(text, root, key, value)
     for entry in entries:
         text = _with_entry(text, entry)
-    return text
+    return _checked(given, text, agent.name, agent.frame)
 
 
 def without_entries(text: str, agent: str) -> str:
     """The text without any entry of ours, and without lists that are empty for that reason."""
+    given = text
     while True:
         shorter = _without_one(text, agent)
         if shorter is None:
-            return text
+            return text if text == given else _checked(given, text, agent, {})
         text = shorter
+
+
+def _checked(before: str, after: str, agent: str, frame: Mapping[str, Any]) -> str:
+    """The text after an edit, once it is proved that everything of others is in it and means the same (P1)."""
+    if {**frame, **_of_others(before, agent)} != {**frame, **_of_others(after, agent)}:
+        raise NotJSON("our entries cannot be told from the rest; a key may be in it twice")
+    return after
+
+
+def _of_others(text: str, agent: str) -> dict[str, Any]:
+    """What a text says, without our entries and whatever holds nothing else."""
+    found = parse(text).plain()
+    hooks = found.get("hooks") if isinstance(found, dict) else None
+    if not isinstance(hooks, dict):
+        return dict(found) if isinstance(found, dict) else {"": found}
+    kept = {event: _left(listed, agent) if isinstance(listed, list) else listed for event, listed in hooks.items()}
+    found["hooks"] = {event: listed for event, listed in kept.items() if listed != []}
+    return {key: value for key, value in found.items() if key != "hooks" or value}
+
+
+def _left(listed: list[Any], agent: str) -> list[Any]:
+    found = []
+    for item in listed:
+        if has_ours(item, agent) and isinstance(item.get("hooks"), list):
+            item = {**item, "hooks": [each for each in item["hooks"] if not is_ours(each, agent)]}
+            found += [item] if item["hooks"] else []
+        elif not has_ours(item, agent):
+            found.append(item)
+    return found
 
 
 def _with_entry(text: str, entry: Entry) -> str:
@@ -136,10 +167,11 @@ def _words(text: str, args: Any) -> list[str]:
 
 
 def _runs_us(words: list[str], agent: str) -> bool:
-    for at, word in enumerate(words):
-        if word == "hook" and words[at + 1 : at + 2] == [agent]:
-            before = words[:at]
-            return bool(before) and (
-                Path(before[-1]).name in ("holdfast", "holdfast.exe") or before[-1] == "holdfast.cli"
-            )
-    return False
+    """Whether it is just that, with the name of an event perhaps; what does more than that is somebody else's."""
+    at = next((at for at, word in enumerate(words) if word == "hook" and words[at + 1 : at + 2] == [agent]), 0)
+    if not at or len(words) > at + 3:
+        return False
+    program, *switches = words[:at]
+    if not switches:
+        return Path(program).name in ("holdfast", "holdfast.exe")
+    return switches[-2:] == ["-m", "holdfast.cli"] and all(word.startswith("-") for word in switches[:-1])

@@ -1,0 +1,89 @@
+"""The life of a load: find, verify, put together."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import Damaged, NotFound, Refused
+from holdfast.training.folder import Found, TrainingFolder
+from holdfast.training.reading import Reader, read_manifest
+from holdfast.training.stored.layout import BEST, LAST, MANIFEST, STATE, check_schema, check_step
+from holdfast.training.tree import ABSENT, RESUME, Builder
+
+
+def find(path: Path, step: int | str | None = None) -> Found:
+    """The checkpoint that a path means: a step's folder, `last`, `best.json`, or a folder of steps and a step."""
+    if step is not None and step not in ("latest", "best"):
+        step = check_step(step)
+    if path.name == LAST and not path.is_dir():
+        return TrainingFolder(path.parent).get("latest")
+    if path.name == BEST and not path.is_dir():
+        return TrainingFolder(path.parent).get("best")
+    if not path.exists():
+        raise NotFound(f"there is no {path}", hint="Give the path of a checkpoint, or a folder of them and a step.")
+    if (path / MANIFEST).exists():
+        found = Found(path, read_manifest(path))
+        if step not in (None, "latest", "best", found.step):
+            raise NotFound(f"{path} is step {found.step}, not {step}", hint="Give the folder above it.")
+        return found
+    return TrainingFolder(path).get("latest" if step is None else step)
+
+
+class Opened:
+    """A checkpoint whose parts can be read."""
+
+    def __init__(self, found: Found, *, verify: bool = True, mmap: bool = False) -> None:
+        self.found = found
+        self._lazily = mmap
+        self._reader = Reader(found.path, found.manifest, verify=verify, maps=mmap)
+        self._document: dict[str, Any] | None = None
+
+    def state(self, *, weights_only: bool = False, only: Sequence[str] | None = None, map_location: Any = None) -> Any:
+        """The state, or what is wanted of it."""
+        tree = self._read()["state"]
+        wanted = None if only is None else _wanted(only)
+        builder = Builder(
+            tree, self._reader.fetch, place=map_location, wanted=wanted, tensors_only=weights_only, lazily=self._lazily
+        )
+        if not self._lazily:
+            self._reader.prepare(builder.names())
+        built = builder.build()
+        if built is not ABSENT:
+            return built
+        if only is not None:
+            raise NotFound(
+                f"{self.found.path} holds nothing that is called {', '.join(only)}",
+                hint="Names are paths such as model.layer1.weight; a beginning or a pattern with * will do.",
+            )
+        return {}
+
+    def resume(self) -> dict[str, Any]:
+        """What was kept beside the state, to go on as if the run had never stopped."""
+        tree = self._read().get("resume")
+        return Builder(tree, self._reader.fetch, root=RESUME).build() if tree else {}
+
+    def _read(self) -> dict[str, Any]:
+        if self._document is None:
+            try:
+                found = json.loads(self._reader.file(STATE))
+            except (ValueError, RecursionError):
+                raise Damaged(f"{self.found.path / STATE} is not JSON", hint="Use another checkpoint.") from None
+            if not isinstance(found, dict) or "state" not in found:
+                raise Damaged(f"{self.found.path / STATE} holds no state", hint="Use another checkpoint.")
+            check_schema(found.get("schema_version"), str(self.found.path / STATE))
+            self._document = found
+        return self._document
+
+
+def _wanted(only: Sequence[str]) -> Callable[[str], bool]:
+    if isinstance(only, str) or not all(isinstance(name, str) and name for name in only):
+        raise Refused(f"only is {only!r}", hint='Give a list of names, such as ["model", "*.bias"].')
+
+    def wanted(where: str) -> bool:
+        return any(where == name or where.startswith(f"{name}.") or fnmatch.fnmatchcase(where, name) for name in only)
+
+    return wanted

@@ -1,0 +1,138 @@
+"""Bytes of tensors from a checkpoint's files, verified as they come."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from holdfast.errors import Damaged
+from holdfast.training.stored import digests
+from holdfast.training.stored.layout import MANIFEST
+from holdfast.training.stored.manifest import FileEntry, Manifest, TensorEntry, decode
+from holdfast.training.telling import system_errors
+from holdfast.training.tree import Bytes
+
+THREADS = 4
+_HINT = "Use another checkpoint; holdfast verify names the sound ones."
+_MANIFEST_MAX_BYTES = 1 << 30
+
+
+def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
+    """Read the manifest of a checkpoint; Damaged if there is none, or not the one that was written."""
+    path = folder / MANIFEST
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_MANIFEST_MAX_BYTES)
+    except FileNotFoundError:
+        raise Damaged(f"{folder} has no {MANIFEST}, so it is not a whole checkpoint", hint=_HINT) from None
+    except OSError as error:
+        raise Damaged(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
+    return decode(data, str(path), verify=verify)
+
+
+class Reader:
+    """Reads tensors of one checkpoint. Damaged, at once, if a byte that is asked for is not as it was written."""
+
+    def __init__(self, folder: Path, manifest: Manifest, *, verify: bool = True, maps: bool = False) -> None:
+        self._folder = folder
+        self._manifest = manifest
+        self._verify = verify
+        self._maps = maps
+        self._ready: dict[str, memoryview] = {}
+        self._heads_read: set[str] = set()
+
+    def file(self, name: str) -> bytes:
+        """All of a file that is not a shard."""
+        entry = self._manifest.files.get(name)
+        if entry is None:
+            raise Damaged(f"{self._folder} has no {name}", hint=_HINT)
+        with self._opened(name, entry) as fd:
+            data = bytes(_read_at(fd, 0, entry.bytes))
+        self._check(data, entry.digest, self._folder / name)
+        return data
+
+    def prepare(self, names: Iterable[str]) -> None:
+        """Read many tensors at once, with several threads."""
+        wanted = [name for name in names if name not in self._ready]
+        if len(wanted) < 2:
+            return
+        with ThreadPoolExecutor(THREADS, "holdfast-read") as pool:
+            for name, data in zip(wanted, pool.map(self._read, wanted), strict=True):
+                self._ready[name] = data
+
+    def fetch(self, name: str) -> Bytes:
+        """The bytes, type and shape of a tensor."""
+        data = self._ready.pop(name, None)
+        entry = self._entry(name)
+        return self._read(name) if data is None else data, entry.dtype, entry.shape
+
+    def _entry(self, name: str) -> TensorEntry:
+        try:
+            return self._manifest.tensors[name]
+        except KeyError:
+            raise Damaged(f"{self._folder} has no tensor {name}", hint=_HINT) from None
+
+    def _read(self, name: str) -> memoryview:
+        tensor = self._entry(name)
+        entry = self._manifest.files[tensor.file]
+        with self._opened(tensor.file, entry) as fd:
+            if self._verify and tensor.file not in self._heads_read:
+                self._check(_read_at(fd, 0, entry.header_bytes), entry.header_digest, self._folder / tensor.file)
+                self._heads_read.add(tensor.file)
+            read = _map_at if self._maps else _read_at
+            data = read(fd, tensor.offset, tensor.bytes)
+        self._check(data, tensor.digest, f"{name} in {self._folder / tensor.file}")
+        return data
+
+    @contextlib.contextmanager
+    def _opened(self, name: str, entry: FileEntry) -> Iterator[int]:
+        path = self._folder / name
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            raise Damaged(f"{path} is missing", hint=_HINT) from None
+        except OSError as error:
+            raise Damaged(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
+        try:
+            size = os.fstat(fd).st_size
+            if size != entry.bytes:
+                raise Damaged(f"{path} has {size} bytes where {entry.bytes} were written", hint=_HINT)
+            with system_errors("reading", path):
+                yield fd
+        finally:
+            os.close(fd)
+
+    def _check(self, data: bytes | memoryview, expected: str, what: object) -> None:
+        if self._verify and digests.digest(data, self._manifest.digest_algorithm) != expected:
+            raise Damaged(f"{what} is not as it was written", hint=_HINT)
+
+
+def _read_at(fd: int, offset: int, size: int) -> memoryview:
+    """Read into memory of its own, in large pages where the system has them."""
+    if not size:
+        return memoryview(b"")
+    room = mmap.mmap(-1, size)
+    if hasattr(mmap, "MADV_HUGEPAGE") and size >= 4 << 20:
+        with contextlib.suppress(OSError):
+            room.madvise(mmap.MADV_HUGEPAGE)
+    view = memoryview(room)
+    at = 0
+    while at < size:
+        count = os.preadv(fd, [view[at:]], offset + at)
+        if not count:
+            raise Damaged("a file ended before its end", hint=_HINT)
+        at += count
+    return view
+
+
+def _map_at(fd: int, offset: int, size: int) -> memoryview:
+    """Map a stretch of a file; what is changed in memory does not change the file."""
+    if not size:
+        return memoryview(b"")
+    start = offset - offset % mmap.ALLOCATIONGRANULARITY
+    room = mmap.mmap(fd, offset + size - start, access=mmap.ACCESS_COPY, offset=start)
+    return memoryview(room)[offset - start :]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from holdfast.errors import Damaged, NotFound, Refused
 from holdfast.training.folder import Found, TrainingFolder
 from holdfast.training.reading import Reader, read_manifest
-from holdfast.training.stored.layout import BEST, LAST, MANIFEST, STATE, check_schema, check_step
+from holdfast.training.stored.layout import BEST, INDEX, LAST, MANIFEST, STATE, check_schema, check_step
 from holdfast.training.tree import ABSENT, RESUME, Builder
 
 
@@ -44,14 +45,19 @@ class Opened:
 
     def state(self, *, weights_only: bool = False, only: Sequence[str] | None = None, map_location: Any = None) -> Any:
         """The state, or what is wanted of it."""
-        tree = self._read()["state"]
+        document = self._read()
         wanted = None if only is None else _wanted(only)
-        builder = Builder(
-            tree, self._reader.fetch, place=map_location, wanted=wanted, tensors_only=weights_only, lazily=self._lazily
-        )
-        if not self._lazily:
-            self._reader.prepare(builder.names())
-        built = builder.build()
+        with _sense(self.found.path):
+            builder = Builder(
+                document["state"], self._reader.fetch, place=map_location, wanted=wanted, tensors_only=weights_only,
+                lazily=self._lazily,
+            )  # fmt: skip
+            names = builder.names()
+            if not self._lazily:
+                if only is None and not weights_only:
+                    names += self._rest(document)
+                self._reader.prepare(names)
+            built = builder.build()
         if built is not ABSENT:
             return built
         if only is not None:
@@ -61,10 +67,17 @@ class Opened:
             )
         return {}
 
+    def _rest(self, document: dict[str, Any]) -> list[str]:
+        """What a full load reads only to verify it, so that not a bit of a checkpoint goes unseen."""
+        self._reader.file(INDEX)
+        tree = document.get("resume")
+        return Builder(tree, self._reader.fetch, root=RESUME).names() if tree else []
+
     def resume(self) -> dict[str, Any]:
         """What was kept beside the state, to go on as if the run had never stopped."""
         tree = self._read().get("resume")
-        return Builder(tree, self._reader.fetch, root=RESUME).build() if tree else {}
+        with _sense(self.found.path):
+            return Builder(tree, self._reader.fetch, root=RESUME).build() if tree else {}
 
     def _read(self) -> dict[str, Any]:
         if self._document is None:
@@ -77,6 +90,16 @@ class Opened:
             check_schema(found.get("schema_version"), str(self.found.path / STATE))
             self._document = found
         return self._document
+
+
+@contextlib.contextmanager
+def _sense(path: Path) -> Iterator[None]:
+    """Damaged where what a state says of itself makes no sense."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        what = f"{path / STATE} is not as it was written ({type(error).__name__}: {error})"
+        raise Damaged(what, hint="Use another checkpoint.") from error
 
 
 def _wanted(only: Sequence[str]) -> Callable[[str], bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,13 +20,17 @@ from holdfast.training.tree import Bytes
 THREADS = 4
 _HINT = "Use another checkpoint; holdfast verify names the sound ones."
 _MANIFEST_MAX_BYTES = 1 << 30
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
     """Read the manifest of a checkpoint; Damaged if there is none, or not the one that was written."""
     path = folder / MANIFEST
     try:
-        with open(path, "rb") as file:
+        fd = os.open(path, _FLAGS)
+        with open(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise Damaged(f"{path} is not a file", hint=_HINT)
             data = file.read(_MANIFEST_MAX_BYTES)
     except FileNotFoundError:
         raise Damaged(f"{folder} has no {MANIFEST}, so it is not a whole checkpoint", hint=_HINT) from None
@@ -92,7 +97,7 @@ class Reader:
     def _opened(self, name: str, entry: FileEntry) -> Iterator[int]:
         path = self._folder / name
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            fd = os.open(path, _FLAGS)
         except FileNotFoundError:
             raise Damaged(f"{path} is missing", hint=_HINT) from None
         except OSError as error:

@@ -6,16 +6,31 @@ from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoin
 # A constant of this name is known to type checkers, as in `holdfast` itself
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from holdfast.training.background import wait_for_save
     from holdfast.training.checkpoints import load_checkpoint, save_checkpoint
+    from holdfast.training.manager import CheckpointManager, Resumed, TrainingCheckpoint
     from holdfast.training.resume.rng import capture_rng, restore_rng
 
-__all__ = ["capture_rng", "load_checkpoint", "restore_rng", "save_checkpoint"]
+__all__ = [
+    "CheckpointManager",
+    "Resumed",
+    "TrainingCheckpoint",
+    "capture_rng",
+    "load_checkpoint",
+    "restore_rng",
+    "save_checkpoint",
+    "wait_for_save",
+]
 
 _PLACES = {
+    "CheckpointManager": "manager",
+    "Resumed": "manager",
+    "TrainingCheckpoint": "manager",
     "capture_rng": "resume.rng",
     "load_checkpoint": "checkpoints",
     "restore_rng": "resume.rng",
     "save_checkpoint": "checkpoints",
+    "wait_for_save": "background",
 }
 
 

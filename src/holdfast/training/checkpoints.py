@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from holdfast.errors import Refused
+from holdfast.training import background
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.loading import Opened, find
 from holdfast.training.metrics import check_metrics
 from holdfast.training.resume import rng as random_states
 from holdfast.training.resume.environment import capture_environment, config_hash
 from holdfast.training.retaining import Keep
-from holdfast.training.saving import Wish, save
+from holdfast.training.saving import Wish, check_step, save
 from holdfast.training.stored import leaves
 from holdfast.training.stored.layout import check_step as check_number
+from holdfast.training.stored.layout import step_name
 from holdfast.training.tree import Flat, flatten
 
 Step = int | Literal["latest", "best"]
@@ -40,6 +43,8 @@ def save_checkpoint(
     loader: Any = None,
     config: Any = None,
     metadata: Mapping[str, Any] | None = None,
+    block: bool = True,
+    gate: Any = None,
     threads: int | None = None,
 ) -> dict[str, Any]:
     """Save a state as the checkpoint of a step, durably, and return what there is to say of it (`meta["path"]` …).
@@ -51,14 +56,49 @@ def save_checkpoint(
 
     Refused, with the path of the value, if something cannot be stored exactly, or if the step comes before the last
     one; Conflict if the step is saved already. With `rewind` a step may go back, and replaces one of its number.
+    With `block=False` this returns as soon as the state may be changed, and the rest goes on in the background: see
+    `wait_for_save`. gate: the optimiser, or optimisers, whose next step waits until the state is copied from its
+    device; without it everything on the device waits. It needs as much memory as the state, which is kept for the
+    next save (`meta["arena_bytes"]`).
+
     rng: keep the random states too. loader: keep the position of a data loader that has a `state_dict`. config: keep
     its hash.
     """
-    wish = make_wish(
-        step, state, metrics=metrics, best_key=best_key, mode=mode, keep=Keep(keep_last_k, keep_best_k, keep_every),
-        pin=pin, rewind=rewind, rng=rng, loader=loader, config=config, metadata=metadata, threads=threads,
-    )[0]  # fmt: skip
-    return save(TrainingFolder(folder_of(out_dir)), wish)
+    return save_state(
+        out_dir, step, state, metrics=metrics, best_key=best_key, mode=mode, keep_last_k=keep_last_k,
+        keep_best_k=keep_best_k, keep_every=keep_every, pin=pin, rewind=rewind, rng=rng, loader=loader, config=config,
+        metadata=metadata, block=block, gate=gate, threads=threads,
+    )  # fmt: skip
+
+
+def save_state(
+    out_dir: str | os.PathLike[str], step: int, state: Any, *, keep_last_k: int | None = None,
+    keep_best_k: int | None = 1, keep_every: int | None = None, block: bool = True, gate: Any = None, **wishes: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """`save_checkpoint`, for those who may leave out the metric that decides (`needs_best=False`)."""
+    folder = TrainingFolder(folder_of(out_dir))
+    background.lane.wait()  # at most one in flight; an error of that one is told here, before anything else is done
+    wish, flat = make_wish(step, state, keep=Keep(keep_last_k, keep_best_k, keep_every), **wishes)
+    if block:
+        return save(folder, wish)
+    return _save_beside(folder, wish, flat, gate)
+
+
+def _save_beside(folder: TrainingFolder, wish: Wish, flat: Flat, gate: Any) -> dict[str, Any]:
+    check_step(folder, wish)  # what can be refused is refused at once
+    optimizers = [] if gate is None else list(gate) if isinstance(gate, list | tuple) else [gate]
+    if not all(hasattr(optimizer, "register_step_pre_hook") for optimizer in optimizers):
+        raise Refused("gate is no optimiser of PyTorch", hint="Give the optimiser that changes the state, or none.")
+    lane = background.lane
+    staged, copied = lane.arena.stage(wish.payloads, flat.sources, optimizers)
+
+    def work() -> dict[str, Any]:
+        copied()
+        return save(folder, replace(wish, payloads=staged))
+
+    lane.start(work)
+    path = folder.path / step_name(wish.step)
+    return {"path": str(path), "step": wish.step, "pending": True, "arena_bytes": lane.arena.n_bytes}
 
 
 def load_checkpoint(
@@ -104,8 +144,9 @@ def set_back(opened: Opened, *, rng: bool, loader: Any) -> list[str]:
 
 
 def make_wish(
-    step: int, state: Any, *, metrics: Any, best_key: str | None, mode: str, keep: Keep, pin: bool, rewind: bool,
-    rng: bool, loader: Any, config: Any, metadata: Mapping[str, Any] | None, threads: int | None,
+    step: int, state: Any, *, keep: Keep, metrics: Any = None, best_key: str | None = None, mode: str = "min",
+    pin: bool = False, rewind: bool = False, rng: bool = True, loader: Any = None, config: Any = None,
+    metadata: Mapping[str, Any] | None = None, threads: int | None = None, needs_best: bool = True,
 ) -> tuple[Wish, Flat]:  # fmt: skip
     """Check everything that is asked for, and take the state apart; nothing is copied or written."""
     resume: dict[str, Any] = {}
@@ -119,7 +160,7 @@ def make_wish(
     if rng:
         resume["rng"] = random_states.capture_rng()
     step = check_number(step)
-    checked = check_metrics(metrics, best_key, mode)
+    checked = check_metrics(metrics, best_key if needs_best else None, mode)
     flat = flatten(state, resume or None)
     wish = Wish(
         step=step, payloads=flat.payloads, tree=flat.tree, resume=flat.resume, created_at=_now(), metrics=checked,

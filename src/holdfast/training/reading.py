@@ -7,7 +7,6 @@ import mmap
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from holdfast.errors import Damaged
@@ -15,9 +14,9 @@ from holdfast.training.stored import digests
 from holdfast.training.stored.layout import MANIFEST
 from holdfast.training.stored.manifest import FileEntry, Manifest, TensorEntry, decode
 from holdfast.training.telling import system_errors
+from holdfast.training.threads import each
 from holdfast.training.tree import Bytes
 
-THREADS = 4
 _HINT = "Use another checkpoint; holdfast verify names the sound ones."
 _MANIFEST_MAX_BYTES = 1 << 30
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -65,9 +64,7 @@ class Reader:
         wanted = [name for name in names if name not in self._ready]
         if len(wanted) < 2:
             return
-        with ThreadPoolExecutor(THREADS, "holdfast-read") as pool:
-            for name, data in zip(wanted, pool.map(self._read, wanted), strict=True):
-                self._ready[name] = data
+        self._ready |= dict(zip(wanted, each(self._read, wanted), strict=True))
 
     def fetch(self, name: str) -> Bytes:
         """The bytes, type and shape of a tensor."""

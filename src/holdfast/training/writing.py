@@ -6,7 +6,6 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from holdfast.training.stored import digests
 from holdfast.training.stored.layout import MANIFEST, shard_name
 from holdfast.training.stored.manifest import FileEntry, Manifest, TensorEntry
 from holdfast.training.stored.shards import Payload, Shard, header
+from holdfast.training.threads import each
 
-THREADS = 4
 _NO_LINK = (errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOENT)
 
 
@@ -83,16 +82,7 @@ def write_shards(
     def one(pair: tuple[str, Shard]) -> WrittenShard:
         return _link(folder, *pair, earlier) or _write(folder, *pair, algorithm)
 
-    threads = THREADS if threads is None else threads
-    if threads <= 1:
-        return list(map(one, zip(names, shards, strict=True)))
-    with ThreadPoolExecutor(threads, "holdfast-write") as pool:
-        futures = [pool.submit(one, pair) for pair in zip(names, shards, strict=True)]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    return each(one, list(zip(names, shards, strict=True)), threads=threads)
 
 
 def _link(folder: Path, name: str, shard: Shard, earlier: Earlier | None) -> WrittenShard | None:

@@ -111,3 +111,20 @@ def restore_rng(captured: Mapping[str, Any]) -> list[str]:
     """Set it back; returns what could not be."""
     np.random.set_state(tuple(captured[key] for key in ("name", "keys", "position", "has_gauss", "cached")))
     return []
+
+
+def make_room(n_bytes: int) -> Any:
+    """Memory to copy into."""
+    return np.empty(n_bytes, np.uint8)
+
+
+def bytes_in(room: Any, start: int, n_bytes: int) -> memoryview:
+    """A stretch of it."""
+    return memoryview(np.asarray(room))[start : start + n_bytes]
+
+
+def copy_into(room: Any, start: int, source: Any) -> None:
+    """Copy an array there, in order."""
+    if source.size:
+        target = np.asarray(room)[start : start + source.nbytes].view(source.dtype).reshape(source.shape)
+        np.copyto(target, source)

@@ -72,7 +72,7 @@ class Lowered:
 
 
 class Framework(Protocol):
-    """The verbs of a framework's file."""
+    """The verbs of a framework's file. PyTorch's and NumPy's also have `make_room` and `bytes_in`, to copy into."""
 
     NAME: str
 
@@ -87,6 +87,9 @@ class Framework(Protocol):
 
     def view(self, base: Any, about: Mapping[str, Any]) -> Any:
         """Make a view of an array that was made before."""
+
+    def copy_into(self, room: Any, start: int, source: Any) -> None:
+        """Copy an array, in order, into memory that `make_room` made."""
 
     def capture_rng(self) -> dict[str, Any]:
         """Random states, as values that can be saved."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections.abc import Mapping
@@ -237,3 +238,88 @@ def restore_rng(captured: Mapping[str, Any]) -> list[str]:
     if len(states) > devices:
         return [f"the random states of {len(states) - devices} CUDA devices, which are not here, are not restored"]
     return []
+
+
+def make_room(n_bytes: int) -> Any:
+    """Memory to copy into; pinned where a device copies into it by itself."""
+    return torch.empty(n_bytes, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
+
+
+def bytes_in(room: Any, start: int, n_bytes: int) -> memoryview:
+    """A stretch of it."""
+    return memoryview(room.numpy())[start : start + n_bytes]
+
+
+def copy_into(room: Any, start: int, source: Any) -> None:
+    """Copy a tensor there, in order; from a device, on the stream that is current."""
+    n_bytes = source.numel() * source.element_size()
+    if n_bytes:
+        target = room[start : start + n_bytes].view(source.dtype).reshape(source.shape)
+        target.copy_(source, non_blocking=source.is_cuda)
+        if source.is_cuda:
+            source.record_stream(torch.cuda.current_stream(source.device))  # it is not reused before it is copied
+
+
+class Devices:
+    """Copies from CUDA devices that go on beside the work of the devices.
+
+    Until `finished` has returned, what is copied must not change: `gate` makes each device wait at the right place.
+    """
+
+    def __init__(self, sources: Any) -> None:
+        self.devices = sorted({source.device.index for source in sources if claims(source) and source.is_cuda})
+        self._streams = {device: _stream(device) for device in self.devices}
+        self._events: list[Any] = []
+        for device, stream in self._streams.items():
+            stream.wait_stream(torch.cuda.current_stream(device))
+
+    def copying(self, source: Any) -> Any:
+        """A context in which copies from a source's device are on its side stream."""
+        on_device = claims(source) and source.is_cuda
+        return torch.cuda.stream(self._streams[source.device.index]) if on_device else contextlib.nullcontext()
+
+    def gate(self, optimizers: Any = ()) -> None:
+        """Let whatever the devices do from here on wait for the copies made so far; or only the optimisers' steps."""
+        events = {device: stream.record_event() for device, stream in self._streams.items()}
+        self._events += events.values()
+
+        def wait(*_: Any) -> None:
+            for device, event in events.items():
+                torch.cuda.current_stream(device).wait_event(event)
+
+        if not optimizers:
+            wait()
+        for optimizer in optimizers:
+            _once_before_step(optimizer, wait)
+
+    def finished(self) -> None:
+        """Wait until everything is copied."""
+        for event in self._events:
+            event.synchronize()
+
+
+_side_streams: dict[int, Any] = {}
+
+
+def _stream(device: int) -> Any:
+    if device not in _side_streams:
+        _side_streams[device] = torch.cuda.Stream(device)
+    return _side_streams[device]
+
+
+def _once_before_step(optimizer: Any, wait: Any) -> None:
+    handles: list[Any] = []
+
+    def hook(*_: Any) -> None:
+        wait()
+        for handle in handles:
+            handle.remove()
+
+    handles.append(optimizer.register_step_pre_hook(hook))
+
+
+def held_by(optimizer: Any) -> set[int]:
+    """Where the tensors lie that only a step of this optimiser changes."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    moments = [value for state in optimizer.state.values() for value in state.values() if claims(value)]
+    return {tensor.data_ptr() for tensor in (*parameters, *moments)}

@@ -40,7 +40,7 @@ class Opened:
     def __init__(self, found: Found, *, verify: bool = True, mmap: bool = False) -> None:
         self.found = found
         self._lazily = mmap
-        self._reader = Reader(found.path, found.manifest, verify=verify, maps=mmap)
+        self._reader = Reader(found.path, found.manifest, verify=verify)
         self._document: dict[str, Any] | None = None
 
     def state(self, *, weights_only: bool = False, only: Sequence[str] | None = None, map_location: Any = None) -> Any:

@@ -41,13 +41,12 @@ def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
 class Reader:
     """Reads tensors of one checkpoint. Damaged, at once, if a byte that is asked for is not as it was written."""
 
-    def __init__(self, folder: Path, manifest: Manifest, *, verify: bool = True, maps: bool = False) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, *, verify: bool = True) -> None:
         self._folder = folder
         self._manifest = manifest
         self._verify = verify
-        self._maps = maps
         self._ready: dict[str, memoryview] = {}
-        self._heads_read: set[str] = set()
+        self._maps: dict[str, memoryview] = {}
 
     def file(self, name: str) -> bytes:
         """All of a file that is not a shard."""
@@ -55,7 +54,7 @@ class Reader:
         if entry is None:
             raise Damaged(f"{self._folder} has no {name}", hint=_HINT)
         with self._opened(name, entry) as fd:
-            data = bytes(_read_at(fd, 0, entry.bytes))
+            data = bytes(_read_all(fd, entry.bytes))
         self._check(data, entry.digest, self._folder / name)
         return data
 
@@ -80,15 +79,20 @@ class Reader:
 
     def _read(self, name: str) -> memoryview:
         tensor = self._entry(name)
-        entry = self._manifest.files[tensor.file]
-        with self._opened(tensor.file, entry) as fd:
-            if self._verify and tensor.file not in self._heads_read:
-                self._check(_read_at(fd, 0, entry.header_bytes), entry.header_digest, self._folder / tensor.file)
-                self._heads_read.add(tensor.file)
-            read = _map_at if self._maps else _read_at
-            data = read(fd, tensor.offset, tensor.bytes)
+        whole = self._mapped(tensor.file)
+        data = whole[tensor.offset : tensor.offset + tensor.bytes]
         self._check(data, tensor.digest, f"{name} in {self._folder / tensor.file}")
         return data
+
+    def _mapped(self, name: str) -> memoryview:
+        """All of a shard, mapped; its header is verified."""
+        if name not in self._maps:
+            entry = self._manifest.files[name]
+            with self._opened(name, entry) as fd:
+                whole = _map(fd, entry.bytes)
+            self._check(whole[: entry.header_bytes], entry.header_digest, self._folder / name)
+            self._maps[name] = whole
+        return self._maps[name]
 
     @contextlib.contextmanager
     def _opened(self, name: str, entry: FileEntry) -> Iterator[int]:
@@ -113,28 +117,25 @@ class Reader:
             raise Damaged(f"{what} is not as it was written", hint=_HINT)
 
 
-def _read_at(fd: int, offset: int, size: int) -> memoryview:
-    """Read into memory of its own, in large pages where the system has them."""
+def _map(fd: int, size: int) -> memoryview:
+    """Map a file so that what is changed in memory does not change the file; read it where it cannot be mapped.
+
+    Reading a gigabyte into fresh memory costs the system a second of work for the pages alone; mapping costs nothing.
+    """
     if not size:
         return memoryview(b"")
-    room = mmap.mmap(-1, size)
-    if hasattr(mmap, "MADV_HUGEPAGE") and size >= 4 << 20:
-        with contextlib.suppress(OSError):
-            room.madvise(mmap.MADV_HUGEPAGE)
-    view = memoryview(room)
+    try:
+        return memoryview(mmap.mmap(fd, size, access=mmap.ACCESS_COPY))
+    except OSError:
+        return _read_all(fd, size)
+
+
+def _read_all(fd: int, size: int) -> memoryview:
+    data = memoryview(bytearray(size))
     at = 0
     while at < size:
-        count = os.preadv(fd, [view[at:]], offset + at)
+        count = os.preadv(fd, [data[at:]], at)
         if not count:
             raise Damaged("a file ended before its end", hint=_HINT)
         at += count
-    return view
-
-
-def _map_at(fd: int, offset: int, size: int) -> memoryview:
-    """Map a stretch of a file; what is changed in memory does not change the file."""
-    if not size:
-        return memoryview(b"")
-    start = offset - offset % mmap.ALLOCATIONGRANULARITY
-    room = mmap.mmap(fd, offset + size - start, access=mmap.ACCESS_COPY, offset=start)
-    return memoryview(room)[offset - start :]
+    return data

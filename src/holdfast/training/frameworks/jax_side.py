@@ -49,3 +49,7 @@ def capture_rng() -> dict[str, Any]:
 
 def restore_rng(captured: Mapping[str, Any]) -> list[str]:
     return []
+
+
+def distance(old: Any, new: Any) -> tuple[float, float, float]:
+    return numpy_side.distance(old, new)

@@ -128,3 +128,10 @@ def copy_into(room: Any, start: int, source: Any) -> None:
     if source.size:
         target = np.asarray(room)[start : start + source.nbytes].view(source.dtype).reshape(source.shape)
         np.copyto(target, source)
+
+
+def distance(old: Any, new: Any) -> tuple[float, float, float]:
+    """The greatest change of an element, the length of the difference, and the length of the old."""
+    before, after = (raise_({}, [part], None).astype(np.complex128) for part in (old, new))
+    change = np.abs(after - before)
+    return float(change.max(initial=0.0)), float(np.linalg.norm(change)), float(np.linalg.norm(before))

@@ -96,3 +96,6 @@ class Framework(Protocol):
 
     def restore_rng(self, captured: Mapping[str, Any]) -> list[str]:
         """Set random states back; returns what could not be."""
+
+    def distance(self, old: Any, new: Any) -> tuple[float, float, float]:
+        """Of two arrays of one type and shape: the greatest change, the length of the difference and of the old."""

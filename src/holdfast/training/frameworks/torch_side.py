@@ -323,3 +323,20 @@ def held_by(optimizer: Any) -> set[int]:
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     moments = [value for state in optimizer.state.values() for value in state.values() if claims(value)]
     return {tensor.data_ptr() for tensor in (*parameters, *moments)}
+
+
+def distance(old: Any, new: Any) -> tuple[float, float, float]:
+    """The greatest change of an element, the length of the difference, and the length of the old."""
+    before, after = (_from_bytes(data, code, shape, None).reshape(-1) for data, code, shape in (old, new))
+    wide = torch.complex128 if before.is_complex() else torch.float64
+    largest, moved, length = 0.0, 0.0, 0.0
+    for start in range(0, before.numel(), _AT_ONCE):
+        was, now = (tensor[start : start + _AT_ONCE].to(wide) for tensor in (before, after))
+        change = (now - was).abs()
+        largest = max(largest, change.max().item())
+        moved += change.square().sum().item()
+        length += was.abs().square().sum().item()
+    return largest, math.sqrt(moved), math.sqrt(length)
+
+
+_AT_ONCE = 1 << 20

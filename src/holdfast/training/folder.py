@@ -209,11 +209,15 @@ class TrainingFolder:
                 else:
                     disk().unlink(str(path))
 
+    @property
+    def staged(self) -> Path:
+        """The folder in which the next checkpoint is put together."""
+        return self._private / _SAVING
+
     def stage(self) -> Path:
-        """Make the folder in which the next checkpoint is put together."""
-        path = self._private / _SAVING
-        disk().mkdir(str(path), mode=0o777)
-        return path
+        """Make that folder."""
+        disk().mkdir(str(self.staged), mode=0o777)
+        return self.staged
 
     def publish(self, stage: Path, step: int) -> Path:
         """Give a complete stage its name: the commit point."""

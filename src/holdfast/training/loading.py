@@ -40,23 +40,23 @@ class Opened:
     def __init__(self, found: Found, *, verify: bool = True, mmap: bool = False) -> None:
         self.found = found
         self._lazily = mmap
-        self._reader = Reader(found.path, found.manifest, verify=verify)
+        self.reader = Reader(found.path, found.manifest, verify=verify)
         self._document: dict[str, Any] | None = None
 
     def state(self, *, weights_only: bool = False, only: Sequence[str] | None = None, map_location: Any = None) -> Any:
         """The state, or what is wanted of it."""
-        document = self._read()
+        document = self.document()
         wanted = None if only is None else _wanted(only)
         with _sense(self.found.path):
             builder = Builder(
-                document["state"], self._reader.fetch, place=map_location, wanted=wanted, tensors_only=weights_only,
+                document["state"], self.reader.fetch, place=map_location, wanted=wanted, tensors_only=weights_only,
                 lazily=self._lazily,
             )  # fmt: skip
             names = builder.names()
             if not self._lazily:
                 if only is None and not weights_only:
                     names += self._rest(document)
-                self._reader.prepare(names)
+                self.reader.prepare(names)
             built = builder.build()
         if built is not ABSENT:
             return built
@@ -69,20 +69,21 @@ class Opened:
 
     def _rest(self, document: dict[str, Any]) -> list[str]:
         """What a full load reads only to verify it, so that not a bit of a checkpoint goes unseen."""
-        self._reader.file(INDEX)
+        self.reader.file(INDEX)
         tree = document.get("resume")
-        return Builder(tree, self._reader.fetch, root=RESUME).names() if tree else []
+        return Builder(tree, self.reader.fetch, root=RESUME).names() if tree else []
 
     def resume(self) -> dict[str, Any]:
         """What was kept beside the state, to go on as if the run had never stopped."""
-        tree = self._read().get("resume")
+        tree = self.document().get("resume")
         with _sense(self.found.path):
-            return Builder(tree, self._reader.fetch, root=RESUME).build() if tree else {}
+            return Builder(tree, self.reader.fetch, root=RESUME).build() if tree else {}
 
-    def _read(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
+        """What `state.json` says."""
         if self._document is None:
             try:
-                found = json.loads(self._reader.file(STATE))
+                found = json.loads(self.reader.file(STATE))
             except (ValueError, RecursionError):
                 raise Damaged(f"{self.found.path / STATE} is not JSON", hint="Use another checkpoint.") from None
             if not isinstance(found, dict) or "state" not in found:

@@ -40,6 +40,8 @@ class Wish:
     pin: bool = False
     rewind: bool = False
     threads: int | None = None
+    beside: dict[str, Any] = field(default_factory=dict)
+    """What else `state.json` says."""
 
 
 def check_step(folder: TrainingFolder, wish: Wish) -> tuple[list[Found], list[Broken]]:
@@ -61,25 +63,42 @@ def save(folder: TrainingFolder, wish: Wish) -> dict[str, Any]:
     On any error the folder is as it was before (P3), and what was half written is gone or swept by the next save.
     """
     with folder.writing():
-        found, broken = check_step(folder, wish)
-        _make_room(folder, wish.step, found, broken)
+        found = prepare(folder, wish)
         stage = folder.stage()
         try:
-            manifest, shards = _fill(folder, stage, wish, found)
-            path = folder.publish(stage, wish.step)
+            earlier = Earlier(found[-1].path, found[-1].manifest) if found else None
+            shards = write_shards(
+                stage, arrange(wish.payloads), earlier, algorithm=digests.preferred(), threads=wish.threads
+            )
+            return conclude(folder, stage, wish, shards, found)
         except BaseException:
             with contextlib.suppress(OSError):
                 remove_tree(str(stage))
             raise
-        new = Found(path, manifest)
-        found = [each for each in found if each.path != path] + [new]
-        folder.mark_last(new)
-        if wish.pin:
-            folder.pin(folder.pinned() | {wish.step})
-        is_best = _mark_best(folder, wish, found, new)
-        folder.sweep()  # what the new one replaced
-        pruned = prune(folder, found, wish.keep, best_key=wish.best_key, mode=wish.mode, now=manifest.timestamp)
-        return _told(wish, new, shards, is_best) | {"pruned": pruned.removed, "kept": pruned.kept}
+
+
+def prepare(folder: TrainingFolder, wish: Wish) -> list[Found]:
+    """Look at what is there, and see that the step's name is free. The lock is held."""
+    found, broken = check_step(folder, wish)
+    _make_room(folder, wish.step, found, broken)
+    return found
+
+
+def conclude(
+    folder: TrainingFolder, stage: Path, wish: Wish, shards: Sequence[WrittenShard], found: list[Found]
+) -> dict[str, Any]:
+    """Make a checkpoint of a stage that holds all its shards: the rest of the files, the name, the markers."""
+    manifest = _describe(folder, stage, wish, shards, found)
+    path = folder.publish(stage, wish.step)
+    new = Found(path, manifest)
+    found = [each for each in found if each.path != path] + [new]
+    folder.mark_last(new)
+    if wish.pin:
+        folder.pin(folder.pinned() | {wish.step})
+    is_best = _mark_best(folder, wish, found, new)
+    folder.sweep()  # what the new one replaced
+    pruned = prune(folder, found, wish.keep, best_key=wish.best_key, mode=wish.mode, now=manifest.timestamp)
+    return _told(wish, new, shards, is_best) | {"pruned": pruned.removed, "kept": pruned.kept}
 
 
 def _make_room(folder: TrainingFolder, step: int, found: list[Found], broken: list[Broken]) -> None:
@@ -93,18 +112,17 @@ def _make_room(folder: TrainingFolder, step: int, found: list[Found], broken: li
     raise Conflict(f"{target} is there, and is not a checkpoint of Holdfast", hint="Move it away, or save elsewhere.")
 
 
-def _fill(folder: TrainingFolder, stage: Path, wish: Wish, found: list[Found]) -> tuple[Manifest, list[WrittenShard]]:
-    """Write everything of a checkpoint into its stage, the manifest last."""
+def _describe(
+    folder: TrainingFolder, stage: Path, wish: Wish, shards: Sequence[WrittenShard], found: list[Found]
+) -> Manifest:
+    """Write the files that say what the shards hold, the manifest last."""
     algorithm = digests.preferred()
-    earlier = Earlier(found[-1].path, found[-1].manifest) if found else None
-    shards = write_shards(stage, arrange(wish.payloads), earlier, algorithm=algorithm, threads=wish.threads)
     tensors = {name: entry for shard in shards for name, entry in shard.tensors.items()}
-    tensors = {payload.name: tensors[payload.name] for payload in wish.payloads}
     files = {shard.name: shard.entry for shard in shards}
     total = sum(entry.bytes for entry in tensors.values())
     where = {name: entry.file for name, entry in tensors.items()}
     files[INDEX] = _write_json(stage / INDEX, index(where, total), algorithm)
-    state = {"schema_version": SCHEMA_VERSION, "state": wish.tree, "resume": wish.resume}
+    state = {"schema_version": SCHEMA_VERSION, "state": wish.tree, "resume": wish.resume, **wish.beside}
     files[STATE] = _write_json(stage / STATE, state, algorithm)
     manifest = Manifest(
         step=wish.step, sequence=_next_sequence(folder, found), created_at=wish.created_at,
@@ -112,7 +130,7 @@ def _fill(folder: TrainingFolder, stage: Path, wish: Wish, found: list[Found]) -
         environment=wish.environment, config_hash=wish.config_hash, writer="holdfast",
     )  # fmt: skip
     _write_file(stage / MANIFEST, manifest.encode())
-    return manifest, shards
+    return manifest
 
 
 def _next_sequence(folder: TrainingFolder, found: list[Found]) -> int:
@@ -146,7 +164,7 @@ def _mark_best(folder: TrainingFolder, wish: Wish, found: list[Found], new: Foun
     return best is new
 
 
-def _told(wish: Wish, new: Found, shards: list[WrittenShard], is_best: bool) -> dict[str, Any]:
+def _told(wish: Wish, new: Found, shards: Sequence[WrittenShard], is_best: bool) -> dict[str, Any]:
     shared = sum(shard.entry.bytes for shard in shards if shard.is_linked)
     notes = [
         f"{name} is {new.manifest.metric(name)}, so this checkpoint cannot be the best"

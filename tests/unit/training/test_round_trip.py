@@ -248,3 +248,11 @@ def test_what_was_loaded_can_be_changed_and_the_checkpoint_stays(tmp_path: Path)
     for mmap in (False, True):
         load_checkpoint(path, mmap=mmap)["x"].add_(1)
         assert load_checkpoint(path)["x"].max() == 1
+
+
+def test_every_tensor_lies_where_the_processor_can_use_it(tmp_path: Path) -> None:
+    state = {f"pad{at}": torch.ones(at, dtype=torch.uint8) for at in range(1, 9)}
+    state |= {f"c{at}": torch.ones(3, dtype=torch.complex128) for at in range(8)}
+    loaded = trip(state, tmp_path)
+    assert all(tensor.data_ptr() % tensor.element_size() == 0 for tensor in loaded.values())
+    assert same(state, loaded)

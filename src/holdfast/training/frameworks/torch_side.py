@@ -109,6 +109,11 @@ def _part(tensor: Any, where: str, about: dict[str, Any]) -> Part:
     return Part("U8", shape, lambda: bytes_of(tensor), source=tensor)
 
 
+def stored_as(dtype: Any) -> str | None:
+    """The name of a type that is stored as bytes; None of one that the format has."""
+    return None if dtype in _CODES else str(dtype).removeprefix("torch.")
+
+
 def _extent(tensor: Any) -> Extent:
     size = tensor.element_size()
     strides = tuple(stride * size for stride in tensor.stride())
@@ -148,7 +153,9 @@ def bytes_of(tensor: Any) -> memoryview:
 
 
 def raise_(about: Mapping[str, Any], parts: list[tuple[memoryview, str, tuple[int, ...]]], place: Any) -> Any:
-    if about.get("layout"):
+    if about.get("chunks"):
+        found = _raise_chunks(about, parts)
+    elif about.get("layout"):
         found = _raise_sparse(about, parts)
     else:
         [(data, code, shape)] = parts
@@ -162,6 +169,22 @@ def raise_(about: Mapping[str, Any], parts: list[tuple[memoryview, str, tuple[in
     if about.get("parameter"):
         return torch.nn.Parameter(found, requires_grad=bool(about.get("requires_grad")))
     return found.requires_grad_() if about.get("requires_grad") else found
+
+
+def _raise_chunks(about: Mapping[str, Any], parts: list[tuple[memoryview, str, tuple[int, ...]]]) -> Any:
+    """A tensor of which several processes saved a piece each."""
+    pieces = [_from_bytes(data, code, shape, about.get("dtype")) for data, code, shape in parts]
+    if len(pieces) == 1 and list(pieces[0].shape) == about["shape"]:
+        return pieces[0]
+    if sum(piece.numel() for piece in pieces) != math.prod(about["shape"]):
+        raise Damaged("the pieces of a tensor are not the whole of it", hint="Use another checkpoint.")
+    whole = torch.empty(about["shape"], dtype=pieces[0].dtype)
+    for piece, offsets in zip(pieces, about["chunks"], strict=True):
+        target = whole
+        for axis, (start, size) in enumerate(zip(offsets, piece.shape, strict=True)):
+            target = target.narrow(axis, start, size)
+        target.copy_(piece)
+    return whole
 
 
 def _raise_sparse(about: Mapping[str, Any], parts: list[tuple[memoryview, str, tuple[int, ...]]]) -> Any:
@@ -194,6 +217,8 @@ def _from_bytes(data: memoryview, code: str, shape: tuple[int, ...], name: str |
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a read-only map is meant to be read
         flat = torch.frombuffer(data, dtype=torch.uint8)
+    if flat.data_ptr() % dtype.itemsize:
+        flat = flat.clone()  # the processor may fault on an element that lies across its own size
     return flat.view(dtype).reshape(shape)
 
 

@@ -45,6 +45,9 @@ def plan(
     """Decide which checkpoints go. Only what is whole, ours, and holds nothing of others can."""
     if keep.is_all:
         return Trimmed([], {each.step: "everything is kept" for each in found}, is_done=False)
+    marker = folder.best_marker()
+    if best_key is None and marker is not None:  # the best stays, also if this save does not ask which it is
+        best_key, mode = str(marker.get("metric")), str(marker.get("mode"))
     best = folder.best_of(list(found), best_key, mode) if best_key else None
     pinned = folder.pinned()
     records = []

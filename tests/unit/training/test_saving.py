@@ -106,6 +106,13 @@ def test_the_best_changes_only_on_strict_improvement(
     assert [meta["step"] for meta in metas if meta["is_best"]][-1] == expected[0]
 
 
+def test_the_best_stays_also_when_a_save_does_not_ask_for_it(tmp_path: Path) -> None:
+    save_all(tmp_path, [1.0, 2.0])
+    save_checkpoint(tmp_path, 3, {}, keep_last_k=1)
+    assert steps(tmp_path) == [1, 3]
+    assert best(tmp_path) == (1, 1.0)
+
+
 def test_greater_can_be_better(tmp_path: Path) -> None:
     save_all(tmp_path, [0.5, 0.9, 0.7], mode="max")
     assert best(tmp_path) == (2, 0.9)

@@ -151,7 +151,7 @@ class Bench:
         room = {key: torch.empty_like(tensor) for key, tensor in tensors.items()}
         ours, copies, peers = [], [], []
         for step in range(self.rounds + 1):
-            copies.append(timed(lambda: put_into(tensors, room)))
+            copies.append(timed(lambda: [room[key].numpy().__setitem__(..., t.numpy()) for key, t in tensors.items()]))
             ours.append(timed(lambda at=step: save_checkpoint(folder, at, self.state, block=False, keep_last_k=1)))
             wait_for_save()
         for step in range(self.rounds + 1):

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.training import frameworks
 from holdfast.training.stored.shards import Payload
+from holdfast.training.threads import each
 
 _PAGE = 4096
 
@@ -40,8 +41,11 @@ class Arena:
         held = [payload for payload in payloads if _address(sources[payload.name]) in late]
         first = [payload for payload in payloads if _address(sources[payload.name]) not in late]
         for group, waiting in ((first, ()), (held, tuple(gate))):
+            here = [payload for payload in group if not _is_on_device(sources[payload.name])]
+            each(lambda payload: self._copy(places[payload.name][0], sources[payload.name], None), here)
             for payload in group:
-                self._copy(places[payload.name][0], sources[payload.name], devices)
+                if _is_on_device(sources[payload.name]):
+                    self._copy(places[payload.name][0], sources[payload.name], devices)
             if devices and (group or not waiting):
                 devices.gate(waiting)
         staged = [
@@ -89,6 +93,10 @@ def _reading(side: Any, room: Any, start: int, end: int) -> Callable[[], memoryv
         return found
 
     return read
+
+
+def _is_on_device(source: Any) -> bool:
+    return bool(getattr(source, "is_cuda", False))
 
 
 def _address(source: Any) -> int | None:

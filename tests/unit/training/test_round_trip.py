@@ -65,10 +65,23 @@ def test_a_model_and_its_optimiser_go_on_from_what_was_loaded(tmp_path: Path) ->
         torch.randn(6, 8)[1:4, 2:7],
         torch.randn(1, 3).expand(4, 3),
         torch.randn(3).expand(2, 5, 3),
+        torch.ones(1).expand(5),
+        torch.tensor(2.0).expand(3, 3),
         torch.randn(3, dtype=torch.complex64).conj(),
         torch.randn(4, 4)[0:0],
     ],
-    ids=["transposed", "channels-last", "stepped", "window", "expanded", "expanded-twice", "conjugated", "empty-view"],
+    ids=[
+        "transposed",
+        "channels-last",
+        "stepped",
+        "window",
+        "expanded",
+        "expanded-twice",
+        "one-expanded",
+        "scalar-expanded",
+        "conjugated",
+        "empty-view",
+    ],
 )
 def test_strides_come_back(tensor: torch.Tensor, tmp_path: Path) -> None:
     loaded = trip({"x": tensor}, tmp_path)["x"]

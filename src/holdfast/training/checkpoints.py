@@ -122,7 +122,7 @@ def load_checkpoint(
 
     Damaged if a byte is not what was written; NotFound if there is no such checkpoint.
     """
-    opened = Opened(find(folder_of(path), step), verify=verify, mmap=mmap)
+    opened = Opened(find(folder_of(path), step, verify=verify), verify=verify, mmap=mmap)
     state = opened.state(weights_only=weights_only, only=only, map_location=map_location)
     if restore_rng or loader is not None:
         set_back(opened, rng=restore_rng, loader=loader)
@@ -176,6 +176,10 @@ def folder_of(path: str | os.PathLike[str]) -> Path:
     text = os.fspath(path)
     if not isinstance(text, str) or not text or "\0" in text:
         raise Refused(f"the folder is {text!r}", hint="Name a folder for the checkpoints.")
+    if "://" in text:
+        raise Refused(
+            f"{text} is an object store, which is not supported yet", hint="Name a folder, and copy it there."
+        )
     return Path(os.path.abspath(text))
 
 

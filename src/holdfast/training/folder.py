@@ -57,8 +57,9 @@ class Broken:
 class TrainingFolder:
     """The checkpoints of one run. Reading takes no lock: a checkpoint is there whole or not at all."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, verify: bool = True) -> None:
         self.path = path
+        self._verify = verify
         self._private = path / PRIVATE
         self._known: dict[str, tuple[tuple[int, int, int], Manifest]] = {}
 
@@ -96,11 +97,11 @@ class TrainingFolder:
         try:
             status = os.stat(self.path / name / MANIFEST)
         except OSError:
-            return read_manifest(self.path / name)
+            return read_manifest(self.path / name, verify=self._verify)
         identity = (status.st_ino, status.st_mtime_ns, status.st_size)
         known = self._known.get(name)
         if known is None or known[0] != identity:
-            known = self._known[name] = (identity, read_manifest(self.path / name))
+            known = self._known[name] = (identity, read_manifest(self.path / name, verify=self._verify))
         return known[1]
 
     def get(self, step: int | str) -> Found:

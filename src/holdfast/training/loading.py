@@ -16,22 +16,22 @@ from holdfast.training.stored.layout import BEST, INDEX, LAST, MANIFEST, STATE, 
 from holdfast.training.tree import ABSENT, RESUME, Builder
 
 
-def find(path: Path, step: int | str | None = None) -> Found:
+def find(path: Path, step: int | str | None = None, *, verify: bool = True) -> Found:
     """The checkpoint that a path means: a step's folder, `last`, `best.json`, or a folder of steps and a step."""
     if step is not None and step not in ("latest", "best"):
         step = check_step(step)
     if path.name == LAST and not path.is_dir():
-        return TrainingFolder(path.parent).get("latest")
+        return TrainingFolder(path.parent, verify=verify).get("latest")
     if path.name == BEST and not path.is_dir():
-        return TrainingFolder(path.parent).get("best")
+        return TrainingFolder(path.parent, verify=verify).get("best")
     if not path.exists():
         raise NotFound(f"there is no {path}", hint="Give the path of a checkpoint, or a folder of them and a step.")
     if (path / MANIFEST).exists():
-        found = Found(path, read_manifest(path))
+        found = Found(path, read_manifest(path, verify=verify))
         if step not in (None, "latest", "best", found.step):
             raise NotFound(f"{path} is step {found.step}, not {step}", hint="Give the folder above it.")
         return found
-    return TrainingFolder(path).get("latest" if step is None else step)
+    return TrainingFolder(path, verify=verify).get("latest" if step is None else step)
 
 
 class Opened:

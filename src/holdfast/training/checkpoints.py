@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from holdfast.errors import Refused
 from holdfast.training import background
@@ -76,11 +76,11 @@ def save_state(
     keep_best_k: int | None = 1, keep_every: int | None = None, block: bool = True, gate: Any = None, **wishes: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """`save_checkpoint`, for those who may leave out the metric that decides (`needs_best=False`)."""
-    folder = TrainingFolder(folder_of(out_dir))
+    folder = run_of(out_dir)
     background.lane.wait()  # at most one in flight; an error of that one is told here, before anything else is done
     wish, flat = make_wish(step, state, keep=Keep(keep_last_k, keep_best_k, keep_every), **wishes)
     if block:
-        return save(folder, wish)
+        return save_into(folder, wish)
     return _save_beside(folder, wish, flat, gate)
 
 
@@ -94,7 +94,7 @@ def _save_beside(folder: TrainingFolder, wish: Wish, flat: Flat, gate: Any) -> d
 
     def work() -> dict[str, Any]:
         copied()
-        return save(folder, replace(wish, payloads=staged))
+        return save_into(folder, replace(wish, payloads=staged))
 
     lane.start(work)
     path = folder.path / step_name(wish.step)
@@ -122,7 +122,7 @@ def load_checkpoint(
 
     Damaged if a byte is not what was written; NotFound if there is no such checkpoint.
     """
-    opened = Opened(find(folder_of(path), step, verify=verify), verify=verify, mmap=mmap)
+    opened = open_checkpoint(path, step, verify=verify, mmap=mmap)
     state = opened.state(weights_only=weights_only, only=only, map_location=map_location)
     if restore_rng or loader is not None:
         set_back(opened, rng=restore_rng, loader=loader)
@@ -171,15 +171,45 @@ def make_wish(
     return wish, flat
 
 
+def run_of(out_dir: str | os.PathLike[str]) -> TrainingFolder:
+    """The run that a folder, or the URL of an object store, holds the checkpoints of."""
+    if not is_url(out_dir):
+        return TrainingFolder(folder_of(out_dir))
+    from holdfast.training.remote import RemoteFolder  # an extra: `holdfast[s3]`
+
+    found: Any = RemoteFolder(str(out_dir))  # the same verbs
+    return cast("TrainingFolder", found)
+
+
+def save_into(folder: TrainingFolder, wish: Wish) -> dict[str, Any]:
+    """Save to a folder or an object store."""
+    if isinstance(folder, TrainingFolder):
+        return save(folder, wish)
+    from holdfast.training.uploading import save_remote
+
+    return save_remote(folder, wish)
+
+
+def open_checkpoint(path: str | os.PathLike[str], step: Any, *, verify: bool, mmap: bool) -> Opened:
+    """Find a checkpoint in a folder or an object store."""
+    if not is_url(path):
+        return Opened(find(folder_of(path), step, verify=verify), verify=verify, mmap=mmap)
+    from holdfast.training.remote import find_remote
+
+    found, folder = find_remote(str(path), step, verify=verify)
+    return Opened(found, mmap=mmap, reader=folder.reader(found, verify=verify))
+
+
+def is_url(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is that of an object store."""
+    return isinstance(path, str) and "://" in path
+
+
 def folder_of(path: str | os.PathLike[str]) -> Path:
     """The folder that was named; Refused if nothing was."""
     text = os.fspath(path)
     if not isinstance(text, str) or not text or "\0" in text:
         raise Refused(f"the folder is {text!r}", hint="Name a folder for the checkpoints.")
-    if "://" in text:
-        raise Refused(
-            f"{text} is an object store, which is not supported yet", hint="Name a folder, and copy it there."
-        )
     return Path(os.path.abspath(text))
 
 

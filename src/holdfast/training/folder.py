@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.durable import Lock, disk, make_folder, remove_tree, sync_folder, write_atomically
 from holdfast.errors import Damaged, HoldfastError, NotFound, Refused
-from holdfast.training.reading import read_manifest
+from holdfast.training.reading import Reader, read_manifest
 from holdfast.training.stored.layout import (
     BEST,
     KIND,
@@ -103,6 +103,14 @@ class TrainingFolder:
         if known is None or known[0] != identity:
             known = self._known[name] = (identity, read_manifest(self.path / name, verify=self._verify))
         return known[1]
+
+    def reader(self, found: Found, *, verify: bool) -> Reader:
+        """What reads a checkpoint."""
+        return Reader(found.path, found.manifest, verify=verify)
+
+    def full(self, found: Found) -> Found:
+        """The same with its whole manifest, which it has already."""
+        return found
 
     def get(self, step: int | str) -> Found:
         """The checkpoint of a step, or `latest` or `best`; NotFound, or Damaged if it is there and broken."""

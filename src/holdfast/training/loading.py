@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.errors import Damaged, NotFound, Refused
 from holdfast.training.folder import Found, TrainingFolder
 from holdfast.training.reading import Reader, read_manifest
-from holdfast.training.stored.layout import BEST, INDEX, LAST, MANIFEST, STATE, check_schema, check_step
+from holdfast.training.stored.layout import BEST, LAST, MANIFEST, STATE, check_schema, check_step
 from holdfast.training.tree import ABSENT, RESUME, Builder
 
 
@@ -37,10 +37,10 @@ def find(path: Path, step: int | str | None = None, *, verify: bool = True) -> F
 class Opened:
     """A checkpoint whose parts can be read."""
 
-    def __init__(self, found: Found, *, verify: bool = True, mmap: bool = False) -> None:
+    def __init__(self, found: Found, *, verify: bool = True, mmap: bool = False, reader: Reader | None = None) -> None:
         self.found = found
         self._lazily = mmap
-        self.reader = Reader(found.path, found.manifest, verify=verify)
+        self.reader = reader or Reader(found.path, found.manifest, verify=verify)
         self._document: dict[str, Any] | None = None
 
     def state(self, *, weights_only: bool = False, only: Sequence[str] | None = None, map_location: Any = None) -> Any:
@@ -69,7 +69,7 @@ class Opened:
 
     def _rest(self, document: dict[str, Any]) -> list[str]:
         """What a full load reads only to verify it, so that not a bit of a checkpoint goes unseen."""
-        self.reader.file(INDEX)
+        self.reader.file(self.found.manifest.index_file)
         tree = document.get("resume")
         return Builder(tree, self.reader.fetch, root=RESUME).names() if tree else []
 
@@ -83,7 +83,7 @@ class Opened:
         """What `state.json` says."""
         if self._document is None:
             try:
-                found = json.loads(self.reader.file(STATE))
+                found = json.loads(self.reader.file(self.found.manifest.state_file))
             except (ValueError, RecursionError):
                 raise Damaged(f"{self.found.path / STATE} is not JSON", hint="Use another checkpoint.") from None
             if not isinstance(found, dict) or "state" not in found:

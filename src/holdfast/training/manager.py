@@ -15,7 +15,7 @@ from typing import Any, Literal
 from holdfast.errors import Damaged, HoldfastError, NotFound, Refused
 from holdfast.model import VerifyReport
 from holdfast.training import background, checking, retaining
-from holdfast.training.checkpoints import folder_of, save_state, set_back
+from holdfast.training.checkpoints import run_of, save_state, set_back
 from holdfast.training.folder import Found, TrainingFolder
 from holdfast.training.loading import Opened
 from holdfast.training.metrics import check_metrics
@@ -82,7 +82,7 @@ class CheckpointManager:
         if save_steps is not None and check_step(save_steps) == 0:
             raise Refused("save_steps is 0", hint="Give 1 or more, or None to save only when told.")
         check_metrics(None, None, mode)
-        self._folder = TrainingFolder(folder_of(root))
+        self._folder = run_of(root)
         self._save_steps = save_steps
         self._keep = retaining.Keep(keep_last, keep_best, keep_every)
         self._best_key = best_key
@@ -131,7 +131,7 @@ class CheckpointManager:
             "block": self._block, "gate": self._gate, **self._options,
         }  # fmt: skip
         made = state() if callable(state) else state
-        return save_state(self.root, step, made, **wishes | options)
+        return save_state(str(self.root), step, made, **wishes | options)
 
     def wait(self) -> dict[str, Any] | None:
         """Wait for a save in the background; raises its error."""
@@ -165,7 +165,11 @@ class CheckpointManager:
 
     def verify(self) -> VerifyReport:
         """Read every byte of every checkpoint, and name what is damaged."""
-        return checking.verify(*self._folder.look())
+        if isinstance(self._folder, TrainingFolder):
+            return checking.verify(*self._folder.look())
+        from holdfast.training.remote import verify_remote  # an extra: `holdfast[s3]`
+
+        return verify_remote(self._folder)
 
     def resume(
         self, step: int | Literal["latest", "best"] = "latest", *, rng: bool = True, **options: Any
@@ -196,7 +200,9 @@ class CheckpointManager:
 
     def _resumed(self, found: Found, problems: tuple[str, ...], rng: bool, options: dict[str, Any]) -> Resumed:
         opening = {name: value for name, value in options.items() if name in ("verify", "mmap")}
-        opened = Opened(found, **opening)
+        whole = self._folder.full(found)
+        reader = self._folder.reader(whole, verify=options.get("verify", True))
+        opened = Opened(whole, **opening, reader=reader)
         state = opened.state(**{name: value for name, value in options.items() if name not in opening})
         loader = self._options["loader"]
         kept = opened.resume()
@@ -206,6 +212,7 @@ class CheckpointManager:
     def _put_aside(self, damaged: list[Path]) -> None:
         """What is damaged keeps its bytes and loses its name, so that its step can be saved again."""
         if damaged:
+            self._rewinds = True
             with self._folder.writing():
                 for path in damaged:
                     _log.warning("put aside: %s", self._folder.put_aside(path))

@@ -98,7 +98,7 @@ def conclude(
     is_best = _mark_best(folder, wish, found, new)
     folder.sweep()  # what the new one replaced
     pruned = prune(folder, found, wish.keep, best_key=wish.best_key, mode=wish.mode, now=manifest.timestamp)
-    return _told(wish, new, shards, is_best) | {"pruned": pruned.removed, "kept": pruned.kept}
+    return told(wish, new, shards, is_best) | {"pruned": pruned.removed, "kept": pruned.kept}
 
 
 def _make_room(folder: TrainingFolder, step: int, found: list[Found], broken: list[Broken]) -> None:
@@ -164,7 +164,8 @@ def _mark_best(folder: TrainingFolder, wish: Wish, found: list[Found], new: Foun
     return best is new
 
 
-def _told(wish: Wish, new: Found, shards: Sequence[WrittenShard], is_best: bool) -> dict[str, Any]:
+def told(wish: Wish, new: Found, shards: Sequence[WrittenShard], is_best: bool) -> dict[str, Any]:
+    """What a save says of itself."""
     shared = sum(shard.entry.bytes for shard in shards if shard.is_linked)
     notes = [
         f"{name} is {new.manifest.metric(name)}, so this checkpoint cannot be the best"

@@ -68,6 +68,17 @@ class Manifest:
         return found if found.tzinfo else found.replace(tzinfo=UTC)
 
     @property
+    def state_file(self) -> str:
+        """The file that holds what is no tensor; in an object store its name has a part of its own."""
+        return next((name for name in self.files if name.startswith("state") and name.endswith(".json")), "state.json")
+
+    @property
+    def index_file(self) -> str:
+        """The file that says which tensor is where."""
+        ending = "safetensors.index.json"
+        return next((name for name in self.files if name.endswith(ending)), f"model.{ending}")
+
+    @property
     def total_bytes(self) -> int:
         return sum(entry.bytes for entry in self.files.values())
 

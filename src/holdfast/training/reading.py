@@ -81,7 +81,7 @@ class Reader:
         tensor = self._entry(name)
         whole = self._mapped(tensor.file)
         data = whole[tensor.offset : tensor.offset + tensor.bytes]
-        self._check(data, tensor.digest, f"{name} in {self._folder / tensor.file}")
+        self._check_tensor(data, name, tensor)
         return data
 
     def _mapped(self, name: str) -> memoryview:
@@ -111,6 +111,14 @@ class Reader:
                 yield fd
         finally:
             os.close(fd)
+
+    def _check_tensor(self, data: memoryview, name: str, tensor: TensorEntry) -> None:
+        """By its fingerprint where that can be made, which is five times as quick; else by its digest."""
+        if self._verify and tensor.fingerprint and (found := digests.fingerprint(data)):
+            if found != tensor.fingerprint:
+                raise Damaged(f"{name} in {self._folder / tensor.file} is not as it was written", hint=_HINT)
+        else:
+            self._check(data, tensor.digest, f"{name} in {self._folder / tensor.file}")
 
     def _check(self, data: bytes | memoryview, expected: str, what: object) -> None:
         if self._verify and digests.digest(data, self._manifest.digest_algorithm) != expected:

@@ -184,7 +184,7 @@ class RemoteReader(Reader):
             self._maps[tensor.file] = self._range(tensor.file, 0, entry.header_bytes)
             self._check(self._maps[tensor.file], entry.header_digest, self._folder / tensor.file)
         data = self._range(tensor.file, tensor.offset, tensor.bytes)
-        self._check(data, tensor.digest, f"{name} in {self._folder / tensor.file}")
+        self._check_tensor(data, name, tensor)
         return data
 
     def _range(self, file: str, start: int, length: int) -> memoryview:

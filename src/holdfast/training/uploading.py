@@ -6,6 +6,7 @@ import contextlib
 import json
 import secrets
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -138,9 +139,9 @@ class _Upload:
         if (payload.dtype, payload.shape) != (known.dtype, known.shape):
             return False
         data = payload.read()
-        return digests.sample(data, self._algorithm) == known.sample and (
-            digests.digest(data, self._algorithm) == known.digest
-        )
+        if digests.sample(data, self._algorithm) != known.sample:
+            return False
+        return digests.digest(data, self._algorithm) == known.digest
 
     def _written(self, name: str, shard: Shard) -> WrittenShard:
         head = header(shard.payloads)
@@ -206,4 +207,4 @@ class _Upload:
 
 
 def _moved(entry: TensorEntry, file: str) -> TensorEntry:
-    return TensorEntry(file, entry.dtype, entry.shape, entry.offset, entry.bytes, entry.digest, entry.sample)
+    return replace(entry, file=file)

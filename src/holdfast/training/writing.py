@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast.durable import disk
@@ -62,7 +62,11 @@ class Earlier:
         """Whether it holds just these bytes under this name."""
         known = self.manifest.tensors[payload.name]
         algorithm = self.manifest.digest_algorithm
-        return digests.sample(data, algorithm) == known.sample and digests.digest(data, algorithm) == known.digest
+        if digests.sample(data, algorithm) != known.sample:
+            return False
+        if known.fingerprint and (found := digests.fingerprint(data)):
+            return found == known.fingerprint
+        return digests.digest(data, algorithm) == known.digest
 
 
 def write_shards(
@@ -114,7 +118,7 @@ def _link_file(source: Path, target: Path) -> None:
 
 
 def _moved(entry: TensorEntry, file: str) -> TensorEntry:
-    return TensorEntry(file, entry.dtype, entry.shape, entry.offset, entry.bytes, entry.digest, entry.sample)
+    return replace(entry, file=file)
 
 
 def _write(folder: Path, name: str, shard: Shard, algorithm: str) -> WrittenShard:
@@ -139,10 +143,13 @@ def _write(folder: Path, name: str, shard: Shard, algorithm: str) -> WrittenShar
             samples.append(digests.sample(data, algorithm))
             stream.write(data)
         stream.finish()
-    header_digest, *found = tapped.finish()
-    for payload, digest, sample in zip(shard.payloads, found, samples, strict=True):
-        tensors[payload.name] = TensorEntry(name, payload.dtype, payload.shape, size, payload.n_bytes, digest, sample)
-        size += payload.n_bytes
+    (header_digest, _), *found = tapped.finish()
+    for payload, (digest, fingerprint), sample in zip(shard.payloads, found, samples, strict=True):
+        n_bytes = payload.n_bytes
+        tensors[payload.name] = TensorEntry(
+            name, payload.dtype, payload.shape, size, n_bytes, digest, sample, fingerprint
+        )
+        size += n_bytes
     entry = FileEntry(size, whole.hexdigest(), len(head), header_digest)
     return WrittenShard(name, entry, tensors, is_linked=False)
 
@@ -153,21 +160,24 @@ class _Tapped:
     def __init__(self, algorithm: str) -> None:
         self._algorithm = algorithm
         self._left: list[int] = []
-        self._hashers: list[digests.Hasher] = []
+        self._hashers: list[tuple[digests.Hasher, digests.Hasher | None]] = []
         self._at = 0
 
     def expect(self, length: int) -> None:
         self._left.append(length)
-        self._hashers.append(digests.new(self._algorithm))
+        self._hashers.append((digests.new(self._algorithm), digests.new_fingerprint()))
 
     def take(self, data: memoryview) -> None:
         while data:
             while not self._left[self._at]:
                 self._at += 1
             taken = min(self._left[self._at], len(data))
-            self._hashers[self._at].update(data[:taken])
+            for hasher in self._hashers[self._at]:
+                if hasher is not None:
+                    hasher.update(data[:taken])
             self._left[self._at] -= taken
             data = data[taken:]
 
-    def finish(self) -> list[str]:
-        return [hasher.hexdigest() for hasher in self._hashers]
+    def finish(self) -> list[tuple[str, str]]:
+        """Of each piece, the digest and the fingerprint."""
+        return [(hasher.hexdigest(), quick.hexdigest() if quick else "") for hasher, quick in self._hashers]

@@ -43,6 +43,8 @@ class TensorEntry:
     digest: str
     sample: str
     """The digest of a few pieces of it: where this differs, no more need be read to know that it changed."""
+    fingerprint: str = ""
+    """XXH3 of it, where that was to be had: what a load compares, and a save that wonders whether it changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import Refused
+from holdfast.training import frameworks
 from holdfast.training.frameworks.pieces import Extent
-
-_MOST_WORK = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,24 +107,12 @@ def _pairs(arrays: Sequence[Placed], group: list[int]) -> Iterator[tuple[int, in
 
 def _check_apart(one: Placed, other: Placed) -> None:
     """Stretches that overlap may still have no element in common: columns of one matrix."""
-    import numpy as np  # whoever has tensors has it
-
-    start = min(one.extent.first, other.extent.first)
-    room = np.empty(max(one.extent.end, other.extent.end) - start, np.uint8)  # never touched, so it costs nothing
-    try:
-        shared = np.shares_memory(_stand_in(np, room, one, start), _stand_in(np, room, other, start), _MOST_WORK)
-    except np.exceptions.TooHardError:
-        shared = True
-    if shared:
+    side: Any = frameworks.named("numpy")  # whoever has tensors has it
+    if side.share_elements(one.extent, other.extent):
         raise Refused(
             f"{one.where} and {other.where} share memory, and neither is a part of the other",
             hint="Save x.clone() of one of them, or the tensor that both are views of beside them.",
         )
-
-
-def _stand_in(np: Any, room: Any, array: Placed, start: int) -> Any:
-    extent = array.extent
-    return np.ndarray(extent.shape, f"V{extent.item_bytes}", room, extent.address - start, extent.strides)
 
 
 def _is_base(array: Placed) -> bool:

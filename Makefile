@@ -37,6 +37,7 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 # before whatever asks for a torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all,dev]'
 	touch $@ $(VENV)/.installed
 

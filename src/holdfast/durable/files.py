@@ -39,14 +39,14 @@ def write_atomically(
         sync_folder(path.parent)
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder that only its owner can enter, and its parents, if they are not there."""
+def make_folder(path: Path, *, mode: int = 0o700) -> None:
+    """Make a folder that (unless `mode` says otherwise) only its owner can enter, and its parents, if need be."""
     if path.is_dir():
         return
     if not path.parent.is_dir():
-        make_folder(path.parent)
+        make_folder(path.parent, mode=mode)
     try:
-        disk().mkdir(str(path), mode=0o700)
+        disk().mkdir(str(path), mode=mode)
     except FileExistsError:
         if not path.is_dir():
             raise

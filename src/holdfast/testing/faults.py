@@ -75,7 +75,7 @@ class CountingDisk(Disk):
 
         self._count("write", _named(fd), lambda: Disk.write(self, fd, data), half)
 
-    def pwrite(self, fd: int, data: bytes, offset: int) -> None:
+    def pwrite(self, fd: int, data: bytes | memoryview, offset: int) -> None:
         def half() -> None:
             Disk.pwrite(self, fd, data[: len(data) // 2], offset)
 

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from holdfast.cli import documents, output, render
+from holdfast.cli import documents, output, render, training
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import PATHS, command
 from holdfast.errors import NotFound
@@ -33,6 +33,9 @@ def diff(ctx: click.Context, app: App, *, a: str, b: str | None, stat: bool, nam
     holdfast diff b3 b7 --stat
     holdfast diff latest~2 -- src/   paths come after --
     """
+    if run := training.run_of(app):
+        training.diff(app, run, a, b)
+        return
     workspace = app.open()
     try:
         found = workspace.diff(a, b, app.paths(workspace, ctx.meta.get(PATHS, ())))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli import documents, output, render
+from holdfast.cli import documents, output, render, training
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.restoring import message
@@ -44,6 +44,9 @@ def log(app: App, *, limit: int, safety: bool, session: str | None, before: str 
     holdfast log --before b14
     holdfast log --actor claude-code
     """
+    if run := training.run_of(app):
+        training.log(app, run, limit)
+        return
     workspace = app.open()
     found = workspace.list(limit + 1 if limit else None, session=session, actor=actor, safety=safety, before=before)
     shown = found[:limit] if limit else found

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli import documents, output, render
+from holdfast.cli import documents, output, render, training
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.documents import short
@@ -39,6 +39,9 @@ def prune(app: App, /, *, dry_run: bool, yes: bool, **wishes: Any) -> None:
     holdfast prune --keep-last 50 --keep-for 30d --dry-run
     holdfast prune --max-size 2GiB --yes
     """
+    if run := training.run_of(app):
+        training.prune(app, run, wishes, dry_run=dry_run, yes=yes)
+        return
     workspace = app.open()
     policy = _policy(workspace, wishes)
     plan = workspace.prune(policy)

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from holdfast.cli import documents, output, render, saved
+from holdfast.cli import documents, output, render, saved, training
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.restoring import reason
@@ -26,6 +26,9 @@ def show(app: App, *, ref: str, state: str | None, uncovered: bool) -> None:
     holdfast show latest
     holdfast show b14 --state conversation > conversation.json
     """
+    if run := training.run_of(app):
+        training.show(app, run, ref)
+        return
     found = app.open().get(ref)
     if state is not None:
         output.document(_state(found, state))

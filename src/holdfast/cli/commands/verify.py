@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli import documents, output, progress, render
+from holdfast.cli import documents, output, progress, render, training
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.exits import Exit
@@ -12,7 +12,9 @@ from holdfast.model import Problem
 @command()
 @pass_app
 def verify(app: App) -> int:
-    """Read every byte of the store and name what is damaged."""
+    """Read every byte of the store, or of the checkpoints of a training run, and name what is damaged."""
+    if run := training.run_of(app):
+        return training.verify(app, run)
     workspace = app.open()
     with progress.shown() as shown:
         report = workspace.verify(progress=shown)

@@ -1,0 +1,328 @@
+"""Checkpoints of a training state, side by side with what people use: `python benchmarks/training.py [--mb 1000]`.
+
+Every contender of a row runs in turn, several times, and rows show medians and the ratio to the peer in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.checkpoint as dcp
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from holdfast.errors import HoldfastError
+from holdfast.training import load_checkpoint, save_checkpoint, wait_for_save
+
+State = dict[str, Any]
+
+
+def make_state(megabytes: int) -> State:
+    """A model of about 67 tensors of uneven sizes, and two moments for each: about 200 tensors."""
+    chooser = random.Random(0)
+    sizes = [chooser.choice([0.01, 0.5, 1, 1, 2, 3]) for _ in range(67)]
+    unit = megabytes * 1e6 / 4 / 3 / sum(sizes)
+    model = {f"layer{at}.weight": torch.randn(int(size * unit)) for at, size in enumerate(sizes)}
+    moments = {at: {"exp_avg": t * 0.1, "exp_avg_sq": t.square()} for at, t in enumerate(model.values())}
+    return {"model": model, "optimizer": {"state": moments, "param_groups": [{"lr": 1e-3, "params": list(moments)}]}}
+
+
+def flat(state: State) -> dict[str, torch.Tensor]:
+    moments = state["optimizer"]["state"].items()
+    return state["model"] | {f"o.{at}.{name}": tensor for at, pair in moments for name, tensor in pair.items()}
+
+
+def change_a_tenth(state: State) -> None:
+    for tensor in list(flat(state).values())[::10]:
+        tensor.add_(1)
+
+
+def torch_save(state: State, path: Path) -> None:
+    with open(path, "wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def put_into(loaded: Any, room: Any) -> None:
+    """Copy what was loaded to where it belongs, as `load_state_dict` does: a map that nobody looks at is no load."""
+    if isinstance(loaded, torch.Tensor):
+        room.copy_(loaded)
+    elif isinstance(loaded, dict):
+        for key, value in loaded.items():
+            put_into(value, room[key])
+
+
+def timed(act: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    act()
+    return time.perf_counter() - start
+
+
+class Table:
+    """Prints rows as they are measured."""
+
+    def __init__(self) -> None:
+        print("| work | Holdfast | peer | ratio | goal |\n|---|---|---|---|---|", flush=True)
+
+    def times(self, work: str, ours: list[float], peer: str, theirs: list[float], goal: str) -> None:
+        mine, other = statistics.median(ours), statistics.median(theirs)
+        spread = f"{mine:.3f} s [{min(ours):.3f}–{max(ours):.3f}]"
+        against = f"{peer} {other:.3f} s [{min(theirs):.3f}–{max(theirs):.3f}]"
+        self.row(work, spread, against, f"{mine / other:.2f}", goal)
+
+    def row(self, work: str, ours: str, peer: str, ratio: str, goal: str) -> None:
+        print(f"| {work} | {ours} | {peer} | {ratio} | {goal} |", flush=True)
+
+
+class Bench:
+    def __init__(self, root: Path, megabytes: int, rounds: int) -> None:
+        self.root = root
+        self.rounds = rounds
+        self.state = make_state(megabytes)
+        self.table = Table()
+
+    def fresh(self, name: str) -> Path:
+        path = self.root / name
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir()
+        os.sync()
+        return path
+
+    def saving(self) -> None:
+        first, again, peer_first, peer_again, share = [], [], [], [], []
+        for _ in range(self.rounds):
+            ours, theirs = self.fresh("ours"), self.fresh("theirs")
+            peer_first.append(timed(lambda to=theirs: torch_save(self.state, to / "1.pt")))
+            os.sync()
+            first.append(timed(lambda to=ours: save_checkpoint(to, 1, self.state)))
+            change_a_tenth(self.state)
+            os.sync()
+            peer_again.append(timed(lambda to=theirs: torch_save(self.state, to / "2.pt")))
+            os.sync()
+            start = time.perf_counter()
+            meta = save_checkpoint(ours, 2, self.state)
+            again.append(time.perf_counter() - start)
+            share.append(meta["bytes_written"] / (theirs / "2.pt").stat().st_size)
+        self.table.times("first save, verified and durable", first, "torch.save + fsync", peer_first, "≤ 1.2")
+        self.table.times("save after 10 % changed", again, "torch.save + fsync", peer_again, "≤ 0.2")
+        self.table.row("… its bytes", "", "torch.save", f"{statistics.median(share):.3f}", "≤ 0.12")
+
+    def loading(self) -> None:
+        folder = self.fresh("ours")
+        tensors = flat(self.state)
+        path = save_checkpoint(folder, 1, self.state)["path"]
+        save_file(tensors, folder / "peer.safetensors")
+        name = list(self.state["model"])[5]
+
+        def one_peer() -> None:
+            with safe_open(folder / "peer.safetensors", "pt") as file:
+                put_into(file.get_tensor(name), tensors[name])
+
+        def one_ours() -> None:
+            put_into(load_checkpoint(path, only=[f"model.{name}"]), self.state)
+
+        whole: tuple[list[float], list[float]] = ([], [])
+        one: tuple[list[float], list[float]] = ([], [])
+        for _ in range(self.rounds + 1):
+            whole[1].append(timed(lambda: put_into(load_file(folder / "peer.safetensors"), tensors)))
+            whole[0].append(timed(lambda: put_into(load_checkpoint(path), self.state)))
+            one[1].append(timed(one_peer))
+            one[0].append(timed(one_ours))
+        self.table.times("full load, verified", whole[0][1:], "safetensors", whole[1][1:], "≤ 1.5")
+        self.table.times("one tensor, verified", one[0][1:], "safetensors", one[1][1:], "≤ 5")
+
+    def stalling(self) -> None:
+        folder = self.fresh("ours")
+        tensors = flat(self.state)
+        room = {key: torch.empty_like(tensor) for key, tensor in tensors.items()}
+        ours, copies, peers = [], [], []
+        for step in range(self.rounds + 1):
+            copies.append(timed(lambda: [room[key].numpy().__setitem__(..., t.numpy()) for key, t in tensors.items()]))
+            ours.append(timed(lambda at=step: save_checkpoint(folder, at, self.state, block=False, keep_last_k=1)))
+            wait_for_save()
+        for step in range(self.rounds + 1):
+            target = self.fresh("dcp") / str(step)
+            start = time.perf_counter()
+            future = dcp.async_save(self.state, checkpoint_id=target)
+            peers.append(time.perf_counter() - start)
+            future.result()
+        self.table.times("stall of block=False, warm", ours[1:], "copying the bytes", copies[1:], "≤ 1.3")
+        self.table.times("stall of block=False, warm", ours[1:], "dcp.async_save", peers[1:], "≤ 0.5")
+
+
+def flipped(table: Table, root: Path) -> None:
+    """One flipped bit in 60 random places: how many are loaded silently."""
+    state = make_state(20)
+    path = Path(save_checkpoint(root / "flips", 1, state)["path"])
+    save_file(flat(state), root / "flips.safetensors")
+    torch_save(state, root / "flips.pt")
+    loads: dict[str, tuple[list[Path], Callable[[], Any]]] = {
+        "Holdfast": (sorted(path.iterdir()), lambda: load_checkpoint(path)),
+        "torch.save": ([root / "flips.pt"], lambda: torch.load(root / "flips.pt", weights_only=True)),
+        "safetensors": ([root / "flips.safetensors"], lambda: load_file(root / "flips.safetensors")),
+    }
+    found = {name: sum(_is_found(files, load, seed) for seed in range(60)) for name, (files, load) in loads.items()}
+    peers = ", ".join(f"{name} {count}" for name, count in found.items() if name != "Holdfast")
+    table.row("one flipped bit, 60 places: found", str(found["Holdfast"]), peers, "", "60")
+
+
+def _is_found(files: list[Path], load: Callable[[], Any], seed: int) -> bool:
+    chooser = random.Random(seed)
+    sizes = [file.stat().st_size for file in files]
+    at = chooser.randrange(sum(sizes))
+    number = 0
+    while at >= sizes[number]:
+        at -= sizes[number]
+        number += 1
+    bit = 1 << chooser.randrange(8)
+    _flip(files[number], at, bit)
+    try:
+        load()
+    except Exception:
+        return True
+    finally:
+        _flip(files[number], at, bit)
+    return False
+
+
+def _flip(file: Path, at: int, bit: int) -> None:
+    file.chmod(0o644)
+    with open(file, "r+b") as handle:
+        handle.seek(at)
+        byte = handle.read(1)[0]
+        handle.seek(at)
+        handle.write(bytes([byte ^ bit]))
+
+
+_SAVER = """
+import sys, torch
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+from training import make_state, torch_save
+from holdfast.training import save_checkpoint
+state = make_state(200)
+print("ready", flush=True)
+sys.stdin.readline()
+step = 2
+while True:
+    if sys.argv[1] == "ours":
+        save_checkpoint(sys.argv[2], step, state, keep_last_k=1)
+    else:
+        torch_save(state, Path(sys.argv[2]) / "state.pt")
+    step += 1
+    state["model"]["layer0.weight"].add_(1)
+"""
+
+
+def killed(table: Table, root: Path, tries: int) -> None:
+    """`kill -9` while a good checkpoint is being replaced: how often something loads afterwards."""
+    loads = {"ours": 0, "theirs": 0}
+    for name in loads:
+        for seed in range(tries):
+            folder = root / f"kill-{name}"
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            state = make_state(20)
+            if name == "ours":
+                save_checkpoint(folder, 1, state)
+            else:
+                torch_save(state, folder / "state.pt")
+            here = str(Path(__file__).parent)
+            child = subprocess.Popen(
+                [sys.executable, "-c", _SAVER, name, str(folder), here], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdout.readline()
+            child.stdin.write(b"go\n")
+            child.stdin.flush()
+            time.sleep(random.Random(seed).uniform(0.02, 0.4))
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+            try:
+                load_checkpoint(folder) if name == "ours" else torch.load(folder / "state.pt", weights_only=True)
+                loads[name] += 1
+            except Exception as error:
+                if name == "ours":
+                    print("LOST", error)
+    table.row(
+        f"kill −9 while saving, {tries} times: loads", str(loads["ours"]), f"torch.save {loads['theirs']}", "", "all"
+    )
+
+
+def full(table: Table, root: Path) -> None:
+    """A disk that is full while a good checkpoint is being replaced; needs the right to mount."""
+    mount = root / "small"
+    mount.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", mount], check=False).returncode:
+        table.row("disk full while saving", "not measured: cannot mount", "", "", "the old loads")
+        return
+    try:
+        verdicts = {}
+        state, larger = make_state(20), make_state(60)
+        save_checkpoint(mount / "ours", 1, state)
+        try:
+            save_checkpoint(mount / "ours", 2, larger, keep_last_k=1)
+        except HoldfastError:
+            verdicts["ours"] = "the old loads" if load_checkpoint(mount / "ours") else ""
+        shutil.rmtree(mount / "ours")
+        torch_save(state, mount / "state.pt")
+        larger = make_state(90)
+        try:
+            torch_save(larger, mount / "state.pt")
+        except (OSError, RuntimeError):
+            try:
+                torch.load(mount / "state.pt", weights_only=True)
+                verdicts["theirs"] = "loads"
+            except Exception:
+                verdicts["theirs"] = "nothing loads"
+        table.row(
+            "disk full while saving",
+            verdicts.get("ours", "?"),
+            f"torch.save: {verdicts.get('theirs')}",
+            "",
+            "the old loads",
+        )
+    finally:
+        subprocess.run(["umount", mount], check=False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mb", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tries", type=int, default=20)
+    parser.add_argument("--folder", default=None, help="where to write; a disk with room for five states")
+    parser.add_argument("--only", default="saving,loading,stalling,flipped,killed,full")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+        root = Path(name)
+        bench = Bench(root, given.mb, given.rounds)
+        wanted = given.only.split(",")
+        for part in ("saving", "loading", "stalling"):
+            if part in wanted:
+                getattr(bench, part)()
+        if "flipped" in wanted:
+            flipped(bench.table, root)
+        if "killed" in wanted:
+            killed(bench.table, root, given.tries)
+        if "full" in wanted:
+            full(bench.table, root)
+
+
+if __name__ == "__main__":
+    main()

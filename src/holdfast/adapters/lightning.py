@@ -1,0 +1,106 @@
+"""Holdfast as the `CheckpointIO` of Lightning: atomic, verified, shared between checkpoints, nothing pickled.
+
+    Trainer(plugins=[HoldfastIO()])
+
+Lightning links, copies and removes the *path* of a checkpoint as a file. So what it gets is a small JSON file at that
+path, which names a checkpoint in a folder beside it (`.holdfast-checkpoints`); that goes when the last file that names
+it does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.plugins.io import CheckpointIO
+
+from holdfast.durable import disk, write_atomically
+from holdfast.errors import Damaged, NotFound, Refused
+from holdfast.training.checkpoints import folder_of, load_checkpoint, save_checkpoint
+from holdfast.training.folder import TrainingFolder
+from holdfast.training.stored.layout import SCHEMA_VERSION, check_schema, step_name
+from holdfast.training.telling import system_errors
+
+STORE = ".holdfast-checkpoints"
+_KIND = "holdfast.lightning"
+
+
+class HoldfastIO(CheckpointIO):  # type: ignore[misc]
+    """Saves and loads what Lightning hands over; what cannot be stored exactly is refused by name."""
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | os.PathLike[str], storage_options: Any | None = None
+    ) -> None:
+        """Save a checkpoint, durably, and then let the file at `path` name it."""
+        if storage_options is not None:
+            raise Refused("storage_options are given", hint="Leave them out: HoldfastIO has none.")
+        target = folder_of(path)
+        folder = TrainingFolder(target.parent / STORE)
+        step = max((found.step for found in folder.look()[0]), default=-1) + 1
+        meta = save_checkpoint(folder.path, step, checkpoint, metadata={"global_step": checkpoint.get("global_step")})
+        about = {"schema_version": SCHEMA_VERSION, "kind": _KIND, "store": STORE, "step": meta["step"]}
+        write_atomically(target, json.dumps(about).encode() + b"\n", mode=0o644)
+        self._sweep(folder)
+
+    def load_checkpoint(
+        self, path: str | os.PathLike[str], map_location: Any | None = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """Load the checkpoint that a file names, every byte verified. Nothing is unpickled, whatever `weights_only`."""
+        store, step = _named(folder_of(path))
+        place = None if callable(map_location) or isinstance(map_location, dict) else map_location
+        found: dict[str, Any] = load_checkpoint(store, step=step, map_location=place)
+        return found
+
+    def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
+        """Remove the file, and what it names if no other file names it."""
+        target = folder_of(path)
+        with system_errors("removing", target):
+            if os.path.lexists(target):
+                disk().unlink(str(target))
+        self._sweep(TrainingFolder(target.parent / STORE))
+
+    def _sweep(self, folder: TrainingFolder) -> None:
+        """Remove the checkpoints that no file names any more; the newest stays in any case."""
+        found, _ = folder.look()
+        if len(found) < 2:
+            return
+        named = {step for file in folder.path.parent.iterdir() if (step := _step_of(file)) is not None}
+        with folder.writing():
+            for each in found[:-1]:
+                if each.step not in named:
+                    folder.remove(each)
+
+
+def _named(path: Path) -> tuple[Path, int]:
+    """The store and the step that a file names."""
+    if not path.exists():
+        raise NotFound(f"there is no {path}", hint="Give the path of a checkpoint that was saved.")
+    about = _read(path)
+    if about is None:
+        raise Damaged(f"{path} is not a checkpoint of HoldfastIO", hint="Load it with the plug-in that wrote it.")
+    check_schema(about.get("schema_version"), str(path))
+    step = about.get("step")
+    if about.get("store") != STORE or isinstance(step, bool) or not isinstance(step, int) or step < 0:
+        raise Damaged(f"{path} does not name a checkpoint", hint="Use another checkpoint.")
+    store = path.resolve().parent / STORE
+    if not (store / step_name(step)).is_dir():
+        raise NotFound(f"{path} names a checkpoint that is not in {store}", hint="Move the folder with the file.")
+    return store, step
+
+
+def _step_of(path: Path) -> int | None:
+    about = _read(path) if path.is_file() else None
+    step = about.get("step") if about else None
+    return step if isinstance(step, int) else None
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    if path.stat().st_size > 4096:
+        return None
+    try:
+        found = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and found.get("kind") == _KIND else None

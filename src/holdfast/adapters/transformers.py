@@ -1,0 +1,62 @@
+"""Holdfast as a callback of the `Trainer` of Transformers: each of its saves is also an atomic, verified checkpoint.
+
+    Trainer(..., callbacks=[HoldfastCallback("runs/exp1/checkpoints", keep_last=3, best_key="eval_loss")])
+
+Go on from one with `callback.resume(model, optimizer, scheduler)` before `train`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from transformers import TrainerCallback
+
+from holdfast.training.manager import CheckpointManager, Resumed
+
+
+class HoldfastCallback(TrainerCallback):  # type: ignore[misc]
+    """Saves model, optimiser, schedule, random states and the trainer's own state whenever the trainer saves.
+
+    `options` are those of `CheckpointManager`. Ends the training, saved, when SIGTERM comes.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], **options: Any) -> None:
+        self.manager = CheckpointManager(root, **options)
+        self._metrics: dict[str, float] = {}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.manager.__enter__()
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
+        numbers = (int, float)
+        self._metrics = {name: value for name, value in (metrics or {}).items() if isinstance(value, numbers)}
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self.manager.should_stop:
+            control.should_save = True
+            control.should_training_stop = True
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if not state.is_world_process_zero:
+            return
+        latest = self.manager.latest()
+        if latest is not None and latest.step == state.global_step:
+            return
+        parts = {"model": kwargs.get("model"), "optimizer": kwargs.get("optimizer")}
+        parts["scheduler"] = kwargs.get("lr_scheduler")
+        saved = {name: part.state_dict() for name, part in parts.items() if part is not None}
+        progress = {"global_step": state.global_step, "epoch": state.epoch, "log_history": state.log_history}
+        self.manager.save(state.global_step, saved | {"trainer": progress}, self._metrics)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.manager.__exit__(None, None, None)
+
+    def resume(self, model: Any, optimizer: Any = None, scheduler: Any = None, **options: Any) -> Resumed | None:
+        """Load the newest sound checkpoint into what is given; None if nothing was saved yet."""
+        resumed = self.manager.resume(**options)
+        if resumed is not None:
+            for name, part in (("model", model), ("optimizer", optimizer), ("scheduler", scheduler)):
+                if part is not None and name in resumed.state:
+                    part.load_state_dict(resumed.state[name])
+        return resumed

@@ -1,0 +1,73 @@
+"""One save at a time, beside the training loop: its error is told by the next call, and its end is waited for."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.training.staging import Arena
+
+_log = logging.getLogger("holdfast")
+
+
+class Lane:
+    """Where saves go on in the background; at most one, and with it one copy of a state."""
+
+    def __init__(self) -> None:
+        self.arena = Arena()
+        self._thread: threading.Thread | None = None
+        self._result: dict[str, Any] | None = None
+        self._error: BaseException | None = None
+        atexit.register(self._tell_at_exit)
+        os.register_at_fork(after_in_child=self._forget)  # the thread is not in the child, nor is the save its own
+
+    def start(self, work: Callable[[], dict[str, Any]]) -> None:
+        """Begin a save. The one before it has been waited for."""
+
+        def run() -> None:
+            try:
+                self._result = work()
+            except BaseException as error:  # told by whoever waits
+                self._error = error
+
+        self._result, self._error = None, None
+        # Not a daemon: a process that ends waits for it
+        self._thread = threading.Thread(target=run, name="holdfast-save")
+        self._thread.start()
+
+    def wait(self) -> dict[str, Any] | None:
+        """Wait for the save in flight; returns what it says of itself, once. Raises its error, once."""
+        if self._thread is not None:
+            self._thread.join()
+        result, error = self._result, self._error
+        self._forget()
+        if error is not None:
+            raise error
+        return result
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a save is in flight."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def _forget(self) -> None:
+        self._thread, self._result, self._error = None, None, None
+
+    def _tell_at_exit(self) -> None:
+        if self._error is not None:
+            _log.error("the last save in the background failed, and nobody asked: %s", self._error)
+
+
+lane = Lane()
+
+
+def wait_for_save() -> dict[str, Any] | None:
+    """Wait for the save that `block=False` began, and return what it says of itself; None if there is none.
+
+    Raises the error of that save.
+    """
+    return lane.wait()

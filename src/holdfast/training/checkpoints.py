@@ -1,0 +1,217 @@
+"""`save_checkpoint` and `load_checkpoint`: one state, one step, one folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from holdfast.errors import Refused
+from holdfast.training import background
+from holdfast.training.folder import TrainingFolder
+from holdfast.training.loading import Opened, find
+from holdfast.training.metrics import check_metrics
+from holdfast.training.resume import rng as random_states
+from holdfast.training.resume.environment import capture_environment, config_hash
+from holdfast.training.retaining import Keep
+from holdfast.training.saving import Wish, check_step, save
+from holdfast.training.stored import leaves
+from holdfast.training.stored.layout import check_step as check_number
+from holdfast.training.stored.layout import step_name
+from holdfast.training.tree import Flat, flatten
+
+Step = int | Literal["latest", "best"]
+
+
+def save_checkpoint(
+    out_dir: str | os.PathLike[str],
+    step: int,
+    state: Any,
+    *,
+    metrics: Mapping[str, float] | None = None,
+    best_key: str | None = None,
+    mode: Literal["min", "max"] = "min",
+    keep_last_k: int | None = None,
+    keep_best_k: int | None = 1,
+    keep_every: int | None = None,
+    pin: bool = False,
+    rewind: bool = False,
+    rng: bool = True,
+    loader: Any = None,
+    config: Any = None,
+    metadata: Mapping[str, Any] | None = None,
+    block: bool = True,
+    gate: Any = None,
+    threads: int | None = None,
+) -> dict[str, Any]:
+    """Save a state as the checkpoint of a step, durably, and return what there is to say of it (`meta["path"]` …).
+
+    When this returns the checkpoint is on the disk, `last` and `best.json` are right, and what `keep_last_k`,
+    `keep_best_k` and `keep_every` have no reason to keep is gone; without `keep_last_k` and `keep_every` nothing goes.
+    An error leaves everything as it was (P3). Tensors that did not change since the last checkpoint are shared with
+    it, not written again.
+
+    Refused, with the path of the value, if something cannot be stored exactly, or if the step comes before the last
+    one; Conflict if the step is saved already. With `rewind` a step may go back, and replaces one of its number.
+    With `block=False` this returns as soon as the state may be changed, and the rest goes on in the background: see
+    `wait_for_save`. gate: the optimiser, or optimisers, whose next step waits until the state is copied from its
+    device; without it everything on the device waits. It needs as much memory as the state, which is kept for the
+    next save (`meta["arena_bytes"]`).
+
+    rng: keep the random states too. loader: keep the position of a data loader that has a `state_dict`. config: keep
+    its hash.
+    """
+    return save_state(
+        out_dir, step, state, metrics=metrics, best_key=best_key, mode=mode, keep_last_k=keep_last_k,
+        keep_best_k=keep_best_k, keep_every=keep_every, pin=pin, rewind=rewind, rng=rng, loader=loader, config=config,
+        metadata=metadata, block=block, gate=gate, threads=threads,
+    )  # fmt: skip
+
+
+def save_state(
+    out_dir: str | os.PathLike[str], step: int, state: Any, *, keep_last_k: int | None = None,
+    keep_best_k: int | None = 1, keep_every: int | None = None, block: bool = True, gate: Any = None, **wishes: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """`save_checkpoint`, for those who may leave out the metric that decides (`needs_best=False`)."""
+    folder = run_of(out_dir)
+    background.lane.wait()  # at most one in flight; an error of that one is told here, before anything else is done
+    wish, flat = make_wish(step, state, keep=Keep(keep_last_k, keep_best_k, keep_every), **wishes)
+    if block:
+        return save_into(folder, wish)
+    return _save_beside(folder, wish, flat, gate)
+
+
+def _save_beside(folder: TrainingFolder, wish: Wish, flat: Flat, gate: Any) -> dict[str, Any]:
+    check_step(folder, wish)  # what can be refused is refused at once
+    optimizers = [] if gate is None else list(gate) if isinstance(gate, list | tuple) else [gate]
+    if not all(hasattr(optimizer, "register_step_pre_hook") for optimizer in optimizers):
+        raise Refused("gate is no optimiser of PyTorch", hint="Give the optimiser that changes the state, or none.")
+    lane = background.lane
+    staged, copied = lane.arena.stage(wish.payloads, flat.sources, optimizers)
+
+    def work() -> dict[str, Any]:
+        copied()
+        return save_into(folder, replace(wish, payloads=staged))
+
+    lane.start(work)
+    path = folder.path / step_name(wish.step)
+    return {"path": str(path), "step": wish.step, "pending": True, "arena_bytes": lane.arena.n_bytes}
+
+
+def load_checkpoint(
+    path: str | os.PathLike[str],
+    *,
+    step: Step | None = None,
+    weights_only: bool = False,
+    map_location: Any = None,
+    mmap: bool = False,
+    only: Sequence[str] | None = None,
+    verify: bool = True,
+    restore_rng: bool = False,
+    loader: Any = None,
+) -> Any:
+    """Load the state of a checkpoint: every byte is verified, and nothing is ever unpickled (P7).
+
+    path: a checkpoint (`meta["path"]`), `OUT_DIR/last`, `OUT_DIR/best.json`, or OUT_DIR with a `step`.
+    weights_only: tensors alone, in their places. only: names or beginnings of names of what is wanted. mmap: tensors
+    are mapped, and verified when they are first asked for. restore_rng: set the random states back. loader: set a
+    data loader's position back.
+
+    Damaged if a byte is not what was written; NotFound if there is no such checkpoint.
+    """
+    opened = open_checkpoint(path, step, verify=verify, mmap=mmap)
+    state = opened.state(weights_only=weights_only, only=only, map_location=map_location)
+    if restore_rng or loader is not None:
+        set_back(opened, rng=restore_rng, loader=loader)
+    return state
+
+
+def set_back(opened: Opened, *, rng: bool, loader: Any) -> list[str]:
+    """Set random states and a data loader's position back; returns what could not be."""
+    resume = opened.resume()
+    if loader is not None:
+        if "loader" not in resume:
+            raise Refused(f"{opened.found.path} holds no position of a data loader", hint="Save it with loader=….")
+        loader.load_state_dict(resume["loader"])
+    if not rng:
+        return []
+    if "rng" not in resume:
+        raise Refused(f"{opened.found.path} holds no random states", hint="Leave restore_rng out.")
+    return random_states.restore_rng(resume["rng"])
+
+
+def make_wish(
+    step: int, state: Any, *, keep: Keep, metrics: Any = None, best_key: str | None = None, mode: str = "min",
+    pin: bool = False, rewind: bool = False, rng: bool = True, loader: Any = None, config: Any = None,
+    metadata: Mapping[str, Any] | None = None, threads: int | None = None, needs_best: bool = True,
+) -> tuple[Wish, Flat]:  # fmt: skip
+    """Check everything that is asked for, and take the state apart; nothing is copied or written."""
+    resume: dict[str, Any] = {}
+    if loader is not None:
+        if not hasattr(loader, "state_dict") or not hasattr(loader, "load_state_dict"):
+            raise Refused(
+                f"the loader is a {type(loader).__name__}, which does not tell its position",
+                hint="Give one with state_dict and load_state_dict, such as torchdata's StatefulDataLoader.",
+            )
+        resume["loader"] = loader.state_dict()
+    if rng:
+        resume["rng"] = random_states.capture_rng()
+    step = check_number(step)
+    checked = check_metrics(metrics, best_key if needs_best else None, mode)
+    flat = flatten(state, resume or None)
+    wish = Wish(
+        step=step, payloads=flat.payloads, tree=flat.tree, resume=flat.resume, created_at=_now(), metrics=checked,
+        best_key=best_key, mode=mode, keep=keep, pin=pin, rewind=rewind, threads=threads,
+        metadata={name: leaves.encode(value, f"metadata {name}") for name, value in (metadata or {}).items()},
+        environment=capture_environment(Path.cwd()), config_hash=config_hash(config),
+    )  # fmt: skip
+    return wish, flat
+
+
+def run_of(out_dir: str | os.PathLike[str]) -> TrainingFolder:
+    """The run that a folder, or the URL of an object store, holds the checkpoints of."""
+    if not is_url(out_dir):
+        return TrainingFolder(folder_of(out_dir))
+    from holdfast.training.remote import RemoteFolder  # an extra: `holdfast[s3]`
+
+    found: Any = RemoteFolder(str(out_dir))  # the same verbs
+    return cast("TrainingFolder", found)
+
+
+def save_into(folder: TrainingFolder, wish: Wish) -> dict[str, Any]:
+    """Save to a folder or an object store."""
+    if isinstance(folder, TrainingFolder):
+        return save(folder, wish)
+    from holdfast.training.uploading import save_remote
+
+    return save_remote(folder, wish)
+
+
+def open_checkpoint(path: str | os.PathLike[str], step: Any, *, verify: bool, mmap: bool) -> Opened:
+    """Find a checkpoint in a folder or an object store."""
+    if not is_url(path):
+        return Opened(find(folder_of(path), step, verify=verify), verify=verify, mmap=mmap)
+    from holdfast.training.remote import find_remote
+
+    found, folder = find_remote(str(path), step, verify=verify)
+    return Opened(found, mmap=mmap, reader=folder.reader(found, verify=verify))
+
+
+def is_url(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is that of an object store."""
+    return isinstance(path, str) and "://" in path
+
+
+def folder_of(path: str | os.PathLike[str]) -> Path:
+    """The folder that was named; Refused if nothing was."""
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise Refused(f"the folder is {text!r}", hint="Name a folder for the checkpoints.")
+    return Path(os.path.abspath(text))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")

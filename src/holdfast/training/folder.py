@@ -1,0 +1,290 @@
+"""A folder of checkpoints: what is in it, its lock, its markers, and what becomes of what is no longer wanted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.durable import Lock, disk, make_folder, remove_tree, sync_folder, write_atomically
+from holdfast.errors import Damaged, HoldfastError, NotFound, Refused
+from holdfast.training.reading import Reader, read_manifest
+from holdfast.training.stored.layout import (
+    BEST,
+    KIND,
+    LAST,
+    MANIFEST,
+    PRIVATE,
+    SCHEMA_VERSION,
+    check_schema,
+    step_name,
+    step_of,
+)
+from holdfast.training.stored.manifest import Manifest
+from holdfast.training.telling import system_errors
+
+_SAVING = "saving"
+_REMOVING = "removing"
+_PINS = "pins.json"
+_LOCK = "lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A checkpoint in a folder."""
+
+    path: Path
+    manifest: Manifest
+
+    @property
+    def step(self) -> int:
+        return self.manifest.step
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """What has the name of a checkpoint and cannot be read as one."""
+
+    path: Path
+    step: int
+    error: HoldfastError
+
+
+class TrainingFolder:
+    """The checkpoints of one run. Reading takes no lock: a checkpoint is there whole or not at all."""
+
+    def __init__(self, path: Path, *, verify: bool = True) -> None:
+        self.path = path
+        self._verify = verify
+        self._private = path / PRIVATE
+        self._known: dict[str, tuple[tuple[int, int, int], Manifest]] = {}
+
+    # looking
+
+    def look(self) -> tuple[list[Found], list[Broken]]:
+        """All checkpoints in the order in which they were saved, and what is broken."""
+        found, broken = [], []
+        for name, step in self._steps():
+            try:
+                manifest = self._manifest(name)
+                if manifest.step != step:
+                    raise Damaged(f"{self.path / name} says that it is step {manifest.step}", hint="Rename it back.")
+                found.append(Found(self.path / name, manifest))
+            except HoldfastError as error:
+                broken.append(Broken(self.path / name, step, error))
+        return sorted(found, key=lambda each: (each.manifest.sequence, each.step)), broken
+
+    def _steps(self) -> list[tuple[str, int]]:
+        try:
+            with os.scandir(self.path) as entries:
+                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except FileNotFoundError:
+            return []
+        except NotADirectoryError:
+            raise Refused(f"{self.path} is a file", hint="Name a folder for the checkpoints.") from None
+        except OSError as error:
+            with system_errors("reading", self.path):
+                raise error
+        steps = ((name, step_of(name)) for name in names)
+        return sorted((name, step) for name, step in steps if step is not None)
+
+    def _manifest(self, name: str) -> Manifest:
+        """Read a manifest, unless it is the very file that was read before."""
+        try:
+            status = os.stat(self.path / name / MANIFEST)
+        except OSError:
+            return read_manifest(self.path / name, verify=self._verify)
+        identity = (status.st_ino, status.st_mtime_ns, status.st_size)
+        known = self._known.get(name)
+        if known is None or known[0] != identity:
+            known = self._known[name] = (identity, read_manifest(self.path / name, verify=self._verify))
+        return known[1]
+
+    def reader(self, found: Found, *, verify: bool) -> Reader:
+        """What reads a checkpoint."""
+        return Reader(found.path, found.manifest, verify=verify)
+
+    def full(self, found: Found) -> Found:
+        """The same with its whole manifest, which it has already."""
+        return found
+
+    def get(self, step: int | str) -> Found:
+        """The checkpoint of a step, or `latest` or `best`; NotFound, or Damaged if it is there and broken."""
+        found, broken = self.look()
+        if step == "best":
+            return self._best(found)
+        if step == "latest":
+            if found:
+                return found[-1]
+        else:
+            for each in found:
+                if each.step == step:
+                    return each
+            for wrong in broken:
+                if wrong.step == step:
+                    raise wrong.error
+        if broken and not found:
+            raise broken[-1].error
+        steps = ", ".join(str(each.step) for each in found[-5:])
+        hint = f"There are: {steps}." if steps else "Save one first."
+        raise NotFound(f"{self.path} has no checkpoint {step}", hint=hint)
+
+    def _best(self, found: list[Found]) -> Found:
+        marker = self.best_marker()
+        if marker is None:
+            raise NotFound(f"{self.path} has no best checkpoint", hint="Save with metrics and best_key.")
+        best = self.best_of(found, str(marker.get("metric")), str(marker.get("mode")))
+        if best is None:
+            raise NotFound(f"no checkpoint of {self.path} has a {marker.get('metric')}", hint="Save with metrics.")
+        return best
+
+    @staticmethod
+    def best_of(found: list[Found], metric: str, mode: str) -> Found | None:
+        """The checkpoint with the best value; the first of equals, and never one that is no finite number."""
+        scored = [(each.manifest.score(metric, mode), -at, each) for at, each in enumerate(found)]
+        usable = [(score, at, each) for score, at, each in scored if score is not None]
+        return max(usable, key=lambda triple: triple[:2])[2] if usable else None
+
+    # markers: written for people and other programs; what counts is in the manifests
+
+    def best_marker(self) -> dict[str, Any] | None:
+        """What `best.json` says; None if there is none."""
+        return self._marker(BEST)
+
+    def last_marker(self) -> dict[str, Any] | None:
+        """What `last` says; None if there is none."""
+        return self._marker(LAST)
+
+    def _marker(self, name: str) -> dict[str, Any] | None:
+        try:
+            found = json.loads((self.path / name).read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return None
+        if not isinstance(found, dict):
+            return None
+        check_schema(found.get("schema_version", 1), str(self.path / name))
+        return found
+
+    def mark_last(self, found: Found) -> None:
+        """Let `last` point to a checkpoint."""
+        about = {"step": found.step, "sequence": found.manifest.sequence, "path": found.path.name}
+        self._write_marker(LAST, about)
+
+    def mark_best(self, found: Found, metric: str, mode: str) -> bool:
+        """Let `best.json` point to a checkpoint; False if it does already."""
+        about = {
+            "metric": metric, "mode": mode, "value": found.manifest.metric(metric),
+            "step": found.step, "path": found.path.name,
+        }  # fmt: skip
+        return self._write_marker(BEST, about)
+
+    def _write_marker(self, name: str, about: dict[str, Any]) -> bool:
+        text = json.dumps({"schema_version": SCHEMA_VERSION, "kind": KIND, **about}, indent=2).encode() + b"\n"
+        with contextlib.suppress(OSError):
+            if (self.path / name).read_bytes() == text:
+                return False
+        write_atomically(self.path / name, text, via=self._private / f"{_SAVING}-{name}", mode=0o644)
+        return True
+
+    # writing
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the lock; what writers that died left behind is swept away first."""
+        if self.path.exists() and not self.path.is_dir():
+            raise Refused(f"{self.path} is a file", hint="Name a folder for the checkpoints.")
+        with system_errors("writing to", self.path):
+            make_folder(self._private, mode=0o777)
+            lock = Lock(self._private / _LOCK)
+            lock.acquire()
+        try:
+            with system_errors("writing to", self.path):
+                self.sweep()
+                yield
+        finally:
+            lock.release()
+
+    def sweep(self) -> None:
+        """Remove what is half written or half removed. The lock is held, so nobody is at it."""
+        for name in os.listdir(self._private):
+            if name.startswith((_SAVING, _REMOVING)):
+                path = self._private / name
+                if path.is_dir() and not path.is_symlink():
+                    remove_tree(str(path))
+                else:
+                    disk().unlink(str(path))
+
+    @property
+    def staged(self) -> Path:
+        """The folder in which the next checkpoint is put together."""
+        return self._private / _SAVING
+
+    def stage(self) -> Path:
+        """Make that folder."""
+        disk().mkdir(str(self.staged), mode=0o777)
+        return self.staged
+
+    def publish(self, stage: Path, step: int) -> Path:
+        """Give a complete stage its name: the commit point."""
+        target = self.path / step_name(step)
+        sync_folder(stage)  # P3: all of it is on the disk before anything names it
+        if target.exists():
+            self._exchange(stage, target)
+        else:
+            disk().rename(str(stage), str(target))
+        sync_folder(self.path)
+        return target
+
+    def _exchange(self, stage: Path, target: Path) -> None:
+        source_fd = os.open(stage.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        target_fd = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            disk().exchange(stage.name, target.name, src_dir_fd=source_fd, dst_dir_fd=target_fd)
+        finally:
+            os.close(source_fd)
+            os.close(target_fd)
+
+    def put_aside(self, path: Path) -> Path:
+        """Give a broken checkpoint another name, so that its step can be saved again; nothing of it is removed."""
+        number = 1
+        while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+            number += 1
+        disk().rename(str(path), str(aside))
+        sync_folder(self.path)
+        return aside
+
+    def remove(self, found: Found) -> None:
+        """Remove a checkpoint: in one step from sight, then from the disk."""
+        doomed = self._private / f"{_REMOVING}-{found.path.name}"
+        disk().rename(str(found.path), str(doomed))
+        sync_folder(self.path)
+        remove_tree(str(doomed))
+
+    def strangers(self, found: Found) -> list[str]:
+        """What lies in a checkpoint's folder and is not of it."""
+        ours = {*found.manifest.files, MANIFEST}
+        return sorted(name for name in os.listdir(found.path) if name not in ours)
+
+    # pins
+
+    def pinned(self) -> set[int]:
+        """The steps that are pinned."""
+        try:
+            found = json.loads((self._private / _PINS).read_bytes())
+            check_schema(found["schema_version"], str(self._private / _PINS))
+            return {int(step) for step in found["steps"]}
+        except FileNotFoundError:
+            return set()
+        except (ValueError, TypeError, KeyError):
+            raise Damaged(
+                f"{self._private / _PINS} is not as it was written", hint="Remove it, and pin again what was pinned."
+            ) from None
+
+    def pin(self, steps: set[int]) -> None:
+        """Set which steps are pinned. The lock is held."""
+        text = json.dumps({"schema_version": SCHEMA_VERSION, "steps": sorted(steps)}).encode() + b"\n"
+        write_atomically(self._private / _PINS, text, via=self._private / f"{_SAVING}-pins", mode=0o644)

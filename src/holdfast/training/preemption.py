@@ -1,0 +1,43 @@
+"""SIGTERM, as a scheduler sends it before it takes the machine away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+
+class Preemption:
+    """Notes that SIGTERM has come, so that the loop can save at a place of its own choosing."""
+
+    def __init__(self) -> None:
+        self.has_come = False
+        self._before: Any = None
+        self._listens = False
+
+    def listen(self) -> None:
+        """Take the signal. Only the main thread can; elsewhere nothing changes."""
+        if threading.current_thread() is threading.main_thread() and not self._listens:
+            self._before = signal.signal(signal.SIGTERM, self._note)
+            self._listens = True
+
+    def unlisten(self) -> None:
+        """Let the signal do again what it did before."""
+        if self._listens:
+            signal.signal(signal.SIGTERM, self._before if self._before is not None else signal.SIG_DFL)
+            self._listens = False
+
+    def end(self) -> None:
+        """What was to be saved is saved: let the signal do now what it would have done."""
+        if self.has_come:
+            self.has_come = False
+            self.unlisten()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.has_come:  # whoever sends it twice does not want to wait
+            self.unlisten()
+            os.kill(os.getpid(), signal.SIGTERM)
+        self.has_come = True

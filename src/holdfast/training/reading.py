@@ -1,0 +1,149 @@
+"""Bytes of tensors from a checkpoint's files, verified as they come."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from holdfast.errors import Damaged
+from holdfast.training.stored import digests
+from holdfast.training.stored.layout import MANIFEST
+from holdfast.training.stored.manifest import FileEntry, Manifest, TensorEntry, decode
+from holdfast.training.telling import system_errors
+from holdfast.training.threads import each
+from holdfast.training.tree import Bytes
+
+_HINT = "Use another checkpoint; holdfast verify names the sound ones."
+_MANIFEST_MAX_BYTES = 1 << 30
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
+    """Read the manifest of a checkpoint; Damaged if there is none, or not the one that was written."""
+    path = folder / MANIFEST
+    try:
+        fd = os.open(path, _FLAGS)
+        with open(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise Damaged(f"{path} is not a file", hint=_HINT)
+            data = file.read(_MANIFEST_MAX_BYTES)
+    except FileNotFoundError:
+        raise Damaged(f"{folder} has no {MANIFEST}, so it is not a whole checkpoint", hint=_HINT) from None
+    except OSError as error:
+        raise Damaged(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
+    return decode(data, str(path), verify=verify)
+
+
+class Reader:
+    """Reads tensors of one checkpoint. Damaged, at once, if a byte that is asked for is not as it was written."""
+
+    def __init__(self, folder: Path, manifest: Manifest, *, verify: bool = True) -> None:
+        self._folder = folder
+        self._manifest = manifest
+        self._verify = verify
+        self._ready: dict[str, memoryview] = {}
+        self._maps: dict[str, memoryview] = {}
+
+    def file(self, name: str) -> bytes:
+        """All of a file that is not a shard."""
+        entry = self._manifest.files.get(name)
+        if entry is None:
+            raise Damaged(f"{self._folder} has no {name}", hint=_HINT)
+        with self._opened(name, entry) as fd:
+            data = bytes(_read_all(fd, entry.bytes))
+        self._check(data, entry.digest, self._folder / name)
+        return data
+
+    def prepare(self, names: Iterable[str]) -> None:
+        """Read many tensors at once, with several threads."""
+        wanted = [name for name in names if name not in self._ready]
+        if len(wanted) < 2:
+            return
+        self._ready |= dict(zip(wanted, each(self._read, wanted), strict=True))
+
+    def fetch(self, name: str) -> Bytes:
+        """The bytes, type and shape of a tensor."""
+        data = self._ready.pop(name, None)
+        entry = self._entry(name)
+        return self._read(name) if data is None else data, entry.dtype, entry.shape
+
+    def _entry(self, name: str) -> TensorEntry:
+        try:
+            return self._manifest.tensors[name]
+        except KeyError:
+            raise Damaged(f"{self._folder} has no tensor {name}", hint=_HINT) from None
+
+    def _read(self, name: str) -> memoryview:
+        tensor = self._entry(name)
+        whole = self._mapped(tensor.file)
+        data = whole[tensor.offset : tensor.offset + tensor.bytes]
+        self._check_tensor(data, name, tensor)
+        return data
+
+    def _mapped(self, name: str) -> memoryview:
+        """All of a shard, mapped; its header is verified."""
+        if name not in self._maps:
+            entry = self._manifest.files[name]
+            with self._opened(name, entry) as fd:
+                whole = _map(fd, entry.bytes)
+            self._check(whole[: entry.header_bytes], entry.header_digest, self._folder / name)
+            self._maps[name] = whole
+        return self._maps[name]
+
+    @contextlib.contextmanager
+    def _opened(self, name: str, entry: FileEntry) -> Iterator[int]:
+        path = self._folder / name
+        try:
+            fd = os.open(path, _FLAGS)
+        except FileNotFoundError:
+            raise Damaged(f"{path} is missing", hint=_HINT) from None
+        except OSError as error:
+            raise Damaged(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
+        try:
+            size = os.fstat(fd).st_size
+            if size != entry.bytes:
+                raise Damaged(f"{path} has {size} bytes where {entry.bytes} were written", hint=_HINT)
+            with system_errors("reading", path):
+                yield fd
+        finally:
+            os.close(fd)
+
+    def _check_tensor(self, data: memoryview, name: str, tensor: TensorEntry) -> None:
+        """By its fingerprint where that can be made, which is five times as quick; else by its digest."""
+        if self._verify and tensor.fingerprint and (found := digests.fingerprint(data)):
+            if found != tensor.fingerprint:
+                raise Damaged(f"{name} in {self._folder / tensor.file} is not as it was written", hint=_HINT)
+        else:
+            self._check(data, tensor.digest, f"{name} in {self._folder / tensor.file}")
+
+    def _check(self, data: bytes | memoryview, expected: str, what: object) -> None:
+        if self._verify and digests.digest(data, self._manifest.digest_algorithm) != expected:
+            raise Damaged(f"{what} is not as it was written", hint=_HINT)
+
+
+def _map(fd: int, size: int) -> memoryview:
+    """Map a file so that what is changed in memory does not change the file; read it where it cannot be mapped.
+
+    Reading a gigabyte into fresh memory costs the system a second of work for the pages alone; mapping costs nothing.
+    """
+    if not size:
+        return memoryview(b"")
+    try:
+        return memoryview(mmap.mmap(fd, size, access=mmap.ACCESS_COPY))
+    except OSError:
+        return _read_all(fd, size)
+
+
+def _read_all(fd: int, size: int) -> memoryview:
+    data = memoryview(bytearray(size))
+    at = 0
+    while at < size:
+        count = os.preadv(fd, [data[at:]], at)
+        if not count:
+            raise Damaged("a file ended before its end", hint=_HINT)
+        at += count
+    return data

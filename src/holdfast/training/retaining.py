@@ -1,0 +1,84 @@
+"""Which checkpoints of a run stay: last K, best K, every N steps, pinned; decided by the shared planner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from holdfast import retention
+from holdfast.training.folder import Found, TrainingFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What is kept. Without `last` and `every` that is everything."""
+
+    last: int | None = None
+    best: int | None = 1
+    every: int | None = None
+
+    def __post_init__(self) -> None:
+        self.policy()
+
+    @property
+    def is_all(self) -> bool:
+        return self.last is None and self.every is None
+
+    def policy(self) -> retention.Policy:
+        """The same for the planner; Refused if it makes no sense."""
+        return retention.Policy(keep_last=self.last, keep_best=self.best, keep_every=self.every)
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """Which steps went (in a dry run: would go), and why the others stay."""
+
+    removed: list[int]
+    kept: dict[int, str]
+    is_done: bool
+
+
+def plan(
+    folder: TrainingFolder, found: Sequence[Found], keep: Keep, *, best_key: str | None, mode: str, now: datetime
+) -> Trimmed:
+    """Decide which checkpoints go. Only what is whole, ours, and holds nothing of others can."""
+    if keep.is_all:
+        return Trimmed([], {each.step: "everything is kept" for each in found}, is_done=False)
+    marker = folder.best_marker()
+    if best_key is None and marker is not None:  # the best stays, also if this save does not ask which it is
+        best_key, mode = str(marker.get("metric")), str(marker.get("mode"))
+    best = folder.best_of(list(found), best_key, mode) if best_key else None
+    pinned = folder.pinned()
+    records = []
+    for each in found:
+        is_pinned, is_best = each.step in pinned, best is not None and each.path == best.path
+        protected = "pinned" if is_pinned else "the best" if is_best else _protected(folder, each, keep)
+        score = each.manifest.score(best_key, mode) if best_key else None
+        manifest = each.manifest
+        records.append(
+            retention.Record(each.path.name, manifest.sequence, manifest.timestamp, protected=protected, score=score)
+        )
+    policy = retention.Policy(keep_last=keep.last or 0, keep_best=keep.best)
+    decided = retention.plan(records, policy, now)
+    steps = {each.path.name: each.step for each in found}
+    removed = [steps[name] for name in decided.removed]
+    return Trimmed(removed, {steps[name]: why for name, why in decided.kept.items()}, is_done=False)
+
+
+def _protected(folder: TrainingFolder, found: Found, keep: Keep) -> str:
+    if keep.every and found.step % keep.every == 0:
+        return f"one of every {keep.every} steps"
+    strangers = folder.strangers(found)
+    return f"holds {strangers[0]}, which Holdfast did not write" if strangers else ""
+
+
+def prune(
+    folder: TrainingFolder, found: Sequence[Found], keep: Keep, *, best_key: str | None, mode: str, now: datetime
+) -> Trimmed:
+    """Remove what nothing keeps. The lock is held."""
+    decided = plan(folder, found, keep, best_key=best_key, mode=mode, now=now)
+    by_step = {each.step: each for each in found}
+    for step in decided.removed:
+        folder.remove(by_step[step])
+    return Trimmed(decided.removed, decided.kept, is_done=True)

@@ -1,0 +1,1 @@
+"""How a checkpoint of training lies on a disk: names, digests, safetensors, the manifest."""

@@ -1,0 +1,62 @@
+"""Names of the files of a training folder, and the version that all of them carry."""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.errors import Damaged, Refused
+
+SCHEMA_VERSION = 1
+KIND = "holdfast.training"
+
+MANIFEST = "manifest.json"
+STATE = "state.json"
+INDEX = "model.safetensors.index.json"
+LAST = "last"
+BEST = "best.json"
+PRIVATE = ".holdfast"
+"""The folder for what is nobody's business: the lock, what is being written, what is being removed, the pins."""
+
+_STEP = re.compile(r"step-(\d{8,})")
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def step_name(step: int) -> str:
+    """The name of a step's folder; it sorts as the steps do."""
+    return f"step-{step:08d}"
+
+
+def step_of(name: str) -> int | None:
+    """The step whose folder has this name; None if it is no name that we give."""
+    found = _STEP.fullmatch(name)
+    return int(found[1]) if found and step_name(int(found[1])) == name else None
+
+
+def shard_name(number: int, total: int) -> str:
+    """The name of a shard, counted from 1, as Hugging Face names them."""
+    return f"model-{number:05d}-of-{total:05d}.safetensors"
+
+
+def check_file_name(name: object, where: str) -> str:
+    """Return a stored file name; Damaged if it could lead out of its folder."""
+    if not isinstance(name, str) or not _FILE.fullmatch(name):
+        raise Damaged(f"{where} names a file {name!r}, which no checkpoint has", hint="Use another checkpoint.")
+    return name
+
+
+def check_step(step: object) -> int:
+    """Return a step; Refused unless it is a whole number, 0 or more."""
+    if isinstance(step, bool) or not hasattr(step, "__index__") or (number := step.__index__()) < 0:
+        raise Refused(f"the step is {step!r}", hint="Give a whole number, 0 or more.")
+    return int(number)
+
+
+def check_schema(found: object, where: str) -> None:
+    """Refuse what a newer version wrote; Damaged if there is no version."""
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise Damaged(f"{where} has no schema_version", hint="Use another checkpoint.")
+    if found > SCHEMA_VERSION:
+        raise Refused(
+            f"{where} has schema_version {found}, and this Holdfast knows up to {SCHEMA_VERSION}",
+            hint="Use the version of Holdfast that wrote it, or a newer one.",
+        )

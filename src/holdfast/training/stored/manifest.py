@@ -1,0 +1,160 @@
+"""`manifest.json`: what a checkpoint consists of, and the digest of all of it. Where it is, a checkpoint is."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from math import prod
+from typing import Any
+
+from holdfast.errors import Damaged
+from holdfast.training.stored import digests
+from holdfast.training.stored.layout import KIND, SCHEMA_VERSION, check_file_name, check_schema
+from holdfast.training.stored.shards import ITEM_BYTES
+
+_END = re.compile(rb',"manifest_digest":"([0-9a-f]{64})"\}\n')
+_END_BYTES = len(b',"manifest_digest":""}\n') + 64
+_HINT = "Use another checkpoint; holdfast verify names the sound ones."
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file of a checkpoint."""
+
+    bytes: int
+    digest: str
+    header_bytes: int = 0
+    header_digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorEntry:
+    """A tensor, and where its bytes are."""
+
+    file: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    bytes: int
+    digest: str
+    sample: str
+    """The digest of a few pieces of it: where this differs, no more need be read to know that it changed."""
+    fingerprint: str = ""
+    """XXH3 of it, where that was to be had: what a load compares, and a save that wonders whether it changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A checkpoint, whole."""
+
+    step: int
+    sequence: int
+    created_at: str
+    digest_algorithm: str
+    files: dict[str, FileEntry]
+    tensors: dict[str, TensorEntry]
+    metrics: dict[str, Any] = field(default_factory=dict)
+    """By name, a number; what is no finite one is written as `{"$float": "nan"}`."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    config_hash: str | None = None
+    writer: str = ""
+
+    @property
+    def timestamp(self) -> datetime:
+        found = datetime.fromisoformat(self.created_at)
+        return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+    @property
+    def state_file(self) -> str:
+        """The file that holds what is no tensor; in an object store its name has a part of its own."""
+        return next((name for name in self.files if name.startswith("state") and name.endswith(".json")), "state.json")
+
+    @property
+    def index_file(self) -> str:
+        """The file that says which tensor is where."""
+        ending = "safetensors.index.json"
+        return next((name for name in self.files if name.endswith(ending)), f"model.{ending}")
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(entry.bytes for entry in self.files.values())
+
+    def metric(self, name: str) -> float | None:
+        """The value of a metric; None if it was not measured."""
+        found = self.metrics.get(name)
+        return float(found["$float"]) if isinstance(found, dict) else found
+
+    def score(self, name: str, mode: str) -> float | None:
+        """How good it is, greater being better; None if nothing finite was measured, which never wins."""
+        value = self.metric(name)
+        if value is None or not math.isfinite(value):
+            return None
+        return -value if mode == "min" else value
+
+    def encode(self) -> bytes:
+        """As it is written: JSON whose last entry is the digest of everything before it."""
+        head = {"schema_version": SCHEMA_VERSION, "kind": KIND}
+        text = json.dumps(head | asdict(self), separators=(",", ":"), allow_nan=False)[:-1].encode()
+        return text + b',"manifest_digest":"' + digests.digest(text, self.digest_algorithm).encode() + b'"}\n'
+
+
+def decode(data: bytes, where: str, *, verify: bool = True) -> Manifest:
+    """Read a manifest; Damaged if a single bit of it is not as it was written. `where` is its name, for people."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        raise Damaged(f"{where} is not JSON", hint=_HINT) from None
+    if not isinstance(found, dict) or found.get("kind") != KIND:
+        raise Damaged(f"{where} is not a manifest of Holdfast", hint=_HINT)
+    check_schema(found.get("schema_version"), where)
+    try:
+        manifest = _read(found)
+        if verify:
+            _check_digest(data, manifest.digest_algorithm, where)
+        _check(manifest, where)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise Damaged(f"{where} is not as it was written ({type(error).__name__}: {error})", hint=_HINT) from None
+    return manifest
+
+
+def _check_digest(data: bytes, algorithm: str, where: str) -> None:
+    end = _END.fullmatch(data[-_END_BYTES:])
+    if end is None or digests.digest(data[:-_END_BYTES], algorithm) != end[1].decode():
+        raise Damaged(f"{where} is not as it was written", hint=_HINT)
+
+
+def _read(found: Mapping[str, Any]) -> Manifest:
+    known = {each.name for each in fields(Manifest)}
+    plain = {name: value for name, value in found.items() if name in known}
+    files = {name: FileEntry(**entry) for name, entry in found["files"].items()}
+    tensors = {
+        name: TensorEntry(**{**entry, "shape": tuple(entry["shape"])}) for name, entry in found["tensors"].items()
+    }
+    return Manifest(**{**plain, "files": files, "tensors": tensors})
+
+
+def _check(manifest: Manifest, where: str) -> None:
+    """Believe nothing that could lead a reader astray, whoever wrote it."""
+    for name in manifest.files:
+        check_file_name(name, where)
+    for number in (manifest.step, manifest.sequence):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise ValueError(f"{number!r} is no number of a step")
+    _ = manifest.timestamp
+    for metric in manifest.metrics:
+        if not isinstance(manifest.metric(metric), int | float):
+            raise ValueError(f"{metric} is no number")
+    for name, entry in manifest.tensors.items():
+        file = manifest.files[entry.file]
+        sizes = (*entry.shape, entry.offset, entry.bytes, file.bytes, file.header_bytes)
+        if any(isinstance(size, bool) or not isinstance(size, int) or size < 0 for size in sizes):
+            raise ValueError(f"{name} has a size that is none")
+        if prod(entry.shape) * ITEM_BYTES[entry.dtype] != entry.bytes:
+            raise ValueError(f"{name} is not as large as its shape says")
+        if not file.header_bytes <= entry.offset <= entry.offset + entry.bytes <= file.bytes:
+            raise ValueError(f"{name} lies outside its file")

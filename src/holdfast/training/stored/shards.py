@@ -1,0 +1,91 @@
+"""Safetensors files: a header in JSON, and the bytes of tensors one after the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from holdfast.training.stored.layout import SCHEMA_VERSION
+
+ITEM_BYTES = {
+    "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2,
+    "U8": 1, "BOOL": 1, "C64": 8, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E4M3FNUZ": 1, "F8_E5M2FNUZ": 1,
+}  # fmt: skip
+"""The types that the format has and its readers know, and how large an element is."""
+
+OWN_FILE_FROM_BYTES = 1 << 20
+SHARD_BYTES = 32 << 20
+_HEADER_BLOCK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A tensor that is to be written: what the format says of it, and how to get its bytes, in order."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    read: Callable[[], memoryview]
+
+    @property
+    def n_bytes(self) -> int:
+        return prod(self.shape) * ITEM_BYTES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Tensors that share a file, in the order in which they lie there."""
+
+    payloads: tuple[Payload, ...]
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(payload.n_bytes for payload in self.payloads)
+
+
+def arrange(payloads: Iterable[Payload]) -> list[Shard]:
+    """Give each large tensor a file of its own, so that one that did not change is shared by a link; gather the rest.
+
+    Within a file larger elements come first, so that each lies at a multiple of its size.
+    """
+    shards: list[Shard] = []
+    small: list[Payload] = []
+    for payload in payloads:
+        if payload.n_bytes >= OWN_FILE_FROM_BYTES:
+            shards.append(Shard((payload,)))
+            continue
+        if small and _total(small) + payload.n_bytes > SHARD_BYTES:
+            shards.append(_sorted(small))
+            small = []
+        small.append(payload)
+    if small:
+        shards.append(_sorted(small))
+    return shards
+
+
+def header(payloads: Sequence[Payload]) -> bytes:
+    """The head of a file that has these tensors, padded so that they begin on a page."""
+    entries: dict[str, object] = {"__metadata__": {"format": "pt", "schema_version": str(SCHEMA_VERSION)}}
+    at = 0
+    for payload in payloads:
+        end = at + payload.n_bytes
+        entries[payload.name] = {"dtype": payload.dtype, "shape": list(payload.shape), "data_offsets": [at, end]}
+        at = end
+    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+    room = -(len(text) + 8) % _HEADER_BLOCK
+    return (len(text) + room).to_bytes(8, "little") + text + b" " * room
+
+
+def index(files: dict[str, str], total_bytes: int) -> dict[str, object]:
+    """The document that says which tensor is in which file, as Hugging Face has it."""
+    return {"metadata": {"total_size": total_bytes, "schema_version": SCHEMA_VERSION}, "weight_map": files}
+
+
+def _total(payloads: Iterable[Payload]) -> int:
+    return sum(payload.n_bytes for payload in payloads)
+
+
+def _sorted(payloads: list[Payload]) -> Shard:
+    return Shard(tuple(sorted(payloads, key=lambda payload: -ITEM_BYTES[payload.dtype])))

@@ -1,0 +1,183 @@
+"""Shards onto the disk: hashed, written and synced in one pass, or linked where nothing changed (P8)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from holdfast.durable import disk
+from holdfast.durable.stream import Stream
+from holdfast.training.stored import digests
+from holdfast.training.stored.layout import MANIFEST, shard_name
+from holdfast.training.stored.manifest import FileEntry, Manifest, TensorEntry
+from holdfast.training.stored.shards import Payload, Shard, header
+from holdfast.training.threads import each
+
+_NO_LINK = (errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOENT)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenShard:
+    """A shard that is on the disk."""
+
+    name: str
+    entry: FileEntry
+    tensors: dict[str, TensorEntry]
+    is_linked: bool
+
+
+class Earlier:
+    """A checkpoint whose files may be shared."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        names: dict[str, list[tuple[int, str]]] = {}
+        for name, entry in manifest.tensors.items():
+            names.setdefault(entry.file, []).append((entry.offset, name))
+        self._files = {tuple(name for _, name in sorted(found)): file for file, found in names.items()}
+        self._written_ns = os.lstat(folder / MANIFEST).st_mtime_ns
+
+    def like(self, shard: Shard) -> str | None:
+        """The file that has tensors of just these names, types and shapes, and has not been touched since."""
+        file = self._files.get(tuple(payload.name for payload in shard.payloads))
+        known = self.manifest.tensors
+        if file is None or any(
+            (known[payload.name].dtype, known[payload.name].shape) != (payload.dtype, payload.shape)
+            for payload in shard.payloads
+        ):
+            return None
+        try:
+            status = os.lstat(self.folder / file)
+        except OSError:
+            return None
+        is_as_written = status.st_size == self.manifest.files[file].bytes and status.st_mtime_ns <= self._written_ns
+        return file if stat.S_ISREG(status.st_mode) and is_as_written else None
+
+    def holds(self, payload: Payload, data: memoryview) -> bool:
+        """Whether it holds just these bytes under this name."""
+        known = self.manifest.tensors[payload.name]
+        algorithm = self.manifest.digest_algorithm
+        if digests.sample(data, algorithm) != known.sample:
+            return False
+        if known.fingerprint and (found := digests.fingerprint(data)):
+            return found == known.fingerprint
+        return digests.digest(data, algorithm) == known.digest
+
+
+def write_shards(
+    folder: Path,
+    shards: Sequence[Shard],
+    earlier: Earlier | None,
+    *,
+    algorithm: str,
+    threads: int | None = None,
+    name: Callable[[int, int], str] = shard_name,
+) -> list[WrittenShard]:
+    """Bring shards into a folder. When this returns their bytes are durable; their names are not yet."""
+    if earlier is not None and earlier.manifest.digest_algorithm != algorithm:
+        earlier = None
+    names = [name(at, len(shards)) for at in range(1, len(shards) + 1)]
+
+    def one(pair: tuple[str, Shard]) -> WrittenShard:
+        return _link(folder, *pair, earlier) or _write(folder, *pair, algorithm)
+
+    return each(one, list(zip(names, shards, strict=True)), threads=threads)
+
+
+def _link(folder: Path, name: str, shard: Shard, earlier: Earlier | None) -> WrittenShard | None:
+    file = earlier.like(shard) if earlier else None
+    if earlier is None or file is None:
+        return None
+    if not all(earlier.holds(payload, payload.read()) for payload in shard.payloads):
+        return None
+    try:
+        _link_file(earlier.folder / file, folder / name)
+    except OSError as error:
+        if error.errno in _NO_LINK:
+            return None
+        raise
+    known = earlier.manifest.tensors
+    entries = [known[payload.name] for payload in shard.payloads]
+    tensors = {payload.name: _moved(entry, name) for payload, entry in zip(shard.payloads, entries, strict=True)}
+    return WrittenShard(name, earlier.manifest.files[file], tensors, is_linked=True)
+
+
+def _link_file(source: Path, target: Path) -> None:
+    source_fd = os.open(source.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    target_fd = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        disk().link(source.name, target.name, src_dir_fd=source_fd, dst_dir_fd=target_fd)
+    finally:
+        os.close(source_fd)
+        os.close(target_fd)
+
+
+def _moved(entry: TensorEntry, file: str) -> TensorEntry:
+    return replace(entry, file=file)
+
+
+def _write(folder: Path, name: str, shard: Shard, algorithm: str) -> WrittenShard:
+    head = header(shard.payloads)
+    whole, tapped = digests.new(algorithm), _Tapped(algorithm)
+    tensors: dict[str, TensorEntry] = {}
+    size = len(head)
+
+    def tap(data: memoryview) -> None:
+        whole.update(data)
+        tapped.take(data)
+
+    with Stream(folder / name, size + shard.n_bytes, tap=tap) as stream:
+        tapped.expect(size)
+        stream.write(head)
+        samples = []
+        for payload in shard.payloads:
+            data = payload.read()
+            if len(data) != payload.n_bytes:
+                raise AssertionError(f"{payload.name} has {len(data)} bytes and not {payload.n_bytes}")
+            tapped.expect(len(data))
+            samples.append(digests.sample(data, algorithm))
+            stream.write(data)
+        stream.finish()
+    (header_digest, _), *found = tapped.finish()
+    for payload, (digest, fingerprint), sample in zip(shard.payloads, found, samples, strict=True):
+        n_bytes = payload.n_bytes
+        tensors[payload.name] = TensorEntry(
+            name, payload.dtype, payload.shape, size, n_bytes, digest, sample, fingerprint
+        )
+        size += n_bytes
+    entry = FileEntry(size, whole.hexdigest(), len(head), header_digest)
+    return WrittenShard(name, entry, tensors, is_linked=False)
+
+
+class _Tapped:
+    """The digests of pieces that come one after the other, cut where they meet."""
+
+    def __init__(self, algorithm: str) -> None:
+        self._algorithm = algorithm
+        self._left: list[int] = []
+        self._hashers: list[tuple[digests.Hasher, digests.Hasher | None]] = []
+        self._at = 0
+
+    def expect(self, length: int) -> None:
+        self._left.append(length)
+        self._hashers.append((digests.new(self._algorithm), digests.new_fingerprint()))
+
+    def take(self, data: memoryview) -> None:
+        while data:
+            while not self._left[self._at]:
+                self._at += 1
+            taken = min(self._left[self._at], len(data))
+            for hasher in self._hashers[self._at]:
+                if hasher is not None:
+                    hasher.update(data[:taken])
+            self._left[self._at] -= taken
+            data = data[taken:]
+
+    def finish(self) -> list[tuple[str, str]]:
+        """Of each piece, the digest and the fingerprint."""
+        return [(hasher.hexdigest(), quick.hexdigest() if quick else "") for hasher, quick in self._hashers]

@@ -1,0 +1,85 @@
+"""Lightning's own trainer, with Holdfast as its `CheckpointIO`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+L = pytest.importorskip("lightning.pytorch")
+
+from holdfast.adapters.lightning import STORE, HoldfastIO  # noqa: E402 - after the check for what it needs
+from holdfast.errors import Damaged, NotFound, Refused  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # what Lightning says of loaders, loggers and its dependencies
+
+
+def model() -> Any:
+    class Model(L.LightningModule):
+        def __init__(self, width: int = 4) -> None:
+            super().__init__()
+            self.save_hyperparameters()
+            self.layer = torch.nn.Linear(width, 1)
+
+        def training_step(self, batch: Any, number: int) -> Any:
+            loss = self.layer(batch).square().mean()
+            self.log("loss", loss)
+            return loss
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.Adam(self.parameters())
+
+    return Model()
+
+
+def fit(folder: Path, epochs: int, *, resume: str | None = None) -> Any:
+    torch.manual_seed(0)
+    checkpoints = L.callbacks.ModelCheckpoint(folder, save_last=True, save_top_k=2, monitor="loss", filename="{epoch}")
+    trainer = L.Trainer(
+        max_epochs=epochs, plugins=[HoldfastIO()], callbacks=[checkpoints], logger=False, accelerator="cpu",
+        enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
+    )  # fmt: skip
+    module = model()
+    loader = torch.utils.data.DataLoader(torch.randn(8, 4), batch_size=4)
+    trainer.fit(module, loader, ckpt_path=resume)
+    return trainer, module
+
+
+def test_a_trainer_saves_keeps_and_resumes(tmp_path: Path) -> None:
+    trainer, module = fit(tmp_path, 3)
+    names = sorted(path.name for path in tmp_path.glob("*.ckpt"))
+    assert "last.ckpt" in names
+    assert len(names) == 3
+    saved = HoldfastIO().load_checkpoint(tmp_path / "last.ckpt")
+    assert torch.equal(saved["state_dict"]["layer.weight"], module.layer.weight)
+    assert saved["global_step"] == trainer.global_step == 6
+    assert len(list((tmp_path / STORE).glob("step-*"))) <= 3
+    resumed, _ = fit(tmp_path, 5, resume=str(tmp_path / "last.ckpt"))
+    assert resumed.global_step == 10
+
+
+def test_what_no_file_names_any_more_goes(tmp_path: Path) -> None:
+    io = HoldfastIO()
+    for number in range(3):
+        io.save_checkpoint({"x": number}, tmp_path / f"{number}.ckpt")
+    io.remove_checkpoint(tmp_path / "0.ckpt")
+    assert len(list((tmp_path / STORE).glob("step-*"))) == 2
+    assert io.load_checkpoint(tmp_path / "1.ckpt") == {"x": 1}
+    io.save_checkpoint({"x": "new"}, tmp_path / "1.ckpt")
+    assert io.load_checkpoint(tmp_path / "1.ckpt") == {"x": "new"}
+    assert len(list((tmp_path / STORE).glob("step-*"))) == 2
+
+
+def test_what_is_not_there_or_not_ours_is_told(tmp_path: Path) -> None:
+    io = HoldfastIO()
+    with pytest.raises(NotFound):
+        io.load_checkpoint(tmp_path / "nothing.ckpt")
+    torch.save({"x": 1}, tmp_path / "other.ckpt")
+    with pytest.raises(Damaged, match="not a checkpoint of HoldfastIO"):
+        io.load_checkpoint(tmp_path / "other.ckpt")
+    with pytest.raises(Refused, match="x cannot be saved"):
+        io.save_checkpoint({"x": object()}, tmp_path / "bad.ckpt")
+    assert not (tmp_path / "bad.ckpt").exists()
+    io.remove_checkpoint(tmp_path / "nothing.ckpt")

@@ -1,0 +1,77 @@
+"""`holdfast training`, and the general commands in a folder of a training run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import Program
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> str:
+    from holdfast.training import save_checkpoint
+
+    x = torch.ones(5)
+    for step in (1, 2, 3):
+        state = {"w": x * step, "frozen": x, "epoch": step, "opt": {"state": {0: {"m": x * step}}}}
+        save_checkpoint(
+            tmp_path / "run", step, state, metrics={"loss": abs(2 - step) + 0.5}, best_key="loss", rng=False
+        )
+    return str(tmp_path / "run")
+
+
+def test_info_shows_the_latest_the_best_and_a_step(holdfast: Program, run: str) -> None:
+    for ref, step in (("latest", 3), ("best", 2), ("1", 1)):
+        found = holdfast("training", "info", ref, "--dir", run, "--json").json["checkpoint"]
+        assert found["step"] == step
+    shown = holdfast("training", "info", "best", "--dir", run)
+    assert shown.code == 0
+    assert "loss 0.5" in shown.out
+
+
+def test_what_is_not_there_is_said(holdfast: Program, run: str, tmp_path: Path) -> None:
+    assert holdfast("training", "info", "9", "--dir", run).code == 3
+    assert holdfast("training", "info", "--dir", str(tmp_path / "nothing")).code == 3
+    assert holdfast("training", "info", "newest", "--dir", run).code == 3
+    bare = holdfast("training")
+    assert bare.code == 2
+    assert "info" in bare.err
+
+
+def test_log_and_show_know_a_training_folder(holdfast: Program, run: str) -> None:
+    listed = holdfast("-C", run, "log")
+    assert [line.split()[0] for line in listed.out.splitlines()] == ["step", "3", "2", "1"]
+    assert "best" in listed.out.splitlines()[2]
+    assert [each["step"] for each in holdfast("-C", run, "log", "-n", "2", "--json").json["checkpoints"]] == [3, 2]
+    assert "step-00000003" in holdfast("-C", run, "show").out
+
+
+def test_diff_says_which_tensors_changed_and_by_how_much(holdfast: Program, run: str) -> None:
+    found = holdfast("-C", run, "diff", "1", "3", "--json").json
+    assert found["same"] == 1
+    assert [(each["name"], each["max_change"], each["relative_change"]) for each in found["changes"]] == [
+        ("opt.state.0.m", 2.0, 2.0), ("w", 2.0, 2.0),
+    ]  # fmt: skip
+    assert found["values"] == {"epoch": [1, 3]}
+    assert "epoch: 2 → 3" in holdfast("-C", run, "diff").out
+
+
+def test_verify_finds_damage(holdfast: Program, run: str) -> None:
+    assert holdfast("-C", run, "verify").code == 0
+    [shard] = Path(run, "step-00000002").glob("*.safetensors")
+    shard.chmod(0o644)
+    shard.write_bytes(shard.read_bytes()[:-1] + b"\xff")
+    damaged = holdfast("-C", run, "verify")
+    assert damaged.code == 5
+    assert "step-00000002" in damaged.out
+
+
+def test_prune_shows_its_plan_and_keeps_the_best(holdfast: Program, run: str) -> None:
+    assert holdfast("-C", run, "prune").code == 6
+    assert holdfast("-C", run, "prune", "--keep-for", "3d").code == 6
+    assert "2 stays: the best" in holdfast("-C", run, "prune", "--keep-last", "1", "--dry-run").out
+    assert holdfast("-C", run, "prune", "--keep-last", "1", "--yes", "--json").json["pruned"]["removed"] == [1]
+    assert sorted(path.name for path in Path(run).glob("step-*")) == ["step-00000002", "step-00000003"]

@@ -1,0 +1,208 @@
+"""A save of a training state, interrupted at every call that changes the disk: the old set, or the old and the new."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from holdfast import durable  # noqa: E402 - after the check for what it needs
+from holdfast.errors import HoldfastError  # noqa: E402
+from holdfast.testing.faults import (  # noqa: E402
+    SYNCS,
+    WRITES,
+    Call,
+    FailingDisk,
+    ForgetfulDisk,
+    KillingDisk,
+    PowerLoss,
+    When,
+    die_in_child,
+    every_point,
+)
+from holdfast.testing.medium import Survives  # noqa: E402
+from holdfast.training import load_checkpoint, save_checkpoint  # noqa: E402
+
+torch.set_num_threads(1)  # a forked child has none of its parent's threads, and would wait for them
+
+
+class Scene:
+    """A folder with two checkpoints, and the save of a third that prunes the first and shares a file."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.out = root / "live" / "out"
+        self._kept = root / "kept"
+        self.out.mkdir(parents=True)
+        for step in (1, 2):
+            self.save(step)
+        shutil.copytree(self.out, self._kept)
+
+    def state(self, step: int) -> dict[str, object]:
+        frozen = torch.arange(300_000, dtype=torch.float32)
+        return {
+            "frozen": frozen,
+            "changing": torch.full((300_000,), float(step)),
+            "small": [step, torch.ones(3) * step],
+        }
+
+    def save(self, step: int) -> None:
+        save_checkpoint(
+            self.out, step, self.state(step), metrics={"loss": 10.0 - step}, best_key="loss", keep_last_k=2, rng=False,
+            threads=1,
+        )  # fmt: skip
+
+    def act(self) -> None:
+        self.save(3)
+
+    def reset(self) -> None:
+        shutil.rmtree(self.out, ignore_errors=True)
+        shutil.copytree(self._kept, self.out, copy_function=shutil.copy2)
+
+    def check(self, *, must_be: str = "old or new") -> None:
+        """Everything that is there is whole; the next save works, and leaves nothing behind."""
+        newest = self._whole()
+        assert newest in {"old": (2,), "new": (3,)}.get(must_be, (2, 3))
+        for marker in ("last", "best.json"):
+            if newest == 3 or (self.out / marker).exists():
+                self._loads(self.out / marker, newest)
+        for _ in range(2):
+            newest += 1
+            self.save(newest)
+        assert self._whole() == newest
+        assert sorted(os.listdir(self.out)) == [
+            ".holdfast", "best.json", "last", f"step-{newest - 1:08d}", f"step-{newest:08d}",
+        ]  # fmt: skip
+        assert os.listdir(self.out / ".holdfast") == ["lock"]
+
+    def _whole(self) -> int:
+        steps = sorted(int(path.name.removeprefix("step-")) for path in self.out.glob("step-*"))
+        for step in steps:
+            self._loads(self.out / f"step-{step:08d}", step)
+        assert len(steps) >= 2
+        return steps[-1]
+
+    def _loads(self, path: Path, step: int) -> None:
+        loaded = load_checkpoint(path)
+        expected = self.state(step)
+        assert torch.equal(loaded["frozen"], expected["frozen"])
+        assert torch.equal(loaded["changing"], expected["changing"])
+        assert loaded["small"][0] == step
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with durable.use_disk(FailingDisk(at=0)):  # which never fails, and never waits for the medium
+        yield Scene(tmp_path_factory.mktemp("training"))
+
+
+@pytest.fixture(scope="module")
+def points(scene: Scene) -> list[Call]:
+    scene.reset()
+    found = every_point(scene.act)
+    assert {"link", "pwrite", "fsync", "rename", "rmdir"} <= {call.name for call in found}
+    return found
+
+
+@pytest.mark.parametrize("when", ["before", "halfway", "after"])
+def test_a_process_killed_at_any_call_leaves_old_or_new(when: When, scene: Scene, points: list[Call]) -> None:
+    for call in points:
+        if when != "halfway" or call.name in WRITES:
+            scene.reset()
+            assert die_in_child(KillingDisk(at=call.number, when=when), scene.act), call
+            scene.check()
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
+@pytest.mark.parametrize("once", [True, False], ids=["once", "from-then-on"])
+def test_a_disk_that_fails_at_any_call_leaves_old_or_new(
+    error: int, once: bool, scene: Scene, points: list[Call]
+) -> None:
+    for call in points:
+        scene.reset()
+        disk = FailingDisk(at=call.number, error=error, once=once)
+        with durable.use_disk(disk):
+            try:
+                scene.act()
+            except HoldfastError as told:
+                assert told.hint
+            else:
+                assert disk.failed is None or error == errno.ENOSPC, call
+        scene.check()
+
+
+def _nothing(_: Path) -> bool:
+    return False
+
+
+def _everything(_: Path) -> bool:
+    return True
+
+
+def _some(random: Random) -> Survives:
+    return lambda path: random.random() < 0.5
+
+
+@pytest.mark.parametrize("survives", [_nothing, _everything, None], ids=["names-lost", "names-kept", "at-random"])
+def test_a_power_loss_at_any_call_leaves_old_or_new(
+    survives: Survives | None, scene: Scene, points: list[Call]
+) -> None:
+    for call in points:
+        if survives is _nothing and call.name not in SYNCS:
+            continue
+        scene.reset()
+        disk = ForgetfulDisk(scene.root / "live", at=call.number)
+        with durable.use_disk(disk), pytest.raises(PowerLoss):
+            scene.act()
+        disk.lose_power(survives=survives or _some(Random(call.number)))
+        scene.check()
+
+
+def test_what_has_returned_outlives_the_power(scene: Scene) -> None:
+    for survives in (_nothing, _everything):
+        scene.reset()
+        disk = ForgetfulDisk(scene.root / "live")
+        with durable.use_disk(disk):
+            scene.act()
+        disk.lose_power(survives=survives)
+        scene.check(must_be="new")
+
+
+def _save_for_ever(out: Path) -> None:
+    step = 3
+    while True:
+        state = {f"t{at}": torch.full((1_000_000,), float(step)) for at in range(8)}
+        save_checkpoint(out, step, state, keep_last_k=2)
+        step += 1
+
+
+def test_a_real_process_killed_while_it_saves_leaves_what_it_had_saved(tmp_path: Path) -> None:
+    random = Random(7)
+    out = tmp_path / "out"
+    for _ in range(10):
+        shutil.rmtree(out, ignore_errors=True)
+        save_checkpoint(out, 2, {"t0": torch.full((10,), 2.0)})
+        child = os.fork()
+        if not child:
+            try:
+                _save_for_ever(out)
+            finally:
+                os._exit(1)
+        time.sleep(random.uniform(0.0, 0.4))
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status)
+        found = load_checkpoint(out, step="latest")
+        step = found["t0"][0].item()
+        assert all((tensor == step).all() for tensor in found.values())
+        save_checkpoint(out, int(step) + 10, found)
+        assert os.listdir(out / ".holdfast") == ["lock"]

@@ -1,0 +1,128 @@
+"""Saves that go on beside the loop: the state may change, errors are told, and the end waits."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from holdfast import durable
+from holdfast.errors import Conflict, Refused, Unavailable
+from holdfast.testing.faults import FailingDisk
+from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint, wait_for_save
+from holdfast.training.background import Lane, lane
+
+from .scenes import same, small_state
+
+
+def test_the_state_may_change_as_soon_as_it_returns(tmp_path: Path) -> None:
+    state = {
+        "x": torch.ones(2_000_000), "strided": torch.ones(500, 600).T, "scalar": torch.tensor(1.0),
+        "array": np.ones(1000), "column": np.ones((50, 50))[:, 3], "bf": torch.ones(5, dtype=torch.bfloat16),
+    }  # fmt: skip
+    expected = {name: value.copy() if isinstance(value, np.ndarray) else value.clone() for name, value in state.items()}
+    meta = save_checkpoint(tmp_path, 1, state, block=False)
+    for value in state.values():
+        value[...] = 0
+    done = wait_for_save()
+    assert done is not None
+    assert done["path"] == meta["path"]
+    loaded = load_checkpoint(meta["path"])
+    for name, value in expected.items():
+        assert (loaded[name] == value).all(), name
+        assert loaded[name].shape == value.shape
+
+
+def test_every_kind_of_state_goes_the_same_way(tmp_path: Path) -> None:
+    state = small_state() | {
+        "sparse": torch.eye(3).to_sparse(),
+        "e": torch.empty(0, 2),
+        "expanded": torch.ones(1).expand(5),
+    }
+    save_checkpoint(tmp_path, 1, state, block=False)
+    wait_for_save()
+    assert same(state, load_checkpoint(tmp_path))
+
+
+def test_memory_is_that_of_one_state_and_is_used_again(tmp_path: Path) -> None:
+    state = {"x": torch.ones(1_000_000), "y": torch.ones(10)}
+    lane.arena.release()
+    sizes = {save_checkpoint(tmp_path, step, state, block=False, rng=False)["arena_bytes"] for step in range(4)}
+    wait_for_save()
+    assert sizes == {4_000_000 // 4096 * 4096 + 4096 + 40}
+    room = lane.arena._room.data_ptr()
+    save_checkpoint(tmp_path, 9, {"x": torch.ones(10)}, block=False)
+    wait_for_save()
+    assert lane.arena._room.data_ptr() == room
+
+
+def test_an_error_is_told_by_the_next_call_once(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, 1, {"x": 1})
+    with durable.use_disk(FailingDisk(at=4, error=errno.ENOSPC, once=False)):
+        save_checkpoint(tmp_path, 2, {"x": torch.ones(1000)}, block=False)
+        with pytest.raises(Unavailable, match="No space left"):
+            save_checkpoint(tmp_path, 3, {"x": 3}, block=False)
+    assert wait_for_save() is None
+    assert load_checkpoint(tmp_path) == {"x": 1}
+    save_checkpoint(tmp_path, 3, {"x": 3})
+    assert load_checkpoint(tmp_path) == {"x": 3}
+
+
+def test_what_can_be_refused_is_refused_at_once(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, 2, {})
+    with pytest.raises(Conflict):
+        save_checkpoint(tmp_path, 2, {}, block=False)
+    with pytest.raises(Refused, match="cannot be saved"):
+        save_checkpoint(tmp_path, 3, {"x": object()}, block=False)
+    with pytest.raises(Refused, match="gate"):
+        save_checkpoint(tmp_path, 3, {}, block=False, gate=5)
+
+
+def test_a_process_that_ends_waits_for_its_save(tmp_path: Path) -> None:
+    code = (
+        "import sys, torch\nfrom holdfast.training import save_checkpoint\n"
+        "save_checkpoint(sys.argv[1], 1, {f't{n}': torch.full((500_000,), 3.0) for n in range(10)}, block=False)\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path)], check=True)
+    assert load_checkpoint(tmp_path)["t9"].sum() == 1_500_000
+
+
+def test_an_error_that_nobody_asks_for_is_logged_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    alone = Lane()
+
+    def fail() -> dict[str, object]:
+        raise Unavailable("the disk is gone")
+
+    alone.start(fail)
+    assert alone._thread is not None
+    alone._thread.join()
+    with caplog.at_level(logging.ERROR):
+        alone._tell_at_exit()
+    assert "the disk is gone" in caplog.text
+
+
+def test_the_end_of_a_block_tells_the_error(tmp_path: Path) -> None:
+    with (
+        durable.use_disk(FailingDisk(at=4, error=errno.EIO, once=False)),
+        pytest.raises(Unavailable),
+        CheckpointManager(tmp_path, block=False) as manager,
+    ):
+        manager.save(1, {"x": 1})
+
+
+@pytest.mark.filterwarnings("ignore:This process")  # that is what is tried
+def test_a_forked_child_has_no_save_in_flight(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, 1, {"x": torch.ones(3_000_000)}, block=False)
+    child = os.fork()
+    if not child:
+        os._exit(0 if wait_for_save() is None else 1)
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+    assert wait_for_save() is not None

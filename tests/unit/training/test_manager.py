@@ -1,0 +1,293 @@
+"""A loop with a manager: when it saves, what it goes on from, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from holdfast.errors import Damaged, NotFound, Refused
+from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
+
+
+def steps(folder: Path) -> list[int]:
+    return sorted(int(path.name.removeprefix("step-")) for path in folder.glob("step-????????"))
+
+
+def damage(path: str) -> None:
+    file = sorted(Path(path).glob("*.safetensors"))[0]
+    file.chmod(0o644)
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+
+
+def test_it_saves_every_so_many_steps_and_keeps_the_last(tmp_path: Path) -> None:
+    manager = CheckpointManager(tmp_path, save_steps=2, keep_last=3)
+    made = [step for step in range(1, 11) if manager.maybe_save(step, lambda: {"x": 1})]
+    assert made == [2, 4, 6, 8, 10]
+    assert steps(tmp_path) == [6, 8, 10]
+
+
+def test_a_state_is_made_only_when_it_is_time(tmp_path: Path) -> None:
+    manager = CheckpointManager(tmp_path, save_steps=5)
+    assert manager.maybe_save(3, lambda: pytest.fail("it is not time")) is None
+
+
+def test_the_best_is_kept_also_by_saves_without_the_metric(tmp_path: Path) -> None:
+    manager = CheckpointManager(tmp_path, keep_last=1, best_key="loss")
+    manager.save(1, {}, {"loss": 0.5})
+    manager.save(2, {}, {"loss": 0.9})
+    manager.save(3, {})
+    assert steps(tmp_path) == [1, 3]
+    best, latest = manager.best(), manager.latest()
+    assert best is not None
+    assert latest is not None
+    assert (best.step, best.metrics, latest.step) == (1, {"loss": 0.5}, 3)
+    assert load_checkpoint(tmp_path / "best.json") == {}
+
+
+def test_a_new_folder_has_nothing_to_go_on_from(tmp_path: Path) -> None:
+    manager = CheckpointManager(tmp_path / "new")
+    assert manager.resume() is None
+    assert manager.latest() is None
+    assert manager.best() is None
+    assert manager.history() == []
+
+
+def test_a_damaged_newest_is_reported_and_the_newest_good_is_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = CheckpointManager(tmp_path)
+    metas = [manager.save(step, {"x": torch.full((10,), float(step))}) for step in (1, 2, 3)]
+    damage(metas[2]["path"])
+    resumed = manager.resume()
+    assert resumed is not None
+    assert (resumed.step, resumed.state["x"][0].item()) == (2, 2.0)
+    assert "step-00000003" in resumed.problems[0]
+    assert "passed over" in caplog.text
+    manager.save(3, {"x": torch.ones(1)})
+    assert steps(tmp_path) == [1, 2, 3]
+    assert (tmp_path / "step-00000003.damaged-1").is_dir()
+
+
+def test_a_newest_without_a_manifest_is_reported_too(tmp_path: Path) -> None:
+    manager = CheckpointManager(tmp_path)
+    manager.save(1, {"x": 1})
+    Path(manager.save(2, {"x": 2})["path"], "manifest.json").unlink()
+    resumed = manager.resume()
+    assert resumed is not None
+    assert resumed.step == 1
+    assert "manifest.json" in resumed.problems[0]
+
+
+def test_where_nothing_is_sound_that_is_said(tmp_path: Path) -> None:
+    manager = CheckpointManager(tmp_path)
+    damage(manager.save(1, {"x": torch.ones(3)})["path"])
+    with pytest.raises(Damaged, match=r"no checkpoint of .* is sound"):
+        manager.resume()
+
+
+def test_a_run_goes_on_from_an_earlier_step(tmp_path: Path) -> None:
+    manager = CheckpointManager(tmp_path, best_key="loss")
+    for step, loss in ((1, 0.5), (2, 0.6), (3, 0.7)):
+        manager.save(step, {"x": step}, {"loss": loss})
+    resumed = manager.resume("best")
+    assert resumed is not None
+    assert resumed.step == 1
+    for step in (2, 3, 4):
+        manager.save(step, {"x": -step}, {"loss": 0.4})
+    assert load_checkpoint(tmp_path) == {"x": -4}
+    assert load_checkpoint(tmp_path, step=2) == {"x": -2}
+
+
+def test_verify_names_what_is_damaged_and_what_it_touches(tmp_path: Path) -> None:
+    manager = CheckpointManager(tmp_path)
+    frozen = torch.randn(500_000)
+    metas = [manager.save(step, {"frozen": frozen, "x": torch.ones(step)}) for step in (1, 2, 3)]
+    report = manager.verify()
+    assert report.ok
+    assert report.checkpoints == 3
+    assert report.objects == 1 + 3 * 3
+    damage(metas[0]["path"])  # the first shard is the frozen one, which all share
+    Path(metas[1]["path"], "state.json").unlink()
+    report = manager.verify()
+    assert {problem.what: problem.checkpoints for problem in report.problems} == {
+        "step-00000001/model-00001-of-00002.safetensors": tuple(f"step-0000000{step}" for step in (1, 2, 3)),
+        "step-00000002/state.json": ("step-00000002",),
+    }
+
+
+def test_a_shard_that_no_manifest_names_is_named_by_verify(tmp_path: Path) -> None:
+    manager = CheckpointManager(tmp_path)
+    path = Path(manager.save(1, {"x": torch.ones(3)})["path"])
+    (path / "model-00009-of-00009.safetensors").write_bytes(b"extra")
+    assert [problem.detail for problem in manager.verify().problems] == ["is not of this checkpoint"]
+
+
+def test_history_tells_metrics_and_pins_and_prune_can_be_tried(tmp_path: Path) -> None:
+    writer = CheckpointManager(tmp_path, keep_last=None)
+    for step in (1, 2, 3, 4):
+        writer.save(step, {}, {"loss": step}, metadata={"note": "x"})
+    writer.pin(1)
+    first = writer.history()[0]
+    assert (first.step, first.pinned, first.metrics) == (1, True, {"loss": 1})
+    manager = CheckpointManager(tmp_path, keep_last=1)
+    plan = manager.prune(dry_run=True)
+    assert (plan.removed, plan.is_done) == ([2, 3], False)
+    assert steps(tmp_path) == [1, 2, 3, 4]
+    manager.pin(1, pinned=False)
+    assert manager.prune().removed == [1, 2, 3]
+    assert steps(tmp_path) == [4]
+    with pytest.raises(NotFound):
+        manager.pin(9)
+
+
+@pytest.mark.parametrize("options", [{"save_steps": 0}, {"keep_last": -1}, {"mode": "best"}, {"keep_every": 0}])
+def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(Refused):
+        CheckpointManager(tmp_path, **options)
+
+
+# going on bitwise
+
+
+class Loader:
+    """Batches in an order drawn at random, that knows where it is."""
+
+    def __init__(self) -> None:
+        self._position = 0
+        self._order: list[int] = []
+
+    def __next__(self) -> torch.Tensor:
+        if self._position == len(self._order):
+            self._order, self._position = torch.randperm(7).tolist(), 0
+        self._position += 1
+        return torch.full((4, 8), float(self._order[self._position - 1]))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"position": self._position, "order": list(self._order)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._position, self._order = state["position"], list(state["order"])
+
+
+class Run:
+    """Training that draws from every source of chance."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(1)
+        np.random.seed(2)
+        random.seed(3)
+        self.model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.3), torch.nn.Linear(16, 1))
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.01)
+        self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, 50)
+        self.loader = Loader()
+
+    def step(self) -> float:
+        batch = next(self.loader) + torch.randn(4, 8) + float(np.random.normal()) + random.gauss(0, 1)
+        loss = self.model(batch).square().mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.schedule.step()
+        return loss.item()
+
+    def state(self) -> dict[str, Any]:
+        parts = {"model": self.model, "optimizer": self.optimizer, "schedule": self.schedule}
+        return {name: part.state_dict() for name, part in parts.items()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+
+
+@pytest.mark.parametrize("block", [True, False])
+def test_a_run_that_was_stopped_and_resumed_has_bitwise_the_same_losses(block: bool, tmp_path: Path) -> None:
+    whole = Run()
+    expected = [whole.step() for _ in range(30)]
+
+    first = Run()
+    manager = CheckpointManager(tmp_path, save_steps=5, loader=first.loader, block=block)
+    losses = []
+    for step in range(1, 14):
+        losses.append(first.step())
+        manager.maybe_save(step, first.state)
+    manager.wait()
+
+    second = Run()
+    resumed = CheckpointManager(tmp_path, loader=second.loader).resume()
+    assert resumed is not None
+    assert resumed.step == 10
+    second.load(resumed.state)
+    losses = losses[:10] + [second.step() for _ in range(20)]
+    assert losses == expected
+
+
+def test_a_loader_that_does_not_tell_its_position_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="does not tell its position"):
+        save_checkpoint(tmp_path, 1, {}, loader=[1, 2])
+
+
+def test_the_circumstances_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    subprocess.run(["git", "init", "-q", "-b", "main", project], check=True)
+    identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "-m", "x"], cwd=project, check=True)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=project, check=True, capture_output=True, text=True)
+    monkeypatch.chdir(project)
+    manager = CheckpointManager(tmp_path / "out", config={"b": 1, "a": [1, 2]})
+    manager.save(1, {})
+    found = manager.latest()
+    assert found is not None
+    assert found.environment["git_commit"] == head.stdout.strip()
+    assert found.environment["packages"]["torch"] == torch.__version__
+    CheckpointManager(tmp_path / "out", config={"a": [1, 2], "b": 1}).save(2, {})
+    assert found.config_hash == CheckpointManager(tmp_path / "out").history()[-1].config_hash
+
+
+# SIGTERM
+
+_LOOP = """
+import os, signal, sys
+from holdfast.training import CheckpointManager
+with CheckpointManager(sys.argv[1], save_steps=100) as manager:
+    for step in range(1, 1000):
+        if step == 7:
+            os.kill(os.getpid(), signal.SIGTERM)
+        manager.maybe_save(step, {"step": step})
+        if step > 7:
+            print("went on")
+"""
+
+
+def test_sigterm_saves_at_the_next_step_and_then_ends_the_process(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", _LOOP, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert ended.returncode == -signal.SIGTERM, ended.stderr
+    assert ended.stdout == ""
+    assert load_checkpoint(tmp_path) == {"step": 7}
+
+
+def test_after_the_block_the_signal_does_what_it_did_before(tmp_path: Path) -> None:
+    came: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+    try:
+        with CheckpointManager(tmp_path, save_steps=1) as manager:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert manager.should_stop
+            manager.maybe_save(1, {})
+            assert came == [signal.SIGTERM]
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert len(came) == 2
+    finally:
+        signal.signal(signal.SIGTERM, before)

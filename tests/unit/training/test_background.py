@@ -106,6 +106,8 @@ def test_an_error_that_nobody_asks_for_is_logged_at_the_end(caplog: pytest.LogCa
     with caplog.at_level(logging.ERROR):
         alone._tell_at_exit()
     assert "the disk is gone" in caplog.text
+    with pytest.raises(Unavailable):
+        alone.wait()
 
 
 def test_the_end_of_a_block_tells_the_error(tmp_path: Path) -> None:
@@ -126,3 +128,30 @@ def test_a_forked_child_has_no_save_in_flight(tmp_path: Path) -> None:
     _, status = os.waitpid(child, 0)
     assert status == 0
     assert wait_for_save() is not None
+
+
+def test_the_next_step_of_an_optimiser_waits_once_and_its_hooks_do_not_gather() -> None:
+    from holdfast.training.frameworks.torch_side import _once_before_step, held_by
+
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.Adam([weight])
+    weight.grad = torch.ones(2)
+    waits: list[int] = []
+    for save in range(3):
+        _once_before_step(optimizer, lambda save=save: waits.append(save))
+        optimizer.step()
+        optimizer.step()
+    assert waits == [0, 1, 2]
+    assert len(optimizer._optimizer_step_pre_hooks) == 1
+    assert weight.data_ptr() in held_by(optimizer)
+    assert len(held_by(optimizer)) == 4
+
+
+def test_a_gate_on_the_processor_changes_nothing(tmp_path: Path) -> None:
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    weight.grad = torch.ones(2)
+    save_checkpoint(tmp_path, 1, {"weight": weight}, block=False, gate=optimizer)
+    optimizer.step()
+    wait_for_save()
+    assert load_checkpoint(tmp_path)["weight"].tolist() == [1.0, 1.0]

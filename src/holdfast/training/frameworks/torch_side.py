@@ -341,15 +341,21 @@ def _stream(device: int) -> Any:
     return _side_streams[device]
 
 
+_hooks: list[tuple[Any, list[Any]]] = []
+
+
 def _once_before_step(optimizer: Any, wait: Any) -> None:
-    handles: list[Any] = []
+    """Call something before the next step. A hook cannot remove itself while hooks are called: the next save does."""
+    for handle, waiting in [pair for pair in _hooks if not pair[1]]:
+        handle.remove()
+        _hooks.remove((handle, waiting))
+    waiting = [wait]
 
     def hook(*_: Any) -> None:
-        wait()
-        for handle in handles:
-            handle.remove()
+        while waiting:
+            waiting.pop()()
 
-    handles.append(optimizer.register_step_pre_hook(hook))
+    _hooks.append((optimizer.register_step_pre_hook(hook), waiting))
 
 
 def held_by(optimizer: Any) -> set[int]:

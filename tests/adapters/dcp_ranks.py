@@ -118,4 +118,6 @@ if __name__ == "__main__":
     dist.init_process_group("gloo")
     {"save": save, "load": load, "fail": fail, "kill": kill, "damaged": damaged}[sys.argv[1]](sys.argv[2])
     Path(sys.argv[2], f"{sys.argv[1]}-done-{dist.get_rank()}-of-{dist.get_world_size()}").touch()
+    dist.barrier()  # a rank that leaves while others still speak to it makes them abort
     dist.destroy_process_group()
+    os._exit(0)  # the threads of gloo do not always outlive the end of the interpreter

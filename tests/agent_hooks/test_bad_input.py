@@ -122,6 +122,12 @@ def test_a_store_that_cannot_be_written_gets_a_line_in_the_log(project: Path, ho
     assert "in the way" not in log_text(home) and "PreToolUse" in log_text(home)
 
 
+@pytest.mark.parametrize("wait_s", ["nan", "inf", "-1", "soon"])
+def test_a_time_to_wait_that_makes_no_sense_is_passed_over(project: Path, wait_s: str) -> None:
+    hook("claude-code", event(project), env={**os.environ, "HOLDFAST_HOOK_WAIT_S": wait_s})
+    assert len(history(project)) == 1
+
+
 def test_stdin_that_is_closed_is_no_error(project: Path) -> None:
     ran = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *HOOK, "claude-code"], capture_output=True, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")

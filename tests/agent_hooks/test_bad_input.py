@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Workspace
+from holdfast import NotFound, Workspace
 
 from .conftest import HOOK, history, log_text
 
@@ -99,12 +99,33 @@ def test_a_folder_that_is_gone_gets_a_line_in_the_log(project: Path, home: Path)
     assert len(history(gone)) == 1  # the nearest that is there
 
 
+def test_of_a_folder_that_is_gone_what_is_above_it_is_not_saved(project: Path, home: Path) -> None:
+    above = home / "above"
+    above.mkdir()
+    (above / "file").write_text("x")
+    hook("claude-code", event(above / "gone"), cwd="/")
+    assert "is a place of the system" in log_text(home)
+    with pytest.raises(NotFound):
+        history(above)
+    subprocess.run(["git", "init", "-q", above], check=True)
+    hook("claude-code", event(above / "gone"), cwd="/")
+    assert len(history(above)) == 1
+
+
 def test_a_store_that_cannot_be_written_gets_a_line_in_the_log(project: Path, home: Path) -> None:
     stores = home / ".local" / "state" / "holdfast"
     stores.mkdir(parents=True)
     (stores / "workspaces").write_text("in the way")
-    hook("claude-code", event(project))
+    ran = subprocess.run([*HOOK, "claude-code"], input=event(project), capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert "could not save a checkpoint before Bash" in json.loads(ran.stdout)["systemMessage"]
     assert "in the way" not in log_text(home) and "PreToolUse" in log_text(home)
+
+
+@pytest.mark.parametrize("wait_s", ["nan", "inf", "-1", "soon"])
+def test_a_time_to_wait_that_makes_no_sense_is_passed_over(project: Path, wait_s: str) -> None:
+    hook("claude-code", event(project), env={**os.environ, "HOLDFAST_HOOK_WAIT_S": wait_s})
+    assert len(history(project)) == 1
 
 
 def test_stdin_that_is_closed_is_no_error(project: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -264,3 +266,24 @@ def test_uninstalling_takes_out_what_two_versions_put_in_around_an_edit(places: 
     carry_out(plan_install(agent, Scope.USER, places, ["/new/holdfast", "hook", name]), places.environ)
     carry_out(plan_uninstall(agent, Scope.USER, places), places.environ)
     assert not file.exists() or "holdfast" not in file.read_text()
+
+
+def test_of_many_that_install_and_uninstall_at_once_none_leaves_half_a_file(places: Places) -> None:
+    agent, file = find_agent("claude-code"), places.home / ".claude" / "settings.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"mine": "x" * 200_000}))
+
+    def meddle(number: int) -> None:
+        for turn in range(12):
+            given = [f"/{number}/holdfast", "hook", "claude-code"]
+            with contextlib.suppress(Conflict):
+                if turn % 2:
+                    carry_out(plan_uninstall(agent, Scope.USER, places), places.environ)
+                else:
+                    carry_out(plan_install(agent, Scope.USER, places, given), places.environ)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(meddle, range(4)))
+    carry_out(plan_uninstall(agent, Scope.USER, places), places.environ)
+    assert json.loads(file.read_text()) == {"mine": "x" * 200_000}
+    assert os.listdir(file.parent) == ["settings.json"]

@@ -38,6 +38,12 @@ def test_between_tools_it_is_the_user_and_within_one_the_agent():
     assert scene.at(Kind.END).actor is None
 
 
+def test_a_tool_of_whose_beginning_nobody_told_is_the_agents_and_perhaps_the_users():
+    scene = Scene()
+    scene.at(Kind.PROMPT)
+    assert scene.at(Kind.AFTER, "1") == Blame("claude-code", "s", ("user",))
+
+
 def test_a_tool_that_begins_beside_another_finds_the_work_of_the_agent():
     scene = Scene()
     scene.at(Kind.BEFORE, "1")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast import Workspace
+
 LINES = [f"line {number}\n" for number in range(9)]
 
 
@@ -42,6 +44,17 @@ def test_the_plan_is_shown_and_nothing_is_done(worked, project):
     assert ran.out.splitlines()[0] == f"Undoing claude-code since a1 in {project} would:"
     assert "  leave 1 path as it is, which others changed since" in ran.out
     assert (project / "text").read_text() == text(l1="agent", l6="user")
+
+
+def test_what_may_not_be_the_agents_alone_is_told(holdfast, write, project):
+    write("text", text())
+    holdfast.saved("before")
+    write("text", text(l1="somebody"))
+    Workspace(project).save("", actor="claude-code", session="s1", metadata={"perhaps": ["user", "claude-code/x"]})
+    ran = holdfast("undo", "--agent", "--dry-run")
+    assert "  undo what may not be the agent's alone\n    a2  (perhaps also by user)\n" in ran.out
+    assert list(holdfast("undo", "--agent", "--dry-run", "--json").json["plan"]["doubts"].values()) == ["user"]
+    assert "may not be the agent's alone:\n    a2  (perhaps also by user)" in holdfast("undo", "--agent", "--yes").err
 
 
 def test_it_asks_where_nobody_can_answer_and_refuses(worked, project):

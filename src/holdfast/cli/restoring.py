@@ -47,6 +47,9 @@ def plan_lines(plan: Plan, folder: Path) -> list[str]:
     if plan.conflicts:
         lines.append(f"  leave {render.count(len(plan.conflicts), 'path')} as it is, which others changed since")
         lines += render.listing(_overlaps(plan.conflicts))
+    if plan.doubts and plan:
+        lines.append("  undo what may not be the agent's alone")
+        lines += render.listing({short(each): f"perhaps also by {who}" for each, who in plan.doubts.items()})
     if plan.bytes_to_write:
         lines.append(f"  writing {render.size(plan.bytes_to_write)}")
     return lines
@@ -98,6 +101,9 @@ def carry_out(
         if plan.keep_mine:
             what = f"Undid {whose(plan)} since {short(plan.checkpoint)}"
         show_restored(done, what, next_step="undo with: holdfast undo")
+        if plan.doubts and yes:
+            output.note("What was undone may not be the agent's alone:")
+            output.notes(render.listing({short(each): f"perhaps also by {who}" for each, who in plan.doubts.items()}))
         conversations.show(said)
     return Exit.DONE if done.ok else Exit.INCOMPLETE
 

@@ -91,6 +91,8 @@ class Plan:
     """Of `keep_mine`: who did what no checkpoint has yet; None for the user."""
     conflicts: dict[str, Overlap] = field(default_factory=dict)
     """Of `keep_mine`: what would be left as it is, because somebody else changed the same since."""
+    doubts: dict[str, str] = field(default_factory=dict)
+    """Of `keep_mine`: checkpoints whose changes are undone as the agent's, and who else may have had a hand in them."""
 
     def __bool__(self) -> bool:
         return bool(self.written or self.replaced or self.removed or self.retimed)

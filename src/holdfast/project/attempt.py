@@ -98,7 +98,15 @@ class Attempt:
             self.notes.append(f"{checkpoint.id} stays pinned: {error}")
 
     async def __aenter__(self) -> Attempt:
-        await self._do(self.__enter__)
+        from asyncio import CancelledError
+
+        try:
+            await self._do(self.__enter__)
+        except CancelledError:  # nobody will leave what was never entered
+            if self.checkpoint is not None:
+                made, self.outcome = self.checkpoint, "not begun"
+                await self._do(lambda: self._let_go(made))
+            raise
         return self
 
     async def __aexit__(
@@ -107,10 +115,17 @@ class Attempt:
         await self._do(lambda: self.__exit__(kind, error, trace))
 
     async def _do(self, work: Callable[[], Any]) -> None:
-        """Elsewhere than in the loop; being cancelled meanwhile does not leave it half done."""
+        """Elsewhere than in the loop. However often it is cancelled meanwhile, it ends only when that has: whoever
+        comes next finds the folder still."""
         import asyncio
 
-        if self._elsewhere is not None:
-            await self._elsewhere(work)
-        else:
-            await asyncio.shield(asyncio.to_thread(work))
+        going = asyncio.ensure_future(self._elsewhere(work) if self._elsewhere else asyncio.to_thread(work))
+        cancelled: asyncio.CancelledError | None = None
+        while not going.done():
+            try:
+                await asyncio.wait([going])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        going.result()
+        if cancelled is not None:
+            raise cancelled

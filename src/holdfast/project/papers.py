@@ -8,6 +8,7 @@ stands in a checkpoint.
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast import durable
-from holdfast.errors import Refused
+from holdfast.errors import Refused, Unavailable
 from holdfast.model import JSON
 from holdfast.project.features import Features, read_features
 from holdfast.shadowgit import store_name
@@ -24,6 +25,7 @@ OUTSIDE = "holdfast.outside"
 """The name of the state that holds what lies outside the folder."""
 FEATURES, PROGRESS = "feature_list", "progress_file"
 _MOST_BYTES = 16 << 20
+_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE)
 
 
 class Paper(NamedTuple):
@@ -108,8 +110,22 @@ def bring_back(papers: Sequence[Paper], kept: object, saved: object) -> list[str
             why = "was changed meanwhile" if isinstance(now, bytes) else f"could not be saved first, as {now},"
             notes.append(f"{paper.name} {why} and is left as it is")
         else:
-            _write(paper.path, *was)
+            notes += _written(paper, *was)
     return notes
+
+
+def _written(paper: Paper, data: bytes, mode: int) -> list[str]:
+    """Write one; a note if it cannot be: that keeps nobody from going back. Unavailable if it may well be later."""
+    try:
+        _write(paper.path, data, mode)
+    except OSError as error:
+        if error.errno in _PASSING:
+            raise Unavailable(
+                f"{paper.name} could not be written: {error.strerror}",
+                hint="The files are restored. Mend that; the next call goes on with it.",
+            ) from error
+        return [f"{paper.name} could not be written ({error.strerror}) and is not brought back"]
+    return []
 
 
 def _is_saved(now: bytes | str, held: object) -> bool:

@@ -99,18 +99,26 @@ class UserGit:
             )
 
     def _lost(self, move: Move) -> list[str]:
-        """The commits that only this branch leads to, and that it would no longer lead to."""
-        listed = self._run("for-each-ref", "--format=%(refname) %(objecttype) %(*objecttype)").stdout
-        own = f"refs/heads/{move.branch}"
+        """The commits that only this branch leads to, and that it would no longer lead to.
+
+        A name for another ref would move along with it, and a stash is there to be dropped: neither keeps anything.
+        """
+        listed = self._run("for-each-ref", "--format=%(refname) %(objecttype) %(*objecttype) %(symref)").stdout
+        own = (f"refs/heads/{move.branch}", "refs/stash")
         refs = [line.split(" ") for line in listed.splitlines()]
-        others = [ref for ref, *kinds in refs if ref != own and "commit" in kinds]
+        others = [ref for ref, *kinds, symref in refs if ref not in own and not symref and "commit" in kinds]
         asked = "\n".join((move.before, f"^{move.after}", *(f"^{ref}" for ref in others))) + "\n"
         return self._run("rev-list", "--stdin", given=asked).stdout.split()
 
     def _only_staged(self) -> list[str]:
-        """What is staged, and neither in the commit nor, as it is staged, in the folder."""
+        """What is staged, and neither in the commit nor, as it is staged, in the folder, or git does not look."""
         staged = self._differing("--cached")
-        return sorted(staged & self._differing()) if staged else []
+        return sorted(staged & (self._differing() | self._not_looked_at())) if staged else []
+
+    def _not_looked_at(self) -> set[str]:
+        """What is marked with `--assume-unchanged` or `--skip-worktree`."""
+        listed = (line.partition(" ") for line in self._run("ls-files", "-v", "-z").stdout.split("\0"))
+        return {path for tag, _, path in listed if tag == "S" or tag.islower()}
 
     def _differing(self, *against: str) -> set[str]:
         names = self._run("diff", *against, "--no-ext-diff", "--no-textconv", "--no-renames", "--name-only", "-z")

@@ -124,3 +124,45 @@ def test_in_a_loop_a_cancelled_attempt_is_rolled_back_before_it_ends(place: Plac
             assert app(place) == "not committed\n"
 
     asyncio.run(main())
+
+
+def test_in_a_loop_an_attempt_that_is_cancelled_again_and_again_still_ends_rolled_back(place: Place) -> None:
+    async def main() -> None:
+        async with CheckpointManager(place.root, **place.options) as manager:
+            begun = asyncio.Event()
+
+            async def work() -> None:
+                async with manager.attempt("x"):
+                    place.write("src/app.ts", "half done\n")
+                    begun.set()
+                    await asyncio.sleep(60)
+
+            task = asyncio.create_task(work())
+            await begun.wait()
+            while not task.done():
+                task.cancel()
+                await asyncio.sleep(0.001)
+            assert task.cancelled()
+            assert app(place) == "not committed\n"
+
+    asyncio.run(main())
+
+
+def test_in_a_loop_an_attempt_that_is_cancelled_as_it_begins_leaves_nothing_pinned(place: Place) -> None:
+    async def main() -> None:
+        async with CheckpointManager(place.root, **place.options) as manager:
+
+            async def work() -> None:
+                async with manager.attempt("x"):
+                    pytest.fail("it was cancelled before")
+
+            task = asyncio.create_task(work())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            found = await manager.list()
+            assert [each.pinned for each in found] == [False]
+
+    asyncio.run(main())

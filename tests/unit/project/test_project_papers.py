@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 
+from holdfast import Unavailable
+from holdfast.durable import Disk, use_disk
+from holdfast.project.journal import Entry, Journal
+
 if TYPE_CHECKING:
     from conftest import Place
 
 BINARY = b"\xff\x00 no text"
+
+
+class FullDisk(Disk):
+    """Has no room for what lies outside the folder."""
+
+    def create(self, name: str, *args: object, **options: object) -> int:
+        if name.endswith("progress.txt.holdfast-new"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+        return super().create(name, *args, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("rules", [".gitignore", ".holdfastignore", "exclude"])
@@ -119,11 +133,40 @@ def test_one_outside_that_changed_after_an_interruption_is_left_and_named(place:
     manager = place.open(progress_file="../progress.txt")
     made = manager.create_checkpoint("a")
     file.write_text("second")
-    file.with_name("progress.txt.holdfast-new").mkdir()  # so that it is interrupted there
-    with pytest.raises(OSError, match="progress"):
-        manager.rollback(made.id)
-    file.with_name("progress.txt.holdfast-new").rmdir()
+    manager.rollback(made.id)
+    Journal(place.store).open(Entry("restore", made.id, manager.workspace.get(made.id).sequence, None))  # as if killed
     file.write_text("the user's, since")
     again = place.open(progress_file="../progress.txt")
     assert "../progress.txt was changed meanwhile and is left as it is" in again.recover()[0]
     assert file.read_text() == "the user's, since"
+
+
+def test_one_outside_whose_folder_is_gone_keeps_nobody_from_going_back(place: Place) -> None:
+    file = place.area / "elsewhere" / "progress.txt"
+    file.parent.mkdir()
+    file.write_text("first")
+    manager = place.open(progress_file="../elsewhere/progress.txt")
+    made = manager.create_checkpoint("a")
+    place.write("src/app.ts", "changed\n")
+    file.unlink()
+    file.parent.rmdir()
+    done = manager.rollback(made.id)
+    assert (place.root / "src/app.ts").read_text() != "changed\n"
+    assert done.notes == (
+        "../elsewhere/progress.txt could not be written (No such file or directory) and is not brought back",
+    )
+    assert manager.create_checkpoint("b").id
+
+
+def test_one_outside_that_finds_the_disk_full_is_brought_back_by_the_next_call(place: Place) -> None:
+    file = place.area / "progress.txt"
+    file.write_text("first")
+    manager = place.open(progress_file="../progress.txt")
+    made = manager.create_checkpoint("a")
+    file.write_text("second")
+    with use_disk(FullDisk()), pytest.raises(Unavailable, match="No space left"):
+        manager.rollback(made.id)
+    with use_disk(FullDisk()):
+        assert "not finished yet" in manager.create_checkpoint("b").notes[-1]
+    manager.recover()
+    assert file.read_text() == "first"

@@ -81,6 +81,20 @@ def test_commits_that_nothing_else_leads_to_are_not_lost(
     assert manager.rollback(moved.id, git="reset", confirm=True).git_moved
 
 
+@pytest.mark.parametrize("by", ["alias", "stash"])
+def test_neither_another_name_of_the_branch_nor_a_stash_keeps_commits(
+    place: Place, manager: SyncCheckpointManager, moved: Checkpoint, by: str
+) -> None:
+    place.commit("fourth")
+    if by == "alias":
+        place.git("symbolic-ref", "refs/heads/alias", "refs/heads/main")
+    else:
+        place.write("src/app.ts", "stashed\n")
+        place.git("stash", "-q")
+    with pytest.raises(Refused, match="would lose 1 commits"):
+        manager.rollback(moved.id, git="reset", confirm=True)
+
+
 def test_a_commit_that_was_amended_since_is_not_lost_either(place: Place, manager: SyncCheckpointManager) -> None:
     made = manager.create_checkpoint("a")
     place.git("commit", "-q", "--amend", "-m", "amended")
@@ -98,6 +112,18 @@ def test_content_that_is_only_staged_is_not_lost(
         manager.rollback(moved.id, git="reset", confirm=True)
     manager.undo()
     assert manager.rollback(moved.id, git="reset", confirm=True).git_moved  # the folder has it, and so the undo
+
+
+@pytest.mark.parametrize("mark", ["--assume-unchanged", "--skip-worktree"])
+def test_content_that_is_only_staged_is_not_lost_where_git_does_not_look(
+    place: Place, manager: SyncCheckpointManager, moved: Checkpoint, mark: str
+) -> None:
+    place.write("src/app.ts", "only staged\n")
+    place.git("add", "src/app.ts")
+    place.git("update-index", mark, "src/app.ts")
+    place.write("src/app.ts", "something else\n")
+    with pytest.raises(Refused, match=r"staged .* src/app\.ts"):
+        manager.rollback(moved.id, git="reset", confirm=True)
 
 
 def test_a_merge_under_way_is_ended_first(place: Place, manager: SyncCheckpointManager, moved: Checkpoint) -> None:

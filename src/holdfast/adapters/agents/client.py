@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 WAIT_S = 45.0
 """How long an answer is waited for; agents are asked to wait for `agent.TIMEOUT_S`."""
+_MOST_WAIT_S = 3600.0
 _MOST_BYTES = 32 << 20
 _EDGE_BYTES = 64 << 10
 _PASSED_ON = (
@@ -46,7 +47,10 @@ _NOT_SAVED = b'{"systemMessage": "Holdfast could not save a checkpoint; see: hol
 def run(words: Sequence[str]) -> NoReturn:
     """Deal with the event on stdin, and end the process: with 0, and nothing on stdout but one JSON object."""
     try:
-        said = _ask(words)
+        try:
+            said = _ask(words)
+        except Exception as error:
+            said = _not_saved(words[0], dict(os.environ), repr(error))
         if said:
             os.write(1, said)
     except BaseException:  # the agent's turn must not fail because of us
@@ -61,6 +65,8 @@ def _ask(words: Sequence[str]) -> bytes:
     try:
         wait_s = float(environ.get("HOLDFAST_HOOK_WAIT_S", WAIT_S))
     except ValueError:
+        wait_s = WAIT_S
+    if not 0 <= wait_s <= _MOST_WAIT_S:  # no number at all, too
         wait_s = WAIT_S
     deadline = time.time() + wait_s
     request = [

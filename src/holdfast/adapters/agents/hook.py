@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.adapters.agents import owner, transcript
 from holdfast.adapters.agents.agent import Agent
 from holdfast.adapters.agents.event import Event, Kind
-from holdfast.adapters.agents.fields import Fields
+from holdfast.adapters.agents.fields import Fields, plain
 from holdfast.adapters.agents.ledger import Ledger
 from holdfast.adapters.agents.log import log
 from holdfast.adapters.agents.place import workspaces_of
 from holdfast.adapters.agents.registry import find_agent
 from holdfast.adapters.agents.windows import Blame, after, blame, is_repeated
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Refused
 from holdfast.model import JSON, Checkpoint
 from holdfast.workspace.capture.save import Details
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.workspace import Workspace
 
 INCOMPLETE = "incomplete"
+_SAID_MAX = 300
 _LATE = "it took longer than the agent waits: the tool may have begun before all was read"
 
 
@@ -78,8 +79,9 @@ def answer(call: Call, *, opened: Opened = open_workspace) -> bytes:
         for folder in workspaces_of(event, cwd=call.cwd, home=home_of(call.environ), environ=call.environ):
             try:
                 said.append(_deal(event, folder, call, opened))
-            except HoldfastError as error:
+            except (HoldfastError, OSError) as error:
                 _log(call, f"{event.name}: {error}")
+                said.append(_not_saved(event, error))
         text = " ".join(filter(None, said))
         return json.dumps({"systemMessage": text}).encode() + b"\n" if text and agent.speaks else b""
     except Exception as error:  # a hook that fails would end the agent's turn; the log has it
@@ -179,13 +181,20 @@ def _to_tell(saved: Checkpoint | None, told: tuple[str, ...]) -> str:
     failures = [entry for entry in saved.uncovered if entry.reason.is_failure]
     if failures:
         return (
-            f"Holdfast: checkpoint {saved.id} does not hold {failures[0].path}"
+            f"Holdfast: checkpoint {saved.id} does not hold {failures[0].path or 'anything'}"
             f"{f' and {len(failures) - 1} more' if failures[1:] else ''}"
             f" ({failures[0].reason.value}); see: holdfast show {saved.id} --uncovered"
         )
     if INCOMPLETE in saved.metadata:
         return f"Holdfast: checkpoint {saved.id} is not certain to be what was there before the tool: {_LATE}."
     return ""
+
+
+def _not_saved(event: Event, error: Exception) -> str:
+    """What the user should hear where a tool is about to run without a checkpoint (P4); a refusal is no news."""
+    if event.kind is not Kind.BEFORE or isinstance(error, Refused):
+        return ""
+    return f"Holdfast could not save a checkpoint before {event.tool or 'this tool'}: {plain(str(error), _SAID_MAX)}"
 
 
 def _log(call: Call, text: str) -> None:

@@ -25,7 +25,11 @@ def workspaces_of(event: Event, *, cwd: str, home: Path, environ: Mapping[str, s
     if named and (here is None or len(named) > 1):
         return list(dict.fromkeys(named))
     if here is not None:
-        return [_root(here, home, environ)]
+        root = _root(here, home, environ)
+        if root is None and event.cwd and not os.path.isdir(event.cwd):  # it is gone: nobody meant what is above it
+            here = _real(cwd) or here
+            root = _root(here, home, environ)
+        return [root or here]
     return named[:1]
 
 
@@ -49,8 +53,8 @@ def _worktree(here: Path, project: Path) -> Path:
     return project
 
 
-def _root(here: Path, home: Path, environ: Mapping[str, str]) -> Path:
-    """The nearest folder upward, below the home folder, that has checkpoints or is a repository; else this one."""
+def _root(here: Path, home: Path, environ: Mapping[str, str]) -> Path | None:
+    """The nearest folder upward, below the home folder, that has checkpoints or is a repository."""
     home = Path(os.path.realpath(home))
     upward = [here]
     for folder in here.parents:
@@ -65,4 +69,4 @@ def _root(here: Path, home: Path, environ: Mapping[str, str]) -> Path:
             continue
         if (folder / ".git").exists():
             return folder
-    return here
+    return None

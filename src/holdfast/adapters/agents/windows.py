@@ -98,7 +98,8 @@ def blame(windows: Windows, event: Event) -> Blame:
     mine = windows.of(event)
     suspects = _suspects(windows, event, mine)
     if event.kind is Kind.AFTER and not event.delegates:
-        return _blamed((event.actor, event.session), suspects)
+        has_begun = len(_without(mine.open, event)) < len(mine.open)  # else nobody knows what was there before it
+        return _blamed((event.actor, event.session), suspects, () if has_begun else (USER,))
     if suspects:
         doubt = () if event.kind is Kind.BEFORE else (USER,)  # a tool without an end was interrupted, denied or killed
         return _blamed(suspects[0], suspects[1:], doubt)

@@ -50,6 +50,7 @@ class Merged(NamedTuple):
     unknown: dict[str, str]
     rules: bytes
     """What is to be written down as its rules."""
+    doubts: dict[str, str]
 
 
 class Steps(NamedTuple):

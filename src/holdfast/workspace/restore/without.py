@@ -7,7 +7,7 @@ between leaves a checkpoint that only `log --all` shows.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from hashlib import sha256
 
@@ -26,7 +26,7 @@ from holdfast.workspace.stored.gathering import Gathering
 from holdfast.workspace.stored.record import to_json
 from holdfast.workspace.stored.repository import WITHOUT, Repository
 from holdfast.workspace.stored.tree import TreeReader
-from holdfast.workspace.stored.windows import runs, trail
+from holdfast.workspace.stored.windows import doubts, runs, trail
 
 
 class Undoing:
@@ -48,17 +48,18 @@ class Undoing:
     ) -> Merged:
         """What the folder would be; its objects go into the gathering."""
         present = Moment(None, snapshot.root, _gaps(snapshot.uncovered))
-        found = Reverser(gathering, reader, snapshot.root, now_ns).reverse(self._stretches(reversal, present), scope)
+        checkpoints = trail(self._repository, reversal.since, reversal.agent)
+        stretches = self._stretches(checkpoints, reversal, present)
+        found = Reverser(gathering, reader, snapshot.root, now_ns).reverse(stretches, scope)
         root = edit(snapshot.root, found.edits, reader, gathering) if found.edits else snapshot.root
         rules = json.loads(self._scanner.frozen_rules(snapshot))
         then = self._repository.rules(self._repository.contents(reversal.since))["repositories"]
         rules["repositories"] = {path: text for path, text in rules["repositories"].items() if path in then}
         frozen = Frozen(rules, reader, gathering.blob, root)
         target = Target(reversal.since.id, root, tuple(snapshot.uncovered), frozen)
-        return Merged(target, found.overlaps, found.unknown, to_json(rules))
+        return Merged(target, found.overlaps, found.unknown, to_json(rules), doubts(checkpoints, reversal.agent))
 
-    def _stretches(self, reversal: Reversal, present: Moment) -> list[Stretch]:
-        checkpoints = trail(self._repository, reversal.since, reversal.agent)
+    def _stretches(self, checkpoints: Sequence[Checkpoint], reversal: Reversal, present: Moment) -> list[Stretch]:
         found = []
         newer = present
         for run in runs(checkpoints, reversal.agent, reversal.unsaved_by):
@@ -91,6 +92,7 @@ class Undoing:
             agent=reversal.agent,
             unsaved_by=reversal.unsaved_by,
             conflicts=merged.overlaps,
+            doubts=merged.doubts,
             kept=dict(sorted({**merged.unknown, **plan.kept}.items())),
         )
         return steps._replace(plan=plan, merged=merged)

@@ -12,6 +12,8 @@ from holdfast.workspace.stored.repository import WITHOUT, Repository
 USER = "user"
 TURN = "turn"
 """In the metadata of a checkpoint: the turn of the conversation."""
+PERHAPS = "perhaps"
+"""In the metadata of a checkpoint: who else may have done what its actor is said to have done."""
 
 
 def actor_of(checkpoint: Checkpoint) -> str:
@@ -65,6 +67,17 @@ def runs(checkpoints: Sequence[Checkpoint], agent: str | None, unsaved_by: str |
             found[-1] = last._replace(older=older, actors=actors)
         else:
             found.append(Run(is_by(actor, agent), (actor,), older, newer))
+    return found
+
+
+def doubts(checkpoints: Sequence[Checkpoint], agent: str | None) -> dict[str, str]:
+    """Windows of the agent that somebody else may have had a hand in, and who."""
+    found = {}
+    for each in checkpoints[:-1]:
+        said = each.metadata.get(PERHAPS)
+        others = [who for who in said if isinstance(who, str)] if isinstance(said, list) else []
+        if is_by(actor_of(each), agent) and (named := [who for who in others if not is_by(who, agent)]):
+            found[each.id] = " and ".join(named)
     return found
 
 

@@ -85,10 +85,17 @@ def carry_out(change: Change, environ: Mapping[str, str]) -> None:
     """Make a change. Conflict if the file is no longer as it was planned for; then nothing is changed."""
     if not change:
         return
+    durable.make_folder(change.backup.parent)
+    with durable.Lock(change.backup.parent / "lock"):  # P9: two of us would share the file that is renamed into place
+        _carry_out(change, environ)
+
+
+def _carry_out(change: Change, environ: Mapping[str, str]) -> None:
+    if _read(change.path) != change.before:
+        raise Conflict(f"{change.path} was changed by somebody else meanwhile", hint="Try again.")
     made = [folder for folder in change.path.parents if not folder.exists()]
     receipt = _Receipt.read(change.path, environ)
     if change.before is not None:
-        durable.make_folder(change.backup.parent)
         durable.write_atomically(change.backup, change.before)  # P1: what is replaced is kept first
     if change.after is not None and not change.removes:
         original = receipt if receipt and receipt.after == _digest(change.before or b"") else None

@@ -31,8 +31,10 @@ def shim_text(python: str) -> str:
 def write_shim(environ: Mapping[str, str], python: str) -> None:
     """Make the script, or make it name this interpreter."""
     path, text = shim_path(environ), shim_text(python)
-    if not is_current(environ, python):
-        durable.make_folder(path.parent)
+    if is_current(environ, python):
+        return
+    durable.make_folder(path.parent)
+    with durable.Lock(path.parent / "lock"):
         durable.write_atomically(path, text.encode(), mode=0o700)
 
 

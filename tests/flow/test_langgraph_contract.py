@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -20,7 +19,8 @@ from langgraph.graph import END, START, StateGraph
 from holdfast import Conflict, HoldfastError
 from holdfast.adapters.langgraph import HoldfastSaver
 
-Open = Callable[[], HoldfastSaver]
+from .savers import Open, opener
+
 CAPABILITIES = {
     "put", "put_writes", "get_tuple", "list", "delete_thread", "delete_for_runs", "copy_thread", "prune",
 }  # fmt: skip
@@ -28,16 +28,7 @@ CAPABILITIES = {
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
 def open_saver(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
-    """Opens the same store each time, but for the one in memory."""
-    name = f"lg{uuid.uuid4().hex[:12]}"
-    kind = request.param
-    if kind == "memory":
-        return lambda: HoldfastSaver.from_url("memory://")
-    if kind == "sqlite":
-        return lambda: HoldfastSaver.from_url(f"sqlite:///{tmp_path}/state.db?synchronous=normal")
-    url = request.getfixturevalue(f"{kind}_url")
-    options = {"schema": name} if kind == "postgres" else {"prefix": name}
-    return lambda: HoldfastSaver.from_url(url, **options)
+    return opener(request.param, request, tmp_path)
 
 
 @pytest.fixture

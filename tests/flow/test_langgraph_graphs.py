@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import operator
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 import pytest
 from langchain_core import messages
 from langchain_core.documents import Document
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
@@ -18,7 +20,9 @@ from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy, 
 
 from holdfast import HoldfastError, NotFound, Refused, Workspace
 from holdfast.adapters.langgraph import HoldfastSaver
-from holdfast.serde import Registry
+from holdfast.serde import Keys, Registry
+
+from .savers import Open, opener
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 
@@ -46,7 +50,7 @@ def book(leg: dict[str, str]) -> dict[str, Any]:
     return {"notes": [f"booked {leg['leg']}"]}
 
 
-def trip(saver: HoldfastSaver) -> Any:
+def trip(saver: Any) -> Any:
     builder = StateGraph(Trip)
     for node in (plan, ask, book):
         builder.add_node(node.__name__, node)
@@ -62,12 +66,17 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/state.db"
 
 
-def test_a_graph_is_interrupted_resumed_by_another_process_forked_and_rewound(url: str) -> None:
-    with HoldfastSaver.from_url(url) as saver:
+@pytest.fixture(params=["sqlite", "postgres", "redis"])
+def open_saver(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+    return opener(request.param, request, tmp_path)
+
+
+def test_a_graph_is_interrupted_resumed_by_another_process_forked_and_rewound(open_saver: Open) -> None:
+    with open_saver() as saver:
         stopped = trip(saver).invoke({"messages": [("user", "Take me away")], "notes": []}, THREAD)
         assert stopped["__interrupt__"][0].value == {"question": "Book it?"}
 
-    with HoldfastSaver.from_url(url) as saver:  # nothing is left of the first but what was stored
+    with open_saver() as saver:  # nothing is left of the first but what was stored
         graph = trip(saver)
         waiting = graph.get_state(THREAD)
         assert waiting.next == ("ask",) and waiting.interrupts[0].value == {"question": "Book it?"}
@@ -89,9 +98,9 @@ def test_a_graph_is_interrupted_resumed_by_another_process_forked_and_rewound(ur
         assert graph.invoke(Command(resume="maybe"), THREAD)["notes"][:3] == ["planned", "by hand", "maybe"]
 
 
-def test_the_same_graph_runs_in_an_event_loop(url: str) -> None:
+def test_the_same_graph_runs_in_an_event_loop(open_saver: Open) -> None:
     async def scene() -> None:
-        async with HoldfastSaver.from_url(url) as saver:
+        async with open_saver() as saver:
             graph = trip(saver)
             await graph.ainvoke({"messages": [("user", "Go")], "notes": []}, THREAD)
             done = await graph.ainvoke(Command(resume="yes"), THREAD)
@@ -124,6 +133,40 @@ def test_a_task_that_fails_leaves_its_error_and_the_graph_can_be_tried_again(url
         [task] = graph.get_state(THREAD).tasks
         assert "the line was busy" in str(task.error)
         assert graph.invoke(None, THREAD)["notes"] == ["done"]
+
+
+def test_a_thread_that_comes_from_another_saver_newest_first_goes_on_where_it_was(url: str) -> None:
+    old = InMemorySaver()
+    trip(old).invoke({"messages": [("user", "Go")], "notes": []}, THREAD)
+    with HoldfastSaver.from_url(url) as saver:
+        for each in old.list(None):
+            saver.put(each.parent_config or THREAD, each.checkpoint, each.metadata, {})
+            for task_id, channel, value in each.pending_writes or ():
+                saver.put_writes(each.config, [(channel, value)], task_id)
+        graph = trip(saver)
+        assert graph.get_state(THREAD) == trip(old).get_state(THREAD)
+        done = graph.invoke(Command(resume="yes"), THREAD)
+        assert done["notes"] == ["planned", "yes", "booked out", "booked back"]
+
+
+def test_with_a_key_nothing_that_was_said_lies_open_in_the_file(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/sealed.db"
+    with HoldfastSaver.from_url(url, keys=Keys({"k": bytes(32)})) as saver:
+        trip(saver).invoke({"messages": [("user", "the secret of the kelp")], "notes": []}, THREAD)
+    stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert stored and b"kelp" not in stored and b"Book it" not in stored
+    with HoldfastSaver.from_url(url) as saver, pytest.raises(HoldfastError):
+        saver.get_tuple(THREAD)
+
+
+def test_a_thread_that_outlived_its_time_is_gone(url: str) -> None:
+    now = [1e9]
+    with HoldfastSaver.from_url(url, ttl=timedelta(days=1), clock=lambda: now[0]) as saver:
+        graph = trip(saver)
+        graph.invoke({"messages": [], "notes": []}, THREAD)
+        assert graph.get_state(THREAD).next == ("ask",)
+        now[0] += 86400
+        assert saver.get_tuple(THREAD) is None and list(saver.list(THREAD)) == []
 
 
 VALUES: list[Any] = [
@@ -160,10 +203,12 @@ def test_what_an_older_langchain_stored_is_read_with_defaults_and_a_newer_ones_i
         registered = serde._maker._registry.of_class(messages.HumanMessage)
         assert registered is not None
         data = registered.kind.take(messages.HumanMessage("hi", id="1"))
-        older = [{name: value for name, value in data[0].items() if name != "response_metadata"}, *data[1:]]
-        assert registered.kind.make(older, fill=False) == messages.HumanMessage("hi", id="1")
+        older = data | {"{}": "additional_kwargs,__pydantic_extra__"}
+        assert registered.kind.make(dict(older), fill=False) == messages.HumanMessage("hi", id="1")
+        with pytest.raises(ValueError, match="was not stored"):
+            registered.kind.make({name: value for name, value in data.items() if name != "content"}, fill=False)
         with pytest.raises(Refused, match="mood"):
-            registered.kind.make([data[0] | {"mood": "sunny"}, *data[1:]], fill=False)
+            registered.kind.make(data | {"mood": "sunny"}, fill=False)
         assert serde.decode(serde.encode(Interrupt("v", id="i"))).response_schema is None
 
 

@@ -26,7 +26,9 @@ _MESSAGES = (
     messages.ToolMessageChunk,
 )  # fmt: skip
 _DATACLASSES: tuple[type, ...] = (types.Command, types.Interrupt, types.Overwrite, types.TimeoutPolicy)
-_MODEL_STATE = ("__pydantic_extra__", "__pydantic_private__")
+_EXTRA, _PRIVATE = "__pydantic_extra__", "__pydantic_private__"
+_GIVEN = "="
+_EMPTY: dict[type, str] = {dict: "{}", list: "[]"}
 
 
 class Classes(Registry):
@@ -44,34 +46,57 @@ class Classes(Registry):
         self._add(_DeltaSnapshot, "langgraph.DeltaSnapshot", list, lambda data: _DeltaSnapshot(*data))
 
     def of_class(self, cls: type) -> Registration | None:
-        return super().of_class(cls) or self._others.of_class(cls)
+        return self._by_class.get(cls) or self._others.of_class(cls)
 
     def of_id(self, type_id: str) -> Registration | None:
-        return super().of_id(type_id) or self._others.of_id(type_id)
+        return self._by_id.get(type_id) or self._others.of_id(type_id)
 
     def _add(self, cls: type, type_id: str, encode: Callable[[Any], Any], decode: Callable[[Any], Any]) -> None:
         self.add(cls, type_id, encode=encode, decode=decode)
 
 
-def _take_model(model: Any) -> list[Any]:
-    """Its fields, which of them were given, and what it has besides; nothing is dumped, so nothing is narrowed."""
-    extra, private = (getattr(model, name) for name in _MODEL_STATE)
-    return [model.__dict__, sorted(model.__pydantic_fields_set__), extra, private]
+def _take_model(model: Any) -> dict[str, Any]:
+    """Its fields as they are; nothing is dumped, so nothing is narrowed.
+
+    There may be thousands in a state, so they are kept flat: which fields were given is one text, and so is which ones
+    hold an empty dict or list.
+    """
+    taken = {_GIVEN: ",".join(sorted(model.__pydantic_fields_set__)), **model.__dict__}
+    if (extra := model.__pydantic_extra__) is not None:
+        taken[_EXTRA] = extra
+    if (private := model.__pydantic_private__) is not None:
+        taken[_PRIVATE] = private
+    for kind, sign in _EMPTY.items():
+        if empty := [name for name, value in taken.items() if type(value) is kind and not value]:
+            for name in empty:
+                del taken[name]
+            taken[sign] = ",".join(empty)
+    return taken
 
 
-def _make_model(cls: Any, data: list[Any]) -> Any:
-    fields, given, extra, private = data
-    known = cls.model_fields
-    if fields.keys() != known.keys():
-        _check_known(cls, fields, known)
-        missing = known.keys() - fields.keys()
-        fields |= {name: known[name].get_default(call_default_factory=True, validated_data={}) for name in missing}
+def _make_model(cls: Any, data: dict[str, Any]) -> Any:
+    for kind, sign in _EMPTY.items():
+        data |= {name: kind() for name in _names(data.pop(sign, ""))}
     made = cls.__new__(cls)
-    object.__setattr__(made, "__dict__", fields)
-    object.__setattr__(made, "__pydantic_fields_set__", set(given))
-    for name, value in zip(_MODEL_STATE, (extra, private), strict=True):
-        object.__setattr__(made, name, value)
+    object.__setattr__(made, "__pydantic_fields_set__", set(_names(data.pop(_GIVEN))))
+    object.__setattr__(made, _EXTRA, data.pop(_EXTRA, None))
+    object.__setattr__(made, _PRIVATE, data.pop(_PRIVATE, None))
+    known = cls.model_fields
+    if data.keys() != known.keys():
+        _check_known(cls, data, known)
+        data |= {name: _default(known[name]) for name in known.keys() - data.keys()}
+    object.__setattr__(made, "__dict__", {name: data[name] for name in known})
     return made
+
+
+def _default(field: Any) -> Any:
+    if field.is_required():
+        raise ValueError("a field that it needs was not stored")
+    return field.get_default(call_default_factory=True, validated_data={})
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",") if text else []
 
 
 def _take_fields(value: Any) -> dict[str, Any]:

@@ -24,12 +24,13 @@ from holdfast.adapters.langgraph.awaiting import Awaiting
 from holdfast.adapters.langgraph.classes import Classes
 from holdfast.adapters.langgraph.files import Files, Folder
 from holdfast.adapters.langgraph.rows import Newest, all_rows
-from holdfast.errors import Conflict, Refused
+from holdfast.errors import Conflict, Refused, Unavailable
 from holdfast.flow import Place, States
 from holdfast.flow.store import Row
 from holdfast.model import Restored
 from holdfast.serde import Registry, default_registry
 
+_TRIES = 10
 _STRATEGIES = ("keep_latest", "delete")
 
 
@@ -118,14 +119,16 @@ class HoldfastSaver(Awaiting):
         checkpoint_id = get_checkpoint_id(config)
         if checkpoint_id:
             return self._tuple(Place(thread, namespace, checkpoint_id))
-        for _ in range(10):
+        for _ in range(_TRIES):
+            if self.states.is_expired(thread):
+                return None
             newest = self._newest.find(self.states, thread, namespace)
             if newest is None:
                 return None
             if found := self._tuple(Place(thread, namespace, newest)):
                 return found
             self._newest.forget(thread, namespace)  # was deleted since
-        return None
+        raise Unavailable("others keep deleting from this thread", hint="Try again.")
 
     def list(
         self,

@@ -3,14 +3,15 @@
 Both save in turn, step by step, in one process, at the same durability, so that whatever else the machine does meets
 both. Prints a table of medians and of ratios (ours to theirs).
 
-    pip install langgraph-checkpoint-sqlite langgraph-checkpoint-postgres psycopg-pool
-    python benchmarks/flow.py [--steps 200 1000] [--no-postgres]
+    pip install langgraph langgraph-checkpoint-sqlite langgraph-checkpoint-postgres psycopg-pool
+    python benchmarks/flow.py [--steps 200 1000] [--no-postgres] [--graph-only]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import operator
 import os
 import random
 import sqlite3
@@ -23,13 +24,17 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import mean, median
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypedDict
 
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
 
+from holdfast.adapters.langgraph import HoldfastSaver
 from holdfast.flow import Checkpoint, Checkpointer, CheckpointMetadata, States, open_states
 from holdfast.flow.postgres import PostgresStore
 from holdfast.flow.sqlite import SQLiteStore
@@ -38,6 +43,7 @@ CHANCE = random.Random(5)
 WORDS = ["".join(CHANCE.choices(string.ascii_lowercase, k=CHANCE.randint(2, 9))) for _ in range(3000)]
 MESSAGE_BYTES = 1024
 SESSIONS, SESSION_STEPS = 64, 20
+GRAPH_STEPS, GRAPH_ROUNDS = 200, 5
 
 
 class Contender(NamedTuple):
@@ -229,6 +235,51 @@ def crowd(url: str) -> tuple[float, float]:
     return total / ours_s, total / theirs_s
 
 
+class Dicts(TypedDict):
+    messages: Annotated[list[Any], operator.add]
+
+
+class Messages(TypedDict):
+    messages: Annotated[list[Any], add_messages]
+
+
+def run_graph(saver: Any, schema: type, thread: str, durability: str) -> float:
+    """Milliseconds that a graph of so many steps takes, from end to end; each step adds a message."""
+
+    def step(state: Any) -> dict[str, Any]:
+        number = len(state["messages"])
+        made = message(number)
+        return {"messages": [made if schema is Dicts else HumanMessage(made["content"], id=made["id"])]}
+
+    builder = StateGraph(schema)
+    builder.add_node("step", step)
+    builder.add_edge(START, "step")
+    builder.add_conditional_edges("step", lambda s: END if len(s["messages"]) >= GRAPH_STEPS else "step", ["step", END])
+    graph = builder.compile(checkpointer=saver)
+    config: Any = {"configurable": {"thread_id": thread}, "recursion_limit": GRAPH_STEPS + 5}
+    return timed(lambda: graph.invoke({"messages": []}, config, durability=durability))
+
+
+def graph_race(synchronous: str, folder: Path) -> dict[str, tuple[float, float]]:
+    """The same graph on both savers, in turn, a thread each time."""
+    connection = sqlite3.connect(folder / "theirs.db", check_same_thread=False)
+    saver = SqliteSaver(connection)
+    saver.setup()
+    connection.execute(f"PRAGMA synchronous={synchronous}")
+    found = {}
+    with HoldfastSaver.from_url(f"sqlite:///{folder}/ours.db?synchronous={synchronous.lower()}") as mine:
+        for schema in (Messages, Dicts):
+            for durability in ("async", "sync"):
+                times: tuple[list[float], list[float]] = ([], [])
+                for number in range(GRAPH_ROUNDS):
+                    thread = f"{schema.__name__}-{durability}-{number}"
+                    for own, each in zip(times, (mine, saver), strict=True):
+                        own.append(run_graph(each, schema, thread, durability))
+                found[f"{schema.__name__.lower()}, durability={durability}"] = (median(times[0]), median(times[1]))
+    connection.close()
+    return found
+
+
 def show(title: str, found: dict[str, tuple[float, float]]) -> None:
     print(f"\n### {title}\n\n| | ours | LangGraph | ratio |\n|---|---|---|---|")
     for name, (mine, other) in found.items():
@@ -239,8 +290,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, nargs="*", default=[200, 1000])
     parser.add_argument("--no-postgres", action="store_true")
+    parser.add_argument("--graph-only", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=os.environ.get("HOLDFAST_BENCH_DIR")) as folder:
+        for synchronous in ("FULL", "NORMAL"):
+            with tempfile.TemporaryDirectory(dir=folder) as own:
+                show(f"A graph of {GRAPH_STEPS} steps, SQLite, {synchronous} (ms)", graph_race(synchronous, Path(own)))
+        if given.graph_only:
+            return
         for steps in given.steps:
             for synchronous in ("FULL", "NORMAL"):
                 with tempfile.TemporaryDirectory(dir=folder) as own:

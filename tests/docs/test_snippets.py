@@ -46,7 +46,8 @@ def test_an_example_is_found_in_the_readme_and_in_the_pages() -> None:
 
 def _run_python(page: Page, block: Block, names: dict[str, Any]) -> None:
     source = _SHOWN.sub(lambda match: f"shown({match[1]}, {match[2]!r})", block.text)
-    exec(compile("\n" * (block.line - 1) + source, str(page.path), "exec"), names)
+    code = compile("\n" * (block.line - 1) + source, str(page.path), "exec", dont_inherit=True)  # as a reader runs it
+    exec(code, names)
 
 
 def _shown(value: object, expected: str) -> None:

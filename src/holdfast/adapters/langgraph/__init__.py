@@ -1,0 +1,5 @@
+"""LangGraph's checkpoints in a Holdfast store: `builder.compile(checkpointer=HoldfastSaver.from_url("sqlite:///…"))`."""
+
+from holdfast.adapters.langgraph.saver import HoldfastSaver
+
+__all__ = ["HoldfastSaver"]

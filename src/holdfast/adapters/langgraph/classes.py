@@ -1,0 +1,131 @@
+"""The closed table of LangGraph's and LangChain's own classes that may be stored.
+
+They are classes of others, and gain fields from one release to the next: what was stored without a field is read with
+its default, and what was stored with one that is not known here is refused, not cut.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from langchain_core import documents, messages
+from langgraph import types
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from holdfast.errors import Refused
+from holdfast.serde import Registry
+from holdfast.serde.classes import Registration
+
+_MESSAGES = (
+    messages.AIMessage, messages.AIMessageChunk, messages.ChatMessage, messages.ChatMessageChunk,
+    messages.FunctionMessage, messages.FunctionMessageChunk, messages.HumanMessage, messages.HumanMessageChunk,
+    messages.RemoveMessage, messages.SystemMessage, messages.SystemMessageChunk, messages.ToolMessage,
+    messages.ToolMessageChunk,
+)  # fmt: skip
+_DATACLASSES: tuple[type, ...] = (types.Command, types.Interrupt, types.Overwrite, types.TimeoutPolicy)
+_EXTRA, _PRIVATE = "__pydantic_extra__", "__pydantic_private__"
+_GIVEN = "="
+_EMPTY: dict[type, str] = {dict: "{}", list: "[]"}
+
+
+class Classes(Registry):
+    """The table, and behind it the classes that the user registered, now or later."""
+
+    def __init__(self, others: Registry) -> None:
+        super().__init__()
+        self._others = others
+        for model in _MESSAGES:
+            self._add(model, f"langchain.{model.__name__}", _take_model, partial(_make_model, model))
+        self._add(documents.Document, "langchain.Document", _take_model, partial(_make_model, documents.Document))
+        for cls in _DATACLASSES:
+            self._add(cls, f"langgraph.{cls.__name__}", _take_fields, partial(_make_fields, cls))
+        self._add(types.Send, "langgraph.Send", _take_send, _make_send)
+        self._add(_DeltaSnapshot, "langgraph.DeltaSnapshot", list, lambda data: _DeltaSnapshot(*data))
+
+    def of_class(self, cls: type) -> Registration | None:
+        return self._by_class.get(cls) or self._others.of_class(cls)
+
+    def of_id(self, type_id: str) -> Registration | None:
+        return self._by_id.get(type_id) or self._others.of_id(type_id)
+
+    def _add(self, cls: type, type_id: str, encode: Callable[[Any], Any], decode: Callable[[Any], Any]) -> None:
+        self.add(cls, type_id, encode=encode, decode=decode)
+
+
+def _take_model(model: Any) -> dict[str, Any]:
+    """Its fields as they are; nothing is dumped, so nothing is narrowed.
+
+    There may be thousands in a state, so they are kept flat: which fields were given is one text, and so is which ones
+    hold an empty dict or list.
+    """
+    taken = {_GIVEN: ",".join(sorted(model.__pydantic_fields_set__)), **model.__dict__}
+    if (extra := model.__pydantic_extra__) is not None:
+        taken[_EXTRA] = extra
+    if (private := model.__pydantic_private__) is not None:
+        taken[_PRIVATE] = private
+    for kind, sign in _EMPTY.items():
+        if empty := [name for name, value in taken.items() if type(value) is kind and not value]:
+            for name in empty:
+                del taken[name]
+            taken[sign] = ",".join(empty)
+    return taken
+
+
+def _make_model(cls: Any, data: dict[str, Any]) -> Any:
+    for kind, sign in _EMPTY.items():
+        data |= {name: kind() for name in _names(data.pop(sign, ""))}
+    made = cls.__new__(cls)
+    object.__setattr__(made, "__pydantic_fields_set__", set(_names(data.pop(_GIVEN))))
+    object.__setattr__(made, _EXTRA, data.pop(_EXTRA, None))
+    object.__setattr__(made, _PRIVATE, data.pop(_PRIVATE, None))
+    known = cls.model_fields
+    if data.keys() != known.keys():
+        _check_known(cls, data, known)
+        data |= {name: _default(known[name]) for name in known.keys() - data.keys()}
+    object.__setattr__(made, "__dict__", {name: data[name] for name in known})
+    return made
+
+
+def _default(field: Any) -> Any:
+    if field.is_required():
+        raise ValueError("a field that it needs was not stored")
+    return field.get_default(call_default_factory=True, validated_data={})
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",") if text else []
+
+
+def _take_fields(value: Any) -> dict[str, Any]:
+    return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+
+
+def _make_fields(cls: Any, data: dict[str, Any]) -> Any:
+    fields = {each.name: each for each in dataclasses.fields(cls)}
+    _check_known(cls, data, fields)
+    made = cls.__new__(cls)
+    for name, each in fields.items():
+        is_needed = each.default is dataclasses.MISSING
+        object.__setattr__(made, name, data[name] if is_needed else data.get(name, each.default))
+    return made
+
+
+def _take_send(send: types.Send) -> dict[str, Any]:
+    return {"node": send.node, "arg": send.arg, "timeout": send.timeout}
+
+
+def _make_send(data: dict[str, Any]) -> types.Send:
+    _check_known(types.Send, data, ("node", "arg", "timeout"))
+    return types.Send(data["node"], data["arg"], timeout=data.get("timeout"))
+
+
+def _check_known(cls: type, stored: Iterable[str], known: Iterable[str]) -> None:
+    unknown = sorted(set(stored) - set(known))
+    if unknown:
+        raise Refused(
+            f"a stored {cls.__name__} has fields that this one lacks ({', '.join(unknown)})",
+            hint="It was written with a newer LangGraph or LangChain: install that.",
+        )

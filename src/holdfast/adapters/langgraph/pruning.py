@@ -1,0 +1,58 @@
+"""What `keep_latest` keeps: the newest of each namespace, and what its delta channels are made of.
+
+A delta channel is stored as a snapshot now and then, and as the writes in between; its value at a checkpoint is found
+by walking the parents back to a snapshot. To delete one of those would empty the channel without a word.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from langgraph.checkpoint.base import CheckpointTuple
+
+from holdfast.adapters.langgraph.rows import all_rows
+from holdfast.adapters.langgraph.translating import to_langgraph, told_of
+from holdfast.flow import Place, States
+from holdfast.flow.store import Row
+
+_COUNTERS = "counters_since_delta_snapshot"
+
+
+def superseded(states: States, thread: str) -> list[Place]:
+    """The checkpoints of a thread that are needed no longer."""
+    by_namespace: dict[str, list[Row]] = defaultdict(list)
+    for row in all_rows(states, thread, None):
+        by_namespace[row.place.namespace].append(row)
+    gone: list[Place] = []
+    for rows in by_namespace.values():
+        needed = _needed(states, rows)
+        gone += [row.place for row in rows if row.place not in needed]
+    return gone
+
+
+def _needed(states: States, rows: list[Row]) -> set[Place]:
+    latest = max((row.place for row in rows), key=lambda place: place.checkpoint_id)
+    deltas = {channel for row in rows for channel in _counters(states, row)}
+    found = _load(states, latest)
+    if found is None:
+        return {latest}
+    present = found.checkpoint["channel_values"].keys()
+    missing = (deltas & found.checkpoint["channel_versions"].keys()) - present
+    needed = {latest}
+    while missing and found is not None and found.parent_config is not None:
+        parent = latest._replace(checkpoint_id=found.parent_config["configurable"]["checkpoint_id"])
+        needed.add(parent)
+        found = _load(states, parent)
+        if found is not None:
+            missing -= found.checkpoint["channel_values"].keys()
+    return needed
+
+
+def _counters(states: States, row: Row) -> dict[str, Any]:
+    return told_of(states.sealer.metadata(row)).get(_COUNTERS) or {}
+
+
+def _load(states: States, place: Place) -> CheckpointTuple | None:
+    saved = states.load(place.session, place.checkpoint_id, namespace=place.namespace)
+    return None if saved is None else to_langgraph(saved, [])

@@ -1,0 +1,249 @@
+"""HoldfastSaver: what LangGraph asks of a checkpointer, over any back end of `holdfast.flow`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    get_checkpoint_id,
+)
+
+from holdfast import flow
+from holdfast.adapters.langgraph import pruning, translating
+from holdfast.adapters.langgraph.awaiting import Awaiting
+from holdfast.adapters.langgraph.classes import Classes
+from holdfast.adapters.langgraph.files import Files, Folder
+from holdfast.adapters.langgraph.rows import Newest, all_rows
+from holdfast.errors import Conflict, Refused, Unavailable
+from holdfast.flow import Place, States
+from holdfast.flow.store import Row
+from holdfast.model import Restored
+from holdfast.serde import Registry, default_registry
+
+_TRIES = 10
+_STRATEGIES = ("keep_latest", "delete")
+
+
+class HoldfastSaver(Awaiting):
+    """Keeps the checkpoints of graphs; for `with`, for `async with`, or to be closed by `close`.
+
+    A thread is a session of the flow. Values are stored exactly, by `holdfast.serde`: LangGraph's and LangChain's own
+    classes are known, others are registered, and anything else is Refused with its path.
+    """
+
+    def __init__(self, open_: Callable[[], States], *, workspace: Folder | None = None, threads: int = 16) -> None:
+        """`threads`: how many of the awaited calls run at once. Better begin with `from_url`."""
+        super().__init__(threads)
+        self._files = None if workspace is None else Files(workspace)
+        self._open = open_
+        self._opened: States | None = None
+        self._opening = threading.Lock()
+        self._newest = Newest()
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        workspace: Folder | None = None,
+        registry: Registry = default_registry,
+        threads: int = 16,
+        **options: Any,
+    ) -> Self:
+        """A saver over `memory://`, `sqlite:///…`, `postgresql://…` or `redis://…`; opened when it is first used.
+
+        `workspace`: a folder of which each checkpoint keeps the files, too. `registry`: your own classes. The options
+        are those of `holdfast.flow.open_states`: `tenant`, `keys`, `ttl` …
+        """
+        known = Classes(registry)
+        return cls(lambda: flow.open_states(url, registry=known, **options), workspace=workspace, threads=threads)
+
+    @property
+    def states(self) -> States:
+        """The same store by the verbs of `holdfast.flow`; a thread is a session there."""
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
+
+    # saving
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Save a checkpoint, on top of the one that the config names; one with the same id is replaced.
+
+        Conflict if the thread was deleted, and this goes on with what was deleted; without a parent it begins anew.
+        """
+        files = None if self._files is None else self._files.save(config, metadata)
+        saved = translating.to_flow(config, checkpoint, metadata, files)
+        meta = saved.metadata
+        try:
+            self.states.save(saved, replace=True)
+        except Conflict:
+            if meta.parent_id is not None:
+                raise
+            self.states.reopen(meta.session_id)
+            self.states.save(saved, replace=True)
+        return translating.config_of(Place(meta.session_id, meta.namespace, meta.checkpoint_id))
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Attach what a task wrote to a checkpoint. Conflict if the thread was deleted."""
+        self.states.put_writes(
+            translating.place_of(config),
+            translating.to_writes(writes, task_id, task_path),
+            replace=translating.are_replacing(writes),
+        )
+
+    # reading
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that a config names, or the newest of its namespace."""
+        thread, namespace = translating.thread_of(config), translating.namespace_of(config)
+        checkpoint_id = get_checkpoint_id(config)
+        if checkpoint_id:
+            return self._tuple(Place(thread, namespace, checkpoint_id))
+        for _ in range(_TRIES):
+            if self.states.is_expired(thread):
+                return None
+            newest = self._newest.find(self.states, thread, namespace)
+            if newest is None:
+                return None
+            if found := self._tuple(Place(thread, namespace, newest)):
+                return found
+            self._newest.forget(thread, namespace)  # was deleted since
+        raise Unavailable("others keep deleting from this thread", hint="Try again.")
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 (LangGraph's name)
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Checkpoints, newest first. Nothing is locked meanwhile: save and load between two of them as you like."""
+        thread = translating.thread_of(config) if config else None
+        namespace = config["configurable"].get("checkpoint_ns") if config else None
+        wanted = get_checkpoint_id(config) if config else None
+        end = get_checkpoint_id(before) if before else None
+        rows = [row for row in all_rows(self.states, thread, namespace) if _is_within(row, wanted, end)]
+        left = len(rows) if limit is None else limit
+        for row in sorted(rows, key=lambda row: row.place.checkpoint_id, reverse=True):
+            if left <= 0:
+                return
+            if filter and not _matches(translating.told_of(self.states.sealer.metadata(row)), filter):
+                continue
+            if found := self._tuple(row.place):
+                left -= 1
+                yield found
+
+    def _tuple(self, place: Place) -> CheckpointTuple | None:
+        saved = self.states.load(place.session, place.checkpoint_id, namespace=place.namespace)
+        return None if saved is None else translating.to_langgraph(saved, self.states.writes([place])[place])
+
+    # files
+
+    def restore_files(self, config: RunnableConfig, **options: Any) -> Restored:
+        """Make the workspace as it was at a checkpoint of a graph; the options are those of `Workspace.restore`.
+
+        NotFound if that checkpoint is not there, or has no files.
+        """
+        if self._files is None:
+            raise Refused("this saver has no workspace", hint="Open it with workspace=….")
+        return self._files.restore(self.get_tuple(config), **options)
+
+    async def arestore_files(self, config: RunnableConfig, **options: Any) -> Restored:
+        return await self._call(lambda: self.restore_files(config, **options))
+
+    # threads
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete all of a thread. What a graph that still runs would add to it is refused; it can begin anew."""
+        self.states.delete(str(thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints of runs, with their writes, in all threads."""
+        self.states.delete_runs([run_id for run_id in run_ids if run_id])
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all of a thread to another, which must not exist; they share what is stored."""
+        target = str(target_thread_id)
+        for last in self.states.metadata(str(source_thread_id), 1, namespace=None):
+            self.states.reopen(target)
+            self.states.fork(last.session_id, last.checkpoint_id, into=target, namespace=last.namespace, history=True)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Keep the newest of each namespace, and what its delta channels are made of; or, with "delete", nothing."""
+        if strategy not in _STRATEGIES:
+            raise Refused(f"{strategy!r} is no strategy", hint=f"Say {' or '.join(map(repr, _STRATEGIES))}.")
+        for thread_id in map(str, thread_ids):
+            if strategy == "delete":
+                self.delete_thread(thread_id)
+            elif gone := pruning.superseded(self.states, thread_id):
+                self.states.forget(thread_id)
+                self.states.store.delete(gone)
+
+    # what LangGraph asks besides
+
+    def get_next_version(self, current: Any, channel: None = None) -> Any:
+        """Whole numbers; texts where a thread that came from another saver has them."""
+        if isinstance(current, str):
+            return f"{int(current.partition('.')[0]) + 1:032}.{random.random():016}"
+        return 1 if current is None else current + 1
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
+        """This saver: it makes no object by a name that is stored, so that there is nothing to allow."""
+        return self
+
+    def close(self) -> None:
+        """Wait for what is under way, and close."""
+        self._threads.shutdown()
+        with self._opening:
+            if self._opened is not None:
+                self._opened.close()
+        if self._files is not None:
+            self._files.close()
+
+    def __enter__(self) -> Self:
+        _ = self.states
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await self._call(lambda: self.states)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self.close)
+
+
+def _is_within(row: Row, wanted: str | None, end: str | None) -> bool:
+    checkpoint_id = row.place.checkpoint_id
+    return (not wanted or checkpoint_id == wanted) and (not end or checkpoint_id < end)
+
+
+def _matches(told: Any, filter_: dict[str, Any]) -> bool:
+    return all(told.get(key) == value for key, value in filter_.items())

@@ -1,0 +1,115 @@
+"""LangGraph's checkpoints as those of a flow, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+)
+
+from holdfast import flow
+from holdfast.errors import Refused
+
+_CHANNEL = "channel:"
+_REST = "checkpoint"
+WORKSPACE = "workspace"
+"""Under this name the metadata of a LangGraph checkpoint tells the checkpoint of the files."""
+
+
+def thread_of(config: RunnableConfig) -> str:
+    try:
+        return str(config["configurable"]["thread_id"])
+    except KeyError:
+        raise Refused("the config names no thread", hint="Give {'configurable': {'thread_id': …}}.") from None
+
+
+def namespace_of(config: RunnableConfig) -> str:
+    return str(config["configurable"].get("checkpoint_ns") or "")
+
+
+def place_of(config: RunnableConfig) -> flow.Place:
+    """The place that a config names in full."""
+    checkpoint_id = get_checkpoint_id(config)
+    if checkpoint_id is None:
+        raise Refused("the config names no checkpoint", hint="Give the config that `put` returned.")
+    return flow.Place(thread_of(config), namespace_of(config), checkpoint_id)
+
+
+def config_of(place: flow.Place) -> RunnableConfig:
+    thread_id, namespace, checkpoint_id = place
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}}
+
+
+def to_flow(
+    config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, files: str | None
+) -> flow.Checkpoint:
+    """The channels lie side by side, so that one that grows is found again, and costs what it grew by."""
+    told = cast(dict[str, Any], get_checkpoint_metadata(config, metadata))
+    run_id, step = told.get("run_id"), told.get("step")
+    meta = flow.CheckpointMetadata(
+        checkpoint_id=checkpoint["id"],
+        session_id=thread_of(config),
+        timestamp=_timestamp(checkpoint.get("ts")),
+        node_name=str(told.get("source", "")),
+        step=step if type(step) is int else 0,
+        parent_id=get_checkpoint_id(config) or None,
+        namespace=namespace_of(config),
+        run_id=run_id if isinstance(run_id, str) and run_id else None,
+        extra={"metadata": told} | ({WORKSPACE: files} if files else {}),
+    )
+    rest = {key: value for key, value in checkpoint.items() if key != "channel_values"}
+    values = {_CHANNEL + name: value for name, value in checkpoint["channel_values"].items()}
+    return flow.Checkpoint(meta, {_REST: rest, **values})
+
+
+def to_langgraph(saved: flow.Checkpoint, writes: Sequence[flow.Write]) -> CheckpointTuple:
+    meta, state = saved.metadata, saved.state
+    values = {name.removeprefix(_CHANNEL): value for name, value in state.items() if name != _REST}
+    place = flow.Place(meta.session_id, meta.namespace, meta.checkpoint_id)
+    return CheckpointTuple(
+        config=config_of(place),
+        checkpoint=cast(Checkpoint, {**state[_REST], "channel_values": values}),
+        metadata=cast(CheckpointMetadata, told_of(meta)),
+        parent_config=config_of(place._replace(checkpoint_id=meta.parent_id)) if meta.parent_id else None,
+        pending_writes=[(write.task_id, write.channel, write.value) for write in writes],
+    )
+
+
+def told_of(meta: flow.CheckpointMetadata) -> Mapping[str, Any]:
+    """The metadata as LangGraph has it."""
+    files = meta.extra.get(WORKSPACE)
+    told: dict[str, Any] = meta.extra["metadata"]
+    return told | {WORKSPACE: files} if files else told
+
+
+def to_writes(writes: Sequence[tuple[str, Any]], task_id: str, task_path: str) -> list[flow.Write]:
+    return [
+        flow.Write(task_id, WRITES_IDX_MAP.get(channel, position), channel, _sayable(value), task_path)
+        for position, (channel, value) in enumerate(writes)
+    ]
+
+
+def are_replacing(writes: Sequence[tuple[str, Any]]) -> bool:
+    """Whether all are of the special kinds, of which the last one counts."""
+    return all(channel in WRITES_IDX_MAP for channel, _ in writes)
+
+
+def _sayable(value: Any) -> Any:
+    """An error that a task ended with is kept as text, as LangGraph's own savers do: its class may be anybody's."""
+    return repr(value) if isinstance(value, BaseException) else value
+
+
+def _timestamp(text: Any) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return datetime.now(UTC)

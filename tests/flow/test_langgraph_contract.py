@@ -1,0 +1,214 @@
+"""The saver for LangGraph on every back end: the published suite, and what that suite does not ask."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.graph import END, START, StateGraph
+
+from holdfast import Conflict, HoldfastError
+from holdfast.adapters.langgraph import HoldfastSaver
+
+from .savers import Open, opener
+
+CAPABILITIES = {
+    "put", "put_writes", "get_tuple", "list", "delete_thread", "delete_for_runs", "copy_thread", "prune",
+}  # fmt: skip
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+def open_saver(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+    return opener(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def saver(open_saver: Open) -> Iterator[HoldfastSaver]:
+    with open_saver() as saver:
+        yield saver
+
+
+def config(thread: str = "t", checkpoint_id: str | None = None, namespace: str = "") -> Any:
+    found: dict[str, Any] = {"thread_id": thread, "checkpoint_ns": namespace}
+    return {"configurable": found | ({"checkpoint_id": checkpoint_id} if checkpoint_id else {})}
+
+
+def put(saver: HoldfastSaver, where: Any, **values: Any) -> Any:
+    made = {**empty_checkpoint(), "channel_values": values, "channel_versions": dict.fromkeys(values, 1)}
+    return saver.put(where, made, {"source": "loop", "step": 1}, made["channel_versions"])
+
+
+def ids(saver: HoldfastSaver, thread: str = "t", **options: Any) -> list[str]:
+    return [each.checkpoint["id"] for each in saver.list(config(thread), **options)]
+
+
+def test_all_eight_capabilities_of_the_published_suite_pass(open_saver: Open) -> None:
+    @checkpointer_test(name="Holdfast")
+    async def ours() -> Any:
+        async with open_saver() as saver:
+            yield saver
+
+    report = asyncio.run(validate(ours))
+    passed = {name for name, result in report.results.items() if result.passed}
+    assert report.passed_all(), report.to_dict()
+    assert passed >= CAPABILITIES
+
+
+def test_pending_writes_come_back_by_task_path_task_and_index(saver: HoldfastSaver) -> None:
+    where = put(saver, config())
+    saver.put_writes(where, [("x", 3), ("y", 4)], "task-a", "path-2")
+    saver.put_writes(where, [("x", 1)], "task-z", "path-1")
+    saver.put_writes(where, [("x", 2)], "task-y", "path-2")
+    found = saver.get_tuple(where)
+    assert found is not None
+    assert found.pending_writes == [
+        ("task-z", "x", 1), ("task-a", "x", 3), ("task-a", "y", 4), ("task-y", "x", 2),
+    ]  # fmt: skip
+
+
+def test_many_tasks_write_at_once_and_none_is_lost(saver: HoldfastSaver) -> None:
+    where = put(saver, config())
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda n: saver.put_writes(where, [("x", n), ("y", -n)], f"task-{n:02}"), range(40)))
+    found = saver.get_tuple(where)
+    assert found is not None
+    assert found.pending_writes == [
+        write for n in range(40) for write in ((f"task-{n:02}", "x", n), (f"task-{n:02}", "y", -n))
+    ]
+
+
+def test_of_two_ordinary_writes_the_first_stays_and_of_special_ones_the_last(saver: HoldfastSaver) -> None:
+    where = put(saver, config())
+    for value in ("first", "second"):
+        saver.put_writes(where, [("x", value)], "task")
+        saver.put_writes(where, [("__resume__", value)], "task")
+    found = saver.get_tuple(where)
+    assert found is not None
+    assert set(found.pending_writes or ()) == {("task", "x", "first"), ("task", "__resume__", "second")}
+
+
+def test_one_can_save_load_and_delete_in_the_midst_of_listing(saver: HoldfastSaver) -> None:
+    where = config()
+    for number in range(12):
+        where = put(saver, where, n=number)
+    seen = []
+    for each in saver.list(config()):
+        seen.append(each.checkpoint["channel_values"]["n"])
+        where = put(saver, where, n=100)
+        assert saver.get_tuple(each.config) is not None
+        if each.checkpoint["channel_values"]["n"] == 5:
+            assert each.parent_config is not None
+            saver.states.delete("t", each.parent_config["configurable"]["checkpoint_id"])
+    assert seen == [11, 10, 9, 8, 7, 6, 5, 3, 2, 1, 0]
+
+
+def test_the_newest_is_the_one_with_the_greatest_id_whatever_the_order_of_saving(open_saver: Open) -> None:
+    with open_saver() as saver:
+        made = [empty_checkpoint() | {"id": str(uuid6(clock_seq=-2))} for _ in range(20)]
+        for each in reversed(made):
+            saver.put(config(), each, {"source": "loop", "step": 1}, {})
+        newest = [each["id"] for each in reversed(made)]
+        found = saver.get_tuple(config())
+        assert found is not None and found.checkpoint["id"] == newest[0]
+        assert ids(saver) == newest
+        assert ids(saver, before=config("t", newest[3]), limit=2) == newest[4:6]
+        saver.states.delete("t", newest[0])
+        found = saver.get_tuple(config())
+        assert found is not None and found.checkpoint["id"] == newest[1]
+
+
+def test_a_graph_that_still_runs_cannot_raise_a_deleted_thread_but_a_new_one_can(saver: HoldfastSaver) -> None:
+    where = put(saver, config(), x=1)
+    saver.delete_thread("t")
+    with pytest.raises(Conflict):
+        put(saver, where, x=2)
+    with pytest.raises(Conflict):
+        saver.put_writes(where, [("x", 3)], "task")
+    assert saver.get_tuple(config()) is None
+    put(saver, config(), x=4)
+    assert len(ids(saver)) == 1
+
+
+def test_a_copied_thread_has_everything_and_a_life_of_its_own(saver: HoldfastSaver) -> None:
+    root = put(saver, config(), x=1)
+    saver.put_writes(root, [("x", 2)], "task")
+    child = put(saver, config(namespace="child:1"), y=1)
+    saver.copy_thread("t", "u")
+    assert [each.checkpoint for each in saver.list({"configurable": {"thread_id": "u"}})] == [
+        each.checkpoint for each in saver.list({"configurable": {"thread_id": "t"}})
+    ]
+    copied = saver.get_tuple(config("u"))
+    assert copied is not None and copied.pending_writes == [("task", "x", 2)]
+    saver.delete_thread("t")
+    assert saver.get_tuple(config("u", child["configurable"]["checkpoint_id"], "child:1")) is not None
+
+
+def test_a_class_that_nobody_registered_is_refused_by_its_path_and_nothing_is_saved(saver: HoldfastSaver) -> None:
+    class Cart:
+        pass
+
+    with pytest.raises(HoldfastError, match=r"channel:carts'\]\[1\]"):
+        put(saver, config(), carts=[1, Cart()])
+    assert saver.get_tuple(config()) is None
+
+
+def _extend(items: list[Any], writes: list[list[Any]]) -> list[Any]:
+    return [*items, *(item for write in writes for item in write)]
+
+
+class Deltas(TypedDict):
+    items: Annotated[list[Any], DeltaChannel(_extend, snapshot_frequency=4)]
+    count: Annotated[int, operator.add]
+
+
+def delta_graph(saver: HoldfastSaver) -> Any:
+    builder = StateGraph(Deltas)
+    builder.add_node("step", lambda state: {"items": [len(state["items"])], "count": 1})
+    builder.add_edge(START, "step")
+    builder.add_edge("step", END)
+    return builder.compile(checkpointer=saver)
+
+
+@pytest.mark.filterwarnings("ignore")  # LangGraph says of delta channels that they are in beta
+@pytest.mark.parametrize("turns", [1, 2, 3, 5])
+def test_pruning_leaves_delta_channels_as_they_were(saver: HoldfastSaver, turns: int) -> None:
+    graph = delta_graph(saver)
+    for _ in range(turns):
+        graph.invoke({"items": ["in"], "count": 1}, config())
+    graph.update_state(config(), {"items": ["by hand"]})
+    before = graph.get_state(config()).values
+    assert len(before["items"]) == 2 * turns + 1
+    total = len(ids(saver))
+    saver.prune(["t"])
+    assert graph.get_state(config()).values == before
+    assert len(ids(saver)) < total or turns == 1
+    graph.invoke({"items": ["more"], "count": 1}, config())
+    assert graph.get_state(config()).values["items"][: 2 * turns + 2] == [*before["items"], "more"]
+
+
+def test_the_history_of_a_delta_channel_ends_at_its_seed_and_leaves_out_the_targets_own_writes(
+    saver: HoldfastSaver,
+) -> None:
+    root = put(saver, config())
+    saver.put_writes(root, [("d", "old")], "task")
+    seed = put(saver, root, d=["seed"])
+    saver.put_writes(seed, [("d", "of the seed"), ("other", 1)], "task")
+    middle = put(saver, seed, other=0)
+    saver.put_writes(middle, [("d", "b")], "task-2", "path-2")
+    saver.put_writes(middle, [("d", "a")], "task-9", "path-1")
+    target = put(saver, middle)
+    saver.put_writes(target, [("d", "pending")], "task")
+    found = asyncio.run(saver.aget_delta_channel_history(config=target, channels=["d", "none"]))
+    assert found["d"]["seed"] == ["seed"]
+    assert [write[2] for write in found["d"]["writes"]] == ["of the seed", "a", "b"]
+    assert found["none"] == {"writes": []}
+    assert saver.get_delta_channel_history(config=target, channels=[]) == {}

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 from holdfast.errors import Refused, Unavailable
@@ -28,14 +29,35 @@ def digest(*values: object) -> str:
 
 def digest_bytes(data: bytes) -> str:
     """The BLAKE3 digest of bytes, in hexadecimal."""
+    found: str = _hasher()(data).hexdigest()
+    return found
+
+
+class RunningDigest:
+    """The digest of many texts, one after the other, without having them all at once."""
+
+    def __init__(self) -> None:
+        self._hash = _hasher()()
+
+    def add(self, *texts: str) -> None:
+        """Go on with texts; where one ends counts."""
+        for text in texts:
+            data = text.encode("utf-8", "surrogatepass")
+            self._hash.update(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
+
+    def value(self) -> str:
+        """The digest of all that was added."""
+        return f"b3:{self._hash.hexdigest()}"
+
+
+def _hasher() -> Any:
     try:
         from blake3 import blake3  # an extra: `holdfast[indexing]`, `holdfast[training]`
     except ImportError:
         raise Unavailable(
             "the package blake3 is not installed", hint="Install it with: pip install 'holdfast[indexing]'"
         ) from None
-    found: str = blake3(data).hexdigest()
-    return found
+    return blake3
 
 
 def canonical(value: object, where: str = "") -> bytes:

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from holdfast.indexing.checkpoint import CheckpointSettingsMap, IndexingCheckpoint, get_checkpoint_settings_map
+from holdfast.indexing.chunking import PlainChunker
 from holdfast.indexing.fingerprint import CheckpointSettingsFingerprint
+from holdfast.indexing.flat import FlatStore
 from holdfast.indexing.impact import ChangeImpact
 from holdfast.indexing.manager import CheckpointManager
+from holdfast.indexing.pipeline import Channel, Pipeline
+from holdfast.indexing.plan import IndexPlan
+from holdfast.indexing.run import IndexRun
+from holdfast.indexing.sources import Document, Folder
 
 __all__ = [
     "ChangeImpact",
+    "Channel",
     "CheckpointManager",
     "CheckpointSettingsFingerprint",
     "CheckpointSettingsMap",
+    "Document",
+    "FlatStore",
+    "Folder",
+    "IndexPlan",
+    "IndexRun",
     "IndexingCheckpoint",
+    "Pipeline",
+    "PlainChunker",
     "get_checkpoint_settings_map",
 ]

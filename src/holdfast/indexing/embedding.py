@@ -1,0 +1,159 @@
+"""Paid work: texts go to a model in batches, and what comes back is written down before anything else happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from holdfast.errors import HoldfastError, Refused, Unavailable
+from holdfast.indexing import vectors
+from holdfast.indexing.families import Families
+from holdfast.indexing.ledger import Batch, Failure, Ledger
+from holdfast.indexing.spaces import Resolved
+
+_TRIES = 5
+_FIRST_WAIT_S = 1.0
+_PASSING_CODES = {408, 409, 425, 429, 500, 502, 503, 504, 529}
+_HINT = "What was paid for is kept: make a plan and apply it when the model answers."
+
+
+@dataclass
+class Budget:
+    """What may be spent, and what was."""
+
+    max_usd: float | None = None
+    max_embeds: int | None = None
+    usd: float = 0.0
+    texts: int = 0
+    tokens: int = 0
+
+    def allows(self, texts: int, usd: float) -> bool:
+        """Whether this much more is within it."""
+        is_dear = self.max_usd is not None and self.usd + usd > self.max_usd + 1e-12
+        return not is_dear and (self.max_embeds is None or self.texts + texts <= self.max_embeds)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A text whose vector is missing."""
+
+    key: str
+    text: str
+    document: str
+
+
+class Embedder:
+    """Sends the texts of one channel."""
+
+    def __init__(
+        self,
+        channel: Resolved,
+        ledger: Ledger,
+        families: Families,
+        budget: Budget,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.channel = channel
+        self.pending: dict[str, Wanted] = {}
+        self._ledger = ledger
+        self._families = families
+        self._budget = budget
+        self._sleep = sleep
+        self._clock = clock
+
+    def want(self, wanted: Wanted) -> None:
+        """Have a text sent with the next batch."""
+        self.pending.setdefault(wanted.key, wanted)
+
+    def work(self, *, rest: bool = False) -> bool:
+        """Send full batches, and with `rest` the last one too. False if the budget does not allow the next."""
+        size = self.channel.channel.batch_size
+        while len(self.pending) >= size or (rest and self.pending):
+            batch = self._affordable(list(islice(self.pending.values(), size)))
+            if not batch:
+                return False
+            failed = self._send(batch)
+            if len(failed) == len(batch) > 1:
+                raise Refused(f"{self.channel.channel.model} fails for every text: {failed[0].reason}", hint=_HINT)
+            if failed:
+                self._ledger.add_batch(Batch(self.channel.space, {}, 0, 0, 0.0, 0.0, tuple(failed)))
+            for each in batch:
+                del self.pending[each.key]
+        return True
+
+    def ask(self, texts: Sequence[str]) -> tuple[list[bytes | str], float]:
+        """What the model says, checked, and how many seconds it took."""
+        sent = [self.channel.channel.doc_prompt + text for text in texts]
+        began = self._clock()
+        found = self._patiently(sent)
+        seconds = self._clock() - began
+        return vectors.check(found, expected=len(texts), dimension=self.channel.native), seconds
+
+    def price(self, texts: Sequence[str]) -> tuple[int, float]:
+        """Tokens and dollars of texts."""
+        tokens = sum(map(self.channel.channel.tokens, texts))
+        return tokens, self.channel.usd(tokens, self._families) or 0.0
+
+    def account(self, texts: Sequence[str]) -> tuple[int, float]:
+        """Count texts as sent."""
+        tokens, usd = self.price(texts)
+        self._budget.texts += len(texts)
+        self._budget.tokens += tokens
+        self._budget.usd += usd
+        return tokens, usd
+
+    def _affordable(self, batch: list[Wanted]) -> list[Wanted]:
+        while batch and not self._budget.allows(len(batch), self.price([each.text for each in batch])[1]):
+            batch = batch[:-1]
+        return batch
+
+    def _send(self, batch: list[Wanted]) -> list[Failure]:
+        """Send a batch and commit what comes back; halve one that fails, until only the texts that do it are left."""
+        texts = [each.text for each in batch]
+        try:
+            found, seconds = self.ask(texts)
+        except Unavailable:
+            raise
+        except Exception as error:  # a model is others' code, and may raise anything for one text
+            if len(batch) == 1:
+                return [_failure(batch[0], f"{type(error).__name__}: {error}")]
+            middle = len(batch) // 2
+            return self._send(batch[:middle]) + self._send(batch[middle:])
+        good = {each.key: one for each, one in zip(batch, found, strict=True) if isinstance(one, bytes)}
+        tokens, usd = self.account(texts)
+        self._ledger.add_batch(Batch(self.channel.space, good, len(texts), tokens, usd, seconds))
+        bad = [(each, one) for each, one in zip(batch, found, strict=True) if isinstance(one, str)]
+        return [_failure(each, f"its vector {reason}") for each, reason in bad]
+
+    def _patiently(self, texts: list[str]) -> Any:
+        wait = _FIRST_WAIT_S
+        for left in reversed(range(_TRIES)):
+            try:
+                return self.channel.channel.embed(texts)
+            except Exception as error:
+                if not _passes(error):
+                    raise
+                if not left:
+                    raise Unavailable(f"{self.channel.channel.model} does not answer: {error}", hint=_HINT) from error
+                self._sleep(max(wait, float(getattr(error, "retry_after", 0) or 0)))
+                wait *= 2
+        return None
+
+
+def _passes(error: Exception) -> bool:
+    """Whether it is worth trying again: a limit, a time-out, a server in trouble."""
+    if isinstance(error, HoldfastError):
+        return False
+    if isinstance(error, TimeoutError | ConnectionError):
+        return True
+    name = type(error).__name__.lower()
+    return getattr(error, "status_code", None) in _PASSING_CODES or "ratelimit" in name or "timeout" in name
+
+
+def _failure(wanted: Wanted, reason: str) -> Failure:
+    return Failure(wanted.document, reason, "Change the text, or try again with retry_failed=True.", wanted.key)

@@ -1,0 +1,173 @@
+"""The store that comes with Holdfast: one SQLite file, every vector looked at. Exact, and quick enough for a laptop."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import Damaged, NotFound, Refused, Unavailable
+from holdfast.indexing import vectors
+from holdfast.indexing.store import Hit, Point
+from holdfast.indexing.vectors import Shape
+
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE collection (
+    name TEXT PRIMARY KEY, shapes TEXT NOT NULL, fingerprint TEXT NOT NULL, live INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE point (
+    collection TEXT NOT NULL, id TEXT NOT NULL, document TEXT NOT NULL, ordinal INTEGER NOT NULL, text TEXT NOT NULL,
+    PRIMARY KEY (collection, id)
+) WITHOUT ROWID;
+CREATE TABLE vector (
+    collection TEXT NOT NULL, id TEXT NOT NULL, channel TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (collection, channel, id)
+) WITHOUT ROWID;
+"""
+
+
+class FlatStore:
+    """A store in one file. Many may read it while one writes."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        with _translated(self._path):
+            self._db = sqlite3.connect(self._path, isolation_level=None, timeout=30, check_same_thread=False)
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _prepare(self) -> None:
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version > _VERSION:
+            raise Refused(f"{self._path} is of version {version}", hint="Open it with a newer Holdfast.")
+        self._db.execute("PRAGMA synchronous=FULL")
+        if version == 0:
+            if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                raise Refused(f"{self._path} is a database of another program", hint="Name another file.")
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}PRAGMA user_version={_VERSION};COMMIT")
+
+    @property
+    def identity(self) -> str:
+        return f"flat:{self._path.resolve()}"
+
+    def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
+        plain = {name: [shape.dimension, shape.datatype] for name, shape in shapes.items()}
+        with self._writing() as db:
+            db.execute(
+                "INSERT OR IGNORE INTO collection (name, shapes, fingerprint) VALUES (?, ?, ?)",
+                (collection, json.dumps(plain), json.dumps(fingerprint)),
+            )
+
+    def fingerprint(self, collection: str) -> dict[str, Any] | None:
+        found = self._row("SELECT fingerprint FROM collection WHERE name = ?", collection)
+        return dict(json.loads(found[0])) if found else None
+
+    def upsert(self, collection: str, points: Sequence[Point]) -> None:
+        with self._writing() as db:
+            db.executemany(
+                "INSERT OR REPLACE INTO point VALUES (?, ?, ?, ?, ?)",
+                [(collection, point.id, point.document, point.ordinal, point.text) for point in points],
+            )
+            db.executemany(
+                "INSERT OR REPLACE INTO vector VALUES (?, ?, ?, ?)",
+                [(collection, point.id, name, data) for point in points for name, data in point.vectors.items()],
+            )
+
+    def delete(self, collection: str, ids: Sequence[str]) -> None:
+        shapes = self._shapes(collection)
+        with self._writing() as db:
+            db.executemany("DELETE FROM point WHERE collection = ? AND id = ?", [(collection, each) for each in ids])
+            db.executemany(
+                "DELETE FROM vector WHERE collection = ? AND channel = ? AND id = ?",
+                [(collection, channel, each) for channel in shapes for each in ids],
+            )
+
+    def scan(self, collection: str) -> Iterator[tuple[str, str, Mapping[str, int]]]:
+        with _translated(self._path):
+            sizes: dict[str, dict[str, int]] = {}
+            for each, channel, size in self._db.execute(
+                "SELECT id, channel, length(data) FROM vector WHERE collection = ?", (collection,)
+            ):
+                sizes.setdefault(each, {})[channel] = size
+            rows = self._db.execute("SELECT id, document FROM point WHERE collection = ?", (collection,)).fetchall()
+        for each, document in rows:
+            yield each, document, sizes.get(each, {})
+
+    def count(self, collection: str) -> int:
+        found = self._row("SELECT count(*) FROM point WHERE collection = ?", collection)
+        return int(found[0]) if found else 0
+
+    def live(self) -> str | None:
+        found = self._row("SELECT name FROM collection WHERE live = 1")
+        return str(found[0]) if found else None
+
+    def make_live(self, collection: str) -> None:
+        if self.fingerprint(collection) is None:
+            raise NotFound(f"{self._path} has no collection {collection}", hint="Apply a plan to make it again.")
+        with self._writing() as db:
+            db.execute("UPDATE collection SET live = (name = ?)", (collection,))
+
+    def drop(self, collection: str) -> None:
+        with self._writing() as db:
+            for table, column in (("vector", "collection"), ("point", "collection"), ("collection", "name")):
+                db.execute(f"DELETE FROM {table} WHERE {column} = ?", (collection,))
+
+    def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
+        collection = self.live()
+        shape = self._shapes(collection or "").get(channel)
+        if collection is None or shape is None:
+            raise NotFound(f"{self._path} has no vectors {channel!r} to search", hint="Apply a plan first.")
+        with _translated(self._path):
+            rows = self._db.execute(
+                "SELECT p.document, p.ordinal, p.text, v.data FROM vector v JOIN point p USING (collection, id)"
+                " WHERE v.collection = ? AND v.channel = ? ORDER BY p.document, p.ordinal",
+                (collection, channel),
+            ).fetchall()
+        found = vectors.nearest(query, [row[3] for row in rows], shape, limit)
+        return [Hit(rows[place][0], rows[place][1], rows[place][2], score) for place, score in found]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def _shapes(self, collection: str) -> dict[str, Shape]:
+        found = self._row("SELECT shapes FROM collection WHERE name = ?", collection)
+        return {name: Shape(*each) for name, each in json.loads(found[0]).items()} if found else {}
+
+    def _row(self, query: str, *values: str) -> Any:
+        with _translated(self._path):
+            return self._db.execute(query, values).fetchone()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with _translated(self._path):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise
+
+
+@contextlib.contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise Damaged(
+                f"{path} is damaged: {error}", hint="Put it away and apply a plan: the ledger has every vector."
+            ) from error
+        raise Unavailable(
+            f"{path} cannot be used: {error}", hint="See that it can be written to, and try again."
+        ) from error

@@ -1,0 +1,124 @@
+"""A pipeline: plain callables from a source of documents to a store of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.digest import digest
+from holdfast.errors import Refused, Unavailable
+from holdfast.indexing.chunking import PlainChunker
+from holdfast.indexing.sources import Source, as_source
+from holdfast.indexing.stages import Stage, stage_of
+from holdfast.indexing.store import VectorStore
+from holdfast.indexing.vectors import DATATYPES
+
+Embed = Callable[[Sequence[str]], Any]
+"""Texts to vectors, one each, in this order."""
+_CHARS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A model, and how its vectors are stored."""
+
+    embed: Embed
+    model: str = ""
+    """Its name, as a registry of families has it; the callable's own name if none is given."""
+    revision: str = ""
+    doc_prompt: str = ""
+    """Goes before each chunk."""
+    query_model: str = ""
+    query_prompt: str = ""
+    dimension: int | None = None
+    """How many of the model's numbers are stored; all if not said. What the model returned is kept whole."""
+    datatype: str = "float32"
+    metric: str = "cosine"
+    batch_size: int = 32
+    usd_per_mtok: float | None = None
+    count_tokens: Callable[[str], int] | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.embed):
+            raise Refused(f"{self.embed!r} cannot be called", hint="A model is a function of a list of texts.")
+        if self.datatype not in DATATYPES:
+            raise Refused(f"the datatype is {self.datatype!r}", hint=f"It is one of {', '.join(DATATYPES)}.")
+        if self.batch_size < 1 or (self.dimension is not None and self.dimension < 1):
+            raise Refused("a batch and a dimension are 1 or more", hint="Leave them out for the usual.")
+        if not self.model:
+            object.__setattr__(self, "model", stage_of(self.embed).implementation)
+
+    @property
+    def label(self) -> str:
+        """Names what makes a vector of a text: the model as it is called, and how it is asked."""
+        stage = stage_of(self.embed)
+        settings = {name: value for name, value in stage.settings.items() if name not in _OWN}
+        return digest("model", self.model, self.revision, self.doc_prompt, settings)
+
+    def tokens(self, text: str) -> int:
+        """How many tokens a text is sent as: counted, or guessed from its length."""
+        sent = self.doc_prompt + text
+        return self.count_tokens(sent) if self.count_tokens else -(-len(sent) // _CHARS_PER_TOKEN)
+
+    def described(self) -> dict[str, Any]:
+        """What of it decides, as a ledger holds it."""
+        names = ("model", "revision", "doc_prompt", "query_model", "query_prompt", "dimension", "datatype", "metric")
+        return {name: getattr(self, name) for name in names}
+
+
+_OWN = {"model", "revision", "doc_prompt", "dimension", "datatype", "usd_per_mtok", "calls", "texts"}
+"""Said by the channel, or counted by the model itself: no settings of the model."""
+
+
+def text_of(data: bytes) -> str:
+    """The text of a document in UTF-8. Unavailable if it is something else."""
+    if b"\0" in data:
+        raise Unavailable("it is binary", hint="Leave it out, or give a parser for it.")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unavailable(f"it is not UTF-8 at byte {error.start}", hint="Give a parser for it.") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """What turns documents into points of a store. Every part may be a plain function."""
+
+    source: Source | Any
+    """A path, documents by name, or anything that gives `Document`s each time it is gone through."""
+    embed: Mapping[str, Channel | Embed]
+    store: VectorStore
+    parse: Callable[[bytes], str] = text_of
+    chunk: Callable[[str], Iterable[str]] = field(default_factory=PlainChunker)
+
+    def __post_init__(self) -> None:
+        if not self.embed:
+            raise Refused("the pipeline has no model", hint='Give embed={"dense": model}.')
+        channels = {name: each if isinstance(each, Channel) else _channel(each) for name, each in self.embed.items()}
+        object.__setattr__(self, "embed", channels)
+        object.__setattr__(self, "source", as_source(self.source))
+
+    @property
+    def channels(self) -> Mapping[str, Channel]:
+        """The models by the name of their vectors."""
+        return self.embed  # type: ignore[return-value] # made so above
+
+    def cutting(self) -> dict[str, Stage]:
+        """The stages that decide what the chunks of a document are."""
+        return {"parse": stage_of(self.parse), "chunk": stage_of(self.chunk)}
+
+    def cut(self, data: bytes) -> list[str]:
+        """The chunks of a document."""
+        chunks = list(self.chunk(self.parse(data)))
+        for chunk in chunks:
+            if not isinstance(chunk, str):
+                raise Refused(f"the chunker gave {type(chunk).__name__}", hint="A chunk is a text.")
+        return chunks
+
+
+def _channel(model: Any) -> Channel:
+    """A channel from a bare model, with what its attributes say of it."""
+    known = ("model", "revision", "doc_prompt", "usd_per_mtok", "count_tokens")
+    said = {name: getattr(model, name) for name in known if getattr(model, name, None) is not None}
+    return Channel(model, **said)

@@ -1,0 +1,284 @@
+"""Making a plan: documents are read and cut where needed, and compared with the ledger. No model is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from holdfast.digest import RunningDigest, digest, digest_bytes
+from holdfast.errors import HoldfastError, Refused
+from holdfast.indexing import vectors
+from holdfast.indexing.deciding import Decision, decide
+from holdfast.indexing.families import Families
+from holdfast.indexing.impact import ChangeImpact
+from holdfast.indexing.ledger import DocRow, Failure, Generation, Ledger
+from holdfast.indexing.pipeline import Pipeline
+from holdfast.indexing.plan import ChannelPlan, DocPlan, IndexPlan, Kind, impact_of
+from holdfast.indexing.settings import SettingChange, changes
+from holdfast.indexing.sources import Document, read
+from holdfast.indexing.spaces import CANARIES, Resolved
+from holdfast.indexing.standing import Ground, look
+
+_AT_ONCE = 500
+_MEASURED = 1000
+
+
+def piece_digest(text: str) -> str:
+    """Names a chunk by its very bytes."""
+    return digest_bytes(text.encode("utf-8", "surrogatepass"))
+
+
+def corpus_digest(source: Iterable[Document]) -> str:
+    """The same as long as nothing in a source moved, as far as stamps tell, or else the contents."""
+    running = RunningDigest()
+    for document in source:
+        running.add(document.name, _mark(document))
+    return running.value()
+
+
+def _mark(document: Document) -> str:
+    return document.problem or document.stamp or _content(document) or "unreadable"
+
+
+def _content(document: Document) -> str | None:
+    try:
+        return digest_bytes(read(document))
+    except HoldfastError:
+        return None
+
+
+@dataclass
+class _Tally:
+    """What was counted for one channel."""
+
+    reused: int = 0
+    to_embed: int = 0
+    tokens: int = 0
+    wanted: set[str] = field(default_factory=set)
+    """Keys that are missing, and counted."""
+
+
+class Planner:
+    """Makes one plan."""
+
+    def __init__(self, pipeline: Pipeline, ledger: Ledger, families: Families, *, retry_failed: bool = False) -> None:
+        self._pipeline = pipeline
+        self._ledger = ledger
+        self._families = families
+        self._retry_failed = retry_failed
+        self._ground = look(pipeline, ledger, families)
+        self._tallies = {name: _Tally() for name in pipeline.channels}
+        self._stages = pipeline.cutting()
+        self._recipe = ledger.find_recipe(recipe_digest(pipeline))
+        self._documents: list[DocPlan] = []
+        self._failures: list[Failure] = []
+        self._kept_folders: list[str] = []
+        self._unchanged = 0
+        self._seen: set[int] = set()
+        self._new_names: set[str] = set()
+
+    def make(self) -> IndexPlan:
+        """Go through the source once."""
+        revision = self._ledger.revision()
+        running = RunningDigest()
+        for some in _portions(self._pipeline.source):
+            self._take(some, running)
+        deleted = tuple(self._deleted())
+        decisions = self._decisions()
+        documents = tuple(self._documents)
+        impact = impact_of(documents, bool(deleted), [one for each in decisions.values() for one in each])
+        return IndexPlan(
+            unchanged=self._unchanged,
+            documents=documents,
+            deleted=deleted,
+            failures=tuple(self._failures),
+            channels=tuple(self._channel(each, decisions[name]) for name, each in self._ground.channels.items()),
+            settings=tuple(self._settings()),
+            findings=tuple(self._findings()),
+            builds_beside=self._ground.builds_beside,
+            impact=max(impact, ChangeImpact.MIGRATABLE) if self._ground.is_moved else impact,
+            settings_digest=settings_digest(self._pipeline, self._ground),
+            corpus_digest=running.value(),
+            revision=revision,
+            retry_failed=self._retry_failed,
+        )
+
+    # documents
+
+    def _take(self, some: list[Document], running: RunningDigest) -> None:
+        names = [document.name for document in some]
+        base = self._rows(self._ground.base, names)
+        live = self._rows(self._ground.live, names) if self._ground.live is not self._ground.base else base
+        for document in some:
+            row = base.get(document.name)
+            self._note(document, row)
+            running.add(document.name, _mark(document))
+            if document.name.endswith("/"):
+                self._kept_folders.append(document.name.lstrip("/"))
+                self._failures.append(Failure(document.name, document.problem or "cannot be listed"))
+            else:
+                self._judge(document, row, live.get(document.name))
+
+    def _rows(self, generation: Generation | None, names: list[str]) -> dict[str, DocRow]:
+        return self._ledger.docs(generation.number, names) if generation else {}
+
+    def _note(self, document: Document, row: DocRow | None) -> None:
+        is_twice = row.number in self._seen if row else document.name in self._new_names
+        if is_twice:
+            raise Refused(f"the source gave {document.name} twice", hint="Give every document a name of its own.")
+        if row:
+            self._seen.add(row.number)
+        else:
+            self._new_names.add(document.name)
+
+    def _judge(self, document: Document, row: DocRow | None, live: DocRow | None) -> None:
+        known = row or live
+        data: bytes | None = None
+        try:
+            if known is not None and document.problem is None and known.stamp and known.stamp == document.stamp:
+                content = known.content
+            else:
+                data = read(document)
+                content = digest_bytes(data)
+            kind = self._kind(document.name, content, row, live)
+            if kind is None:
+                self._unchanged += 1
+            else:
+                self._documents.append(self._count(document, content, kind, data))
+        except HoldfastError as error:
+            self._failures.append(Failure(document.name, error.message, error.hint))
+        except Exception as error:  # of a parser or a chunker, which are others' code
+            self._failures.append(Failure(document.name, f"{type(error).__name__}: {error}", "See the parser."))
+
+    def _kind(self, name: str, content: str, row: DocRow | None, live: DocRow | None) -> Kind | None:
+        known = row or live
+        if name in self._ground.intents:
+            return Kind.INTERRUPTED
+        if known is None:
+            return Kind.NEW
+        if known.content != content:
+            return Kind.CHANGED
+        if row is None:
+            return Kind.REWRITTEN if known.recipe == self._recipe else Kind.RECHUNKED
+        if row.recipe == 0:
+            return Kind.INTERRUPTED
+        if row.recipe != self._recipe:
+            return Kind.RECHUNKED
+        return Kind.CHANGED if self._retry_failed and name in self._ground.failing else None
+
+    def _count(self, document: Document, content: str, kind: Kind, data: bytes | None) -> DocPlan:
+        pieces = self._ledger.pieces(content, self._recipe) if self._recipe is not None else None
+        texts: list[str] | None = None
+        if pieces is None or self._missing(pieces):
+            texts = self._pipeline.cut(read(document) if data is None else data)
+            pieces = tuple(piece_digest(text) for text in texts)
+        missing = self._missing(pieces)
+        to_embed = sum(self._tally(each, pieces, texts or [], missing) for each in self._ground.channels.values())
+        return DocPlan(document.name, kind, content, len(pieces), to_embed)
+
+    def _missing(self, pieces: tuple[str, ...]) -> set[str]:
+        keys = [each.key(piece) for each in self._ground.channels.values() for piece in pieces]
+        done = self._ledger.known(keys)
+        if not self._retry_failed:
+            done |= self._ledger.poisoned(keys)
+        return set(keys) - done
+
+    def _tally(self, channel: Resolved, pieces: tuple[str, ...], texts: list[str], missing: set[str]) -> int:
+        tally = self._tallies[channel.name]
+        before = tally.to_embed
+        for place, piece in enumerate(pieces):
+            key = channel.key(piece)
+            if key not in missing or key in tally.wanted:
+                tally.reused += 1
+                continue
+            tally.wanted.add(key)
+            tally.to_embed += 1
+            tally.tokens += channel.channel.tokens(texts[place])
+        return tally.to_embed - before
+
+    def _deleted(self) -> Iterator[str]:
+        before = self._ground.base or self._ground.live
+        if before is None:
+            return
+        names = self._new_names | {failure.document for failure in self._failures}
+        for number, name in self._ledger.all_docs(before.number):
+            is_kept = any(name.startswith(folder) for folder in self._kept_folders)
+            if number not in self._seen and name not in names and not is_kept:
+                yield name
+        for name in self._ground.intents.keys() - names:
+            if self._ground.base and not self._ledger.docs(self._ground.base.number, [name]):
+                yield name
+
+    # channels and settings
+
+    def _decisions(self) -> dict[str, list[Decision]]:
+        old = self._ground.live.channels if self._ground.live else {}
+        found: dict[str, list[Decision]] = {}
+        for name, each in self._ground.channels.items():
+            if not old:
+                found[name] = []
+                continue
+            found[name] = decide(
+                name, old.get(name), each.described(),
+                families=self._families, standing=each.standing, native=each.native,
+            )  # fmt: skip
+        return found
+
+    def _channel(self, each: Resolved, decisions: list[Decision]) -> ChannelPlan:
+        tally = self._tallies[each.name]
+        probes = len(CANARIES) if tally.to_embed or any(one.action == "probe" for one in decisions) else 0
+        tokens = tally.tokens + sum(each.channel.tokens(text) for text in CANARIES[:probes])
+        rate = self._ledger.rate(each.space)
+        size = None if each.dimension is None else each.dimension * vectors.FLOAT_BYTES
+        return ChannelPlan(
+            channel=each.name,
+            decisions=tuple(decisions),
+            reused=tally.reused,
+            to_embed=tally.to_embed,
+            probe_texts=probes,
+            tokens=tokens,
+            usd=each.usd(tokens, self._families),
+            seconds=tally.to_embed / rate if rate else None,
+            write_bytes=None if size is None else (tally.reused * each.shape.size_bytes + tally.to_embed * (size * 2)),
+            overlap=self._overlap(each, decisions),
+        )
+
+    def _overlap(self, each: Resolved, decisions: list[Decision]) -> float | None:
+        if not any(one.action in ("truncate", "quantise") for one in decisions):
+            return None
+        return vectors.overlap(self._ledger.sample(each.space, _MEASURED), each.shape)
+
+    def _settings(self) -> list[SettingChange]:
+        new = {name: stage.plain() for name, stage in self._stages.items()}
+        before = self._ground.base or self._ground.live
+        row = next(iter(self._ledger.all_docs(before.number)), None) if before else None
+        if before is None or row is None:
+            return []
+        old = self._ledger.docs(before.number, [row[1]])[row[1]].recipe
+        return changes(self._ledger.recipe_settings(old), new) if old and old != self._recipe else []
+
+    def _findings(self) -> Iterator[str]:
+        yield from self._ground.findings
+        gone = set(self._ground.live.channels) - set(self._ground.channels) if self._ground.live else set()
+        yield from (f"the channel {name} is dropped" for name in sorted(gone))
+        for name, stage in self._stages.items():
+            for unseen in stage.unseen:
+                yield f"a change of {unseen} of the stage {name} would not be noticed"
+
+
+def recipe_digest(pipeline: Pipeline) -> str:
+    """The same for pipelines that cut documents alike."""
+    return digest("recipe", {name: stage.fingerprint for name, stage in pipeline.cutting().items()})
+
+
+def settings_digest(pipeline: Pipeline, ground: Ground) -> str:
+    """The same as long as the settings are, and what is known of the models."""
+    channels: Mapping[str, object] = {name: each.described() for name, each in ground.channels.items()}
+    return digest("settings", recipe_digest(pipeline), channels, ground.shape)
+
+
+def _portions(source: Iterable[Document]) -> Iterator[list[Document]]:
+    documents = iter(source)
+    while some := list(islice(documents, _AT_ONCE)):
+        yield some

@@ -1,0 +1,60 @@
+"""Whether a model is the one it was: canary texts are embedded and compared with what they were."""
+
+from __future__ import annotations
+
+from holdfast.digest import digest
+from holdfast.errors import Conflict, HoldfastError, Refused, Unavailable
+from holdfast.indexing import vectors
+from holdfast.indexing.deciding import SAME_MODEL, Standing
+from holdfast.indexing.embedding import Embedder
+from holdfast.indexing.ledger import Batch, Generation, LabelRow, Ledger
+from holdfast.indexing.spaces import CANARIES, Resolved
+
+
+def probe(embedder: Embedder, ledger: Ledger, live: Generation | None) -> None:
+    """Find out, and write down, in which space a model's vectors lie. Conflict if it is another under an old name."""
+    channel = embedder.channel
+    found, batch = _ask(embedder)
+    known = ledger.label(channel.label)
+    dimension = vectors.dimension_of(found[0])
+    if known is not None and known.canaries and not _is_same(found, known.canaries):
+        space = digest(
+            "space", channel.label, known.space
+        )  # never used before: no vector of the old one is taken for it
+        ledger.set_label(LabelRow(channel.label, space, dimension, found), batch)
+        raise Conflict(
+            f"{channel.channel.model} is another model than it was under this name",
+            hint="Make a new plan: what it costs to embed everything anew is in it.",
+        )
+    space = known.space if known else _space(channel, ledger, live, found)
+    ledger.set_label(LabelRow(channel.label, space, dimension, found), batch)
+
+
+def _space(channel: Resolved, ledger: Ledger, live: Generation | None, found: tuple[bytes, ...]) -> str:
+    if channel.standing is not Standing.UNPROVEN or live is None:
+        return channel.space
+    old = ledger.label(live.channels[channel.name]["label"])
+    is_same = old is not None and bool(old.canaries) and _is_same(found, old.canaries)
+    return old.space if is_same and old else channel.space
+
+
+def _ask(embedder: Embedder) -> tuple[tuple[bytes, ...], Batch]:
+    channel = embedder.channel
+    try:
+        found, seconds = embedder.ask(CANARIES)
+    except HoldfastError:
+        raise
+    except Exception as error:  # a model is others' code
+        raise Unavailable(
+            f"{channel.channel.model} does not work: {type(error).__name__}: {error}", hint="See that it can be called."
+        ) from error
+    tokens, usd = embedder.account(CANARIES)
+    good = tuple(each for each in found if isinstance(each, bytes))
+    if len({len(each) for each in good}) != 1 or len(good) != len(CANARIES):
+        reason = next((each for each in found if isinstance(each, str)), "is not as long as the others")
+        raise Refused(f"a vector of {channel.channel.model} {reason}", hint="See that the model is the right one.")
+    return good, Batch(channel.space, {}, len(CANARIES), tokens, usd, seconds)
+
+
+def _is_same(ones: tuple[bytes, ...], others: tuple[bytes, ...]) -> bool:
+    return len(ones) == len(others) and min(vectors.cosines(ones, others)) >= SAME_MODEL

@@ -1,0 +1,98 @@
+"""A document's points in a store: intent, upsert new, delete old, commit. It is never absent in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID, uuid5
+
+from holdfast.indexing import vectors
+from holdfast.indexing.ledger import Failure, Generation, Ledger, Published
+from holdfast.indexing.spaces import Resolved
+from holdfast.indexing.store import Point, VectorStore
+
+_POINTS = UUID("6f1d3c0e-5f0b-5c39-9a51-3d8e1c6c2a77")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A document that was read and cut."""
+
+    name: str
+    stamp: str | None
+    content: str
+    recipe: int
+    texts: tuple[str, ...]
+    pieces: tuple[str, ...]
+
+
+class Publisher:
+    """Publishes into one generation."""
+
+    def __init__(
+        self, ledger: Ledger, store: VectorStore, generation: Generation, channels: Mapping[str, Resolved]
+    ) -> None:
+        self._ledger = ledger
+        self._store = store
+        self._generation = generation
+        self._channels = channels
+
+    def publish(self, documents: Sequence[Prepared]) -> None:
+        """Publish documents all of whose vectors are there, or known to fail.
+
+        Killed at any point, the intent stays, and whoever publishes the document next takes away what it no longer has.
+        """
+        if not documents:
+            return
+        number, collection = self._generation.number, self._generation.collection
+        points = {each.name: self._points(each) for each in documents}
+        adds = {name: [point.id for point in found] for name, found in points.items()}
+        drops = self._drops(adds)
+        self._ledger.intend(number, adds)
+        self._store.upsert(collection, [point for found in points.values() for point in found])
+        if drops:
+            self._store.delete(collection, drops)
+        self._ledger.publish(number, [self._published(each, points[each.name]) for each in documents])
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Take documents away; the record goes last, so that no vector outlives what knows of it."""
+        drops = self._drops({name: [] for name in names})
+        self._ledger.intend(self._generation.number, dict.fromkeys(names, ()))
+        if drops:
+            self._store.delete(self._generation.collection, drops)
+        self._ledger.remove(self._generation.number, names)
+
+    def _drops(self, adds: Mapping[str, Sequence[str]]) -> list[str]:
+        """What documents have, or may have from runs that were killed, and will not have any more."""
+        number = self._generation.number
+        intents = self._ledger.open_intents(number)
+        found: list[str] = []
+        for name, ids in adds.items():
+            found += sorted({*self._ledger.points(number, name), *intents.get(name, ())} - set(ids))
+        return found
+
+    def _points(self, document: Prepared) -> list[Point]:
+        keys = {name: [each.key(piece) for piece in document.pieces] for name, each in self._channels.items()}
+        cached = self._ledger.vectors([key for each in keys.values() for key in each])
+        found = []
+        for ordinal, text in enumerate(document.texts):
+            own = {name: each[ordinal] for name, each in keys.items()}
+            made = {
+                name: vectors.derive(cached[key], self._channels[name].shape)
+                for name, key in own.items()
+                if key in cached
+            }
+            if made:
+                spelt = "\0".join((document.name, str(ordinal), *(own[name] for name in sorted(own))))
+                found.append(Point(str(uuid5(_POINTS, spelt)), document.name, ordinal, text, made))
+        return found
+
+    def _published(self, document: Prepared, points: Sequence[Point]) -> Published:
+        keys = [each.key(piece) for each in self._channels.values() for piece in document.pieces]
+        poisoned = sorted(self._ledger.poisoned(keys))
+        reasons = {each.key: each for each in self._ledger.failures()} if poisoned else {}
+        failures = tuple(Failure(document.name, reasons[key].reason, reasons[key].hint, key) for key in poisoned)
+        placed = tuple((point.ordinal, point.id) for point in points)
+        return Published(
+            document.name, document.stamp, document.content, document.recipe, document.pieces, placed, failures
+        )

@@ -1,0 +1,199 @@
+"""A run: plan, apply, resume, verify, roll back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+from holdfast.digest import digest_bytes
+from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
+from holdfast.indexing import applying, checking
+from holdfast.indexing.applying import Applied, Applier
+from holdfast.indexing.checking import IndexReport
+from holdfast.indexing.embedding import Budget
+from holdfast.indexing.families import load_families
+from holdfast.indexing.ledger import Failure, Generation, Ledger
+from holdfast.indexing.ledger.sqlite import SQLiteLedger
+from holdfast.indexing.pipeline import Pipeline
+from holdfast.indexing.plan import ChannelPlan, IndexPlan
+from holdfast.indexing.planning import Planner, recipe_digest
+from holdfast.indexing.settings import changes
+from holdfast.indexing.sources import Document, read
+from holdfast.indexing.standing import look
+from holdfast.indexing.store import Hit
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """How an index stands."""
+
+    documents: int
+    points: int
+    interrupted: tuple[str, ...]
+    """Documents that a killed run was publishing."""
+    failures: tuple[Failure, ...]
+    texts: int
+    """All that models were ever sent."""
+    tokens: int
+    usd: float
+    generation: int | None
+    building: int | None
+    can_roll_back: bool
+
+
+class IndexRun:
+    """One index: a ledger and the pipeline that fills it."""
+
+    def __init__(self, *, ledger: str | Path | Ledger, pipeline: Pipeline, families: Iterable[str | Path] = ()) -> None:
+        if isinstance(ledger, str) and "://" in ledger:
+            raise Refused(f"there is no ledger at {ledger.partition('://')[0]}://", hint="Name a file.")
+        self._ledger: Ledger = SQLiteLedger(ledger) if isinstance(ledger, str | Path) else ledger
+        self._pipeline = pipeline
+        self._families = load_families(families)
+
+    def __enter__(self) -> IndexRun:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self._ledger.close()
+
+    def plan(self, *, retry_failed: bool = False) -> IndexPlan:
+        """What an apply would do and cost. No model is called, and nothing is changed."""
+        return Planner(self._pipeline, self._ledger, self._families, retry_failed=retry_failed).make()
+
+    def apply(
+        self,
+        plan: IndexPlan,
+        *,
+        max_usd: float | None = None,
+        max_embeds: int | None = None,
+        accept_loss: bool = False,
+        allow_empty: bool = False,
+        on_progress: Callable[[Applied], None] | None = None,
+    ) -> Applied:
+        """Carry out a plan, or what a budget allows of it.
+
+        Conflict if settings, ledger or documents moved since it was made, or if another run is at work. Whatever ends
+        it, the next plan goes on where it was.
+        """
+        applying.refuse(plan, max_usd=max_usd, accept_loss=accept_loss, allow_empty=allow_empty)
+        budget = Budget(max_usd, max_embeds)
+        with self._ledger.writing():
+            return Applier(self._pipeline, self._ledger, self._families, budget, on_progress=on_progress).apply(plan)
+
+    def status(self) -> IndexStatus:
+        """How the index stands, by the ledger alone."""
+        live, building = self._in("live"), self._in("building")
+        current = live or building
+        texts, tokens, usd = self._ledger.spent()
+        return IndexStatus(
+            documents=self._ledger.doc_count(current.number) if current else 0,
+            points=self._ledger.point_count(current.number) if current else 0,
+            interrupted=tuple(sorted(self._ledger.open_intents(current.number))) if current else (),
+            failures=tuple(self._ledger.failures()),
+            texts=texts, tokens=tokens, usd=usd,
+            generation=live.number if live else None,
+            building=building.number if building else None,
+            can_roll_back=self._in("kept") is not None,
+        )  # fmt: skip
+
+    def verify(self, *, repair: bool = False) -> IndexReport:
+        """Compare every point of the live index with the ledger; with `repair`, mend what can be without a model."""
+        live = self._in("live")
+        if live is None:
+            raise NotFound("there is no live index", hint="Apply a plan first.")
+        report = self._check(live)
+        if repair and not report.ok:
+            with self._ledger.writing():
+                self._repair(live, report)
+            return replace(
+                self._check(live), repaired=len(report.missing) + len(report.orphans) + len(report.misshapen)
+            )
+        return report
+
+    def rollback(self) -> int:
+        """Make the generation before the live one live again; the number of it. It can be rolled back likewise."""
+        with self._ledger.writing():
+            kept = self._in("kept")
+            if kept is None:
+                raise NotFound("there is no generation to roll back to", hint="Only the last one is kept.")
+            if kept.store != self._pipeline.store.identity:
+                raise Refused(f"the last generation is in {kept.store}", hint="Open the run with that store.")
+            if self._pipeline.store.fingerprint(kept.collection) is None:
+                raise NotFound(f"{kept.collection} is not in the store any more", hint="Apply a plan to make it again.")
+            self._pipeline.store.make_live(kept.collection)
+            self._ledger.make_live(kept.number)
+            return kept.number
+
+    def explain(self, name: str) -> list[str]:
+        """Why a document would be done again, in sentences; nothing if it would not."""
+        live = self._in("live")
+        found = self._ledger.docs(live.number, [name]).get(name) if live else None
+        document = next((each for each in self._pipeline.source if each.name == name), None)
+        if document is None:
+            return ["it is not in the source any more"] if found else [f"there is no document {name}"]
+        if found is None:
+            return ["it was never published"]
+        return [*self._of_document(document, found.content), *self._of_recipe(found.recipe), *self._of_shape(name)]
+
+    def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
+        """The chunks nearest to a query's vector."""
+        return self._pipeline.store.search(channel, query, limit=limit)
+
+    # parts of the above
+
+    def _in(self, state: str) -> Generation | None:
+        return next((each for each in reversed(self._ledger.generations()) if each.state == state), None)
+
+    def _check(self, live: Generation) -> IndexReport:
+        ground = look(self._pipeline, self._ledger, self._families)
+        if ground.shape != live.shape:
+            raise Conflict("the settings are not those of the live index", hint="Apply a plan first, or set them back.")
+        return checking.check(self._ledger, self._pipeline.store, live, ground.channels)
+
+    def _repair(self, live: Generation, report: IndexReport) -> None:
+        store = self._pipeline.store
+        if report.orphans:
+            store.delete(live.collection, report.orphans)
+        if store.fingerprint(live.collection) is not None and store.live() != live.collection:
+            store.make_live(live.collection)
+        names = {document for _, document in (*report.missing, *report.misshapen)}
+        self._ledger.redo(live.number, sorted(names))
+        plan = self.plan()
+        free = tuple(
+            each for each in plan.documents if not each.to_embed and (plan.builds_beside or each.name in names)
+        )
+        if len(free) == len(plan.documents) or not plan.builds_beside:
+            small = replace(plan, documents=free, deleted=(), channels=tuple(_unpaid(plan)))
+            Applier(self._pipeline, self._ledger, self._families, Budget(max_embeds=0)).apply(small)
+
+    def _of_document(self, document: Document, content: str) -> list[str]:
+        try:
+            is_same = digest_bytes(read(document)) == content
+        except HoldfastError as error:
+            return [error.message]
+        return [] if is_same else ["its content changed"]
+
+    def _of_recipe(self, recipe: int) -> list[str]:
+        if recipe == self._ledger.find_recipe(recipe_digest(self._pipeline)):
+            return []
+        new = {name: stage.plain() for name, stage in self._pipeline.cutting().items()}
+        found = changes(self._ledger.recipe_settings(recipe), new)
+        return [f"{each.name} was {each.old!r} and is {each.new!r}" for each in found] or ["it is to be written again"]
+
+    def _of_shape(self, name: str) -> list[str]:
+        ground = look(self._pipeline, self._ledger, self._families)
+        why = [f"the models, dimensions or the store changed: {each}" for each in ground.findings]
+        if ground.builds_beside and not why:
+            why = ["the models, dimensions or datatypes changed"]
+        return [*why, *(["a run was killed while it published it"] if name in ground.intents else [])]
+
+
+def _unpaid(plan: IndexPlan) -> Iterable[ChannelPlan]:
+    return (replace(each, probe_texts=0) for each in plan.channels)

@@ -1,0 +1,84 @@
+"""What a run needs of a store of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from holdfast.indexing.vectors import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A chunk in a store."""
+
+    id: str
+    """A UUID made of what it is: the same chunk of the same document is the same point."""
+    document: str
+    ordinal: int
+    text: str
+    vectors: Mapping[str, bytes]
+    """By channel, in the shape of the collection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An answer to a query."""
+
+    document: str
+    ordinal: int
+    text: str
+    score: float
+
+
+class VectorStore(Protocol):
+    """Collections of points, of which one is live.
+
+    Whatever a call has done is there after a kill once it returned. A store in trouble raises Unavailable.
+    """
+
+    @property
+    def identity(self) -> str:
+        """Where it is; another place is another identity."""
+        ...
+
+    def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
+        """Make an empty collection that holds a fingerprint in its own metadata; nothing if it is there."""
+        ...
+
+    def fingerprint(self, collection: str) -> dict[str, Any] | None:
+        """What `create` was given; None if there is no such collection."""
+        ...
+
+    def upsert(self, collection: str, points: Sequence[Point]) -> None:
+        """Add points, or write them over."""
+        ...
+
+    def delete(self, collection: str, ids: Sequence[str]) -> None:
+        """Take points away; those that are not there do not matter."""
+        ...
+
+    def scan(self, collection: str) -> Iterator[tuple[str, str, Mapping[str, int]]]:
+        """Every point: its id, its document, and by channel how many bytes or numbers its vector has."""
+        ...
+
+    def count(self, collection: str) -> int:
+        """How many points there are; 0 if there is no such collection."""
+        ...
+
+    def live(self) -> str | None:
+        """The collection that queries are asked of."""
+        ...
+
+    def make_live(self, collection: str) -> None:
+        """Have queries asked of a collection from now on, in one step."""
+        ...
+
+    def drop(self, collection: str) -> None:
+        """Take a collection away; nothing if it is not there."""
+        ...
+
+    def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
+        """The chunks nearest to a query, of the live collection."""
+        ...

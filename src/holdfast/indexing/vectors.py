@@ -1,0 +1,165 @@
+"""Vectors as bytes: checked, shortened, made coarser, compared. The only file that knows numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.errors import Refused, Unavailable
+
+FLOAT_BYTES = 4
+DATATYPES = ("float32", "float16", "int8", "binary")
+_MOST_MEASURED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How the vectors of one channel lie in a store."""
+
+    dimension: int
+    datatype: str = "float32"
+
+    @property
+    def size_bytes(self) -> int:
+        """What one vector takes."""
+        if self.datatype == "binary":
+            return (self.dimension + 7) // 8
+        return self.dimension * {"float32": 4, "float16": 2, "int8": 1}[self.datatype]
+
+
+def check(vectors: Any, *, expected: int, dimension: int | None) -> list[bytes | str]:
+    """What a model returned as float32 bytes, one by one; a reason in the place of one that is no vector.
+
+    Refused if there are not as many as texts: nobody can say which is whose.
+    """
+    np = _numpy()
+    try:
+        rows = list(vectors)
+    except TypeError:
+        raise Refused(f"the model returned {type(vectors).__name__}", hint="It returns one vector a text.") from None
+    if len(rows) != expected:
+        raise Refused(f"the model returned {len(rows)} vectors for {expected} texts", hint="It returns one a text.")
+    found: list[bytes | str] = []
+    for row in rows:
+        try:
+            vector = np.asarray(row, dtype="<f4")
+        except (TypeError, ValueError):
+            found.append("is not a row of numbers")
+            continue
+        if vector.ndim != 1 or vector.size == 0:
+            found.append(f"has the shape {vector.shape}")
+        elif dimension is not None and vector.size != dimension:
+            found.append(f"has {vector.size} numbers instead of {dimension}")
+        elif not np.isfinite(vector).all():
+            found.append("has numbers that are not finite")
+        else:
+            found.append(vector.tobytes())
+    return found
+
+
+def dimension_of(blob: bytes) -> int:
+    """How many numbers a cached vector has."""
+    return len(blob) // FLOAT_BYTES
+
+
+def derive(blob: bytes, shape: Shape) -> bytes:
+    """A cached vector as a store gets it: its first numbers, of length 1, in the datatype."""
+    np = _numpy()
+    vector = np.frombuffer(blob, dtype="<f4")
+    if shape.dimension < vector.size:
+        vector = _unit(np, vector[: shape.dimension])
+    return _encode(np, vector, shape.datatype)
+
+
+def floats(blob: bytes, shape: Shape) -> list[float]:
+    """A vector of a store as numbers."""
+    np = _numpy()
+    return [float(each) for each in _decode(np, [blob], shape)[0]]
+
+
+def cosines(ones: Sequence[bytes], others: Sequence[bytes]) -> list[float]:
+    """How alike cached vectors are, pair by pair; 0 for a pair of different length."""
+    np = _numpy()
+    found = []
+    for one, other in zip(ones, others, strict=True):
+        if len(one) != len(other):
+            found.append(0.0)
+            continue
+        left, right = (_unit(np, np.frombuffer(each, dtype="<f4").astype("f8")) for each in (one, other))
+        found.append(float(left @ right))
+    return found
+
+
+def overlap(blobs: Sequence[bytes], shape: Shape, *, neighbours: int = 10) -> float | None:
+    """Which part of the nearest neighbours stays when cached vectors get a shape; None if there are too few to say."""
+    np = _numpy()
+    taken = blobs[:_MOST_MEASURED]
+    if len(taken) < 3:
+        return None
+    count = min(neighbours, len(taken) - 1)
+    full = np.stack([np.frombuffer(blob, dtype="<f4") for blob in taken])
+    small = _decode(np, [derive(blob, shape) for blob in taken], shape)
+    near = [_neighbours(np, each, count) for each in (full, small)]
+    kept = sum(len(set(one) & set(other)) for one, other in zip(*near, strict=True))
+    return float(kept / (count * len(taken)))
+
+
+def nearest(query: Sequence[float], blobs: Sequence[bytes], shape: Shape, limit: int) -> list[tuple[int, float]]:
+    """The places of the vectors that are most like a query, the best first, with their cosine."""
+    np = _numpy()
+    asked = np.asarray(query, dtype="f4")
+    if asked.ndim != 1 or asked.size < shape.dimension:
+        raise Refused(f"the query has {asked.size} numbers, the index {shape.dimension}", hint="Use its own model.")
+    if not blobs:
+        return []
+    scores = _units(np, _decode(np, blobs, shape)) @ _unit(np, asked[: shape.dimension])
+    best = np.argsort(-scores, kind="stable")[:limit]
+    return [(int(place), float(scores[place])) for place in best]
+
+
+def _neighbours(np: Any, rows: Any, count: int) -> list[list[int]]:
+    units = _units(np, rows)
+    scores = units @ units.T
+    np.fill_diagonal(scores, -np.inf)
+    return [[int(place) for place in row] for row in np.argsort(-scores, axis=1, kind="stable")[:, :count]]
+
+
+def _encode(np: Any, vector: Any, datatype: str) -> bytes:
+    if datatype == "float32":
+        coded = vector.astype("<f4")
+    elif datatype == "float16":
+        coded = vector.astype("<f2")
+    elif datatype == "int8":  # each by its own greatest number: a cosine does not change with a vector's length
+        coded = np.rint(vector / (np.abs(vector).max() or 1.0) * 127).astype("i1")
+    else:
+        coded = np.packbits(vector > 0)
+    return bytes(coded.tobytes())
+
+
+def _decode(np: Any, blobs: Sequence[bytes], shape: Shape) -> Any:
+    if shape.datatype == "binary":
+        bits = np.stack([np.unpackbits(np.frombuffer(blob, dtype="u1"))[: shape.dimension] for blob in blobs])
+        return bits.astype("f4") * 2 - 1
+    kind = {"float32": "<f4", "float16": "<f2", "int8": "i1"}[shape.datatype]
+    return np.stack([np.frombuffer(blob, dtype=kind) for blob in blobs]).astype("f4")
+
+
+def _unit(np: Any, vector: Any) -> Any:
+    length = np.linalg.norm(vector)
+    return vector / length if length else vector
+
+
+def _units(np: Any, rows: Any) -> Any:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths == 0, 1, lengths)
+
+
+def _numpy() -> Any:
+    try:
+        import numpy  # an extra: `holdfast[indexing]`
+    except ImportError:
+        raise Unavailable(
+            "the package numpy is not installed", hint="Install it with: pip install 'holdfast[indexing]'"
+        ) from None
+    return numpy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ class Scene:
         self.channel: dict[str, Any] = {"model": "test-model", "batch_size": 8, "usd_per_mtok": 10.0}
         self.store = FlatStore(path / "store.db")
         self.source: Any = Folder(self.docs)
+        self.sleep: Callable[[float], None] = time.sleep
 
     def write(self, name: str, text: str) -> None:
         path = self.docs / name
@@ -62,7 +64,7 @@ class Scene:
             self.write(f"{number:02}.md", " ".join(f"word{number} thing{each}" for each in range(10)))
 
     def run(self, **channel: Any) -> IndexRun:
-        return IndexRun(ledger=self.path / "index.db", pipeline=self.pipeline(**channel))
+        return IndexRun(ledger=self.path / "index.db", pipeline=self.pipeline(**channel), sleep=self.sleep)
 
     def pipeline(self, **channel: Any) -> Pipeline:
         made = Channel(self.model, **self.channel | channel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,12 +47,20 @@ class IndexStatus:
 class IndexRun:
     """One index: a ledger and the pipeline that fills it."""
 
-    def __init__(self, *, ledger: str | Path | Ledger, pipeline: Pipeline, families: Iterable[str | Path] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        ledger: str | Path | Ledger,
+        pipeline: Pipeline,
+        families: Iterable[str | Path] = (),
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         if isinstance(ledger, str) and "://" in ledger:
             raise Refused(f"there is no ledger at {ledger.partition('://')[0]}://", hint="Name a file.")
         self._ledger: Ledger = SQLiteLedger(ledger) if isinstance(ledger, str | Path) else ledger
         self._pipeline = pipeline
         self._families = load_families(families)
+        self._sleep = sleep
 
     def __enter__(self) -> IndexRun:
         return self
@@ -85,7 +94,9 @@ class IndexRun:
         applying.refuse(plan, max_usd=max_usd, accept_loss=accept_loss, allow_empty=allow_empty)
         budget = Budget(max_usd, max_embeds)
         with self._ledger.writing():
-            return Applier(self._pipeline, self._ledger, self._families, budget, on_progress=on_progress).apply(plan)
+            return Applier(
+                self._pipeline, self._ledger, self._families, budget, on_progress=on_progress, sleep=self._sleep
+            ).apply(plan)
 
     def status(self) -> IndexStatus:
         """How the index stands, by the ledger alone."""

@@ -1,0 +1,156 @@
+"""Documents, ledgers and stores that are not as they should be."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
+from holdfast.indexing import Document, FlatStore, Folder
+
+from .scene import Scene
+
+
+def test_what_cannot_be_indexed_is_named_and_the_rest_is_done(scene: Scene) -> None:
+    scene.fill(2)
+    scene.write("empty.md", "")
+    scene.write("blank.md", " \n\n ")
+    (scene.docs / "binary.md").write_bytes(b"a\0b")
+    (scene.docs / "latin.md").write_bytes("é".encode("latin-1"))
+    scene.write("large.md", "x" * 2000)
+    scene.source = Folder(scene.docs, max_bytes=1000)
+    with scene.run() as run:
+        plan = run.plan()
+        assert [each.document for each in plan.failures] == ["binary.md", "large.md", "latin.md"]
+        applied = run.apply(plan)
+        assert applied.is_live
+        assert not applied.ok
+        assert run.status().documents == 4
+        assert run.plan().unchanged == 4
+
+
+def test_what_was_published_of_a_document_stays_while_it_cannot_be_read(scene: Scene) -> None:
+    content: dict[str, Callable[[], str]] = {"a": lambda: "cats purr", "b": lambda: "dogs bark"}
+    scene.source = lambda: [Document(name, read) for name, read in content.items()]
+
+    def broken() -> str:
+        raise PermissionError(13, "Permission denied")
+
+    with scene.done() as run:
+        content["a"] = broken
+        plan = run.plan()
+        assert (plan.deleted, [each.document for each in plan.failures]) == ((), ["a"])
+        run.apply(plan)
+        assert scene.found("cats purr") == "a"
+        content["a"] = lambda: "cats purr"
+        assert run.apply(run.plan()).ok
+
+
+def test_a_new_index_does_not_go_live_without_a_document_that_cannot_be_read_now(scene: Scene) -> None:
+    content: dict[str, Callable[[], str]] = {"a": lambda: "cats purr", "b": lambda: "dogs bark"}
+    scene.source = lambda: [Document(name, read) for name, read in content.items()]
+
+    def broken() -> str:
+        raise PermissionError(13, "Permission denied")
+
+    with scene.done():
+        content["a"] = broken
+    with scene.run(datatype="int8") as run:
+        assert "a would be lost" in run.apply(run.plan()).stopped
+        assert scene.found("cats purr") == "a"
+        content["a"] = lambda: "cats purr"
+        assert run.apply(run.plan()).ok
+
+
+def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(scene: Scene) -> None:
+    there = [Document("b", lambda: "dogs bark"), Document("sub/a", lambda: "cats purr")]
+    scene.source = lambda: there
+    with scene.done() as run:
+        there[1] = Document("sub/", lambda: "", problem="Permission denied")
+        plan = run.plan()
+        assert (plan.deleted, [each.document for each in plan.failures]) == ((), ["sub/"])
+        assert not run.apply(plan).ok
+        assert scene.found("cats purr") == "sub/a"
+
+
+def test_documents_that_vanish_or_change_after_the_look_are_left_to_the_next_plan(scene: Scene) -> None:
+    scene.fill(3)
+
+    def meddle(texts: Sequence[str]) -> None:
+        (scene.docs / "01.md").unlink(missing_ok=True)
+        scene.write("02.md", "changed while it ran")
+
+    scene.model.fails = meddle  # while the canary texts are sent
+    with scene.run() as run:
+        applied = run.apply(run.plan())
+        assert sorted(applied.moved) == ["01.md", "02.md"]
+        assert not applied.is_live
+        assert run.apply(run.plan()).ok
+        assert run.verify().ok
+        assert run.status().documents == 2
+
+
+def test_a_source_that_can_be_gone_through_only_once_is_refused(scene: Scene) -> None:
+    scene.source = (each for each in [("a", "text")])
+    with pytest.raises(Refused, match="only once"):
+        scene.run()
+
+
+def test_a_name_given_twice_is_refused(scene: Scene) -> None:
+    scene.source = [("a", "one"), ("a", "two")]
+    with scene.run() as run, pytest.raises(Refused, match="gave a twice"):
+        run.plan()
+
+
+def test_a_ledger_that_was_cut_short_is_damaged(scene: Scene) -> None:
+    scene.fill(3)
+    scene.done().close()
+    path = scene.path / "index.db"
+    whole = path.read_bytes()
+    for length in (10, 4096, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(Damaged):
+            scene.run()
+    path.write_bytes(whole)
+    with scene.run() as run:
+        assert run.plan().is_empty
+
+
+def test_a_ledger_of_a_newer_version_is_refused(scene: Scene) -> None:
+    scene.run().close()
+    with sqlite3.connect(scene.path / "index.db") as db:
+        db.execute("PRAGMA user_version=99")
+    db.close()
+    with pytest.raises(Refused, match="version 99"):
+        scene.run()
+
+
+def test_a_database_of_another_program_is_refused_and_left_alone(scene: Scene) -> None:
+    with sqlite3.connect(scene.path / "index.db") as db:
+        db.execute("CREATE TABLE theirs (x)")
+    db.close()
+    with pytest.raises(Refused, match="another program"):
+        scene.run()
+
+
+def test_a_store_that_is_full_ends_the_run_and_nothing_is_lost(scene: Scene) -> None:
+    scene.fill()
+    with scene.run() as run:
+        scene.store._db.execute("PRAGMA max_page_count=9")
+        with pytest.raises(Unavailable, match="full"):
+            run.apply(run.plan())
+        paid = scene.model.texts
+        scene.store._db.execute("PRAGMA max_page_count=100000")
+        plan = run.plan()
+        assert plan.to_embed == 0
+        assert run.apply(plan).ok
+        assert run.verify().ok
+    assert scene.model.texts == paid
+
+
+def test_a_store_that_is_damaged_says_so(scene: Scene) -> None:
+    (scene.path / "bad.db").write_bytes(b"this is no database, and it is longer than a header would be" * 20)
+    with pytest.raises(HoldfastError, match="damaged"):
+        FlatStore(scene.path / "bad.db")

@@ -1,0 +1,242 @@
+"""Models that are renamed, swapped, cut, made coarser, added, or that misbehave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import Conflict, Refused, Unavailable
+from holdfast.indexing import ChangeImpact, Channel, IndexRun, Pipeline
+from holdfast.indexing.spaces import CANARIES
+
+from .scene import Model, Scene
+
+
+def test_a_renamed_model_costs_a_probe_and_no_chunk(scene: Scene) -> None:
+    scene.fill()
+    with scene.done():
+        before = scene.model.texts
+    with scene.run(model="gateway/test-model") as run:
+        plan = run.plan()
+        assert plan.impact is ChangeImpact.UNPROVEN
+        applied = run.apply(plan)
+        assert (applied.embedded, applied.ok) == (0, True)
+        assert scene.model.texts == before + len(CANARIES)
+        assert run.plan().is_empty
+
+
+def test_another_model_of_the_same_dimension_is_never_mixed_in(scene: Scene) -> None:
+    scene.fill()
+    with scene.done():
+        pass
+    scene.model = Model("b")
+    with scene.run(model="other") as run:
+        plan = run.plan()
+        chunks = plan.chunks
+        assert run.apply(plan).embedded == chunks
+        assert run.verify().ok
+    assert scene.found("word3 thing1") == "03.md"
+
+
+def test_a_model_swapped_under_its_name_is_caught_and_priced(scene: Scene) -> None:
+    scene.fill()
+    with scene.done():
+        pass
+    scene.model = Model("b")
+    scene.model.seed, seed = "a", "b"  # the same settings, other weights
+    scene.model.vector = Model(seed).vector  # type: ignore[method-assign]
+    scene.write("new.md", "something to embed")
+    with scene.run() as run:
+        with pytest.raises(Conflict, match="another model"):
+            run.apply(run.plan())
+        plan = run.plan()
+        assert plan.impact is ChangeImpact.REEMBED
+        assert plan.to_embed == plan.chunks
+        assert run.apply(plan).ok
+    assert scene.found("word3 thing1") == "03.md"
+
+
+def test_another_prompt_for_documents_means_other_vectors(scene: Scene) -> None:
+    scene.fill(3)
+    with scene.done():
+        pass
+    with scene.run(doc_prompt="passage: ") as run:
+        plan = run.plan()
+        assert (plan.impact, plan.to_embed) == (ChangeImpact.REEMBED, plan.chunks)
+        assert run.apply(plan).ok
+    assert all(text.startswith("passage: ") for text in scene.model.calls[-1])
+
+
+def test_a_setting_of_the_model_that_nobody_knows_is_not_passed_over(scene: Scene) -> None:
+    scene.fill(3)
+    with scene.done():
+        pass
+    scene.model.settings = {"pooling": "max"}
+    with scene.run() as run:
+        assert run.plan().impact is ChangeImpact.UNPROVEN
+
+
+def test_fewer_numbers_need_no_model_but_a_word(scene: Scene) -> None:
+    scene.fill()
+    with scene.done():
+        before = scene.model.texts
+    with scene.run(dimension=32) as run:
+        plan = run.plan()
+        assert (plan.impact, plan.to_embed, plan.is_lossy) == (ChangeImpact.TRANSFORMABLE, 0, True)
+        measured = plan.channels[0].overlap
+        assert measured is not None
+        assert 0 < measured < 1
+        with pytest.raises(Refused, match="of nearest neighbours stay"):
+            run.apply(plan)
+        assert run.apply(plan, accept_loss=True).ok
+        assert run.verify().ok
+    assert scene.found("word3 thing1") == "03.md"
+    with scene.run() as run:  # and up again, of what was kept
+        plan = run.plan()
+        assert (plan.to_embed, plan.is_lossy) == (0, False)
+        assert run.apply(plan).ok
+    assert scene.model.texts == before
+
+
+@pytest.mark.parametrize("datatype", ["float16", "int8", "binary"])
+def test_a_coarser_datatype_needs_no_model(scene: Scene, datatype: str) -> None:
+    scene.fill()
+    with scene.done():
+        before = scene.model.texts
+    with scene.run(datatype=datatype) as run:
+        plan = run.plan()
+        assert (plan.impact, plan.to_embed) == (ChangeImpact.QUANTIZABLE, 0)
+        assert run.apply(plan).ok
+        assert run.verify().ok
+    assert scene.model.texts == before
+    assert scene.found("word3 thing1") == "03.md"
+
+
+def test_more_numbers_than_the_model_has_are_refused(scene: Scene) -> None:
+    scene.fill(1)
+    with scene.done():
+        pass
+    with scene.run(dimension=65) as run, pytest.raises(Refused, match="has 64 numbers, not 65"):
+        run.plan()
+
+
+def test_a_channel_that_is_added_leaves_the_other_alone(scene: Scene, tmp_path: Path) -> None:
+    scene.fill(3)
+    with scene.done():
+        before = scene.model.texts
+    second = Model("second", numbers=8)
+    embed = {"dense": Channel(scene.model, **scene.channel), "small": Channel(second, model="second")}
+    pipeline = Pipeline(source=scene.source, chunk=scene.chunker, embed=embed, store=scene.store)
+    with IndexRun(ledger=tmp_path / "index.db", pipeline=pipeline) as run:
+        plan = run.plan()
+        assert plan.impact is ChangeImpact.CHANNEL
+        assert run.apply(plan).ok
+        assert run.verify().ok
+    assert scene.model.texts == before
+    assert second.texts == plan.chunks + len(CANARIES)
+    assert scene.store.search("small", second.vector("word1 thing1"), limit=1)[0].document == "01.md"
+
+
+# models that misbehave
+
+
+def test_a_poison_text_is_isolated_and_recorded_and_the_run_goes_on(scene: Scene) -> None:
+    scene.fill()
+    scene.write("05.md", "POISON")
+    scene.model.fails = _fail_for("POISON", ValueError("unspeakable"))
+    with scene.run() as run:
+        plan = run.plan()
+        applied = run.apply(plan)
+        assert [(each.document, each.reason) for each in applied.failures] == [("05.md", "ValueError: unspeakable")]
+        assert applied.is_live
+        assert applied.embedded == plan.to_embed - 1
+        assert run.plan().to_embed == 0, "it is not paid for again and again"
+        scene.model.fails = lambda texts: None
+        assert run.apply(run.plan(retry_failed=True)).ok
+    assert scene.found("POISON") == "05.md"
+
+
+def _fail_for(word: str, error: Exception) -> Any:
+    def fails(texts: Sequence[str]) -> None:
+        if any(word in text for text in texts):
+            raise error
+
+    return fails
+
+
+@pytest.mark.parametrize(
+    ("vector", "reason"),
+    [
+        ([float("nan")] * 64, "not finite"),
+        ([1.0] * 63, "63 numbers instead of 64"),
+        (["x"] * 64, "not a row of numbers"),
+    ],
+)
+def test_a_vector_that_is_none_is_recorded_and_the_others_are_kept(
+    scene: Scene, vector: list[Any], reason: str
+) -> None:
+    scene.fill(4)
+    scene.write("05.md", "ODD")
+    whole = scene.model.vector
+    scene.model.vector = lambda text: vector if text == "ODD" else whole(text)  # type: ignore[method-assign]
+    with scene.run() as run:
+        applied = run.apply(run.plan())
+        assert [each.document for each in applied.failures] == ["05.md"]
+        assert reason in applied.failures[0].reason
+        assert run.verify().ok
+
+
+def test_a_model_that_returns_too_few_vectors_for_everything_stops_the_run(scene: Scene) -> None:
+    scene.fill(4)
+    pipeline = Pipeline(source=scene.source, embed={"dense": lambda texts: [[1.0, 2.0]]}, store=scene.store)
+    with IndexRun(ledger=scene.path / "index.db", pipeline=pipeline) as run:
+        with pytest.raises(Refused, match="1 vectors for 8 texts"):
+            run.apply(run.plan())
+        assert run.status().points == 0
+
+
+def test_a_model_that_fails_for_everything_is_not_taken_for_poison(scene: Scene) -> None:
+    scene.fill(4)
+    scene.model.fails = _fail_for("word", PermissionError("no key"))
+    with scene.run() as run:
+        with pytest.raises(Refused, match="fails for every text"):
+            run.apply(run.plan())
+        scene.model.fails = lambda texts: None
+        plan = run.plan()
+        assert plan.failures == ()
+        assert run.apply(plan).ok
+
+
+def test_a_rate_limit_is_waited_for(scene: Scene) -> None:
+    waits: list[float] = []
+    scene.sleep = waits.append
+    scene.fill(4)
+    left = [TimeoutError("slow"), TimeoutError("slow")]
+
+    def fails(texts: Sequence[str]) -> None:
+        if left:
+            raise left.pop()
+
+    scene.model.fails = fails
+    with scene.run() as run:
+        assert run.apply(run.plan()).ok
+    assert waits == [1.0, 2.0]
+
+
+def test_a_model_that_stays_away_ends_the_run_and_what_was_paid_for_is_kept(scene: Scene) -> None:
+    scene.sleep = lambda seconds: None
+    scene.fill()
+    scene.model.fails = _fail_for("word7", ConnectionError("gone"))
+    with scene.run() as run:
+        first = run.plan()
+        with pytest.raises(Unavailable, match="does not answer"):
+            run.apply(first)
+        paid = scene.model.texts - len(CANARIES)
+        assert paid > 0
+        scene.model.fails = lambda texts: None
+        plan = run.plan()
+        assert plan.to_embed == first.to_embed - paid
+        assert run.apply(plan).ok

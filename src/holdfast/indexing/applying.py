@@ -269,10 +269,11 @@ class _Work:
 
 def refuse(plan: IndexPlan, *, max_usd: float | None, accept_loss: bool, allow_empty: bool) -> None:
     """Refuse a plan that needs a word more than it was given."""
-    if plan.is_lossy and not accept_loss:
-        measured = next((each.overlap for each in plan.channels if each.overlap is not None), None)
+    lossy = [(each, one) for each in plan.channels for one in each.decisions if one.is_lossy]
+    if lossy and not accept_loss:
+        measured = lossy[0][0].overlap
         kept = "" if measured is None else f": {measured:.0%} of nearest neighbours stay"
-        raise Refused(f"the model is not made to be cut to so few numbers{kept}", hint="Pass accept_loss=True.")
+        raise Refused(f"answers may get worse: {lossy[0][1].reason}{kept}", hint="Pass accept_loss=True.")
     if max_usd is not None and plan.usd is None:
         raise Refused("nobody said what the model costs", hint="Give usd_per_mtok, or max_embeds instead of max_usd.")
     if plan.deleted and not (plan.unchanged or plan.documents) and not allow_empty:

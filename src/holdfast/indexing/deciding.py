@@ -110,7 +110,7 @@ def _queries(channel: str, old: Mapping[str, Any], new: Mapping[str, Any], famil
         if edge is not None:
             return [Decision(channel, ChangeImpact.COMPATIBLE, "keep", f"queries by {asked}: {edge.evidence}")]
         reason = f"nothing says that {asked} may be asked of documents of {new['model']}"
-        return [Decision(channel, ChangeImpact.UNPROVEN, "probe", reason)]
+        return [Decision(channel, ChangeImpact.UNPROVEN, "keep", reason, is_lossy=True)]
     if new["query_prompt"] != old["query_prompt"]:
         return [Decision(channel, ChangeImpact.COMPATIBLE, "keep", "another prompt for queries")]
     return []

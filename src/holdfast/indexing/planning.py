@@ -227,7 +227,8 @@ class Planner:
 
     def _channel(self, each: Resolved, decisions: list[Decision]) -> ChannelPlan:
         tally = self._tallies[each.name]
-        probes = len(CANARIES) if tally.to_embed or any(one.action == "probe" for one in decisions) else 0
+        is_unknown = each.native is None or any(one.action == "probe" for one in decisions)
+        probes = len(CANARIES) if tally.to_embed or is_unknown else 0
         tokens = tally.tokens + sum(each.channel.tokens(text) for text in CANARIES[:probes])
         rate = self._ledger.rate(each.space)
         size = None if each.dimension is None else each.dimension * vectors.FLOAT_BYTES

@@ -94,9 +94,7 @@ class IndexRun:
         applying.refuse(plan, max_usd=max_usd, accept_loss=accept_loss, allow_empty=allow_empty)
         budget = Budget(max_usd, max_embeds)
         with self._ledger.writing():
-            return Applier(
-                self._pipeline, self._ledger, self._families, budget, on_progress=on_progress, sleep=self._sleep
-            ).apply(plan)
+            return self._applier(budget, on_progress).apply(plan)
 
     def status(self) -> IndexStatus:
         """How the index stands, by the ledger alone."""
@@ -159,6 +157,9 @@ class IndexRun:
 
     # parts of the above
 
+    def _applier(self, budget: Budget, on_progress: Callable[[Applied], None] | None = None) -> Applier:
+        return Applier(self._pipeline, self._ledger, self._families, budget, on_progress=on_progress, sleep=self._sleep)
+
     def _in(self, state: str) -> Generation | None:
         return next((each for each in reversed(self._ledger.generations()) if each.state == state), None)
 
@@ -182,7 +183,7 @@ class IndexRun:
         )
         if len(free) == len(plan.documents) or not plan.builds_beside:
             small = replace(plan, documents=free, deleted=(), channels=tuple(_unpaid(plan)))
-            Applier(self._pipeline, self._ledger, self._families, Budget(max_embeds=0)).apply(small)
+            self._applier(Budget(max_embeds=0)).apply(small)
 
     def _of_document(self, document: Document, content: str) -> list[str]:
         try:

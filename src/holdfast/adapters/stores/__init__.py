@@ -1,0 +1,1 @@
+"""Stores of vectors of others, one file each."""

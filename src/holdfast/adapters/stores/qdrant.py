@@ -1,0 +1,156 @@
+"""Points in Qdrant: embedded in a folder, or a client that is given. The live collection is an alias.
+
+Qdrant keeps the numbers of every vector as floats: a coarser datatype rounds them, and saves no room there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from qdrant_client import QdrantClient, models
+
+from holdfast.errors import HoldfastError, NotFound, Unavailable
+from holdfast.indexing import vectors
+from holdfast.indexing.store import Hit, Point
+from holdfast.indexing.vectors import Shape
+
+_PAGE = 256
+
+
+class QdrantStore:
+    """A store in a folder that one process at a time may open, or wherever the client given leads."""
+
+    def __init__(
+        self, path: str | Path | None = None, *, client: QdrantClient | None = None, alias: str = "holdfast"
+    ) -> None:
+        self._place = f"{Path(path).resolve()}" if path is not None else "client"
+        self._alias = alias
+        with self._translated():
+            self._client = client if client is not None else QdrantClient(path=str(path))
+        self._shapes: dict[str, dict[str, Shape]] = {}
+
+    @property
+    def identity(self) -> str:
+        return f"qdrant:{self._place}#{self._alias}"
+
+    def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
+        said = {"fingerprint": dict(fingerprint), "shapes": {name: [*_plain(each)] for name, each in shapes.items()}}
+        with self._translated():
+            if not self._client.collection_exists(collection):
+                cosine = models.Distance.COSINE
+                config = {
+                    name: models.VectorParams(size=each.dimension, distance=cosine) for name, each in shapes.items()
+                }
+                self._client.create_collection(collection, vectors_config=config, metadata=said)
+
+    def fingerprint(self, collection: str) -> dict[str, Any] | None:
+        said = self._metadata(collection)
+        return None if said is None else dict(said.get("fingerprint", {}))
+
+    def upsert(self, collection: str, points: Sequence[Point]) -> None:
+        shapes = self._shapes_of(collection)
+        made = [
+            models.PointStruct(
+                id=point.id,
+                vector={name: vectors.floats(data, shapes[name]) for name, data in point.vectors.items()},
+                payload={"document": point.document, "ordinal": point.ordinal, "text": point.text},
+            )
+            for point in points
+        ]
+        if made:
+            with self._translated():
+                self._client.upsert(collection, made, wait=True)
+
+    def delete(self, collection: str, ids: Sequence[str]) -> None:
+        with self._translated():
+            self._client.delete(collection, points_selector=models.PointIdsList(points=list(ids)), wait=True)
+
+    def scan(self, collection: str) -> Iterator[tuple[str, str, Mapping[str, int]]]:
+        shapes = self._shapes_of(collection)
+        after: Any = None
+        while True:
+            with self._translated():
+                found, after = self._client.scroll(collection, limit=_PAGE, offset=after, with_vectors=True)
+            for record in found:
+                vector = record.vector if isinstance(record.vector, dict) else {}
+                sizes = {name: _size(each, shapes.get(name)) for name, each in vector.items()}
+                yield str(record.id), str((record.payload or {}).get("document")), sizes
+            if after is None:
+                return
+
+    def count(self, collection: str) -> int:
+        with self._translated():
+            there = self._client.collection_exists(collection)
+            return int(self._client.count(collection, exact=True).count) if there else 0
+
+    def live(self) -> str | None:
+        with self._translated():
+            aliases = self._client.get_aliases().aliases
+        return next((str(each.collection_name) for each in aliases if each.alias_name == self._alias), None)
+
+    def make_live(self, collection: str) -> None:
+        if self.fingerprint(collection) is None:
+            raise NotFound(f"{self.identity} has no collection {collection}", hint="Apply a plan to make it again.")
+        steps: list[Any] = []
+        if self.live() is not None:
+            steps.append(models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=self._alias)))
+        alias = models.CreateAlias(collection_name=collection, alias_name=self._alias)
+        with self._translated():
+            self._client.update_collection_aliases([*steps, models.CreateAliasOperation(create_alias=alias)])
+
+    def drop(self, collection: str) -> None:
+        with self._translated():
+            self._client.delete_collection(collection)
+        self._shapes.pop(collection, None)
+
+    def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
+        live = self.live()
+        shape = self._shapes_of(live).get(channel) if live else None
+        if live is None or shape is None:
+            raise NotFound(f"{self.identity} has no vectors {channel!r} to search", hint="Apply a plan first.")
+        with self._translated():
+            asked = [float(each) for each in query][: shape.dimension]
+            found = self._client.query_points(live, query=asked, using=channel, limit=limit).points
+        return [_hit(each.payload or {}, float(each.score)) for each in found]
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self._client.close()
+
+    def _metadata(self, collection: str) -> dict[str, Any] | None:
+        with self._translated():
+            if not self._client.collection_exists(collection):
+                return None
+            return dict(self._client.get_collection(collection).config.metadata or {})
+
+    def _shapes_of(self, collection: str) -> dict[str, Shape]:
+        if collection not in self._shapes:
+            said = (self._metadata(collection) or {}).get("shapes", {})
+            self._shapes[collection] = {name: Shape(int(each[0]), str(each[1])) for name, each in said.items()}
+        return self._shapes[collection]
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except HoldfastError:
+            raise
+        except Exception as error:  # of the client, of its transport, of the folder: all mean that it cannot be used
+            raise Unavailable(
+                f"{self.identity} cannot be used: {error}", hint="See that no other process has it open, and try again."
+            ) from error
+
+
+def _plain(shape: Shape) -> tuple[int, str]:
+    return shape.dimension, shape.datatype
+
+
+def _size(vector: Any, shape: Shape | None) -> int:
+    return shape.size_bytes if shape is not None and len(vector) == shape.dimension else len(vector)
+
+
+def _hit(payload: Mapping[str, Any], score: float) -> Hit:
+    return Hit(str(payload["document"]), int(payload["ordinal"]), str(payload["text"]), score)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -102,6 +104,34 @@ def test_a_name_given_twice_is_refused(scene: Scene) -> None:
     scene.source = [("a", "one"), ("a", "two")]
     with scene.run() as run, pytest.raises(Refused, match="gave a twice"):
         run.plan()
+
+
+@pytest.mark.parametrize("name", ["", "half \ud800"])
+def test_a_name_that_is_no_text_is_refused(scene: Scene, name: str) -> None:
+    scene.source = [(name, "one")]
+    with scene.run() as run, pytest.raises(Refused, match="gave the name"):
+        run.plan()
+
+
+def test_a_text_with_half_a_character_is_recorded(scene: Scene) -> None:
+    scene.source = {"good": "text", "bad": "half \ud800"}
+    with scene.run() as run:
+        applied = run.apply(run.plan())
+        assert [each.document for each in applied.failures] == ["bad"]
+        assert applied.is_live
+
+
+def test_a_chunk_with_half_a_character_is_recorded(scene: Scene) -> None:
+    scene.source = {"good": "text", "bad": "half"}
+    scene.chunker = lambda text: ["half \ud800"] if text == "half" else [text]  # type: ignore[assignment]
+    with scene.run() as run:
+        assert [each.document for each in run.apply(run.plan()).failures] == ["bad"]
+
+
+def test_a_file_whose_name_is_no_text_is_indexed(scene: Scene) -> None:
+    Path(os.fsdecode(os.fsencode(scene.docs) + b"/\xff.md")).write_text("cats purr")
+    with scene.done():
+        assert scene.found("cats purr") == "\\xff.md"
 
 
 def test_a_ledger_that_was_cut_short_is_damaged(scene: Scene) -> None:

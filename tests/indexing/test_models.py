@@ -171,6 +171,7 @@ def _fail_for(word: str, error: Exception) -> Any:
     ("vector", "reason"),
     [
         ([float("nan")] * 64, "not finite"),
+        ([1e300] * 64, "not finite"),
         ([1.0] * 63, "63 numbers instead of 64"),
         (["x"] * 64, "not a row of numbers"),
     ],

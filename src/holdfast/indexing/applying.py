@@ -177,8 +177,13 @@ class Applier:
         self._ledger.make_live(base.number)
         self._applied.is_live = True
         kept = [each for each in self._ledger.generations() if each.state == "kept"]
-        for each in kept[:-1]:
-            self._forget(each)
+        for each in kept:
+            if each is not kept[-1] or self._is_gone(each):
+                self._forget(each)
+
+    def _is_gone(self, generation: Generation) -> bool:
+        store = self._pipeline.store
+        return generation.store == store.identity and store.fingerprint(generation.collection) is None
 
     def _is_live(self, ground: Ground, name: str) -> bool:
         return ground.live is not None and bool(self._ledger.docs(ground.live.number, [name]))

@@ -71,6 +71,15 @@ _OWN = {"model", "revision", "doc_prompt", "dimension", "datatype", "usd_per_mto
 """Said by the channel, or counted by the model itself: no settings of the model."""
 
 
+def is_text(text: str) -> bool:
+    """Whether it can be written down: half a pair of surrogates cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def text_of(data: bytes) -> str:
     """The text of a document in UTF-8. Unavailable if it is something else."""
     if b"\0" in data:
@@ -114,6 +123,8 @@ class Pipeline:
         for chunk in chunks:
             if not isinstance(chunk, str):
                 raise Refused(f"the chunker gave {type(chunk).__name__}", hint="A chunk is a text.")
+            if not is_text(chunk):
+                raise Unavailable("a chunk has half a character in it", hint="See how the parser decodes.")
         return chunks
 
 

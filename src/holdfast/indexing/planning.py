@@ -13,7 +13,7 @@ from holdfast.indexing.deciding import Decision, decide
 from holdfast.indexing.families import Families
 from holdfast.indexing.impact import ChangeImpact
 from holdfast.indexing.ledger import DocRow, Failure, Generation, Ledger
-from holdfast.indexing.pipeline import Pipeline
+from holdfast.indexing.pipeline import Pipeline, is_text
 from holdfast.indexing.plan import ChannelPlan, DocPlan, IndexPlan, Kind, impact_of
 from holdfast.indexing.settings import SettingChange, changes
 from holdfast.indexing.sources import Document, read
@@ -124,6 +124,8 @@ class Planner:
         return self._ledger.docs(generation.number, names) if generation else {}
 
     def _note(self, document: Document, row: DocRow | None) -> None:
+        if not document.name or not is_text(document.name):
+            raise Refused(f"the source gave the name {document.name!r}", hint="A name is text, and not empty.")
         is_twice = row.number in self._seen if row else document.name in self._new_names
         if is_twice:
             raise Refused(f"the source gave {document.name} twice", hint="Give every document a name of its own.")
@@ -201,6 +203,8 @@ class Planner:
         before = self._ground.base or self._ground.live
         if before is None:
             return
+        if not self._ground.intents and len(self._seen) == self._ledger.doc_count(before.number):
+            return
         names = self._new_names | {failure.document for failure in self._failures}
         for number, name in self._ledger.all_docs(before.number):
             is_kept = any(name.startswith(folder) for folder in self._kept_folders)
@@ -253,10 +257,7 @@ class Planner:
     def _settings(self) -> list[SettingChange]:
         new = {name: stage.plain() for name, stage in self._stages.items()}
         before = self._ground.base or self._ground.live
-        row = next(iter(self._ledger.all_docs(before.number)), None) if before else None
-        if before is None or row is None:
-            return []
-        old = self._ledger.docs(before.number, [row[1]])[row[1]].recipe
+        old = self._ledger.last_recipe(before.number) if before else None
         return changes(self._ledger.recipe_settings(old), new) if old and old != self._recipe else []
 
     def _findings(self) -> Iterator[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -80,7 +82,7 @@ class Folder:
         stamp = f"{found.st_dev}.{found.st_ino}.{found.st_size}.{found.st_mtime_ns}.{found.st_ctime_ns}"
         is_settled = max(found.st_mtime_ns, found.st_ctime_ns) < settled_ns
         problem = f"is larger than {self.max_bytes} bytes" if found.st_size > self.max_bytes else None
-        yield Document(_text(path), Path(self.path, path).read_bytes, stamp, is_settled, problem)
+        yield Document(_text(path), functools.partial(_read, entry.path), stamp, is_settled, problem)
 
 
 @dataclass(frozen=True)
@@ -136,13 +138,24 @@ def _document(item: object) -> Document:
 
 
 def _matches(path: str, patterns: tuple[str, ...]) -> bool:
-    name = path.rpartition("/")[2]
-    return any(fnmatch.fnmatchcase(name, each) or fnmatch.fnmatchcase(path, each) for each in patterns)
+    """Whether a path, or its last part, fits one of some patterns."""
+    found = _pattern(patterns)
+    return found is not None and (found(path.rpartition("/")[2]) or found(path)) is not None
+
+
+@functools.cache
+def _pattern(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None] | None:
+    return re.compile("|".join(map(fnmatch.translate, patterns))).match if patterns else None
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _text(path: str) -> str:
     """A path as text that every database takes, whatever its bytes are."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _never() -> bytes:

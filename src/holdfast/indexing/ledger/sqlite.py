@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, Unavailable
 from holdfast.indexing.ledger import Batch, DocRow, Failure, Generation, LabelRow, Published
 from holdfast.indexing.ledger.schema import connect, translated
 
@@ -41,7 +41,13 @@ class SQLiteLedger:
     def writing(self) -> Iterator[None]:
         """Be the only run. Conflict if another process is; its lock is free as soon as it ends, however it does."""
         lock = durable.Lock(self._path.with_name(self._path.name + ".lock"))
-        if not lock.acquire(wait=False):
+        try:
+            is_free = lock.acquire(wait=False)
+        except OSError as error:
+            raise Unavailable(
+                f"the ledger {self._path} cannot be written to: {error.strerror}", hint="Check the folder it is in."
+            ) from error
+        if not is_free:
             raise Conflict(f"another run is writing to {self._path}", hint="Wait for it to end, or end it.")
         try:
             yield
@@ -150,6 +156,11 @@ class SQLiteLedger:
 
     def find_recipe(self, digest: str) -> int | None:
         found = self._one("SELECT number FROM recipe WHERE digest = ?", digest)
+        return int(found[0]) if found else None
+
+    def last_recipe(self, generation: int) -> int | None:
+        """How the document that was published last was cut."""
+        found = self._one("SELECT recipe FROM doc WHERE generation = ? ORDER BY number DESC LIMIT 1", generation)
         return int(found[0]) if found else None
 
     def recipe_settings(self, number: int) -> dict[str, Any]:

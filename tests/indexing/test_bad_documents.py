@@ -184,3 +184,27 @@ def test_a_store_that_is_damaged_says_so(scene: Scene) -> None:
     (scene.path / "bad.db").write_bytes(b"this is no database, and it is longer than a header would be" * 20)
     with pytest.raises(HoldfastError, match="damaged"):
         FlatStore(scene.path / "bad.db")
+
+
+def test_a_stamp_that_is_younger_than_the_look_is_not_trusted(scene: Scene) -> None:
+    scene.write("a.md", "one")
+    assert [document.is_settled for document in Folder(scene.docs)] == [False]
+    text = ["one"]
+    scene.source = lambda: [Document("a", lambda: text[0], stamp="1", is_settled=False)]
+    with scene.done() as run:
+        text[0] = "two"
+        assert run.plan().counts["changed"] == 1
+
+
+def test_a_stamp_that_is_settled_spares_the_reading(scene: Scene) -> None:
+    reads = []
+
+    def read() -> str:
+        reads.append(1)
+        return "one"
+
+    scene.source = lambda: [Document("a", read, stamp="1")]
+    with scene.done() as run:
+        reads.clear()
+        assert run.plan().is_empty
+    assert reads == []

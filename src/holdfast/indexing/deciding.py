@@ -58,10 +58,11 @@ def standing(old: Mapping[str, Any] | None, new: Mapping[str, Any], families: Fa
         return Standing.SAME
     if old["revision"] == new["revision"] and families.same_weights(old["model"], new["model"]):
         return Standing.ALIAS
-    if families.any_to_any(old["model"], new["model"]):
+    is_same_model = families.same_weights(old["model"], new["model"])  # so another revision of it: not known to agree
+    if not is_same_model and families.any_to_any(old["model"], new["model"]):
         return Standing.FAMILY
     known = [families.find(name) for name in (old["model"], new["model"])]
-    if not is_named_alike and None not in known:
+    if not is_same_model and None not in known:
         return Standing.OTHER  # two models that are known, and not known to agree
     return Standing.UNPROVEN
 

@@ -25,7 +25,7 @@ ARCTIC, LEAF = "Snowflake/snowflake-arctic-embed-m-v1.5", "MongoDB/mdbr-leaf-ir"
         ({"model": "voyage-4-large"}, Standing.FAMILY),
         ({"model": ARCTIC}, Standing.OTHER),
         ({"model": "somebody/voyage-4"}, Standing.UNPROVEN),
-        ({"revision": "2"}, Standing.FAMILY),
+        ({"revision": "2"}, Standing.UNPROVEN),
         ({"doc_prompt": "passage: "}, Standing.OTHER),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -40,16 +39,6 @@ class Disk:
 
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
-
-    def go_direct(self, fd: int, *, on: bool) -> bool:
-        """Send what is written to a file past the page cache, or no longer; False where that cannot be."""
-        flag = getattr(os, "O_DIRECT", 0)
-        flags = fcntl.fcntl(fd, fcntl.F_GETFL)
-        try:
-            fcntl.fcntl(fd, fcntl.F_SETFL, flags | flag if on else flags & ~flag)
-        except OSError:
-            return False
-        return bool(flag)
 
     def fsync(self, fd: int) -> None:
         """Put the content of a file, or the names in a folder, on the medium."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import mmap
 import os
 import threading
@@ -34,7 +35,7 @@ class Stream:
         self._filled = 0
         self._offset = 0
         self._fd = disk().create(str(path), mode=mode)
-        self._is_direct = size >= DIRECT_FROM_BYTES and disk().go_direct(self._fd, on=True)
+        self._is_direct = size >= DIRECT_FROM_BYTES and _go_direct(self._fd, on=True)
 
     def write(self, data: bytes | memoryview) -> None:
         """Append some bytes."""
@@ -84,7 +85,7 @@ class Stream:
             if error.errno != errno.EINVAL or not self._is_direct:
                 raise
             self._is_direct = False  # some file systems take the flag and then want another alignment
-            disk().go_direct(self._fd, on=False)
+            _go_direct(self._fd, on=False)
             disk().pwrite(self._fd, data, self._offset)
 
 
@@ -96,3 +97,14 @@ def _buffer() -> memoryview:
     _local.view = memoryview(mmap.mmap(-1, BUFFER_BYTES))
     made: memoryview = _local.view
     return made
+
+
+def _go_direct(fd: int, *, on: bool) -> bool:
+    """Send what is written to a file past the page cache, or no longer; False where that cannot be."""
+    flag = getattr(os, "O_DIRECT", 0)
+    flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETFL, flags | flag if on else flags & ~flag)
+    except OSError:
+        return False
+    return bool(flag)

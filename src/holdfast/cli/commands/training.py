@@ -30,7 +30,7 @@ def training() -> None:
     log, show, verify, prune and diff know such a folder too.
 
     \b
-    holdfast training info latest --dir runs/exp1/checkpoints
+    holdfast training info latest --dir runs/exp1/checkpoints --json
     holdfast -C runs/exp1/checkpoints diff 1000 2000
     """
 

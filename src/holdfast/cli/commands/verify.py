@@ -12,7 +12,10 @@ from holdfast.model import Problem
 @command()
 @pass_app
 def verify(app: App) -> int:
-    """Read every byte of the store, or of the checkpoints of a training run, and name what is damaged."""
+    """Read every byte of the store, and name what is damaged.
+
+    Of a training run, every byte of its checkpoints.
+    """
     if run := training.run_of(app):
         return training.verify(app, run)
     workspace = app.open()

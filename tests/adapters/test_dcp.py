@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from holdfast.errors import Refused  # noqa: E402 - after the check for what it needs
-from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint  # noqa: E402
+from holdfast.errors import Refused
+from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
 
 _SCRIPT = Path(__file__).with_name("dcp_ranks.py")
 

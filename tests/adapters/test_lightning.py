@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import lightning.pytorch as L  # noqa: N812  # the name that its own pages use
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-L = pytest.importorskip("lightning.pytorch")
-
-from holdfast.adapters.lightning import STORE, HoldfastIO  # noqa: E402 - after the check for what it needs
-from holdfast.errors import Damaged, NotFound, Refused  # noqa: E402
+from holdfast.adapters.lightning import STORE, HoldfastIO
+from holdfast.errors import Damaged, NotFound, Refused
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what Lightning says of loaders, loggers and its dependencies
 

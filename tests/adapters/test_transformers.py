@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import transformers
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-pytest.importorskip("accelerate")
-
-from holdfast.adapters.transformers import HoldfastCallback  # noqa: E402 - after the check for what it needs
+from holdfast.adapters.transformers import HoldfastCallback
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what the trainer says of its own dependencies
 

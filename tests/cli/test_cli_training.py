@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import Program
-
-torch = pytest.importorskip("torch")
 
 
 @pytest.fixture

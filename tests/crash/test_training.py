@@ -12,12 +12,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from holdfast import durable  # noqa: E402 - after the check for what it needs
-from holdfast.errors import HoldfastError  # noqa: E402
-from holdfast.testing.faults import (  # noqa: E402
+from holdfast import durable
+from holdfast.errors import HoldfastError
+from holdfast.testing.faults import (
     SYNCS,
     WRITES,
     Call,
@@ -29,8 +28,8 @@ from holdfast.testing.faults import (  # noqa: E402
     die_in_child,
     every_point,
 )
-from holdfast.testing.medium import Survives  # noqa: E402
-from holdfast.training import load_checkpoint, save_checkpoint  # noqa: E402
+from holdfast.testing.medium import Survives
+from holdfast.training import load_checkpoint, save_checkpoint
 
 torch.set_num_threads(1)  # a forked child has none of its parent's threads, and would wait for them
 

@@ -22,7 +22,6 @@ ONE, TWO = (str(uuid5(_POINTS, each)) for each in "12")
 
 
 def _qdrant(path: Path) -> Any:
-    pytest.importorskip("qdrant_client")
     from holdfast.adapters.stores.qdrant import QdrantStore
 
     return QdrantStore(path / "qdrant")

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 import torch
+from moto import server as moto_server
 
 from holdfast.errors import Conflict, Damaged, NotFound, Unavailable
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint, wait_for_save
 
 from .scenes import same
 
-pytest.importorskip("obstore")
-moto_server = pytest.importorskip("moto.server")
 pytestmark = pytest.mark.filterwarnings("ignore")  # what the server says of its own dependencies
 
 

@@ -11,6 +11,7 @@ import pytest
 from holdfast import Unavailable
 from holdfast.durable import Disk, use_disk
 from holdfast.project.journal import Entry, Journal
+from holdfast.testing.faults import ForgetfulDisk
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -71,6 +72,24 @@ def test_one_that_lies_outside_is_held_and_comes_back_and_the_undo_too(place: Pl
     manager.undo()
     assert file.read_bytes() == BINARY
     assert not (place.store / "holdfast" / "rollback.json").exists()
+
+
+@pytest.mark.parametrize("keeps_names", [True, False])
+def test_a_power_loss_after_a_rollback_does_not_take_what_it_brought_back_outside(
+    place: Place, keeps_names: bool
+) -> None:
+    (place.area / "elsewhere").mkdir()
+    file = place.area / "elsewhere" / "list.json"
+    file.write_text('[{"id": "a"}]')
+    manager = place.open(feature_list="../elsewhere/list.json")
+    made = manager.create_checkpoint("a")
+    file.write_text('[{"id": "b"}]')
+    disk = ForgetfulDisk(place.area / "elsewhere")
+    with use_disk(disk):
+        assert manager.rollback(made.id).ok
+    disk.lose_power(survives=lambda path: keeps_names)
+    assert not (place.store / "holdfast" / "rollback.json").exists(), "nobody would do it again"
+    assert file.read_text() == '[{"id": "a"}]'
 
 
 def test_one_made_since_outside_is_left_and_named(place: Place) -> None:

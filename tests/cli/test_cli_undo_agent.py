@@ -113,7 +113,7 @@ def test_options_that_do_not_go_together_are_refused(worked, words):
 def test_an_agent_that_did_nothing_is_not_found(worked):
     ran = worked("undo", "--agent", "nobody", "--yes")
     assert ran.code == 3
-    assert "nobody has saved nothing" in ran.err
+    assert "the agent 'nobody' has saved nothing" in ran.err
 
 
 def test_the_target_of_an_undo_is_shown_among_all(worked):

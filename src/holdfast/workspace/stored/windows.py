@@ -99,7 +99,7 @@ def beginning(repository: Repository, agent: str | None, *, whole_session: bool 
         if is_by(actor, agent):
             first, before = checkpoint, None
     if first is None:
-        what = "no agent has saved anything" if agent is None else f"{agent} has saved nothing"
+        what = "no agent has saved anything" if agent is None else f"the agent {agent!r} has saved nothing"
         raise NotFound(f"{what} that the folder comes from", hint="See `holdfast log`.")
     return before or first  # what the first checkpoint of all found was there before anybody
 

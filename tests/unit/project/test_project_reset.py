@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast import NotFound, Refused, Unavailable
+from holdfast import Conflict, NotFound, Refused, Unavailable
 from holdfast.project import Checkpoint, SyncCheckpointManager
+from holdfast.scan.githead import read_head
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -56,6 +57,24 @@ def test_it_is_undone_the_branch_only_if_asked_for(
     assert done.git_moved
     assert place.git("rev-parse", "HEAD") == third
     assert place.git("status", "--porcelain") == ""
+
+
+def test_a_commit_made_in_the_last_instant_is_not_taken_away(
+    place: Place, manager: SyncCheckpointManager, moved: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def look_and_then_somebody_commits(git: object) -> object:
+        head = read_head(git)
+        if not made:
+            made.append(place.git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "just now"))
+            place.git("update-ref", "refs/heads/main", made[0])
+        return head
+
+    monkeypatch.setattr("holdfast.project.reset.read_head", look_and_then_somebody_commits)
+    with pytest.raises(Conflict, match="git would not move"):
+        manager.rollback(moved.id, git="reset", confirm=True)
+    assert place.git("rev-parse", "main") == made[0]
 
 
 def test_without_confirmation_nothing_is_touched_and_the_move_is_told(

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -88,6 +89,42 @@ def test_what_changed_last_is_saved_before_the_end(start, holdfast, write, numbe
     code, out, _ = watching.end(number)
     assert (code, "1 file changed" in out) == (0, True)
     assert holdfast("diff", "latest", "--json").json["modified_files"] == []
+
+
+_STOPPED_IN_THE_MIDDLE = """
+import os, signal, sys
+from holdfast.cli.start import main
+from holdfast.scan.inotify import Inotify
+
+read = Inotify.read
+
+def read_and_stop(self):
+    told = list(read(self))
+    if told:
+        os.kill(os.getpid(), signal.SIGINT)
+    return told
+
+Inotify.read = read_and_stop
+sys.exit(main())
+"""
+
+
+def test_a_change_that_was_told_as_the_end_came_is_saved(start, holdfast, write, tmp_path: Path) -> None:
+    """The queue was emptied and the signal came before anything was noted: nobody will tell of that change again."""
+    program = tmp_path / "stopped.py"
+    program.write_text(_STOPPED_IN_THE_MIDDLE)
+    holdfast("save")
+    watching = Watching((sys.executable, str(program)), "--quiet", "60")
+    try:
+        assert watching.process.stderr is not None
+        watching.process.stderr.readline()
+        time.sleep(0.5)
+        write("a.txt", "two\n")
+        out, _ = watching.process.communicate(timeout=ENDS_S)
+    finally:
+        watching.process.kill()
+    assert watching.process.returncode == 0
+    assert "1 file changed" in out.decode()
 
 
 def test_json_is_one_document_at_the_end(start, write) -> None:

@@ -65,6 +65,7 @@ class Watch:
         self._paths: dict[int, str] = {}
         self._watches: dict[str, int] = {}
         self._dirt = Dirt()
+        self._is_draining = False
         self._queue: inotify.Inotify | None = None
         if not self.doubt:
             try:
@@ -114,19 +115,21 @@ class Watch:
         if self._queue is None or not self._queue.is_open:
             self.doubt = self.doubt or "the process was forked"
             return True
-        moved = False
+        if self._is_draining:
+            self.doubt = self.doubt or "it was interrupted while it was told of changes"
+        moved, self._is_draining = False, True  # until all is noted: what Ctrl-C cuts off here is told only once
         for event in self._queue.read():
             moved = self._take(event) or moved
+        self._is_draining = False
         return moved
 
     def dirt(self) -> Dirt:
         """What was drained since `clean`."""
         return self._dirt
 
-    def clean(self) -> Dirt:
-        """Begin anew, and return what there was."""
-        found, self._dirt = self._dirt, Dirt()
-        return found
+    def clean(self) -> None:
+        """Begin anew; whoever needs `dirt` has taken it."""
+        self._dirt = Dirt()
 
     def wait(self, timeout_s: float) -> bool:
         """Whether anything happens within a time. It stays in the queue."""

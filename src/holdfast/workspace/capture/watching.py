@@ -187,7 +187,8 @@ class Turn:
         watch = self._ready(handles)
         watch.drain()
         of = self._of
-        of._dirt.merge(watch.clean())
+        of._dirt.merge(watch.dirt())
+        watch.clean()  # only now: an interruption between the two leaves it in both
         of._looks += 1
         self._look = of._looks
         if self._builds_on is not None and not watch.doubt:

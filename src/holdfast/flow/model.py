@@ -76,6 +76,14 @@ def _read(value: Any, serde: Serde) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
+class Encoded:
+    """A checkpoint whose state is as `Serde.encode` wrote it."""
+
+    metadata: CheckpointMetadata
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """A value that a task wrote after a checkpoint and that is not yet part of the next one."""
 
@@ -141,6 +149,21 @@ class Copied:
     checkpoints: int
     skipped: int
     """Already there, the same."""
+    tombstones: int = 0
+    """Sessions that were deleted in the one, and never were in the other: deleted there too."""
+    conflicts: Mapping[str, str] = field(default_factory=dict)
+    """With `skip_conflicts`: the sessions that were not copied further, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What a session takes, in bytes as they are stored."""
+
+    session_id: str
+    own_bytes: int
+    """Of its checkpoints and writes, and of the parts that no other session needs."""
+    shared_bytes: int
+    """Of the parts that it has with its forks."""
 
 
 @dataclass(frozen=True, slots=True)

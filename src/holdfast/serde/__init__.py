@@ -3,7 +3,20 @@
 from holdfast.serde.classes import Registry, Unknown, default_registry, register
 from holdfast.serde.envelope import Envelope
 from holdfast.serde.jsonform import from_json, to_json
-from holdfast.serde.keys import Keys
+from holdfast.serde.keyfile import read_keys
+from holdfast.serde.keys import Keys, NoKey
 from holdfast.serde.serde import Serde
 
-__all__ = ["Envelope", "Keys", "Registry", "Serde", "Unknown", "default_registry", "from_json", "register", "to_json"]
+__all__ = [
+    "Envelope",
+    "Keys",
+    "NoKey",
+    "Registry",
+    "Serde",
+    "Unknown",
+    "default_registry",
+    "from_json",
+    "read_keys",
+    "register",
+    "to_json",
+]

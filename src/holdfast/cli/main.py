@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.cli import output
 from holdfast.cli.exits import Exit, of_error
 from holdfast.errors import HoldfastError
+from holdfast.harmless import without_password
 
 if TYPE_CHECKING:
     import click
@@ -97,7 +98,7 @@ def _interrupted(args: Sequence[str]) -> int:
 def _fail(args: Sequence[str], code: Exit, message: str, hint: str) -> int:
     from holdfast.cli import render
 
-    message, hint = message.strip().rstrip("."), hint.strip()
+    message, hint = (without_password(text) for text in (message.strip().rstrip("."), hint.strip()))
     if len(message) > _MESSAGE_MAX_CHARS:  # what was asked for is repeated in it, and may be anything
         message = message[: _MESSAGE_MAX_CHARS - 1] + "…"
     try:

@@ -96,7 +96,7 @@ def _sqlite_path(url: str) -> tuple[str, dict[str, Any]]:
     parts = urlsplit(url)
     path = unquote(parts.path)[1:]
     options = dict(parse_qsl(parts.query))
-    if parts.netloc or not path or options.keys() - {"synchronous"}:
+    if parts.netloc or not url.startswith("sqlite:///") or not path or options.keys() - {"synchronous"}:
         raise Refused(
             "this URL of SQLite names no file", hint="Write sqlite:///state.db or sqlite:////var/lib/app/state.db."
         )

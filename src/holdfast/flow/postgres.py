@@ -346,7 +346,10 @@ class PostgresStore:
 
 def _checked(url: str) -> str:
     """A URL that can be read; what is wrong with it is not repeated, since a password may be part of that."""
+    authority, _, path = url.partition("://")[2].partition("/")
     try:
+        if "@" in path.partition("?")[0] and "@" not in authority:
+            raise psycopg.ProgrammingError("a slash in a password")
         psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error:
         raise Refused(

@@ -46,7 +46,6 @@ _RETRY_SECONDS = 0.01
 _LOG_PAGES = {"NORMAL": 1000, "FULL": 64, "EXTRA": 64}
 """How long the log may get: where each commit is synced, a short one, soon written over, is several times as fast."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class Pool:
@@ -195,7 +194,11 @@ def _translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in _DAMAGE or "decode to UTF-8" in str(error):
+        if code == sqlite3.SQLITE_NOTADB:
+            raise Damaged(
+                f"{path} is damaged, or no database at all", hint="Name another file, or restore it from a copy."
+            ) from error
+        if code == sqlite3.SQLITE_CORRUPT or "decode to UTF-8" in str(error):
             raise Damaged(f"{path} is damaged: {error}", hint="Restore it from a copy.") from error
         raise Unavailable(
             f"{path} cannot be used: {error}", hint="See that it can be written to, and try again."

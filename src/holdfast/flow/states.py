@@ -242,9 +242,12 @@ class States(Core):
         """What is stored, in numbers."""
         return Usage(*self.store.usage())
 
-    def verify(self, *, progress: Progress | None = None) -> VerifyReport:
-        """Read everything, and name the checkpoints that are damaged. NoKey if all is sealed and no key was given."""
-        return upkeep.verify(self, progress)
+    def verify(self, session_id: str | None = None, *, progress: Progress | None = None) -> VerifyReport:
+        """Read everything, or all of a session, and name the checkpoints that are damaged.
+
+        NoKey if it is sealed and no key was given.
+        """
+        return upkeep.verify(self, session_id, progress)
 
     def _row(self, session_id: str, checkpoint_id: str | None, namespace: str) -> Row:
         check_name(session_id, "session_id")

@@ -113,13 +113,13 @@ def expire(states: States) -> list[str]:
     return gone
 
 
-def verify(states: States, progress: Progress | None = None) -> VerifyReport:
+def verify(states: States, session_id: str | None, progress: Progress | None) -> VerifyReport:
     """Open every checkpoint, every part of it, and every write."""
     problems: list[Problem] = []
     checkpoints = read = 0
     states.forget()
     states.forget_parts()
-    rows = states.store.rows(None, None)
+    rows = states.store.rows(session_id, None)
     for number, light in enumerate(rows):
         if progress is not None:
             progress("reading", number, len(rows))

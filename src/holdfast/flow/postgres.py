@@ -350,7 +350,9 @@ def _checked(url: str) -> str:
     try:
         if "@" in path.partition("?")[0] and "@" not in authority:
             raise psycopg.ProgrammingError("a slash in a password")
-        psycopg.conninfo.conninfo_to_dict(url)
+        ports = str(psycopg.conninfo.conninfo_to_dict(url).get("port") or "0")
+        if not all(port.isdecimal() for port in ports.split(",") if port):
+            raise psycopg.ProgrammingError("a colon in a password")
     except psycopg.Error:
         raise Refused(
             "this URL of PostgreSQL cannot be read",

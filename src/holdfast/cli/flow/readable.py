@@ -63,11 +63,9 @@ def _write(value: Any, pieces: list[str], most: int) -> None:
         return
     begin, end = "{}" if shown.pairs is not None else "[]"
     _add(f"{shown.kind} {begin}" if shown.kind else begin, pieces, most)
-    for at, (key, each) in enumerate(
-        shown.pairs if shown.pairs is not None else ((None, it) for it in shown.items or ())
-    ):
-        before = ", " if at else ""
-        _add(before + (f"{_key(key)}: " if shown.pairs is not None else ""), pieces, most)
+    inside = [(f"{_key(key)}: ", each) for key, each in shown.pairs or ()]
+    for at, (before, each) in enumerate(inside or [("", each) for each in shown.items or ()]):
+        _add((", " if at else "") + before, pieces, most)
         _write(each, pieces, most)
     _add(end, pieces, most)
 

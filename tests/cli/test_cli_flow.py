@@ -222,6 +222,8 @@ def test_diff_names_every_place_that_differs(holdfast: Program, store: str) -> N
     last_two = holdfast("diff", store, "--session", "chat", "--json").json
     assert (last_two["before"]["checkpoint_id"], last_two["after"]["checkpoint_id"]) == ("c3", "c4")
     assert holdfast("diff", store, "c0", "inner-1", "--session", "chat").code == 6
+    alone = holdfast("diff", store, "--session", "other")
+    assert alone.code == 3 and "none before it" in alone.err
 
 
 # prune
@@ -283,6 +285,33 @@ def test_verify_names_what_is_damaged(holdfast: Program, store: str) -> None:
     assert found.code == 5 and found.json["ok"] is False
     assert holdfast("verify", store, "--session", "chat").code == 0
     assert holdfast("verify", store, "--session", "other").code == 5
+
+
+def test_what_is_damaged_hides_nothing_else(holdfast: Program, store: str) -> None:
+    with sqlite3.connect("state.db") as db:
+        db.execute("UPDATE checkpoints SET meta = x'0091c0' WHERE checkpoint_id = 'c3'")
+        db.execute("UPDATE sessions SET saved_at = 9223372036854775807 WHERE session = 'other'")
+    db.close()
+    assert holdfast("log", store).code == holdfast("usage", store).code == 0
+    listed = holdfast("log", store, "--session", "chat")
+    assert listed.code == 0 and "damaged" in listed.out and "c0" in listed.out
+    [broken] = [
+        each for each in holdfast("log", store, "--session", "chat", "--json").json["checkpoints"] if "error" in each
+    ]
+    assert broken["checkpoint_id"] == "c3"
+    assert holdfast("show", store, "c3", "--session", "chat").code == 5
+    copied = holdfast("copy", store, "sqlite:///to.db")
+    assert copied.code == 5 and "chat / c3 was not copied" in copied.err
+    left = holdfast("log", "sqlite:///to.db", "--session", "chat", "--json").json["checkpoints"]
+    assert [each["checkpoint_id"] for each in left] == ["inner-1", "c4", "c2", "c1", "c0"]
+
+
+def test_a_tenant_that_is_not_there_is_said_and_which_are(holdfast: Program, store: str) -> None:
+    more = {"log": (), "verify": (), "usage": (), "copy": ("sqlite:///to.db",), "prune": ("--all", "--keep-last", "1")}
+    more["show"] = ("--session", "chat")
+    for command, args in more.items():
+        ran = holdfast(command, store, *args, "--tenant", "acne")
+        assert ran.code == 3 and "'acme'" in ran.err, command
 
 
 def test_usage_tells_bytes_by_session(holdfast: Program, store: str, opened) -> None:

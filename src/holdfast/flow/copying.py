@@ -60,9 +60,7 @@ def _copy_row(states: States, row: Row, into: str) -> None:
     _copy_writes(states, row.place, states, place)
 
 
-def copy(
-    source: States, target: States, *, session: str | None, progress: Progress | None, skip_conflicts: bool
-) -> Copied:
+def copy(source: States, target: States, *, session: str | None, progress: Progress | None, go_on: bool) -> Copied:
     """Save every checkpoint again, oldest first, so that order and sharing are the same there.
 
     Tombstones come last: a copy that is cut off is gone on with by the next one, and has raised nothing meanwhile.
@@ -71,6 +69,7 @@ def copy(
     rows = sorted(_all_rows(source, session, None), key=lambda row: row.sequence)
     copied: dict[str, list[bool]] = {}
     conflicts: dict[str, str] = {}
+    damaged: dict[tuple[str, str, str], str] = {}
     for number, light in enumerate(rows):
         if progress is not None:
             progress("copying", number, len(rows))
@@ -78,16 +77,19 @@ def copy(
             continue
         try:
             is_new = _copy_checkpoint(source, target, light.place, opaque)
-        except Conflict as error:
-            if not skip_conflicts:
+        except (Conflict, Damaged) as error:
+            if not go_on:
                 raise
-            conflicts[light.place.session] = error.message
+            if isinstance(error, Conflict):
+                conflicts[light.place.session] = error.message
+            else:
+                damaged[light.place] = error.message
             continue
         if is_new is not None:
             copied.setdefault(light.place.session, []).append(is_new)
     dead = [name for name in source.store.tombstones() if session is None or name == session]
     new, seen = sum(map(sum, copied.values())), sum(map(len, copied.values()))
-    return Copied(len(copied), new, seen - new, sum(map(target.store.bury, dead)), conflicts)
+    return Copied(len(copied), new, seen - new, sum(map(target.store.bury, dead)), conflicts, damaged)
 
 
 def _copy_checkpoint(source: States, target: States, place: Place, opaque: Sealer) -> bool | None:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.errors import Refused
 from holdfast.serde import Serde, from_json, to_json
 
+_FIRST, _LAST = (moment.replace(tzinfo=UTC) for moment in (datetime.min, datetime.max))
 _FLAT = ("checkpoint_id", "session_id", "timestamp", "node_name", "step")
 _MORE: dict[str, Any] = {"parent_id": None, "namespace": "", "tags": (), "run_id": None, "extra": {}}
+
+
+def moment(micros: int) -> datetime:
+    """A time as stores have it; what no calendar holds, the end of the calendar."""
+    try:
+        return datetime.fromtimestamp(micros / 1e6, UTC)
+    except (ValueError, OverflowError, OSError):
+        return _FIRST if micros < 0 else _LAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +161,9 @@ class Copied:
     tombstones: int = 0
     """Sessions that were deleted in the one, and never were in the other: deleted there too."""
     conflicts: Mapping[str, str] = field(default_factory=dict)
-    """With `skip_conflicts`: the sessions that were not copied further, and why."""
+    """With `go_on`: the sessions that were not copied further, and why."""
+    damaged: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    """With `go_on`: the checkpoints (session, namespace, id) that could not be read, and why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ def _sqlite_path(url: str) -> tuple[str, dict[str, Any]]:
     options = dict(parse_qsl(parts.query))
     if parts.netloc or not url.startswith("sqlite:///") or not path or options.keys() - {"synchronous"}:
         raise Refused(
-            "this URL of SQLite names no file", hint="Write sqlite:///state.db or sqlite:////var/lib/app/state.db."
+            "this URL of SQLite names no file, or has an unknown option",
+            hint="Write sqlite:///state.db or sqlite:////var/lib/app/state.db.",
         )
     return path, options

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from holdfast.errors import Damaged, NotFound, Refused
 from holdfast.flow import copying, upkeep, weighing
 from holdfast.flow.core import Core
 from holdfast.flow.differ import changes
-from holdfast.flow.model import Checkpoint, CheckpointMetadata, Copied, Pruned, Session, StateDiff, Usage, Weight, Write
+from holdfast.flow.model import (
+    Checkpoint,
+    CheckpointMetadata,
+    Copied,
+    Pruned,
+    Session,
+    StateDiff,
+    Usage,
+    Weight,
+    Write,
+    moment,
+)
 from holdfast.flow.names import check_limit, check_name
 from holdfast.flow.store import Place, Row
 from holdfast.model import Progress, VerifyReport
@@ -109,7 +119,7 @@ class States(Core):
         """The sessions, the one saved into last first; `before`: only those whose `latest` is smaller."""
         rows = self.store.sessions(before=before, limit=check_limit(limit))
         return [
-            Session(row.session, row.checkpoints, row.latest, datetime.fromtimestamp(row.saved_at / 1e6, UTC))
+            Session(row.session, row.checkpoints, row.latest, moment(row.saved_at))
             for row in rows
             if self.ttl is None or not self.is_old(row.saved_at)
         ]
@@ -221,18 +231,19 @@ class States(Core):
         *,
         session_id: str | None = None,
         progress: Progress | None = None,
-        skip_conflicts: bool = False,
+        go_on: bool = False,
     ) -> Copied:
         """Copy everything, or one session, to another store, of whatever kind, unchanged and in order.
 
         What is there already stays. A session that was deleted here is deleted there, too, unless the other store has
-        one of that name. Conflict if a session was deleted there, or has another checkpoint under the same id; with
-        `skip_conflicts`, that session is left and named in the result. Classes need not be registered. Encrypted anew
-        with the keys of the other. A copy that was cut off is gone on with by the next one.
+        one of that name. Conflict if a session was deleted there, or has another checkpoint under the same id; Damaged
+        if a checkpoint cannot be read. With `go_on`, that session, or that checkpoint, is left and named in the result.
+        Classes need not be registered. Encrypted anew with the keys of the other. A copy that was cut off is gone on
+        with by the next one.
         """
         if session_id is not None:
             check_name(session_id, "session_id")
-        return copying.copy(self, other, session=session_id, progress=progress, skip_conflicts=skip_conflicts)
+        return copying.copy(self, other, session=session_id, progress=progress, go_on=go_on)
 
     def weigh(self, session_ids: Sequence[str]) -> Weights:
         """What sessions take; those that are not there are left out."""

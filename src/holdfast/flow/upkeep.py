@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from holdfast import retention
 from holdfast.errors import HoldfastError
-from holdfast.flow.model import CheckpointMetadata, Pruned
+from holdfast.flow.model import CheckpointMetadata, Pruned, moment
 from holdfast.flow.store import Place, Row
 from holdfast.model import Problem, Progress, VerifyReport
 from holdfast.serde import NoKey
@@ -83,7 +83,7 @@ def _record(
     return retention.Record(
         id=str(row.sequence),
         sequence=row.sequence,
-        timestamp=datetime.fromtimestamp(row.saved_at / 1e6, UTC),
+        timestamp=moment(row.saved_at),
         kind=next((tag for tag in told.tags if tag in policy.by_kind), ""),
         session=f"{row.place.session}\0{row.place.namespace}",
         protected=PINNED if PINNED in told.tags else "the newest of its session" if is_head else "",
@@ -98,8 +98,7 @@ def expire(states: States) -> list[str]:
     now = datetime.fromtimestamp(states.now(), UTC)
     rows = {row.session: row for row in states.store.sessions()}
     records = [
-        retention.Record(id=name, sequence=row.latest, timestamp=datetime.fromtimestamp(row.saved_at / 1e6, UTC))
-        for name, row in rows.items()
+        retention.Record(id=name, sequence=row.latest, timestamp=moment(row.saved_at)) for name, row in rows.items()
     ]
     newest = max((record.sequence for record in records), default=0) + 1
     records.append(retention.Record(id="", sequence=newest, timestamp=now))  # the planner keeps the newest: this moment

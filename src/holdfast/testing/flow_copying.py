@@ -94,7 +94,7 @@ class CopyingContract(Sound):
             target.delete("s", tombstone=False)
             with pytest.raises(Conflict):
                 source.copy_to(target)
-            copied = source.copy_to(target, skip_conflicts=True)
+            copied = source.copy_to(target, go_on=True)
             assert copied.conflicts.keys() == {"gone", "other"}
             assert (copied.sessions, copied.checkpoints) == (1, 2)
             assert target.load("s") == point("b")

@@ -48,7 +48,7 @@ def copy(app: App, place: Asked, target: str, *, to_keys: str | None, to_plainte
         with opened(target, _keys(keys, to_keys, to_plaintext), create=True) as there, progress.shown() as shown:
             done = {
                 each.tenant: source.tenant(each.tenant).copy_to(
-                    there.tenant(each.tenant), session_id=each.session, progress=shown, skip_conflicts=True
+                    there.tenant(each.tenant), session_id=each.session, progress=shown, go_on=True
                 )
                 for each in plan
             }
@@ -124,21 +124,34 @@ def _documents(plan: list[_Planned]) -> list[dict[str, Any]]:
 
 
 def _tell(app: App, plan: list[_Planned], done: dict[str, Copied]) -> int:
-    conflicts = [(tenant, name, why) for tenant, each in done.items() for name, why in each.conflicts.items()]
     if app.json:
-        copied = [
-            {"tenant": tenant, "sessions": each.sessions, "checkpoints": each.checkpoints, "skipped": each.skipped,
-             "tombstones": each.tombstones, "conflicts": dict(each.conflicts)}
-            for tenant, each in done.items()
-        ]  # fmt: skip
-        app.document({"plan": _documents(plan), "copied": copied})
+        app.document({"plan": _documents(plan), "copied": [_copied(tenant, each) for tenant, each in done.items()]})
     else:
-        new, old, dead = (sum(getattr(each, what) for each in done.values()) for what in
-                          ("checkpoints", "skipped", "tombstones"))  # fmt: skip
+        numbers = [(each.checkpoints, each.skipped, each.tombstones) for each in done.values()]
+        new, old, dead = map(sum, zip(*numbers, strict=True))
         there = f"; {old:,} there already" if old else ""
         buried = f"; {render.count(dead, 'deleted session')} not to be raised there" if dead else ""
         output.answer(f"{render.count(new, 'checkpoint')} copied{there}{buried}")
-        for tenant, name, why in conflicts:
+        for tenant, each in done.items():
             whose = f"tenant {telling.name(tenant)}: " if tenant else ""
-            output.note(f"{whose}{telling.name(name)} was not copied: {render.escape(why)}")
-    return Exit.CONFLICT if conflicts else Exit.DONE
+            left = {(session,): why for session, why in each.conflicts.items()} | dict(each.damaged)
+            for names, why in left.items():
+                what = " / ".join(telling.name(name) for name in names if name)
+                output.note(f"{whose}{what} was not copied: {render.escape(why)}")
+    if any(each.damaged for each in done.values()):
+        return Exit.DAMAGED
+    return Exit.CONFLICT if any(each.conflicts for each in done.values()) else Exit.DONE
+
+
+def _copied(tenant: str, done: Copied) -> dict[str, Any]:
+    names = ("session_id", "namespace", "checkpoint_id")
+    damaged = [dict(zip(names, place, strict=True)) | {"error": why} for place, why in done.damaged.items()]
+    return {
+        "tenant": tenant,
+        "sessions": done.sessions,
+        "checkpoints": done.checkpoints,
+        "skipped": done.skipped,
+        "tombstones": done.tombstones,
+        "conflicts": dict(done.conflicts),
+        "damaged": damaged,
+    }

@@ -9,8 +9,8 @@ from holdfast.cli.app import App
 from holdfast.cli.flow import readable, refs, telling
 from holdfast.cli.flow.opening import keys_of, opened, session_of
 from holdfast.cli.locations import Asked, session_needed
-from holdfast.errors import Refused
-from holdfast.flow import Change, StateDiff, States
+from holdfast.errors import NotFound, Refused
+from holdfast.flow import Change, Place, StateDiff, States
 
 _VALUE_CHARS = 200
 _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
@@ -19,12 +19,11 @@ _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "ye
 def diff(app: App, place: Asked, a: str | None, b: str | None) -> None:
     """Show every place in which two states differ; without B, A and the newest; without both, the last two."""
     given = session_needed(place, "diff")
-    if a is None:
-        a = "latest~1"
     with opened(place.location, keys_of(place)) as location:
         states = location.tenant(place.tenant or "")
         session = session_of(location, states, given)
-        before, after = (refs.find(states, session, place.namespace, word) for word in (a, b))
+        after = refs.find(states, session, place.namespace, b)
+        before = refs.find(states, session, place.namespace, a) if a else _before(states, after)
         if before.namespace != after.namespace:
             spaces = f"{before.namespace!r} and {after.namespace!r}"
             raise Refused(f"they are of two namespaces, {spaces}", hint="Say which with --namespace.")
@@ -38,6 +37,14 @@ def diff(app: App, place: Asked, a: str | None, b: str | None) -> None:
             output.note("No differences.")
         for change in found.changes:
             _print(states, change)
+
+
+def _before(states: States, newest: Place) -> Place:
+    """The one that was saved before the newest of its namespace."""
+    rows = states.store.rows(newest.session, newest.namespace, limit=2)
+    if len(rows) < 2:
+        raise NotFound(f"session {newest.session!r} has one checkpoint, and none before it", hint="Name two: A B.")
+    return rows[1].place
 
 
 def _print(states: States, change: Change) -> None:

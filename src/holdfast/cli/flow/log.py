@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import NamedTuple
 
 import click
 
@@ -11,11 +12,20 @@ from holdfast.cli.app import App
 from holdfast.cli.flow import telling
 from holdfast.cli.flow.opening import Location, keys_of, opened, session_of
 from holdfast.cli.locations import Asked
+from holdfast.errors import Damaged
 from holdfast.flow import CheckpointMetadata, Session, States
+from holdfast.flow.store import Row
 from holdfast.harmless import without_password
 
 _SESSIONS = ("session", "checkpoints", "last saved", "size", "tenant")
 _CHECKPOINTS = ("checkpoint", "step", "node", "when", "tags", "namespace")
+
+
+class _Broken(NamedTuple):
+    """A row that cannot be read."""
+
+    row: Row
+    why: str
 
 
 def log(app: App, place: Asked, limit: int, before: str | None) -> None:
@@ -92,20 +102,46 @@ def _checkpoints(app: App, place: Asked, location: Location, limit: int, before:
     states = location.tenant(place.tenant or "")
     session = session_of(location, states, place.session or "")
     most = limit + 1 if limit else None
-    found = states.metadata(session, most, namespace=place.namespace, before=before)
+    found = states.store.rows(session, place.namespace, before=before, limit=most)
     shown = found[:limit] if limit else found
     cursor = shown[-1].sequence if len(found) > len(shown) else None
+    told = [_told(states, row) for row in shown]
     if app.json:
-        app.document({"checkpoints": [telling.metadata(states, each) for each in shown], "next": cursor})
+        app.document({"checkpoints": [_checkpoint_document(states, each) for each in told], "next": cursor})
         return
     if not shown:
         output.note("There are no older ones." if before is not None else "It has no checkpoints there.")
         return
-    render.table(_CHECKPOINTS, [_checkpoint(each) for each in shown])
+    render.table(_CHECKPOINTS, [_checkpoint(each) for each in told])
     _tell_more(place, limit, cursor)
 
 
-def _checkpoint(told: CheckpointMetadata) -> tuple[str, ...]:
+def _told(states: States, row: Row) -> CheckpointMetadata | _Broken:
+    """What is told of a row; one that cannot be read does not hide the others."""
+    try:
+        return states.sealer.metadata(row)
+    except Damaged as error:
+        return _Broken(row, error.message)
+
+
+def _checkpoint_document(states: States, told: CheckpointMetadata | _Broken) -> dict[str, object]:
+    if isinstance(told, CheckpointMetadata):
+        return telling.metadata(states, told)
+    place = told.row.place
+    return {
+        "checkpoint_id": place.checkpoint_id,
+        "session_id": place.session,
+        "tenant": states.store.tenant,
+        "namespace": place.namespace,
+        "sequence": told.row.sequence,
+        "error": told.why,
+    }
+
+
+def _checkpoint(told: CheckpointMetadata | _Broken) -> tuple[str, ...]:
+    if not isinstance(told, CheckpointMetadata):
+        place = told.row.place
+        return telling.name(place.checkpoint_id), "", "damaged", "", "", telling.name(place.namespace)
     return (
         telling.name(told.checkpoint_id),
         str(told.step),

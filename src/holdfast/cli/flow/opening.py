@@ -38,9 +38,18 @@ class Location:
     def tenants(self, only: str | None) -> list[str]:
         """The tenant that was asked for, or all there are; the one without a name is there always."""
         if only is not None:
+            self.check_tenant(only)
             return [only]
         found = self.tenant("").store.tenants()
         return found or [""]
+
+    def check_tenant(self, name: str) -> None:
+        """NotFound, with those there are, if a tenant has nothing here: most often it is misspelt."""
+        store = self.tenant(name).store
+        if not name or store.sessions(limit=1) or store.tombstones():
+            return
+        known = ", ".join(repr(each) for each in store.tenants() if each) or "none but the one without a name"
+        raise NotFound(f"there is no tenant {name!r}", hint=f"There are: {known}.")
 
     def close(self) -> None:
         self._stack.close()
@@ -75,6 +84,7 @@ def session_of(place: Location, states: States, given: str) -> str:
         if known is not None:
             raise NotFound(f"session {name!r} was deleted", hint="It is not to be raised; its id may be reopened.")
     tenant = states.store.tenant
+    place.check_tenant(tenant)
     owners = [other for other in states.store.tenants() if other != tenant]
     having = [other for other in owners if place.tenant(other).store.session(given)]
     where = f" of tenant {tenant!r}" if tenant else ""

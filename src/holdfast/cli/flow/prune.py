@@ -25,6 +25,7 @@ def prune(app: App, place: Asked, policy: Policy, *, every: bool, dry_run: bool,
         raise click.UsageError("prune needs --session ID or --all with a location, one of them")
     with opened(place.location, keys_of(place)) as location:
         states = location.tenant(place.tenant or "")
+        location.check_tenant(place.tenant or "")
         session = None if place.session is None else session_of(location, states, place.session)
         _tell_others(location, place)
         plan = states.prune(policy, session, namespace=place.namespace, dry_run=True)

@@ -35,7 +35,8 @@ def lines(value: Any, label: str = "", *, depth: int = 0) -> Iterator[str]:
     start = _INDENT * depth + (f"{label}: " if label else "")
     shown = _opened(value)
     fits = inline(value, _LINE_CHARS - len(start))
-    if not fits.endswith("…") or not (shown.items or shown.pairs):
+    is_whole = not label and shown.pairs  # the state itself: a line for each name
+    if not (shown.items or shown.pairs) or not (is_whole or fits.endswith("…")):
         yield start + (fits if shown.items or shown.pairs else _leaf(shown))
         return
     if start or shown.kind:

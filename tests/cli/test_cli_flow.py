@@ -188,15 +188,18 @@ def test_a_checkpoint_is_named_by_its_id_a_beginning_or_its_place(
 def test_a_word_that_means_nothing_or_several_is_said(holdfast: Program, store: str, opened) -> None:
     with opened() as states:
         save(states, "chat", "inner-1", namespace="another")
+        save(states, "chat", "c2", namespace="another")
         save(states, "chat", "latest~1")
     assert holdfast("show", store, "zz", "--session", "chat").code == 3
     assert holdfast("show", store, "latest~99", "--session", "chat").code == 3
     ambiguous = holdfast("show", store, "c", "--session", "chat")
-    assert ambiguous.code == 6 and "5 checkpoints begin" in ambiguous.err
+    assert ambiguous.code == 6 and "6 checkpoints begin" in ambiguous.err
     twice = holdfast("show", store, "inner-1", "--session", "chat")
     assert twice.code == 6 and "--namespace" in twice.err
     one = holdfast("show", store, "inner-1", "--session", "chat", "--namespace", "another", "--json")
     assert one.json["checkpoint"]["namespace"] == "another"
+    main = holdfast("show", store, "c2", "--session", "chat", "--json")  # not that of another namespace
+    assert main.json["checkpoint"]["namespace"] == ""
     exact = holdfast("show", store, "latest~1", "--session", "chat", "--json")  # an id is an id
     assert exact.json["checkpoint"]["checkpoint_id"] == "latest~1"
 
@@ -210,6 +213,22 @@ def test_times_without_a_zone_and_at_the_ends_of_the_calendar_are_shown(holdfast
 
 
 # diff
+
+
+def test_classes_that_are_nowhere_registered_keep_nothing_from_being_looked_at(holdfast: Program, opened) -> None:
+    with opened() as states:
+        for number in range(3):
+            save(states, "s", f"c{number}", {"cart": Cart(("tea",) * number)}, extra={"of": Cart(())})
+    [newest, *_] = holdfast("log", URL, "--session", "s", "--json").json["checkpoints"]
+    assert newest["extra"] == {"of": {"$object": ["shop.Cart", 3, {"items": {"$tuple": []}}]}}
+    changed = holdfast("diff", URL, "c1", "c2", "--session", "s").out
+    assert (
+        changed
+        == """~ ['cart']: shop.Cart (version 3) {items: tuple ["tea"]} → \
+shop.Cart (version 3) {items: tuple ["tea", "tea"]}\n"""
+    )
+    assert holdfast("prune", URL, "--session", "s", "--keep-last", "1", "--yes").code == 0
+    assert holdfast("copy", URL, "sqlite:///to.db").code == 0
 
 
 def test_diff_names_every_place_that_differs(holdfast: Program, store: str) -> None:

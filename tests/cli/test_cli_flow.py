@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -103,8 +104,10 @@ def test_log_pages_through_sessions_and_checkpoints(holdfast: Program, store: st
             cursor = page["next"]
         assert seen == [each[name] for each in holdfast("log", store, *more, "-n", "0", "--json").json[key]]
         assert len(seen) == total
-    told = holdfast("log", store, "--session", "chat", "-n", "2")
-    assert "--session chat -n 2 --before" in told.err
+    told = holdfast("log", store, "--session", "chat", "--tenant", "", "-n", "2").err.split(": ", 1)[1]
+    again = shlex.split(told)
+    assert again[:-1] == ["holdfast", "log", store, "--session", "chat", "--tenant", "", "-n", "2", "--before"]
+    assert len(holdfast(*again[1:], "--json").json["checkpoints"]) == 2
 
 
 def test_log_of_a_session_tells_what_each_checkpoint_is(holdfast: Program, store: str) -> None:
@@ -413,6 +416,12 @@ def test_an_encrypted_store_is_read_with_the_keys_in_a_file(
     assert holdfast("log", URL).code == holdfast("usage", URL).code == 0
     monkeypatch.setenv("HOLDFAST_FLOW_KEYS", file)
     assert "hush" in holdfast("show", URL, "--session", "s").out
+    with opened("sqlite:///plain.db") as states:
+        save(states, "s", "c")
+    plain = holdfast("show", "sqlite:///plain.db", "--session", "s")
+    assert plain.code == 6 and "leave out --keys" in plain.err
+    monkeypatch.setenv("HOLDFAST_FLOW_KEYS", "")
+    assert holdfast("show", "sqlite:///plain.db", "--session", "s").code == 0
 
 
 def test_a_copy_of_what_is_sealed_is_sealed_unless_said_otherwise(holdfast: Program, opened) -> None:

@@ -92,6 +92,8 @@ def _interrupted(args: Sequence[str]) -> int:
     hint = "If it had begun to change the folder, the next command finishes it or takes it back." if restoring else ""
     if "purge" in args:
         hint = "If it had begun, the next command that writes goes on with it."
+    if "copy" in args:
+        hint = "What was copied is whole; run it again, and it goes on."
     return _fail(args, Exit.INTERRUPTED, "interrupted", hint)
 
 

@@ -4,13 +4,14 @@ from holdfast.serde.classes import Registry, Unknown, default_registry, register
 from holdfast.serde.envelope import Envelope
 from holdfast.serde.jsonform import from_json, to_json
 from holdfast.serde.keyfile import read_keys
-from holdfast.serde.keys import Keys, NoKey
+from holdfast.serde.keys import Keys, NoKey, NotSealed
 from holdfast.serde.serde import Serde
 
 __all__ = [
     "Envelope",
     "Keys",
     "NoKey",
+    "NotSealed",
     "Registry",
     "Serde",
     "Unknown",

@@ -16,6 +16,10 @@ class NoKey(Refused):
     """Sealed bytes, and the key that opens them is not given."""
 
 
+class NotSealed(Refused):
+    """Bytes that anybody may have put there, though a key was given."""
+
+
 class Keys:
     """Keys by their ids. New bytes are sealed with the active one; the others still open what they sealed.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from holdfast.cli.locations import Asked
 from holdfast.errors import Damaged
 from holdfast.flow import CheckpointMetadata, Session, States
 from holdfast.flow.store import Row
-from holdfast.harmless import without_password
+from holdfast.harmless import escape_path, without_password
 
 _SESSIONS = ("session", "checkpoints", "last saved", "size", "tenant")
 _CHECKPOINTS = ("checkpoint", "step", "node", "when", "tags", "namespace")
@@ -156,5 +157,12 @@ def _tell_more(place: Asked, limit: int, cursor: int | None) -> None:
     if cursor is None:
         return
     given = (("--session", place.session), ("--tenant", place.tenant), ("--namespace", place.namespace))
-    same = "".join(f" {option} {telling.name(value)}" for option, value in given if value)
-    output.note(f"There are more: holdfast log {without_password(place.location)}{same} -n {limit} --before {cursor}")
+    same = "".join(f" {option} {_typed(value)}" for option, value in given if value is not None)
+    output.note(
+        f"There are more: holdfast log {_typed(without_password(place.location))}{same} -n {limit} --before {cursor}"
+    )
+
+
+def _typed(word: str) -> str:
+    """A word as it is given to a shell."""
+    return shlex.quote(escape_path(word))

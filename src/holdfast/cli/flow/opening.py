@@ -10,7 +10,7 @@ from holdfast.cli.locations import Asked
 from holdfast.errors import NotFound, Refused
 from holdfast.flow import States, open_states
 from holdfast.harmless import unescape, without_password
-from holdfast.serde import Keys, NoKey, Registry, read_keys
+from holdfast.serde import Keys, NoKey, NotSealed, Registry, read_keys
 
 KEYS = "HOLDFAST_FLOW_KEYS"
 _PATIENCE_SECONDS = 10.0
@@ -65,6 +65,8 @@ def opened(location: str, keys: Keys | None, *, create: bool = False) -> Iterato
         yield place
     except NoKey as error:
         raise Refused(error.message, hint=f"Name the file of its keys with --keys, or in {KEYS}.") from None
+    except NotSealed as error:
+        raise Refused(error.message, hint=f"To read it as it is, leave out --keys and {KEYS}.") from None
     finally:
         place.close()
 

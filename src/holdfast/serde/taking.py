@@ -64,8 +64,8 @@ class Taker:
         self._atoms = _ATOMS if careful else _MOSTLY_ATOMS
         self._is_key = _is_text if careful else _is_str
         self._ways: dict[type, Callable[[Any, int], Any]] = {
-            int: _take_int,
-            str: _take_text,
+            int: take_int,
+            str: take_text,
             list: self._take_list,
             dict: self._take_dict,
             tuple: self._ext(table.TUPLE, list),
@@ -184,13 +184,13 @@ def _array_header(length: int) -> bytes:
     return encode([None] * length)[:-length] if length else b"\x90"
 
 
-def _take_int(value: int, depth: int) -> Any:
+def take_int(value: int, depth: int) -> Any:
     if _LEAST <= value <= _MOST:
         return value
     return Ext(table.BIG_INT, encode(value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)))
 
 
-def _take_text(value: str, depth: int) -> Any:
+def take_text(value: str, depth: int) -> Any:
     return value if _is_text(value) else Ext(table.LONE_TEXT, encode(value.encode("utf-8", "surrogatepass")))
 
 

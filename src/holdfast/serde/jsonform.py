@@ -24,6 +24,7 @@ _CODES = {name: code for code, name in table.NAMES.items()}
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _MOST_BITS = 2_000  # of a number that Python reads from text whatever its limit is set to
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_PLAIN = frozenset({type(None), bool, int, str})
 _BITS = struct.Struct(">d")
 
 
@@ -68,6 +69,8 @@ class _Shower:
         self._readable = readable
 
     def show(self, value: Any) -> Any:
+        if type(value) in _PLAIN:
+            return value
         if isinstance(value, dict):
             if any(not isinstance(key, str) or key.startswith("$") for key in value):
                 return {"$dict": [[self.show(key), self.show(item)] for key, item in value.items()]}
@@ -90,13 +93,19 @@ class _Shower:
         if code not in table.NAMES:
             return {"$ext": [code, base64.b64encode(data).decode()]}
         payload = decode(data)
-        if code == table.OBJECT and isinstance(payload, list) and len(payload) == 3 and isinstance(payload[2], bytes):
+        if code == table.OBJECT:
+            if not _is_object(payload):
+                return {"$ext": [code, base64.b64encode(data).decode()]}
             return {"$object": [payload[0], payload[1], self.show(decode(payload[2]))]}
         if self._readable and code in (table.BIG_INT, table.LONE_TEXT) and isinstance(payload, bytes):
             plain = _number(payload) if code == table.BIG_INT else _lone_text(payload)
             if plain is not None:
                 return plain
         return {f"${table.NAMES[code]}": self.show(payload)}
+
+
+def _is_object(payload: Any) -> bool:
+    return isinstance(payload, list) and [*map(type, payload)] == [str, int, bytes]
 
 
 def _float_name(value: float) -> str:
@@ -139,10 +148,10 @@ def _same(taken: Any, code: int, payload: bytes) -> bool:
 
 
 def _read(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_read(item) for item in value]
     if isinstance(value, str):
         return take_text(value, 0)
+    if isinstance(value, list):
+        return [_read(item) for item in value]
     if not isinstance(value, dict):
         return take_int(value, 0) if type(value) is int else value
     if len(value) != 1 or not next(iter(value)).startswith("$"):

@@ -225,6 +225,11 @@ def _take_defaultdict(value: defaultdict[Any, Any]) -> Any:
         raise Cannot(f"its default_factory is {factory!r}") from None
 
 
+def _take_uuid(value: uuid.UUID) -> Any:
+    """Its bytes, and whether it is safe where that is known, as of those that `uuid1` makes."""
+    return value.bytes if value.is_safe is uuid.SafeUUID.unknown else [value.bytes, value.is_safe.value]
+
+
 _SIMPLE: dict[type, tuple[int, Callable[[Any], Any]]] = {
     complex: (table.COMPLEX, lambda value: [value.real, value.imag]),
     datetime.datetime: (table.DATETIME, zones.take_datetime),
@@ -234,7 +239,7 @@ _SIMPLE: dict[type, tuple[int, Callable[[Any], Any]]] = {
     datetime.timezone: (table.ZONE, zones.take_zone),
     zoneinfo.ZoneInfo: (table.ZONE, zones.take_zone),
     decimal.Decimal: (table.DECIMAL, str),
-    uuid.UUID: (table.UUID, lambda value: value.bytes),
+    uuid.UUID: (table.UUID, _take_uuid),
     bytearray: (table.BYTEARRAY, bytes),
     range: (table.RANGE, lambda value: [value.start, value.stop, value.step]),
     Unset: (table.UNSET, lambda value: None),

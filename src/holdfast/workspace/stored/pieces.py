@@ -32,7 +32,7 @@ def encode_pieces(value: JSON, deep: int = 0) -> Iterator[bytes]:
     elif type(value) is dict:
         yield b"{"
         for number, (key, item) in enumerate(value.items()):
-            if type(key) is not str:
+            if not isinstance(key, str):
                 raise TypeError(f"a key is of type {type(key).__name__}")
             yield b"," * (number > 0) + _spelled(key) + b":"
             yield from encode_pieces(item, deep + 1)

@@ -11,7 +11,6 @@ from holdfast.cli import documents, locations, output, render, saved, training
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.restoring import reason
-from holdfast.errors import NotFound
 from holdfast.model import Checkpoint
 
 
@@ -44,10 +43,12 @@ def show(app: App, /, *, ref: str, checkpoint: str | None, state: str | None, un
     if run := training.run_of(app):
         training.show(app, run, ref)
         return
-    found = app.open().get(ref)
+    workspace = app.open()
     if state is not None:
-        output.document(_state(found, state))
-    elif app.json:
+        _print_state(workspace.state(ref, state), state)
+        return
+    found = workspace.get(ref)
+    if app.json:
         app.document({"checkpoint": documents.whole_checkpoint(found)})
     elif uncovered:
         output.answer("\n".join(saved.reasons(list(found.uncovered), cap=None)) or "It holds everything.")
@@ -55,12 +56,14 @@ def show(app: App, /, *, ref: str, checkpoint: str | None, state: str | None, un
         _print(found)
 
 
-def _state(checkpoint: Checkpoint, name: str) -> object:
-    values = checkpoint.state
-    if name not in values:
-        names = ", ".join(sorted(values)) or "none"
-        raise NotFound(f"{documents.short(checkpoint.id)} has no state {name!r}", hint=f"It has: {names}.")
-    return values[name]
+def _print_state(value: object, name: str) -> None:
+    """Print a state as it is stored; that it has tags is said beside, since JSON may look so by itself."""
+    from holdfast.workspace import Tagged
+
+    if isinstance(value, Tagged):
+        output.note(render.escape(f"State {name} has values that JSON lacks; each has a tag, such as $tuple."))
+        value = value.form
+    output.document(value)
 
 
 def _print(found: Checkpoint) -> None:

@@ -20,6 +20,7 @@ from holdfast.durable import disk, write_atomically
 from holdfast.errors import Damaged, NotFound, Refused
 from holdfast.training.checkpoints import folder_of, load_checkpoint, save_checkpoint
 from holdfast.training.folder import TrainingFolder
+from holdfast.training.frameworks import torch_side
 from holdfast.training.stored.layout import SCHEMA_VERSION, check_schema, step_name
 from holdfast.training.telling import system_errors
 
@@ -49,8 +50,7 @@ class HoldfastIO(CheckpointIO):  # type: ignore[misc]
     ) -> dict[str, Any]:
         """Load the checkpoint that a file names, every byte verified. Nothing is unpickled, whatever `weights_only`."""
         store, step = _named(folder_of(path))
-        place = None if callable(map_location) or isinstance(map_location, dict) else map_location
-        found: dict[str, Any] = load_checkpoint(store, step=step, map_location=place)
+        found: dict[str, Any] = load_checkpoint(store, step=step, map_location=torch_side.device_meant(map_location))
         return found
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:

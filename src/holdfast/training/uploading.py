@@ -73,12 +73,12 @@ def _claim(folder: RemoteFolder, found: list[Found]) -> int:
     """
     marker = folder.parsed(LAST, folder.last) or {}
     given = marker.get("sequence", 0)
-    claims = [entry.key.removeprefix(_CLAIM) for entry in folder.objects.list(PRIVATE)]
-    numbers = [int(claim) for claim in claims if claim.isdecimal()]
-    known = [given if isinstance(given, int) else 0, *numbers, *(one.manifest.sequence for one in found)]
-    for number in range(max(known) + 1, max(known) + _TRIES):
+    number = max([given if isinstance(given, int) else 0, *(one.manifest.sequence for one in found)]) + 1
+    for _ in range(_TRIES):
         if folder.objects.create(f"{_CLAIM}{number:012d}", b"") is not None:
             return number
+        claims = [entry.key.removeprefix(_CLAIM) for entry in folder.objects.list(PRIVATE)]
+        number = max([number, *(int(claim) for claim in claims if claim.isdecimal())]) + 1
     raise Unavailable(f"too many save to {folder.path} at once", hint="Save again.")
 
 

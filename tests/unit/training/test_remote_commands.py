@@ -54,6 +54,8 @@ def test_the_general_commands_take_a_url(holdfast: Callable[..., Any], url: str,
     code, found = holdfast("-C", url, "diff", "1", "3")
     assert [(each["name"], each["max_change"]) for each in found["changes"]] == [("w", 2.0)]
     assert found["values"] == {"epoch": [1, 3]}
+    code, found = holdfast("-C", url, "diff", "latest~2", "latest~1")
+    assert [(each["name"], each["max_change"]) for each in found["changes"]] == [("w", 1.0)]
     assert holdfast("-C", url, "verify")[0] == 0
     assert holdfast("-C", url, "prune", "--keep-last", "1", "--dry-run")[1]["plan"]["removed"] == [1]
     assert holdfast("-C", url, "prune", "--keep-last", "1", "--yes")[1]["pruned"]["removed"] == [1]

@@ -147,6 +147,32 @@ def test_a_damaged_newest_is_put_aside_and_never_swept(
     assert load_checkpoint(url)["x"][0] == 5
 
 
+def test_a_step_whose_manifest_is_broken_can_be_saved_again(url: str, server: Server) -> None:
+    save_checkpoint(url, 1, {"x": 1})
+    bucket, prefix = place(url)
+    client(server).put_object(Bucket=bucket, Key=f"{prefix}/step-00000001/manifest.json", Body=b"{}")
+    with pytest.raises(Damaged):
+        load_checkpoint(url)
+    save_checkpoint(url, 1, {"x": 2})
+    assert load_checkpoint(url) == {"x": 2}
+    found = client(server).get_object(Bucket=bucket, Key=f"{prefix}/step-00000001/manifest.json.damaged-1")
+    assert found["Body"].read() == b"{}"
+
+
+def test_nothing_is_named_that_is_not_there(url: str, server: Server) -> None:
+    """What an interrupted save has left is taken for granted; somebody sweeps it just then."""
+    server[0].refuses = lambda number, what: "403 Forbidden" if "PUT" in what and "manifest.json" in what else ""
+    with pytest.raises(Unavailable):
+        save_checkpoint(url, 1, remote_state(1), rng=False)
+    objects_of_it = RemoteFolder(url).objects
+    shards = [entry.key for entry in objects_of_it.list("step-00000001") if entry.key.endswith(".safetensors")]
+    server[0].once("/sequence-", lambda: objects_of_it.delete(shards[:1]))
+    with pytest.raises(Unavailable, match="was removed while we saved"):
+        save_checkpoint(url, 1, remote_state(1), rng=False)
+    save_checkpoint(url, 1, remote_state(1), rng=False)
+    assert same(remote_state(1), load_checkpoint(url))
+
+
 def test_what_dead_saves_left_is_swept_once_it_is_old(
     url: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from holdfast.errors import Damaged
+from holdfast.training.mapping import fault_in, map_file
 from holdfast.training.stored import digests
 from holdfast.training.stored.layout import MANIFEST
 from holdfast.training.stored.manifest import FileEntry, Manifest, TensorEntry, decode
@@ -81,6 +81,7 @@ class Reader:
         tensor = self._entry(name)
         whole = self._mapped(tensor.file)
         data = whole[tensor.offset : tensor.offset + tensor.bytes]
+        self._look(data, tensor.file)
         self._check_tensor(data, name, tensor)
         return data
 
@@ -89,10 +90,21 @@ class Reader:
         if name not in self._maps:
             entry = self._manifest.files[name]
             with self._opened(name, entry) as fd:
-                whole = _map(fd, entry.bytes)
+                whole = map_file(fd, entry.bytes) if entry.bytes else None
+                if whole is None:
+                    whole = _read_all(fd, entry.bytes)
+                self._look(whole[: entry.header_bytes], name)
             self._check(whole[: entry.header_bytes], entry.header_digest, self._folder / name)
             self._maps[name] = whole
         return self._maps[name]
+
+    def _look(self, data: memoryview, name: str) -> None:
+        """See that bytes can be had at all, before anything is ended by looking at them."""
+        try:
+            if self._verify:
+                fault_in(data)
+        except OSError as error:
+            raise Damaged(f"{self._folder / name} cannot be read: {error.strerror}", hint=_HINT) from None
 
     @contextlib.contextmanager
     def _opened(self, name: str, entry: FileEntry) -> Iterator[int]:
@@ -123,19 +135,6 @@ class Reader:
     def _check(self, data: bytes | memoryview, expected: str, what: object) -> None:
         if self._verify and digests.digest(data, self._manifest.digest_algorithm) != expected:
             raise Damaged(f"{what} is not as it was written", hint=_HINT)
-
-
-def _map(fd: int, size: int) -> memoryview:
-    """Map a file so that what is changed in memory does not change the file; read it where it cannot be mapped.
-
-    Reading a gigabyte into fresh memory costs the system a second of work for the pages alone; mapping costs nothing.
-    """
-    if not size:
-        return memoryview(b"")
-    try:
-        return memoryview(mmap.mmap(fd, size, access=mmap.ACCESS_COPY))
-    except OSError:
-        return _read_all(fd, size)
 
 
 def _read_all(fd: int, size: int) -> memoryview:

@@ -219,9 +219,7 @@ def _from_bytes(data: memoryview, code: str, shape: tuple[int, ...], name: str |
         raise Damaged("a tensor is not as large as its shape says", hint="Use another checkpoint.")
     if not len(data):
         return torch.empty(0, dtype=torch.uint8).view(dtype).reshape(shape)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a read-only map is meant to be read
-        flat = torch.frombuffer(data, dtype=torch.uint8)
+    flat = torch.frombuffer(bytearray(data) if data.readonly else data, dtype=torch.uint8)
     if flat.data_ptr() % dtype.itemsize:
         flat = flat.clone()  # the processor may fault on an element that lies across its own size
     return flat.view(dtype).reshape(shape)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from holdfast.errors import Damaged, HoldfastError, NotFound, Refused
+from holdfast.errors import Damaged, HoldfastError, NotFound, Refused, Unavailable
 from holdfast.training import load_checkpoint, save_checkpoint
 from holdfast.training.stored.manifest import decode
 
@@ -305,3 +305,10 @@ def test_names_are_given_in_a_list(only: Any, saved: Path) -> None:
 def test_a_name_that_nothing_has_is_not_found(saved: Path) -> None:
     with pytest.raises(NotFound, match="nothing that is called modle"):
         load_checkpoint(saved, only=["modle"])
+
+
+@pytest.mark.parametrize("place", ["nowhere", "cuda:99", 99, object()])
+def test_a_device_that_is_not_here_is_no_damage(place: Any, saved: Path) -> None:
+    with pytest.raises(Unavailable, match="cannot be brought to"):
+        load_checkpoint(saved, map_location=place)
+    assert same(load_checkpoint(saved, map_location="cpu"), load_checkpoint(saved))

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from holdfast.errors import Damaged, Refused
+from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.training.frameworks.pieces import Extent, Lowered, Part
 
 NAME = "torch"
@@ -170,10 +170,20 @@ def raise_(about: Mapping[str, Any], parts: list[tuple[memoryview, str, tuple[in
         if about.get("expanded"):
             found = found.expand(about["expanded"])
     if place is not None:
-        found = found.to(place)
+        found = _moved(found, place)
     if about.get("parameter"):
         return torch.nn.Parameter(found, requires_grad=bool(about.get("requires_grad")))
     return found.requires_grad_() if about.get("requires_grad") else found
+
+
+def _moved(found: Any, place: Any) -> Any:
+    try:
+        return found.to(device=torch.device(place))
+    except (TypeError, RuntimeError, AssertionError) as error:  # PyTorch raises any of them
+        reason = str(error).partition("\n")[0]
+        raise Unavailable(
+            f"a tensor cannot be brought to {place!r}: {reason}", hint='Name a device that is here, such as "cpu".'
+        ) from None
 
 
 def _raise_chunks(about: Mapping[str, Any], parts: list[tuple[memoryview, str, tuple[int, ...]]]) -> Any:

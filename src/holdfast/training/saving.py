@@ -80,6 +80,8 @@ def save(folder: TrainingFolder, wish: Wish) -> dict[str, Any]:
 def prepare(folder: TrainingFolder, wish: Wish) -> list[Found]:
     """Look at what is there, and see that the step's name is free. The lock is held."""
     found, broken = check_step(folder, wish)
+    if wish.pin:
+        folder.pinned()  # Damaged now, and not when everything is written
     _make_room(folder, wish.step, found, broken)
     return found
 

@@ -25,8 +25,14 @@ def each(function: Callable[[T], R], items: Sequence[T], *, threads: int | None 
     helpers = [threading.Thread(target=work.run, name=f"holdfast-{at}") for at in range(count)]
     for helper in helpers:
         helper.start()
-    for helper in helpers:
-        helper.join()
+    try:
+        for helper in helpers:
+            helper.join()
+    except BaseException as error:  # Ctrl-C: nobody goes on with work that its owner has given up
+        work.error = error
+        for helper in helpers:
+            helper.join()
+        raise
     if work.error is not None:
         raise work.error
     return [work.results[at] for at in range(len(items))]

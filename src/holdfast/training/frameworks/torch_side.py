@@ -55,6 +55,7 @@ def lower(value: Any, where: str) -> Lowered:
         return _lower_sparse(found, where, about)
     if found.layout is not torch.strided:
         raise Refused(f"{where} cannot be saved: its layout is {found.layout}", hint="Save x.to_dense() instead.")
+    _check_memory(found, where)
     found = found.resolve_conj().resolve_neg()
     extent = _extent(found)
     compact = _compact(found, where)
@@ -75,8 +76,20 @@ def _check_kind(value: Any, where: str) -> None:
     if value.is_quantized:
         hint = "Save x.int_repr(), its scale and its zero point instead."
         raise Refused(f"{where} cannot be saved: it is a quantised tensor ({value.dtype})", hint=hint)
+    if value.is_nested or value._is_zerotensor():
+        kind_of = "nested tensor" if value.is_nested else "tensor of zeros that has no memory"
+        raise Refused(f"{where} cannot be saved: it is a {kind_of}", hint="Save what it is made of, or x.clone().")
     if value.is_meta:
         raise Refused(f"{where} cannot be saved: it is a meta tensor, which has no content", hint="Leave it out.")
+
+
+def _check_memory(found: Any, where: str) -> None:
+    """A tensor can say that it is larger than the memory that it has: engines that shard free it between steps."""
+    if found.numel() == 0:
+        return
+    reach = sum((size - 1) * stride for size, stride in zip(found.shape, found.stride(), strict=True)) + 1
+    if (found.storage_offset() + reach) * found.element_size() > found.untyped_storage().nbytes():
+        raise Refused(f"{where} cannot be saved: its memory was given back", hint="Gather it first, or leave it out.")
 
 
 def _lower_sparse(found: Any, where: str, about: dict[str, Any]) -> Lowered:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from holdfast.errors import Refused
+from holdfast.errors import Damaged, Refused
 from holdfast.training import background
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.loading import Opened, find
@@ -23,6 +23,7 @@ from holdfast.training.stored.layout import check_step as check_number
 from holdfast.training.stored.layout import step_name
 from holdfast.training.tree import Flat, flatten
 
+_TRIES = 5
 Step = int | Literal["latest", "best"]
 
 
@@ -122,8 +123,14 @@ def load_checkpoint(
 
     Damaged if a byte is not what was written; NotFound if there is no such checkpoint.
     """
-    opened = open_checkpoint(path, step, verify=verify, mmap=mmap)
-    state = opened.state(weights_only=weights_only, only=only, map_location=map_location)
+    for tries_left in reversed(range(_TRIES)):
+        opened = open_checkpoint(path, step, verify=verify, mmap=mmap)
+        try:
+            state = opened.state(weights_only=weights_only, only=only, map_location=map_location)
+            break
+        except Damaged:
+            if not tries_left or not opened.is_gone:
+                raise  # else a save has pruned it while it was read, and there is a newer one (P9)
     if restore_rng or loader is not None:
         set_back(opened, rng=restore_rng, loader=loader)
     return state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ _SAVING = "saving"
 _REMOVING = "removing"
 _PINS = "pins.json"
 _LOCK = "lock"
+_LOOKS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,20 @@ class TrainingFolder:
     # looking
 
     def look(self) -> tuple[list[Found], list[Broken]]:
-        """All checkpoints in the order in which they were saved, and what is broken."""
-        found, broken = [], []
+        """All checkpoints in the order in which they were saved, and what is broken.
+
+        A writer may rename one away and another in while we look (P9): where that shows, we look again.
+        """
+        for _ in range(_LOOKS - 1):
+            found, broken, has_changed = self._look()
+            if not has_changed:
+                return found, broken
+        found, broken, _ = self._look()
+        return found, broken
+
+    def _look(self) -> tuple[list[Found], list[Broken], bool]:
+        """And whether something went while we looked, or all that was there."""
+        found, broken, has_changed = [], [], False
         for name, step in self._steps():
             try:
                 manifest = self._manifest(name)
@@ -76,8 +90,14 @@ class TrainingFolder:
                     raise Damaged(f"{self.path / name} says that it is step {manifest.step}", hint="Rename it back.")
                 found.append(Found(self.path / name, manifest))
             except HoldfastError as error:
-                broken.append(Broken(self.path / name, step, error))
-        return sorted(found, key=lambda each: (each.manifest.sequence, each.step)), broken
+                if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EMFILE, errno.ENFILE):
+                    raise  # nothing can be said of any of them
+                if os.path.lexists(self.path / name):
+                    broken.append(Broken(self.path / name, step, error))
+                else:
+                    has_changed = True
+        has_changed = has_changed or (not found and not broken and os.path.lexists(self.path / LAST))
+        return sorted(found, key=lambda each: (each.manifest.sequence, each.step)), broken, has_changed
 
     def _steps(self) -> list[tuple[str, int]]:
         try:

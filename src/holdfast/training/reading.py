@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, HoldfastError, Unavailable
 from holdfast.training.mapping import fault_in, map_file
 from holdfast.training.stored import digests
 from holdfast.training.stored.layout import MANIFEST
 from holdfast.training.stored.manifest import FileEntry, Manifest, TensorEntry, decode
-from holdfast.training.telling import system_errors
 from holdfast.training.threads import each
 from holdfast.training.tree import Bytes
 
 _HINT = "Use another checkpoint; holdfast verify names the sound ones."
 _MANIFEST_MAX_BYTES = 1 << 30
+_NOT_NOW = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM)
+"""What says nothing of the file: too many are open, or it is another user's."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -34,8 +36,18 @@ def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
     except FileNotFoundError:
         raise Damaged(f"{folder} has no {MANIFEST}, so it is not a whole checkpoint", hint=_HINT) from None
     except OSError as error:
-        raise Damaged(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
+        raise cannot_read(path, error) from error
     return decode(data, str(path), verify=verify)
+
+
+def cannot_read(path: Path, error: OSError) -> HoldfastError:
+    """What an error of the system means: that a file is not what it was, or that we may not or cannot look now."""
+    if error.errno in _NOT_NOW:
+        hint = (
+            "Close some files, or wait." if error.errno in (errno.EMFILE, errno.ENFILE) else "See to that, and retry."
+        )
+        return Unavailable(f"{path} cannot be read: {error.strerror}", hint=hint)
+    return Damaged(f"{path} cannot be read: {error.strerror}", hint=_HINT)
 
 
 class Reader:
@@ -114,13 +126,14 @@ class Reader:
         except FileNotFoundError:
             raise Damaged(f"{path} is missing", hint=_HINT) from None
         except OSError as error:
-            raise Damaged(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
+            raise cannot_read(path, error) from error
         try:
             size = os.fstat(fd).st_size
             if size != entry.bytes:
                 raise Damaged(f"{path} has {size} bytes where {entry.bytes} were written", hint=_HINT)
-            with system_errors("reading", path):
-                yield fd
+            yield fd
+        except OSError as error:
+            raise cannot_read(path, error) from error
         finally:
             os.close(fd)
 

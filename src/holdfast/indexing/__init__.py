@@ -12,6 +12,7 @@ from holdfast.indexing.pipeline import Channel, Pipeline
 from holdfast.indexing.plan import IndexPlan
 from holdfast.indexing.run import IndexRun
 from holdfast.indexing.sources import Document, Folder
+from holdfast.indexing.words import HashedWords
 
 __all__ = [
     "ChangeImpact",
@@ -22,6 +23,7 @@ __all__ = [
     "Document",
     "FlatStore",
     "Folder",
+    "HashedWords",
     "IndexPlan",
     "IndexRun",
     "IndexingCheckpoint",

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from holdfast.errors import HoldfastError, Refused, Unavailable
-from holdfast.indexing import vectors
+from holdfast.indexing import sparse, vectors
 from holdfast.indexing.families import Families
 from holdfast.indexing.ledger import Batch, Failure, Ledger
 from holdfast.indexing.spaces import Resolved
@@ -92,6 +92,8 @@ class Embedder:
         began = self._clock()
         found = self._patiently(sent)
         seconds = self._clock() - began
+        if self.channel.channel.is_sparse:
+            return sparse.check(found, expected=len(texts)), seconds
         return vectors.check(found, expected=len(texts), dimension=self.channel.native), seconds
 
     def price(self, texts: Sequence[str]) -> tuple[int, float]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import Damaged, Refused, Unavailable
-from holdfast.indexing import vectors
+from holdfast.indexing import sparse, vectors
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
-from holdfast.indexing.vectors import Shape
+from holdfast.indexing.vectors import Query, Shape
 
 _VERSION = 1
 _SCHEMA = """
@@ -32,6 +32,8 @@ CREATE TABLE vector (
 
 class FlatStore:
     """A store in one file. Many may read it while one writes."""
+
+    keeps_sparse = True
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -119,7 +121,7 @@ class FlatStore:
             for table, column in (("vector", "collection"), ("point", "collection"), ("collection", "name")):
                 db.execute(f"DELETE FROM {table} WHERE {column} = ?", (collection,))
 
-    def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
+    def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
         collection = self.live()
         shape = self._shapes(collection or "").get(channel)
         if collection is None or shape is None:
@@ -130,7 +132,8 @@ class FlatStore:
                 " WHERE v.collection = ? AND v.channel = ? ORDER BY p.document, p.ordinal",
                 (collection, channel),
             ).fetchall()
-        found = vectors.nearest(query, [row[3] for row in rows], shape, limit)
+        nearest = sparse.nearest if shape.is_sparse else vectors.nearest
+        found = nearest(query, [row[3] for row in rows], shape, limit)
         return [Hit(rows[place][0], rows[place][1], rows[place][2], score) for place, score in found]
 
     def close(self) -> None:

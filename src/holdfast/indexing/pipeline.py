@@ -15,8 +15,9 @@ from holdfast.indexing.store import VectorStore
 from holdfast.indexing.vectors import DATATYPES
 
 Embed = Callable[[Sequence[str]], Any]
-"""Texts to vectors, one each, in this order."""
+"""Texts to vectors, one each, in this order. A sparse one is a mapping of places to numbers."""
 _CHARS_PER_TOKEN = 4
+_KEEPERS = "A FlatStore can, and a QdrantStore."
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Channel:
             raise Refused(f"the datatype is {self.datatype!r}", hint=f"It is one of {', '.join(DATATYPES)}.")
         if self.batch_size < 1 or (self.dimension is not None and self.dimension < 1):
             raise Refused("a batch and a dimension are 1 or more", hint="Leave them out for the usual.")
+        if self.is_sparse and self.dimension is not None:
+            raise Refused("a sparse vector has no dimension", hint="Leave it out.")
         if not self.model:
             object.__setattr__(self, "model", stage_of(self.embed).implementation)
 
@@ -54,7 +57,13 @@ class Channel:
         """Names what makes a vector of a text: the model as it is called, and how it is asked."""
         stage = stage_of(self.embed)
         settings = {name: value for name, value in stage.settings.items() if name not in _OWN}
-        return digest("model", self.model, self.revision, self.doc_prompt, settings)
+        kind = ("sparse",) if self.is_sparse else ()
+        return digest("model", self.model, self.revision, self.doc_prompt, settings, *kind)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the model returns numbers by their places."""
+        return self.datatype.startswith("sparse")
 
     def tokens(self, text: str) -> int:
         """How many tokens a text is sent as: counted, or guessed from its length."""
@@ -105,6 +114,9 @@ class Pipeline:
         if not self.embed:
             raise Refused("the pipeline has no model", hint='Give embed={"dense": model}.')
         channels = {name: each if isinstance(each, Channel) else _channel(each) for name, each in self.embed.items()}
+        thin = [name for name, each in channels.items() if each.is_sparse]
+        if thin and not getattr(self.store, "keeps_sparse", False):
+            raise Refused(f"the store cannot keep the sparse channel {thin[0]}", hint=_KEEPERS)
         object.__setattr__(self, "embed", channels)
         object.__setattr__(self, "source", as_source(self.source))
 
@@ -130,6 +142,6 @@ class Pipeline:
 
 def _channel(model: Any) -> Channel:
     """A channel from a bare model, with what its attributes say of it."""
-    known = ("model", "revision", "doc_prompt", "usd_per_mtok", "count_tokens")
+    known = ("model", "revision", "doc_prompt", "datatype", "usd_per_mtok", "count_tokens")
     said = {name: getattr(model, name) for name in known if getattr(model, name, None) is not None}
     return Channel(model, **said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.digest import digest
 from holdfast.errors import Conflict, HoldfastError, Refused, Unavailable
-from holdfast.indexing import vectors
+from holdfast.indexing import sparse, vectors
 from holdfast.indexing.deciding import SAME_MODEL, Standing
 from holdfast.indexing.embedding import Embedder
 from holdfast.indexing.ledger import Batch, Generation, LabelRow, Ledger
@@ -49,7 +49,8 @@ def _ask(embedder: Embedder) -> tuple[tuple[bytes, ...], Batch]:
             f"{channel.channel.model} does not work: {type(error).__name__}: {error}", hint="See that it can be called."
         ) from error
     tokens, usd = embedder.account(CANARIES)
-    good = tuple(each for each in found if isinstance(each, bytes))
+    told = sparse.sketch if channel.channel.is_sparse else bytes
+    good = tuple(told(each) for each in found if isinstance(each, bytes))
     if len({len(each) for each in good}) != 1 or len(good) != len(CANARIES):
         reason = next((each for each in found if isinstance(each, str)), "is not as long as the others")
         raise Refused(f"a vector of {channel.channel.model} {reason}", hint="See that the model is the right one.")

@@ -43,12 +43,16 @@ class Resolved:
 
     @property
     def dimension(self) -> int | None:
-        """How many numbers are stored; None as long as nobody knows."""
+        """How many numbers are stored; None as long as nobody knows, and if there is no such number."""
+        if self.channel.is_sparse:
+            return None
         return self.channel.dimension or self.native
 
     @property
     def shape(self) -> Shape:
         """How its vectors lie in a store. Refused if the model has too few numbers."""
+        if self.channel.is_sparse:
+            return Shape(0, self.channel.datatype)
         wanted = self.dimension
         if wanted is None or (self.native is not None and wanted > self.native):
             raise Refused(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from holdfast.errors import NotFound
-from holdfast.indexing.vectors import Shape
+from holdfast.indexing.vectors import Query, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,11 @@ class VectorStore(Protocol):
         """Where it is; another place is another identity."""
         ...
 
+    @property
+    def keeps_sparse(self) -> bool:
+        """Whether a channel of it may be sparse."""
+        ...
+
     def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
         """Make an empty collection that holds a fingerprint in its own metadata; nothing if it is there."""
         ...
@@ -90,6 +95,6 @@ class VectorStore(Protocol):
         """Take a collection away; nothing if it is not there."""
         ...
 
-    def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
+    def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
         """The chunks nearest to a query, of the live collection."""
         ...

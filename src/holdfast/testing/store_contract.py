@@ -17,7 +17,8 @@ from uuid import NAMESPACE_URL, uuid5
 import pytest
 
 from holdfast.errors import NotFound, Refused, Unavailable
-from holdfast.indexing import vectors
+from holdfast.indexing import HashedWords, Pipeline, vectors
+from holdfast.indexing.sparse import pack
 from holdfast.indexing.store import Point
 from holdfast.indexing.vectors import DATATYPES, Shape
 
@@ -243,6 +244,36 @@ class VectorStoreContract:
         assert len(opened.search("dense", [1, 2, 3, 4], limit=5)) == 5
         opened.delete("c", [each.id for each in points[1:]])
         assert [each for each, _, _ in opened.scan("c")] == [points[0].id]
+
+    def test_sparse_vectors_are_kept_and_found_by_rare_places_first_or_refused(self, opened: Any) -> None:
+        if not type(self).store.keeps_sparse:
+            with pytest.raises(Refused, match="sparse channel words") as caught:
+                Pipeline(source={}, embed={"words": HashedWords()}, store=opened)
+            assert "FlatStore" in caught.value.hint
+            return
+        shapes = {"dense": Shape(4), "rare": Shape(0, "sparse-idf"), "plain": Shape(0, "sparse")}
+        opened.create("thin", shapes, {})
+        rows: list[dict[int, float]] = [{7: 1.0, 4_294_967_295: 2.0}, {7: 3.0}, {7: 1.0, 8: 1.0}, {}]
+        opened.upsert(
+            "thin",
+            [
+                Point(numbered(number).id, f"doc {number}", number, "t", dict.fromkeys(("rare", "plain"), pack(row)))
+                for number, row in enumerate(rows)
+            ],
+        )
+        assert {document: sizes.get("plain", 0) for _, document, sizes in opened.scan("thin")} == {
+            f"doc {number}": 8 * len(row) for number, row in enumerate(rows)
+        }
+        opened.make_live("thin")
+        query = {7: 1.0, 4_294_967_295: 1.0, 5: 1.0}
+        assert [each.document for each in opened.search("plain", query)][:1] == ["doc 0"]
+        assert [each.document for each in opened.search("plain", {7: 1.0}, limit=1)] == ["doc 1"]
+        rare = opened.search("rare", {7: 1.0, 8: 1.0})
+        assert (rare[0].document, len(rare)) == ("doc 2", 3), "what shares nothing is not found"
+        with pytest.raises(Refused, match="the query is not"):
+            opened.search("plain", [1.0, 2.0])
+        with pytest.raises(Refused, match="the vectors are not"):
+            opened.search("dense", query)
 
     # when something goes wrong
 

@@ -20,7 +20,7 @@ from chromadb.errors import NotFoundError
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.indexing import vectors
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
-from holdfast.indexing.vectors import Shape
+from holdfast.indexing.vectors import Query, Shape
 
 _LIVE = "holdfast.live"
 _PREFIX = "hf."
@@ -29,6 +29,8 @@ _PAGE = 1000
 
 class ChromaStore:
     """A store in a folder, for one process at a time."""
+
+    keeps_sparse = False
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -123,7 +125,7 @@ class ChromaStore:
             self._remove(_name(collection))
             self._sweep()
 
-    def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
+    def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
         live = self.live()
         shapes = self._shapes(live) if live else {}
         if live is None or channel not in shapes:

@@ -23,7 +23,7 @@ from holdfast.digest import digest_bytes
 from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
 from holdfast.indexing import vectors
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
-from holdfast.indexing.vectors import Shape
+from holdfast.indexing.vectors import Query, Shape
 
 _VERSION = 1
 _APPLICATION = 0x486F4661  # "HoFa"
@@ -51,6 +51,8 @@ CREATE INDEX vector_waiting ON vector (collection, channel) WHERE waiting IS NOT
 
 class FaissStore:
     """A store in a folder. Many may read it while one writes."""
+
+    keeps_sparse = False
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -162,7 +164,7 @@ class FaissStore:
                 self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
         self._sweep()
 
-    def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
+    def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
         number, shapes = self._found(self.live() or "")
         shape = shapes.get(channel)
         if number is None or shape is None:

@@ -21,7 +21,7 @@ from holdfast import durable
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.indexing import vectors
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
-from holdfast.indexing.vectors import Shape
+from holdfast.indexing.vectors import Query, Shape
 
 _KEY = b"holdfast"
 _LIVE = "holdfast_live"
@@ -34,6 +34,8 @@ _OLD = timedelta(hours=1)
 
 class LanceStore:
     """A store in a folder. Many may read it while one writes."""
+
+    keeps_sparse = False
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -117,7 +119,7 @@ class LanceStore:
                 durable.sync_folder(self._path)
                 shutil.rmtree(aside)
 
-    def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
+    def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
         live = self.live()
         found = self._places(live).get(channel) if live else None
         if live is None or found is None:

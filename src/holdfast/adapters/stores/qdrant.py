@@ -13,15 +13,17 @@ from typing import Any
 from qdrant_client import QdrantClient, models
 
 from holdfast.errors import HoldfastError, Unavailable
-from holdfast.indexing import vectors
+from holdfast.indexing import sparse, vectors
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
-from holdfast.indexing.vectors import Shape
+from holdfast.indexing.vectors import Query, Shape
 
 _PAGE = 256
 
 
 class QdrantStore:
     """A store in a folder that one process at a time may open, or wherever the client given leads."""
+
+    keeps_sparse = True
 
     def __init__(
         self, path: str | Path | None = None, *, client: QdrantClient | None = None, alias: str = "holdfast"
@@ -40,11 +42,11 @@ class QdrantStore:
         said = {"fingerprint": dict(fingerprint), "shapes": vectors.plain(shapes)}
         with self._translated():
             if not self._client.collection_exists(collection):
-                cosine = models.Distance.COSINE
-                config = {
-                    name: models.VectorParams(size=each.dimension, distance=cosine) for name, each in shapes.items()
-                }
-                self._client.create_collection(collection, vectors_config=config, metadata=said)
+                dense = {name: _dense(each) for name, each in shapes.items() if not each.is_sparse}
+                thin = {name: _sparse(each) for name, each in shapes.items() if each.is_sparse}
+                self._client.create_collection(
+                    collection, vectors_config=dense, sparse_vectors_config=thin or None, metadata=said
+                )
 
     def fingerprint(self, collection: str) -> dict[str, Any] | None:
         said = self._metadata(collection)
@@ -55,7 +57,7 @@ class QdrantStore:
         made = [
             models.PointStruct(
                 id=point.id,
-                vector={name: vectors.floats(data, shapes[name]) for name, data in point.vectors.items()},
+                vector={name: _vector(data, shapes[name]) for name, data in point.vectors.items()},
                 payload={"document": point.document, "ordinal": point.ordinal, "text": point.text},
             )
             for point in points
@@ -108,13 +110,13 @@ class QdrantStore:
             self._client.delete_collection(collection)
         self._shapes.pop(collection, None)
 
-    def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
+    def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
         live = self.live()
         shape = self._shapes_of(live).get(channel) if live else None
         if live is None or shape is None:
             raise nothing_to_search(self.identity, channel)
         with self._translated():
-            asked = vectors.asked(query, shape)
+            asked = _thin(sparse.asked(query)) if shape.is_sparse else vectors.asked(query, shape)
             found = self._client.query_points(live, query=asked, using=channel, limit=limit).points
         return [_hit(each.payload or {}, float(each.score)) for each in found]
 
@@ -146,7 +148,25 @@ class QdrantStore:
             ) from error
 
 
+def _dense(shape: Shape) -> models.VectorParams:
+    return models.VectorParams(size=shape.dimension, distance=models.Distance.COSINE)
+
+
+def _sparse(shape: Shape) -> models.SparseVectorParams:
+    return models.SparseVectorParams(modifier=models.Modifier.IDF if shape.datatype == "sparse-idf" else None)
+
+
+def _vector(data: bytes, shape: Shape) -> Any:
+    return _thin(sparse.unpack(data)) if shape.is_sparse else vectors.floats(data, shape)
+
+
+def _thin(numbers: Mapping[int, float]) -> models.SparseVector:
+    return models.SparseVector(indices=list(numbers), values=list(numbers.values()))
+
+
 def _size(vector: Any, shape: Shape | None) -> int:
+    if isinstance(vector, models.SparseVector):
+        return len(vector.indices) * 8
     return shape.size_bytes if shape is not None and len(vector) == shape.dimension else len(vector)
 
 

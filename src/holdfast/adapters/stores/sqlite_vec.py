@@ -19,7 +19,7 @@ import sqlite_vec
 from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.indexing import vectors
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
-from holdfast.indexing.vectors import Shape
+from holdfast.indexing.vectors import Query, Shape
 
 _VERSION = 1
 _APPLICATION = 0x486F5356  # "HoSV"
@@ -38,6 +38,8 @@ CREATE TABLE point (
 
 class SQLiteVecStore:
     """A store in one file. Many may read it while one writes."""
+
+    keeps_sparse = False
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -160,7 +162,7 @@ class SQLiteVecStore:
             )
             self._db.execute("DELETE FROM collection WHERE name = ?", (collection,))
 
-    def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
+    def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
         found = self._tables(self.live() or "").get(channel)
         if found is None:
             raise nothing_to_search(self.identity, channel)

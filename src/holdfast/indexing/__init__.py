@@ -12,6 +12,7 @@ from holdfast.indexing.pipeline import Channel, Pipeline
 from holdfast.indexing.plan import IndexPlan
 from holdfast.indexing.run import IndexRun
 from holdfast.indexing.sources import Document, Folder
+from holdfast.indexing.splitters import Splitter
 from holdfast.indexing.words import HashedWords
 
 __all__ = [
@@ -29,5 +30,6 @@ __all__ = [
     "IndexingCheckpoint",
     "Pipeline",
     "PlainChunker",
+    "Splitter",
     "get_checkpoint_settings_map",
 ]

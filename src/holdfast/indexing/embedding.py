@@ -74,11 +74,11 @@ class Embedder:
         """Send full batches, and with `rest` the last one too. False if the budget does not allow the next."""
         size = self.channel.channel.batch_size
         while len(self.pending) >= size or (rest and self.pending):
-            batch = self._affordable(list(islice(self.pending.values(), size)))
+            batch = self._next(size)
             if not batch:
                 return False
             failed = self._send(batch)
-            if len(failed) == len(batch) > 1:
+            if len(failed) == len(batch) > 1 and not self._sees_document:
                 raise Refused(f"{self.channel.channel.model} fails for every text: {failed[0].reason}", hint=_HINT)
             if failed:
                 self._ledger.add_batch(Batch(self.channel.space, {}, 0, 0, 0.0, 0.0, tuple(failed)))
@@ -109,6 +109,18 @@ class Embedder:
         self._budget.usd += usd
         return tokens, usd
 
+    @property
+    def _sees_document(self) -> bool:
+        return self.channel.channel.sees_document
+
+    def _next(self, size: int) -> list[Wanted]:
+        """What to send: a batch, or a part of it that the budget allows; or all of a document, or nothing."""
+        if not self._sees_document:
+            return self._affordable(list(islice(self.pending.values(), size)))
+        document = next(iter(self.pending.values())).document
+        batch = [each for each in self.pending.values() if each.document == document]
+        return batch if len(self._affordable(batch)) == len(batch) else []
+
     def _affordable(self, batch: list[Wanted]) -> list[Wanted]:
         while batch and not self._budget.allows(len(batch), self.price([each.text for each in batch])[1]):
             batch = batch[:-1]
@@ -122,14 +134,18 @@ class Embedder:
         except Unavailable:
             raise
         except Exception as error:  # a model is others' code, and may raise anything for one text
-            if len(batch) == 1:
-                return [_failure(batch[0], f"{type(error).__name__}: {error}")]
+            if len(batch) == 1 or self._sees_document:
+                return [_failure(each, f"{type(error).__name__}: {error}") for each in batch]
             middle = len(batch) // 2
             return self._send(batch[:middle]) + self._send(batch[middle:])
+        bad = [(each, one) for each, one in zip(batch, found, strict=True) if isinstance(one, str)]
+        if bad and self._sees_document:  # or those that are missing would be asked for without the others
+            bad = [(each, bad[0][1]) for each in batch]
+        lost = {each.key for each, _ in bad}
         good = {each.key: one for each, one in zip(batch, found, strict=True) if isinstance(one, bytes)}
+        good = {key: one for key, one in good.items() if key not in lost}
         tokens, usd = self.account(texts)
         self._ledger.add_batch(Batch(self.channel.space, good, len(texts), tokens, usd, seconds))
-        bad = [(each, one) for each, one in zip(batch, found, strict=True) if isinstance(one, str)]
         return [_failure(each, f"its vector {reason}") for each, reason in bad]
 
     def _patiently(self, texts: list[str]) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from holdfast.errors import NotFound, Refused
 
 _ANY = "*"
-_SCOPES = ("chunk", "document")
+SCOPES = ("chunk", "document")
 _KINDS = ("dense", "sparse", "multi")
 
 
@@ -148,7 +148,7 @@ def _space(table: Any, file: str) -> Space:
     values = _checked(table, Space, what)
     if not isinstance(values.get("id"), str) or not values["id"]:
         raise Refused(f"{what} has no id", hint='Write id = "…".')
-    for key, allowed in (("kind", _KINDS), ("context_scope", _SCOPES)):
+    for key, allowed in (("kind", _KINDS), ("context_scope", SCOPES)):
         if values.get(key, allowed[0]) not in allowed:
             raise Refused(f"{what}: {key} is {values[key]!r}", hint=f"It is one of {', '.join(allowed)}.")
     dimensions = tuple(_list(values.get("dimensions", []), what))

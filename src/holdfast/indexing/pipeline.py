@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.digest import digest
+from holdfast.digest import digest, digest_bytes
 from holdfast.errors import Refused, Unavailable
 from holdfast.indexing.chunking import PlainChunker
+from holdfast.indexing.families import SCOPES
 from holdfast.indexing.sources import Source, as_source
 from holdfast.indexing.stages import Stage, stage_of
 from holdfast.indexing.store import VectorStore
@@ -36,6 +37,8 @@ class Channel:
     """How many of the model's numbers are stored; all if not said. What the model returned is kept whole."""
     datatype: str = "float32"
     metric: str = "cosine"
+    context_scope: str = "chunk"
+    """What the vector of a chunk depends on. With `document`, each call of the model has all chunks of one document."""
     batch_size: int = 32
     usd_per_mtok: float | None = None
     count_tokens: Callable[[str], int] | None = None
@@ -47,6 +50,8 @@ class Channel:
             raise Refused(f"the datatype is {self.datatype!r}", hint=f"It is one of {', '.join(DATATYPES)}.")
         if self.batch_size < 1 or (self.dimension is not None and self.dimension < 1):
             raise Refused("a batch and a dimension are 1 or more", hint="Leave them out for the usual.")
+        if self.context_scope not in SCOPES:
+            raise Refused(f"the scope is {self.context_scope!r}", hint=f"It is one of {', '.join(SCOPES)}.")
         if self.is_sparse and self.dimension is not None:
             raise Refused("a sparse vector has no dimension", hint="Leave it out.")
         if not self.model:
@@ -57,13 +62,18 @@ class Channel:
         """Names what makes a vector of a text: the model as it is called, and how it is asked."""
         stage = stage_of(self.embed)
         settings = {name: value for name, value in stage.settings.items() if name not in _OWN}
-        kind = ("sparse",) if self.is_sparse else ()
+        kind = [each for each, is_so in (("sparse", self.is_sparse), ("document", self.sees_document)) if is_so]
         return digest("model", self.model, self.revision, self.doc_prompt, settings, *kind)
 
     @property
     def is_sparse(self) -> bool:
         """Whether the model returns numbers by their places."""
         return self.datatype.startswith("sparse")
+
+    @property
+    def sees_document(self) -> bool:
+        """Whether a change of one chunk changes the vectors of all others."""
+        return self.context_scope == "document"
 
     def tokens(self, text: str) -> int:
         """How many tokens a text is sent as: counted, or guessed from its length."""
@@ -76,7 +86,8 @@ class Channel:
         return {name: getattr(self, name) for name in names}
 
 
-_OWN = {"model", "revision", "doc_prompt", "dimension", "datatype", "usd_per_mtok", "calls", "texts"}
+_WHOLE = Stage("holdfast.indexing.document", "1", {})
+_OWN = {"model", "revision", "doc_prompt", "dimension", "datatype", "context_scope", "usd_per_mtok", "calls", "texts"}
 """Said by the channel, or counted by the model itself: no settings of the model."""
 
 
@@ -127,7 +138,20 @@ class Pipeline:
 
     def cutting(self) -> dict[str, Stage]:
         """The stages that decide what the chunks of a document are."""
-        return {"parse": stage_of(self.parse), "chunk": stage_of(self.chunk)}
+        found = {"parse": stage_of(self.parse), "chunk": stage_of(self.chunk)}
+        return found | {"context": _WHOLE} if self._sees_documents else found
+
+    @property
+    def _sees_documents(self) -> bool:
+        return any(each.sees_document for each in self.channels.values())
+
+    def pieces(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """Name the chunks of a document by their very bytes; by those of all of it, if a model looks at all."""
+        found = [digest_bytes(text.encode("utf-8", "surrogatepass")) for text in texts]
+        if not self._sees_documents:
+            return tuple(found)
+        whole = digest("document", found)
+        return tuple(digest_bytes(f"{whole} {place}".encode()) for place in range(len(found)))
 
     def cut(self, data: bytes) -> list[str]:
         """The chunks of a document."""
@@ -142,6 +166,6 @@ class Pipeline:
 
 def _channel(model: Any) -> Channel:
     """A channel from a bare model, with what its attributes say of it."""
-    known = ("model", "revision", "doc_prompt", "datatype", "usd_per_mtok", "count_tokens")
+    known = ("model", "revision", "doc_prompt", "datatype", "context_scope", "usd_per_mtok", "count_tokens")
     said = {name: getattr(model, name) for name in known if getattr(model, name, None) is not None}
     return Channel(model, **said)

@@ -87,9 +87,10 @@ def _resolve(
     name: str, channel: Channel, old: Mapping[str, Any] | None, ledger: Ledger, families: Families
 ) -> Resolved:
     known = families.find(channel.model)
-    if known is not None and known[0].context_scope == "document":
+    if known is not None and known[0].context_scope == "document" and not channel.sees_document:
         raise Refused(
-            f"a vector of {channel.model} depends on the whole document", hint="Such models are not supported yet."
+            f"a vector of {channel.model} depends on the whole document",
+            hint='Say so with context_scope="document": each call of the model then has all chunks of one document.',
         )
     label = channel.label
     stands = standing(old, channel.described(), families)

@@ -151,3 +151,33 @@ def test_a_writer_of_faiss_that_is_stopped_before_its_file_counts_loses_nothing(
     assert len(made.search("dense", [1, 2, 3, 4], limit=2000)) == 1101, "what another wrote is seen"
     made.close()
     other.close()
+
+
+def test_a_table_of_lance_is_dropped_in_one_step(tmp_path: Path) -> None:
+    made = store("lancedb")(tmp_path)
+    made.create("c", SHAPES, {"ledger": "l"})
+    made.upsert("c", [numbered(1)])
+    with use_disk(_Stopping()), pytest.raises(KeyboardInterrupt):
+        made.drop("c")
+    assert (made.fingerprint("c"), made.count("c")) == (None, 0)
+    assert list(tmp_path.glob("c*"))
+    store("lancedb")(tmp_path)
+    assert not list(tmp_path.glob("c*"))
+
+
+def test_a_collection_of_chroma_that_was_half_made_or_half_dropped_is_none(tmp_path: Path) -> None:
+    made = store("chroma")(tmp_path)
+    made._client.create_collection("hf.c.0", embedding_function=None).upsert(ids=["x"], embeddings=[[1, 2]])
+    made._client.create_collection("hf.old.3", embedding_function=None)
+    assert (made.fingerprint("c"), made.count("c"), list(made.scan("c"))) == (None, 0, [])
+    made.create("c", SHAPES, {"ledger": "l"})
+    assert sorted(each.name for each in made._client.list_collections()) == ["hf.c", "hf.c.0"]
+    made.upsert("c", [numbered(1)])
+    assert [each for each, _, _ in made.scan("c")] == [numbered(1).id]
+    made.close()
+
+
+def test_nothing_of_chroma_speaks_to_others(tmp_path: Path) -> None:
+    made = store("chroma")(tmp_path)
+    assert made._client.get_settings().anonymized_telemetry is False
+    made.close()

@@ -16,6 +16,7 @@ from holdfast.indexing.spaces import Resolved
 
 _TRIES = 5
 _FIRST_WAIT_S = 1.0
+_LONGEST_WAIT_S = 300.0
 _PASSING_CODES = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 _HINT = "What was paid for is kept: make a plan and apply it when the model answers."
 
@@ -158,7 +159,7 @@ class Embedder:
                     raise
                 if not left:
                     raise Unavailable(f"{self.channel.channel.model} does not answer: {error}", hint=_HINT) from error
-                self._sleep(max(wait, float(getattr(error, "retry_after", 0) or 0)))
+                self._sleep(max(wait, _asked_to_wait_s(error)))
                 wait *= 2
         return None
 
@@ -171,6 +172,19 @@ def _passes(error: Exception) -> bool:
         return True
     name = type(error).__name__.lower()
     return getattr(error, "status_code", None) in _PASSING_CODES or "ratelimit" in name or "timeout" in name
+
+
+def _asked_to_wait_s(error: Exception) -> float:
+    """How long a server asks to be left alone, by the error itself or its answer's headers; at most a few minutes."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    for said in (getattr(error, "retry_after", None), headers.get("retry-after")):
+        try:
+            seconds = float(said) if said is not None else 0.0
+        except (TypeError, ValueError):  # a date: one's own patience has to do
+            continue
+        if seconds > 0:
+            return min(seconds, _LONGEST_WAIT_S)
+    return 0.0
 
 
 def _failure(wanted: Wanted, reason: str) -> Failure:

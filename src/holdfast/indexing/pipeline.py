@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +51,8 @@ class Channel:
             raise Refused(f"the datatype is {self.datatype!r}", hint=f"It is one of {', '.join(DATATYPES)}.")
         if self.batch_size < 1 or (self.dimension is not None and self.dimension < 1):
             raise Refused("a batch and a dimension are 1 or more", hint="Leave them out for the usual.")
+        if self.usd_per_mtok is not None and not 0 <= self.usd_per_mtok < math.inf:  # not a number is not, either
+            raise Refused(f"the price is {self.usd_per_mtok}", hint="It is dollars for a million tokens.")
         if self.context_scope not in SCOPES:
             raise Refused(f"the scope is {self.context_scope!r}", hint=f"It is one of {', '.join(SCOPES)}.")
         if self.is_sparse and self.dimension is not None:

@@ -259,6 +259,7 @@ class Planner:
         yield from self._ground.findings
         gone = set(self._ground.live.channels) - set(self._ground.channels) if self._ground.live else set()
         yield from (f"the channel {name} is dropped" for name in sorted(gone))
+        yield from (said for each in self._ground.channels.values() for said in each.contradictions(self._families))
         for name, stage in self._stages.items():
             for unseen in stage.unseen:
                 yield f"a change of {unseen} of the stage {name} would not be noticed"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,14 @@ class Resolved:
     def described(self) -> dict[str, Any]:
         """As a ledger and a store hold it."""
         return self.channel.described() | {"space": self.space, "label": self.label}
+
+    def contradictions(self, families: Families) -> Iterator[str]:
+        """What the families say of the model and is not so, as far as it is known."""
+        known = families.find(self.channel.model)
+        lengths = known[0].dimensions if known is not None else ()
+        if lengths and self.native is not None and not self.channel.is_sparse and self.native not in lengths:
+            said = ", ".join(map(str, lengths))
+            yield f"{self.channel.model} has {self.native} numbers; the families say {said}"
 
     def usd(self, tokens: int, families: Families) -> float | None:
         """What tokens cost; None if nobody said the price."""

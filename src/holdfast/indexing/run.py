@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,7 @@ from holdfast.indexing.settings import changes
 from holdfast.indexing.sources import Document, read
 from holdfast.indexing.standing import look
 from holdfast.indexing.store import Hit
+from holdfast.indexing.vectors import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ class IndexRun:
             return ["it was never published"]
         return [*self._of_document(document, found.content), *self._of_recipe(found.recipe), *self._of_shape(name)]
 
-    def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
+    def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
         """The chunks nearest to a query's vector."""
         return self._pipeline.store.search(channel, query, limit=limit)
 

@@ -38,6 +38,8 @@ class Channel:
     batch_size: int = 32
     usd_per_mtok: float | None = None
     count_tokens: Callable[[str], int] | None = None
+    embed_query: Embed | None = None
+    """For queries, where they are embedded in another way than documents."""
 
     def __post_init__(self) -> None:
         if not callable(self.embed):
@@ -60,6 +62,10 @@ class Channel:
         """How many tokens a text is sent as: counted, or guessed from its length."""
         sent = self.doc_prompt + text
         return self.count_tokens(sent) if self.count_tokens else -(-len(sent) // _CHARS_PER_TOKEN)
+
+    def ask(self, query: str) -> Any:
+        """The vector of a query."""
+        return next(iter((self.embed_query or self.embed)([self.query_prompt + query])))
 
     def described(self) -> dict[str, Any]:
         """What of it decides, as a ledger holds it."""

@@ -77,6 +77,16 @@ def test_one_command_makes_an_index_and_a_search_answers(index: Program) -> None
     assert index("index", "apply").out == "0 documents published, 0 chunks embedded\n"
 
 
+def test_a_search_that_cannot_be_answered_is_said(index: Program) -> None:
+    assert index("index", "search", "cats").code == 3
+    index("index", "apply")
+    assert index("index", "search", " ").code == 6
+    assert index("index", "search", "cats", "--channel", "sparse").code == 3
+    (index.project / "words.py").write_text("def embed(texts):\n    raise RuntimeError('no key')\n")
+    refused = index.spawn("index", "search", "cats")
+    assert (refused.code, "no key" in refused.err) == (7, True)
+
+
 def test_a_plan_calls_no_model_and_says_what_an_apply_does(index: Program) -> None:
     plan = index("index", "plan", "--json").json["plan"]
     assert (plan["to_embed"], plan["counts"]["new"], sent(index.project)) == (3, 3, 0)

@@ -64,8 +64,15 @@ class Channel:
         return self.count_tokens(sent) if self.count_tokens else -(-len(sent) // _CHARS_PER_TOKEN)
 
     def ask(self, query: str) -> Any:
-        """The vector of a query."""
-        return next(iter((self.embed_query or self.embed)([self.query_prompt + query])))
+        """The vector of a query. Unavailable if the model does not give one."""
+        if not query.strip():
+            raise Refused("the query is empty", hint="Ask for something.")
+        try:
+            return next(iter((self.embed_query or self.embed)([self.query_prompt + query])))
+        except Exception as error:  # a model is others' code, and may raise anything
+            raise Unavailable(
+                f"{self.model} does not work: {type(error).__name__}: {error}", hint="See that it can be called."
+            ) from error
 
     def described(self) -> dict[str, Any]:
         """What of it decides, as a ledger holds it."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from holdfast.errors import NotFound
 from holdfast.indexing.vectors import Shape
 
 
@@ -30,6 +31,16 @@ class Hit:
     ordinal: int
     text: str
     score: float
+
+
+def no_collection(store: str, collection: str) -> NotFound:
+    """What a store says that is asked for a collection it does not have."""
+    return NotFound(f"{store} has no collection {collection}", hint="Apply a plan to make it again.")
+
+
+def nothing_to_search(store: str, channel: str) -> NotFound:
+    """What a store says that has no live collection, or none with these vectors."""
+    return NotFound(f"{store} has no vectors {channel!r} to search", hint="Apply a plan first.")
 
 
 class VectorStore(Protocol):

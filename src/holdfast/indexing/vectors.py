@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,16 @@ class Shape:
         if self.datatype == "binary":
             return (self.dimension + 7) // 8
         return self.dimension * {"float32": 4, "float16": 2, "int8": 1}[self.datatype]
+
+
+def plain(shapes: Mapping[str, Shape]) -> dict[str, list[int | str]]:
+    """Shapes by channel, as JSON holds them."""
+    return {name: [shape.dimension, shape.datatype] for name, shape in shapes.items()}
+
+
+def shapes_of(said: Mapping[str, Any]) -> dict[str, Shape]:
+    """What `plain` was given."""
+    return {str(name): Shape(int(each[0]), str(each[1])) for name, each in said.items()}
 
 
 def check(vectors: Any, *, expected: int, dimension: int | None) -> list[bytes | str]:
@@ -79,6 +89,23 @@ def floats(blob: bytes, shape: Shape) -> list[float]:
     return [float(each) for each in _decode(np, [blob], shape)[0]]
 
 
+def widened(blob: bytes, shape: Shape) -> bytes:
+    """A vector of a store as bytes of float32, for stores that know nothing coarser."""
+    np = _numpy()
+    return bytes(_decode(np, [blob], shape)[0].astype("<f4").tobytes())
+
+
+def asked(query: Sequence[float], shape: Shape) -> list[float]:
+    """A query as it is compared with vectors of a shape: its first numbers, of length 1. Refused if it has too few."""
+    np = _numpy()
+    return [float(each) for each in _asked(np, query, shape)]
+
+
+def packed(numbers: Sequence[float]) -> bytes:
+    """Numbers as a cached vector has them."""
+    return bytes(_numpy().asarray(numbers, dtype="<f4").tobytes())
+
+
 def cosines(ones: Sequence[bytes], others: Sequence[bytes]) -> list[float]:
     """How alike cached vectors are, pair by pair; 0 for a pair of different length."""
     np = _numpy()
@@ -109,14 +136,19 @@ def overlap(blobs: Sequence[bytes], shape: Shape, *, neighbours: int = 10) -> fl
 def nearest(query: Sequence[float], blobs: Sequence[bytes], shape: Shape, limit: int) -> list[tuple[int, float]]:
     """The places of the vectors that are most like a query, the best first, with their cosine."""
     np = _numpy()
-    asked = np.asarray(query, dtype="f4")
-    if asked.ndim != 1 or asked.size < shape.dimension:
-        raise Refused(f"the query has {asked.size} numbers, the index {shape.dimension}", hint="Use its own model.")
+    wanted = _asked(np, query, shape)
     if not blobs:
         return []
-    scores = _units(np, _decode(np, blobs, shape)) @ _unit(np, asked[: shape.dimension])
+    scores = _units(np, _decode(np, blobs, shape)) @ wanted
     best = np.argsort(-scores, kind="stable")[:limit]
     return [(int(place), float(scores[place])) for place in best]
+
+
+def _asked(np: Any, query: Sequence[float], shape: Shape) -> Any:
+    given = np.asarray(query, dtype="f4")
+    if given.ndim != 1 or given.size < shape.dimension:
+        raise Refused(f"the query has {given.size} numbers, the index {shape.dimension}", hint="Use its own model.")
+    return _unit(np, given[: shape.dimension])
 
 
 def _neighbours(np: Any, rows: Any, count: int) -> list[list[int]]:

@@ -12,9 +12,9 @@ from typing import Any
 
 from qdrant_client import QdrantClient, models
 
-from holdfast.errors import HoldfastError, NotFound, Unavailable
+from holdfast.errors import HoldfastError, Unavailable
 from holdfast.indexing import vectors
-from holdfast.indexing.store import Hit, Point
+from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Shape
 
 _PAGE = 256
@@ -37,7 +37,7 @@ class QdrantStore:
         return f"qdrant:{self._place}#{self._alias}"
 
     def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
-        said = {"fingerprint": dict(fingerprint), "shapes": {name: [*_plain(each)] for name, each in shapes.items()}}
+        said = {"fingerprint": dict(fingerprint), "shapes": vectors.plain(shapes)}
         with self._translated():
             if not self._client.collection_exists(collection):
                 cosine = models.Distance.COSINE
@@ -65,6 +65,8 @@ class QdrantStore:
                 self._client.upsert(collection, made, wait=True)
 
     def delete(self, collection: str, ids: Sequence[str]) -> None:
+        if not ids:
+            return
         with self._translated():
             self._client.delete(collection, points_selector=models.PointIdsList(points=list(ids)), wait=True)
 
@@ -93,7 +95,7 @@ class QdrantStore:
 
     def make_live(self, collection: str) -> None:
         if self.fingerprint(collection) is None:
-            raise NotFound(f"{self.identity} has no collection {collection}", hint="Apply a plan to make it again.")
+            raise no_collection(self.identity, collection)
         steps: list[Any] = []
         if self.live() is not None:
             steps.append(models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=self._alias)))
@@ -110,9 +112,9 @@ class QdrantStore:
         live = self.live()
         shape = self._shapes_of(live).get(channel) if live else None
         if live is None or shape is None:
-            raise NotFound(f"{self.identity} has no vectors {channel!r} to search", hint="Apply a plan first.")
+            raise nothing_to_search(self.identity, channel)
         with self._translated():
-            asked = [float(each) for each in query][: shape.dimension]
+            asked = vectors.asked(query, shape)
             found = self._client.query_points(live, query=asked, using=channel, limit=limit).points
         return [_hit(each.payload or {}, float(each.score)) for each in found]
 
@@ -129,7 +131,7 @@ class QdrantStore:
     def _shapes_of(self, collection: str) -> dict[str, Shape]:
         if collection not in self._shapes:
             said = (self._metadata(collection) or {}).get("shapes", {})
-            self._shapes[collection] = {name: Shape(int(each[0]), str(each[1])) for name, each in said.items()}
+            self._shapes[collection] = vectors.shapes_of(said)
         return self._shapes[collection]
 
     @contextlib.contextmanager
@@ -142,10 +144,6 @@ class QdrantStore:
             raise Unavailable(
                 f"{self.identity} cannot be used: {error}", hint="See that no other process has it open, and try again."
             ) from error
-
-
-def _plain(shape: Shape) -> tuple[int, str]:
-    return shape.dimension, shape.datatype
 
 
 def _size(vector: Any, shape: Shape | None) -> int:

@@ -213,6 +213,23 @@ def test_init_writes_an_example_after_what_is_there(holdfast: Program, project: 
     assert holdfast("config", "--check").code == 0
 
 
+@pytest.mark.parametrize("store", ["flat", "qdrant", "lancedb", "sqlite-vec", "chroma", "faiss"])
+def test_the_example_indexes_markdown_and_python_in_one_command(holdfast: Program, project: Path, store: str) -> None:
+    """With the model that comes in a package, in every store."""
+    holdfast("index", "init")
+    config = project / "holdfast.toml"
+    config.write_text(config.read_text().replace('store = "flat"', f'store = "{store}"'))
+    (project / "cats.md").write_text("Cats purr and sleep in the sun all day.")
+    (project / "rain.md").write_text("Rain falls on the roof and fills the barrel.")
+    (project / "src" / "b.py").write_text("def subtract_taxes(salary):\n    return salary * 0.7\n")
+    done = holdfast("index", "apply")
+    assert (done.code, done.out) == (0, "3 documents published, 3 chunks embedded\n")
+    for query, document in (("a sleeping animal", "cats.md"), ("weather and water", "rain.md"), ("income", "src/b.py")):
+        assert holdfast("index", "search", query, "-n", "1", "--json").json["hits"][0]["document"] == document
+    assert "Nothing to do" in holdfast("index", "plan").out
+    assert holdfast("index", "verify").code == 0
+
+
 def test_progress_on_a_terminal_that_is_resized(index: Program) -> None:
     """The bar is drawn at any width, one column too, and the answer comes out whole."""
     for number in range(40):

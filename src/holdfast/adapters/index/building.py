@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
-from holdfast.adapters.index.config import IndexConfig, ModelConfig, read_index_config
+from holdfast.adapters.index.config import EMBEDDED, IndexConfig, ModelConfig, read_index_config
 from holdfast.errors import Refused, Unavailable
 from holdfast.indexing import Channel, FlatStore, Folder, IndexRun, Pipeline, PlainChunker
 
@@ -108,7 +108,19 @@ def _function(name: str, config: IndexConfig) -> Callable[..., Any]:
 
 
 def _embedded(said: ModelConfig, config: IndexConfig) -> Channel:
-    raise Refused(
-        f"{config.file}: there is no model {said.model!r} at hand",
-        hint='Write call = "module:function" for one of your own.',
-    )
+    """A channel of the model that comes in a package."""
+    if said.model != EMBEDDED:
+        raise Refused(
+            f"{config.file}: there is no model {said.model!r} at hand",
+            hint=f'Write model = "{EMBEDDED}", or call = "module:function" for one of your own.',
+        )
+    try:
+        from holdfast.adapters.models.wordllama import WordLlama  # an extra
+    except ImportError as error:
+        raise Unavailable(
+            f"the model {EMBEDDED} needs the package {error.name}",
+            hint="Install it with: pip install 'holdfast[index]'",
+        ) from error
+    model = WordLlama()
+    told: dict[str, Any] = {"model": model.model, "revision": model.revision, "usd_per_mtok": model.usd_per_mtok}
+    return Channel(model, **(told | said.options))

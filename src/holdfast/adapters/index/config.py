@@ -13,7 +13,7 @@ from holdfast.indexing.sources import TEXTS
 from holdfast.workspace.tables import OWN, SHARED, Checks, checked, find_table, number, text, texts
 
 STORES = ("flat", "qdrant", "lancedb", "sqlite-vec", "chroma", "faiss")
-EMBEDDED = "embedded"
+EMBEDDED = "wordllama"
 """The name of the model that comes with the extra `holdfast[index]`."""
 
 EXAMPLE = """\
@@ -25,7 +25,7 @@ store = "flat"                     # or qdrant, lancedb, sqlite-vec, chroma, fai
 directory = ".holdfast-index"      # of the ledger and the store
 
 [index.embed.dense]
-model = "embedded"                 # or: call = "my_models:embed", a function of a list of texts
+model = "wordllama"                # small, in a package; or: call = "my_models:embed", a function of a list of texts
 """
 
 

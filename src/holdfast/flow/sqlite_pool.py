@@ -11,35 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
+from holdfast.flow.sqlite_schema import VERSION, statements_from
 
-VERSION = 1
-SCHEMA = """
-CREATE TABLE sessions (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, session TEXT NOT NULL, family INTEGER NOT NULL,
-    latest INTEGER NOT NULL, checkpoints INTEGER NOT NULL, saved_at INTEGER NOT NULL, deleted INTEGER NOT NULL,
-    UNIQUE (tenant, session)
-);
-CREATE INDEX families ON sessions (family, tenant);
-CREATE TABLE checkpoints (
-    sequence INTEGER PRIMARY KEY AUTOINCREMENT, owner INTEGER NOT NULL, namespace TEXT NOT NULL,
-    checkpoint_id TEXT NOT NULL, parent_id TEXT, run_id TEXT, saved_at INTEGER NOT NULL, digest BLOB NOT NULL,
-    meta BLOB NOT NULL, refs BLOB NOT NULL, shape BLOB NOT NULL,
-    first_part INTEGER NOT NULL, last_part INTEGER NOT NULL,
-    UNIQUE (owner, namespace, checkpoint_id)
-);
-CREATE INDEX newest ON checkpoints (owner, sequence);
-CREATE INDEX runs ON checkpoints (run_id) WHERE run_id IS NOT NULL;
-CREATE TABLE parts (
-    number INTEGER PRIMARY KEY, tenant TEXT NOT NULL, family INTEGER NOT NULL, name BLOB NOT NULL, refs BLOB NOT NULL,
-    data BLOB NOT NULL
-);
-CREATE UNIQUE INDEX part_names ON parts (family, name, tenant);
-CREATE TABLE writes (
-    tenant TEXT NOT NULL, session TEXT NOT NULL, namespace TEXT NOT NULL, checkpoint_id TEXT NOT NULL,
-    task_id TEXT NOT NULL, idx INTEGER NOT NULL, task_path TEXT NOT NULL, channel TEXT NOT NULL, data BLOB NOT NULL
-);
-CREATE UNIQUE INDEX write_places ON writes (tenant, session, namespace, checkpoint_id, task_id, idx);
-"""
 _APPLICATION = 0x486F6C64  # "Hold"
 _RETRY_SECONDS = 0.01
 _LOG_PAGES = {"NORMAL": 1000, "FULL": 64, "EXTRA": 64}
@@ -122,7 +95,7 @@ class Pool:
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
         try:
-            db.execute("PRAGMA page_size=8192")  # several messages of 1 KB to a page, with little room lost
+            db.execute("PRAGMA page_size=4096")
             db.execute(f"PRAGMA synchronous={self._synchronous}")
             db.execute(f"PRAGMA mmap_size={1 << 28}")
             db.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES[self._synchronous]}")
@@ -140,15 +113,17 @@ class Pool:
         self._patiently(db, "PRAGMA journal_mode=WAL")
         self._patiently(db, "BEGIN IMMEDIATE")
         try:
-            if _version(db) == 0:
-                if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                    raise Refused(f"{self._path} is a database of another program", hint="Name another file.")
-                for statement in filter(str.strip, SCHEMA.split(";")):
+            version = _version(db)
+            if version == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                raise Refused(f"{self._path} is a database of another program", hint="Name another file.")
+            if version != VERSION:
+                statements = statements_from(version)
+                if statements is None:
+                    raise Refused(f"{self._path} is of version {version}", hint="Open it with a newer Holdfast.")
+                for statement in statements:
                     db.execute(statement)
                 db.execute(f"PRAGMA application_id={_APPLICATION}")
                 db.execute(f"PRAGMA user_version={VERSION}")
-            elif _version(db) != VERSION:
-                raise Refused(f"{self._path} is of version {_version(db)}", hint="Open it with a newer Holdfast.")
         except BaseException:
             db.execute("ROLLBACK")
             raise

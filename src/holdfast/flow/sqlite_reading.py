@@ -18,6 +18,13 @@ _ROW = (
     " s.family, c.first_part, c.last_part"
 )
 _FROM = "FROM checkpoints c JOIN sessions s ON s.number = c.owner WHERE s.tenant = ?"
+LATEST = "max(s.latest, ifnull((SELECT max(sequence) FROM checkpoints WHERE owner = s.number), 0))"
+_NEWEST = "FROM checkpoints WHERE owner = s.number ORDER BY sequence DESC LIMIT 1"
+SAVED_AT = f"max(s.saved_at, ifnull((SELECT saved_at {_NEWEST}), 0))"
+_SESSION = (
+    f"SELECT s.session, s.family, {LATEST} AS newest, (SELECT count(*) FROM checkpoints WHERE owner = s.number),"
+    f" {SAVED_AT}, s.deleted FROM sessions s WHERE s.tenant = ?"
+)
 _DENSE = 2
 _MANY = 500
 """Values in one query: older SQLite takes up to 999."""
@@ -105,18 +112,13 @@ class SQLiteReader:
 
     def session(self, session: str) -> SessionRow | None:
         with self._pool.reading() as db:
-            found = db.execute(
-                "SELECT session, family, latest, checkpoints, saved_at, deleted FROM sessions"
-                " WHERE tenant = ? AND session = ?",
-                (self._key, escape(session)),
-            ).fetchone()
+            found = db.execute(f"{_SESSION} AND s.session = ?", (self._key, escape(session))).fetchone()
         return _session(found) if found else None
 
     def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
         with self._pool.reading() as db:
             found = db.execute(
-                "SELECT session, family, latest, checkpoints, saved_at, deleted FROM sessions"
-                " WHERE tenant = ? AND NOT deleted AND latest < ? ORDER BY latest DESC LIMIT ?",
+                f"{_SESSION} AND NOT s.deleted AND newest < ? ORDER BY newest DESC LIMIT ?",
                 (self._key, _within(1 << 62 if before is None else before), -1 if limit is None else limit),
             )
             return [_session(row) for row in found.fetchall()]
@@ -147,8 +149,10 @@ class SQLiteReader:
             [writes] = db.execute(
                 "SELECT ifnull(sum(length(data)), 0) FROM writes WHERE tenant = ?", (self._key,)
             ).fetchone()
-            given = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'checkpoints'").fetchone()
-        return UsageRow(sessions - dead, dead, rows, parts, part_bytes, row_bytes + writes, given[0] if given else 0)
+            [given] = db.execute(
+                "SELECT max(greatest, (SELECT ifnull(max(sequence), 0) FROM checkpoints)) FROM numbers"
+            ).fetchone()
+        return UsageRow(sessions - dead, dead, rows, parts, part_bytes, row_bytes + writes, given)
 
     def close(self) -> None:
         self._pool.close()

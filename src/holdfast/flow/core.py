@@ -86,7 +86,8 @@ class Core:
         expected_parent: str | Anything | None,
         replace: bool,
     ) -> CheckpointMetadata:
-        weaver = Weaver(self.sealer.serde.encode, self.sealer.name, memory.known)
+        serde = self.sealer.serde
+        weaver = Weaver(serde.encode, self.sealer.name, memory.known, serde.look)
         rope, woven, encoded = weaver.weave(state, memory.woven)
         size = sum(map(len, encoded))
         if size > self._max_state_bytes:

@@ -15,7 +15,7 @@ from holdfast.flow.sqlite_schema import VERSION, statements_from
 
 _APPLICATION = 0x486F6C64  # "Hold"
 _RETRY_SECONDS = 0.01
-_LOG_PAGES = {"NORMAL": 1000, "FULL": 64, "EXTRA": 64}
+_LOG_PAGES = {"NORMAL": 1000, "FULL": 256, "EXTRA": 256}
 """How long the log may get: where each commit is synced, a short one, soon written over, is several times as fast."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

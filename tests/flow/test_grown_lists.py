@@ -1,0 +1,169 @@
+"""Lists that grow are not encoded again, and what is changed in them in place is never missed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from holdfast.adapters.langgraph.classes import Classes
+from holdfast.errors import Refused
+from holdfast.flow import open_states
+from holdfast.serde import Serde, default_registry
+from holdfast.testing.flow_contract import point
+
+SERDE = Serde(Classes(default_registry))
+
+
+class Text(str):
+    pass
+
+
+def values() -> list[Any]:
+    """More than is looked into, of all that a proof can tell of."""
+    long = "word " * 100
+    told = {
+        "n": 1,
+        "f": 0.0,
+        "inner": {"deep": [1, [2], {}], "none": None},
+        "empty": {},
+        "nothing": [],
+        "pair": (1, [2]),
+    }
+    return [
+        *(
+            {"id": at, "text": f"{at} {long}", **told, "inner": {"deep": [1, [2], {}]}, "kinds": {1, 2}}
+            for at in range(12)
+        ),
+        HumanMessage(long, id="h", additional_kwargs={"a": [1]}),
+        AIMessage(long, id="a", tool_calls=[{"name": "f", "args": {"x": 1}, "id": "t"}]),
+    ]
+
+
+def reorder(value: dict[str, Any]) -> None:
+    value["id"] = value.pop("id")
+
+
+CHANGES: dict[str, Callable[[list[Any]], Any]] = {
+    "another value": lambda them: them[3].update(text="other"),
+    "equal, of another type": lambda them: them[3].update(n=True),
+    "equal, with another sign": lambda them: them[3].update(f=-0.0),
+    "another order": lambda them: reorder(them[3]),
+    "another key": lambda them: them[3].update(more=1),
+    "a key renamed": lambda them: them.__setitem__(3, {("x" if k == "id" else k): v for k, v in them[3].items()}),
+    "deep in a list": lambda them: them[3]["inner"]["deep"].append(5),
+    "deeper": lambda them: them[3]["inner"]["deep"][1].__setitem__(0, True),
+    "in what was empty": lambda them: them[3]["empty"].update(a=1),
+    "in an empty list": lambda them: them[3]["nothing"].append(1),
+    "in an empty one, deep": lambda them: them[3]["inner"]["deep"][2].update(a=1),
+    "in a tuple": lambda them: them[3]["pair"][1].append(3),
+    "in a set": lambda them: (them[3]["kinds"].remove(1), them[3]["kinds"].add(3)),
+    "a field of a message": lambda them: setattr(them[12], "content", "other"),
+    "in a message": lambda them: them[12].additional_kwargs["a"].append(2),
+    "in an empty field": lambda them: them[12].response_metadata.update(a=1),
+    "which fields were given": lambda them: them[12].__pydantic_fields_set__.add("name"),
+    "a call of a tool": lambda them: them[13].tool_calls[0]["args"].update(x=2),
+    "the class": lambda them: object.__setattr__(them[12], "__class__", AIMessage) or them[12].__dict__.update(
+        tool_calls=[], invalid_tool_calls=[], usage_metadata=None),
+    "one removed": lambda them: them.pop(3),
+    "one put in": lambda them: them.insert(3, {"id": "new"}),
+    "two swapped": lambda them: them.__setitem__(slice(3, 5), [them[4], them[3]]),
+    "cut short": lambda them: them.__delitem__(slice(5, None)),
+    "one replaced by an equal one": lambda them: them.__setitem__(3, dict(them[3])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_changed_in_place_is_saved(change: str) -> None:
+    """P2: saved often enough that the list is known, changed, and saved again with one more."""
+    with open_states("memory://", registry=Classes(default_registry)) as states:
+        held = values()
+        for step in range(4):
+            held.append({"id": f"step {step}", "text": "more " * 30})
+            states.save(point(f"before {step}", {"messages": held}))
+        CHANGES[change](held)
+        expected = SERDE.encode({"messages": held})
+        for name in ("after", "and once more"):
+            states.save(point(name, {"messages": held}))
+        held.append({"id": "last"})
+        states.save(point("last", {"messages": held}))
+        for name in ("after", "and once more"):
+            states.forget()
+            states.forget_parts()
+            found = states.load("s", name)
+            assert found is not None
+            assert SERDE.encode(found.state) == expected
+        found = states.load("s", "last")
+        assert found is not None and SERDE.encode(found.state) == SERDE.encode({"messages": held})
+        assert states.verify().ok
+
+
+def test_a_list_that_goes_on_is_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P8: from the third save on, what is encoded is what is new."""
+    encoded: list[int] = []
+    encode = Serde.encode
+
+    def counting(self: Serde, value: Any, where: str = "value") -> bytes:
+        made = encode(self, value, where)
+        encoded.append(len(made))
+        return made
+
+    monkeypatch.setattr(Serde, "encode", counting)
+    with open_states("memory://", registry=Classes(default_registry)) as states:
+        held = values()
+        for step in range(6):
+            encoded.clear()
+            held.append({"id": step, "text": "new"})
+            states.save(point(f"c{step}", {"messages": held, "step": step}))
+        assert sum(encoded) < 500
+
+
+def test_what_cannot_be_stored_is_named_by_its_path_in_a_list_that_is_known() -> None:
+    with open_states("memory://", registry=Classes(default_registry)) as states:
+        held = values()
+        for step in range(4):
+            states.save(point(f"c{step}", {"messages": held}))
+        held.append({"fine": 1, "bad": [object()]})
+        with pytest.raises(Refused) as refused:
+            states.save(point("bad", {"messages": held}))
+        assert f"state['messages'][{len(held) - 1}]['bad'][0]" in str(refused.value)
+
+
+def test_only_the_same_objects_are_a_proof() -> None:
+    held = values()
+    seen = SERDE.look(held)
+    assert seen is not None and seen.still(held) and seen.still([*held, 1])
+    assert not seen.still(values())
+    assert not seen.still(held[:-1])
+    assert SERDE.look([{"text": Text("a subclass")}]) is None
+    assert SERDE.look([[object()]]) is None
+    both = seen.plus(SERDE.look([{"a": [1]}]) or seen)
+    assert not both.still(held)
+    loop: list[Any] = []
+    loop.append(loop)
+    assert SERDE.look(loop) is None
+
+
+def test_a_list_that_is_changed_while_it_is_encoded_is_not_taken_for_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The change comes after the encoding, and before the second look; the next save must find it."""
+    with open_states("memory://", registry=Classes(default_registry)) as states:
+        held = values()
+        for step in range(3):
+            states.save(point(f"c{step}", {"messages": held}))
+        fresh = {"id": "fresh", "inner": [1]}
+        held.append(fresh)
+        encode = Serde.encode
+
+        def racing(self: Serde, value: Any, where: str = "value") -> bytes:
+            made = encode(self, value, where)
+            if value is fresh:
+                fresh["inner"] = [2]
+            return made
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Serde, "encode", racing)
+            states.save(point("raced", {"messages": held}))
+        states.save(point("next", {"messages": held}))
+        assert [states.load("s", name).state["messages"][-1]["inner"] for name in ("raced", "next")] == [[1], [2]]  # type: ignore[union-attr]

@@ -48,6 +48,9 @@ _ADD_ROW = (
     f" refs, shape, first_part, last_part) VALUES ((SELECT max({_GREATEST}, greatest) + 1 FROM numbers),"
     f" ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_LAST_PART})"
 )
+_IS_DELETED = "SELECT 1 FROM sessions WHERE tenant = ? AND session = ? AND deleted"
+_ADD_WRITE = "INSERT OR IGNORE INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_REPLACE_WRITE = "INSERT OR REPLACE INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class SQLiteStore(SQLiteReader):
@@ -210,22 +213,25 @@ class SQLiteStore(SQLiteReader):
 
     # writes
 
-    def add_writes(self, place: Place, writes: Sequence[WriteRow], *, replace: bool) -> None:
+    def add_writes(
+        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, patience_seconds: float = 0.0
+    ) -> None:
         session, namespace, checkpoint_id = map(escape, place)
-        with self._pool.transaction() as db:
-            dead = db.execute(
-                "SELECT 1 FROM sessions WHERE tenant = ? AND session = ? AND deleted", (self._key, session)
-            ).fetchone()
-            if dead:
+        rows = [
+            (self._key, session, namespace, checkpoint_id, escape(write.task_id), write.idx,
+             escape(write.task_path), escape(write.channel), write.data)
+            for write in writes
+        ]  # fmt: skip
+
+        def apply(db: sqlite3.Connection) -> None:
+            if db.execute(_IS_DELETED, (self._key, session)).fetchone():
                 raise conflicts.deleted(place.session)
-            db.executemany(
-                f"INSERT OR {'REPLACE' if replace else 'IGNORE'} INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (self._key, session, namespace, checkpoint_id, escape(write.task_id), write.idx,
-                     escape(write.task_path), escape(write.channel), write.data)
-                    for write in writes
-                ],
-            )  # fmt: skip
+            db.executemany(_REPLACE_WRITE if replace else _ADD_WRITE, rows)
+
+        if patience_seconds and self._pool.offer(apply, patience_seconds):
+            return
+        with self._pool.transaction() as db:
+            apply(db)
 
 
 def _values(row: Row) -> tuple[Any, ...]:

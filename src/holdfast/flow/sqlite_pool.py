@@ -12,6 +12,7 @@ from pathlib import Path
 
 from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
 from holdfast.flow.sqlite_schema import VERSION, statements_from
+from holdfast.flow.sqlite_sharing import Apply, Shared, Sharing
 
 _APPLICATION = 0x486F6C64  # "Hold"
 _RETRY_SECONDS = 0.01
@@ -30,6 +31,7 @@ class Pool:
         self._timeout = timeout
         self._lock = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
+        self._sharing = Sharing()
         self._pid = os.getpid()
         self._closed = False
 
@@ -49,10 +51,11 @@ class Pool:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """A connection in a transaction that writes, committed at the end and rolled back on any error.
 
-        Threads of this process wait for each other here, rather than by asking the file again and again.
+        Threads of this process wait for each other here, rather than by asking the file again and again. Writes that
+        wait for a commit go along.
         """
         self._check_process()
-        lock = self._lock
+        lock, sharing = self._lock, self._sharing
         if not lock.acquire(timeout=self._timeout):
             raise Unavailable(f"{self._path} is being written to", hint="Try again.")
         try:
@@ -63,9 +66,24 @@ class Pool:
                 except HoldfastError:
                     db.execute("ROLLBACK")
                     raise
-                db.execute("COMMIT")
+                self._commit(db, sharing.take())
         finally:
             lock.release()
+
+    @staticmethod
+    def _commit(db: sqlite3.Connection, shared: Shared) -> None:
+        is_done = False
+        try:
+            shared.apply(db)
+            db.execute("COMMIT")
+            is_done = True
+        finally:
+            shared.settle(is_done=is_done)  # P3: not before they are on disk
+
+    def offer(self, apply: Apply, seconds: float) -> bool:
+        """Let another thread's commit take writes along; whether one did. See `Sharing.offer`."""
+        self._check_process()
+        return self._sharing.offer(apply, seconds)
 
     def close(self) -> None:
         self._closed = True
@@ -84,7 +102,7 @@ class Pool:
     def _check_process(self) -> None:
         """In a forked child, leave the parent's connections to the parent."""
         if self._pid != os.getpid():
-            self._pid, self._lock, self._idle = os.getpid(), threading.Lock(), []
+            self._pid, self._lock, self._idle, self._sharing = os.getpid(), threading.Lock(), [], Sharing()
 
     def _give(self, db: sqlite3.Connection) -> None:
         if self._closed:

@@ -180,11 +180,14 @@ class StateStore(Protocol):
     def clear(self) -> None:
         """Remove everything of the tenant, tombstones too. Numbers go on from where they were."""
 
-    def add_writes(self, place: Place, writes: Sequence[WriteRow], *, replace: bool) -> None:
+    def add_writes(
+        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, patience_seconds: float = 0.0
+    ) -> None:
         """Attach writes to a checkpoint, which need not be there yet.
 
         A write with the task and index of one that is there replaces it, or is left out. Conflict if the session was
-        deleted.
+        deleted. They are stored when this returns; a back end may wait up to `patience_seconds` for a commit by another
+        thread that stores them at no cost.
         """
 
     def writes(self, places: Sequence[Place]) -> dict[Place, list[WriteRow]]:

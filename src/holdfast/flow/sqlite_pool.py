@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 
 from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
 from holdfast.flow.sqlite_schema import VERSION, statements_from
@@ -35,50 +34,25 @@ class Pool:
         self._pid = os.getpid()
         self._closed = False
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Reading:
         """A connection; errors of SQLite become ours."""
-        with _translated(self._path):
-            db = self._take()
-            try:
-                yield db
-            except BaseException:
-                db.close()
-                raise
-            self._give(db)
+        return Reading(self)
 
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Transaction:
         """A connection in a transaction that writes, committed at the end and rolled back on any error.
 
         Threads of this process wait for each other here, rather than by asking the file again and again. Writes that
         wait for a commit go along.
         """
+        return Transaction(self)
+
+    def lock(self) -> tuple[threading.Lock, Sharing]:
+        """Wait until no other thread writes; what is to be released."""
         self._check_process()
         lock, sharing = self._lock, self._sharing
         if not lock.acquire(timeout=self._timeout):
             raise Unavailable(f"{self._path} is being written to", hint="Try again.")
-        try:
-            with self.reading() as db:
-                db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield db
-                except HoldfastError:
-                    db.execute("ROLLBACK")
-                    raise
-                self._commit(db, sharing.take())
-        finally:
-            lock.release()
-
-    @staticmethod
-    def _commit(db: sqlite3.Connection, shared: Shared) -> None:
-        is_done = False
-        try:
-            shared.apply(db)
-            db.execute("COMMIT")
-            is_done = True
-        finally:
-            shared.settle(is_done=is_done)  # P3: not before they are on disk
+        return lock, sharing
 
     def offer(self, apply: Apply, seconds: float) -> bool:
         """Let another thread's commit take writes along; whether one did. See `Sharing.offer`."""
@@ -90,7 +64,7 @@ class Pool:
         while self._idle:
             self._idle.pop().close()
 
-    def _take(self) -> sqlite3.Connection:
+    def take(self) -> sqlite3.Connection:
         if self._closed:
             raise Refused(f"{self._path} was closed", hint="Open it again.")
         self._check_process()
@@ -104,11 +78,20 @@ class Pool:
         if self._pid != os.getpid():
             self._pid, self._lock, self._idle, self._sharing = os.getpid(), threading.Lock(), [], Sharing()
 
-    def _give(self, db: sqlite3.Connection) -> None:
+    def give(self, db: sqlite3.Connection) -> None:
         if self._closed:
             db.close()
         else:
             self._idle.append(db)
+
+    def translated(self, error: sqlite3.Error) -> HoldfastError:
+        """What is said of an error of SQLite."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _DAMAGE or "decode to UTF-8" in str(error):
+            return Damaged(f"{self._path} is damaged: {error}", hint="Restore it from a copy.")
+        return Unavailable(
+            f"{self._path} cannot be used: {error}", hint="See that it can be written to, and try again."
+        )
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
@@ -164,14 +147,72 @@ def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-@contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in _DAMAGE or "decode to UTF-8" in str(error):
-            raise Damaged(f"{path} is damaged: {error}", hint="Restore it from a copy.") from error
-        raise Unavailable(
-            f"{path} cannot be used: {error}", hint="See that it can be written to, and try again."
-        ) from error
+# generators would do for the two below, and take longer than the statements in them
+
+
+class Reading:
+    """A connection, for `with`."""
+
+    __slots__ = ("_db", "_pool")
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def __enter__(self) -> sqlite3.Connection:
+        try:
+            self._db = self._pool.take()
+        except sqlite3.Error as error:
+            raise self._pool.translated(error) from error
+        return self._db
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._pool.give(self._db)
+            return
+        self._db.close()
+        if isinstance(error, sqlite3.Error):
+            raise self._pool.translated(error) from error
+
+
+class Transaction(Reading):
+    """A connection in a transaction, for `with`."""
+
+    __slots__ = ("_lock", "_sharing")
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._lock, self._sharing = self._pool.lock()
+        try:
+            db = super().__enter__()
+            try:
+                db.execute("BEGIN IMMEDIATE")
+            except BaseException as error:
+                super().__exit__(type(error), error, error.__traceback__)
+                raise
+        except BaseException:
+            self._lock.release()
+            raise
+        return db
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._commit(self._sharing.take())
+            super().__exit__(kind, error, trace)  # to close a connection rolls back
+        finally:
+            self._lock.release()
+
+    def _commit(self, shared: Shared) -> None:
+        is_done = False
+        try:
+            shared.apply(self._db)
+            self._db.execute("COMMIT")
+            is_done = True
+        except BaseException as error:
+            super().__exit__(type(error), error, error.__traceback__)
+            raise
+        finally:
+            shared.settle(is_done=is_done)  # P3: not before they are on disk

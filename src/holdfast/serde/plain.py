@@ -18,6 +18,8 @@ def is_plain(value: Any) -> bool:
 
     False also of what is very deep or very wide, which the slower way looks at more closely.
     """
+    if type(value) in _SCALARS:
+        return True
     kinds, level = {type(value)}, [value]
     for _ in range(_MOST_LEVELS):
         if kinds <= _SCALARS:

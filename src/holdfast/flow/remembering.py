@@ -86,7 +86,7 @@ class PartCache:
             self._held, self._bytes = {}, 0
 
     def put(self, family: int, parts: dict[bytes, Held]) -> None:
-        size = sum(len(data) for _, data in parts.values())
+        size = sum([len(data) for _, data in parts.values()])
         with self._lock:
             if self._bytes + size > self._max_bytes:
                 self._held = {}  # a new one: a reader may hold on to the old

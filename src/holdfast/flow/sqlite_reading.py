@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -91,7 +92,7 @@ class SQLiteReader:
                     "SELECT name, refs, data FROM parts WHERE number BETWEEN ? AND ? AND family = ? AND tenant = ?",
                     (*hint, family, self._key),
                 ).fetchall()
-                missing = set(names).difference([row[0] for row in found])
+                missing = set(names).difference(map(itemgetter(0), found))
                 found += self._named(db, "name, refs, data", family, list(missing))
             else:
                 found = list(self._named(db, "name, refs, data", family, names))

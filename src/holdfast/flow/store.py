@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from struct import unpack
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
@@ -206,7 +207,10 @@ class StateStore(Protocol):
 
 def names_in(refs: bytes) -> list[bytes]:
     """The names that lie in a row's or part's refs."""
-    return [refs[at : at + NAME_BYTES] for at in range(0, len(refs), NAME_BYTES)]
+    count, rest = divmod(len(refs), NAME_BYTES)
+    if rest:  # damaged: no part has such a name
+        return [refs[at : at + NAME_BYTES] for at in range(0, len(refs), NAME_BYTES)]
+    return list(unpack(f"{NAME_BYTES}s" * count, refs))
 
 
 def live_names(roots: Iterable[bytes], groups: Mapping[bytes, bytes]) -> set[bytes]:

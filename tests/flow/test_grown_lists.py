@@ -184,3 +184,32 @@ def test_what_is_changed_while_it_is_encoded_is_not_taken_for_known(
         states.save(point("next", {"messages": held}))
         found = [states.load("s", name) for name in ("raced", "next")]
         assert [each.state["messages"][-1]["inner"] for each in found if each] == [[2], [1]]
+
+
+@pytest.mark.parametrize("saves", [0, 1])
+@pytest.mark.parametrize("state", [lambda held: {"messages": held}, lambda held: {"a": {"messages": held}}])
+def test_a_state_that_is_changed_while_it_is_cut_is_saved_as_one_of_the_two(
+    saves: int, state: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is cut into parts is encoded as a whole and one by one; if they differ, it would not load again."""
+    with open_states("memory://", registry=Classes(default_registry)) as states:
+        held = values()
+        for step in range(saves):
+            states.save(point(f"c{step}", state(held)))
+        held.append({"id": "fresh", "inner": [1]})
+        given = state(held)
+        encode, changes = Serde.encode, [[2]]
+
+        def racing(self: Serde, value: Any, where: str = "value") -> bytes:
+            made = encode(self, value, where)
+            if value in (held, given.get("a")) and changes:
+                held[-1]["inner"] = changes.pop()
+            return made
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Serde, "encode", racing)
+            states.save(point("raced", given))
+        states.forget()
+        states.forget_parts()
+        found = states.load("s", "raced")
+        assert found is not None and SERDE.encode(found.state) == SERDE.encode(given)

@@ -18,7 +18,7 @@ from holdfast.flow.remembering import Memory, PartCache, Remembered
 from holdfast.flow.rope import Held, Rope, join
 from holdfast.flow.sealing import Sealer
 from holdfast.flow.store import ANYTHING, Anything, Base, Row, Stale, StateStore, names_in
-from holdfast.flow.weaving import Weaver
+from holdfast.flow.weaving import Changing, Weaver
 from holdfast.serde import Envelope, Keys, Serde
 
 _TRIES = 10
@@ -76,7 +76,9 @@ class Core:
                 return self._save_on(memory, meta, checkpoint.state, expected_parent, replace)
             except Stale:
                 self._remembered.forget(meta.session_id)
-        raise Unavailable("others keep changing this session", hint="Try again.")
+            except Changing:
+                pass  # nothing was stored yet: once more, as it is now
+        raise Unavailable("this session, or its state, keeps being changed meanwhile", hint="Try again.")
 
     def _save_on(
         self,

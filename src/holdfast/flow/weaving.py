@@ -37,6 +37,10 @@ Name = Callable[[bytes], bytes]
 Look = Callable[[list[Any]], Seen | None]
 
 
+class Changing(Exception):
+    """The state is changed by another thread while it is woven."""
+
+
 class Run:
     """Elements in order, cut so far; grows at its end only."""
 
@@ -232,7 +236,9 @@ class Weaver:
         if type(value) is list and header:
             return self._list(value, encoded, header, memory)
         if type(value) is dict and header:
-            return self._dict(value, encoded[:header], self._elements(value, "", None) or [], memory)
+            elements = self._elements(value, "", None) or []
+            _check_same(elements, encoded, header)
+            return self._dict(value, encoded[:header], elements, memory)
         return None
 
     def _list(self, values: list[Any], encoded: bytes, header: int, memory: Woven | None) -> Inside:
@@ -242,7 +248,10 @@ class Weaver:
             run, known = memory.run.copy(), memory.length
             fresh = values[known:] if grown.elements is None else grown.fresh
         self.names = set(memory.names) if known and memory else set()
-        elements = grown.elements or [self._encode(value, "") for value in fresh]
+        elements = grown.elements
+        if elements is None:
+            elements = [self._encode(value, "") for value in fresh]
+            _check_same(elements, encoded, header + (len(memory.encoded) - memory.header if memory and known else 0))
         for value, element in zip(fresh, elements, strict=True):
             inside = self._inside(value, element, None)
             if inside is None:
@@ -284,6 +293,12 @@ def _place(data: bytes, start: int) -> int:
         if not crc32(data[match.end() - _WINDOW : match.end()]) & _LONG_MASK:
             return match.end()
     return end
+
+
+def _check_same(elements: list[bytes], encoded: bytes, start: int) -> None:
+    """Changing if what was encoded one by one is not what was encoded as a whole: the parts would not be the state."""
+    if b"".join(elements) != memoryview(encoded)[start:]:
+        raise Changing
 
 
 def _goes_on(values: list[Any], encoded: bytes, header: int, memory: Woven) -> bool:

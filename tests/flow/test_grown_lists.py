@@ -213,3 +213,15 @@ def test_a_state_that_is_changed_while_it_is_cut_is_saved_as_one_of_the_two(
         states.forget_parts()
         found = states.load("s", "raced")
         assert found is not None and SERDE.encode(found.state) == SERDE.encode(given)
+
+
+def test_one_list_in_two_places_goes_on_from_each_of_them() -> None:
+    with open_states("memory://", registry=Classes(default_registry)) as states:
+        held = values()
+        for step in range(4):
+            states.save(point(f"c{step}", {"long": held, "short": held[:-3]}))
+        states.save(point("both", {"long": held, "short": held}))
+        states.forget()
+        states.forget_parts()
+        found = states.load("s", "both")
+        assert found is not None and SERDE.encode(found.state) == SERDE.encode({"long": held, "short": held})

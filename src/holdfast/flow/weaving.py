@@ -156,7 +156,7 @@ class Weaver:
         self._name = name
         self._known = known
         self._look = look
-        self._grown: dict[int, Grown] = {}
+        self._grown: dict[int, Grown] = {}  # by the memory they go on from: one list may lie in two places
         self.parts: dict[bytes, Held] = {}
         self.names: set[bytes] = set()
 
@@ -218,13 +218,13 @@ class Weaver:
         if memory.seen is None or not memory.seen.still(values):
             seen = self._look(values) if memory.seen is None else None  # one that changes each time is not looked at
             encoded = self._encode(values, where)
-            self._grown[id(values)] = Grown([], None, seen if seen and seen.still(values) else None)
+            self._grown[id(memory)] = Grown([], None, seen if seen and seen.still(values) else None)
             return encoded
         fresh = values[memory.length :]
         seen = self._look(fresh)
         elements = [self._encode(value, f"{where}[{at}]") for at, value in enumerate(fresh, memory.length)]
         is_sure = seen is not None and seen.still(fresh)
-        self._grown[id(values)] = Grown(fresh, elements, memory.seen.plus(seen) if seen and is_sure else None)
+        self._grown[id(memory)] = Grown(fresh, elements, memory.seen.plus(seen) if seen and is_sure else None)
         known = memoryview(memory.encoded)[memory.header :]
         return b"".join((_array_header(memory.length + len(fresh)), known, *elements))
 
@@ -242,7 +242,7 @@ class Weaver:
         return None
 
     def _list(self, values: list[Any], encoded: bytes, header: int, memory: Woven | None) -> Inside:
-        grown = self._grown.pop(id(values), _NOT_GROWN)
+        grown = self._grown.pop(id(memory), _NOT_GROWN)
         run, fresh, known, names = Run(), values, 0, self.names
         if memory and memory.run and (grown.elements is not None or _goes_on(values, encoded, header, memory)):
             run, known = memory.run.copy(), memory.length

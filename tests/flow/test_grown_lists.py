@@ -225,3 +225,23 @@ def test_one_list_in_two_places_goes_on_from_each_of_them() -> None:
         states.forget_parts()
         found = states.load("s", "both")
         assert found is not None and SERDE.encode(found.state) == SERDE.encode({"long": held, "short": held})
+
+
+def test_what_is_added_between_look_and_encoding_is_not_taken_for_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_states("memory://", registry=Classes(default_registry)) as states:
+        held = values()
+        states.save(point("first", {"messages": held}))
+        look, late = Serde.look, {"id": "late", "inner": 1}
+
+        def racing(self: Serde, them: list[Any]) -> Any:
+            seen = look(self, them)
+            held.append(late)
+            return seen
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Serde, "look", racing)
+            states.save(point("raced", {"messages": held}))
+        late["inner"] = 2
+        states.save(point("next", {"messages": held}))
+        found = [states.load("s", name) for name in ("raced", "next")]
+        assert [each.state["messages"][-1]["inner"] for each in found if each] == [1, 2]

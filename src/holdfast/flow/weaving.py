@@ -258,7 +258,9 @@ class Weaver:
                 run.add(element, self)
             else:
                 run.add_nested(b"", inside.pieces, self)
-        woven = Woven(encoded, header, known + len(fresh), run, frozenset(self.names), {}, grown.seen)
+        length = known + len(fresh)
+        seen = grown.seen if grown.seen and len(grown.seen.items) == length else None  # of all of it, or of no use
+        woven = Woven(encoded, header, length, run, frozenset(self.names), {}, seen)
         self.names |= names
         return Inside([encoded[:header], *run.pieces()], woven)
 

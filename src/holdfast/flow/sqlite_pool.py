@@ -15,7 +15,7 @@ from holdfast.flow.sqlite_sharing import Apply, Shared, Sharing
 
 _APPLICATION = 0x486F6C64  # "Hold"
 _RETRY_SECONDS = 0.01
-_LOG_PAGES = {"NORMAL": 1000, "FULL": 256, "EXTRA": 256}
+_LOG_PAGES = {"NORMAL": 1000, "FULL": 128, "EXTRA": 128}
 """How long the log may get: where each commit is synced, a short one, soon written over, is several times as fast."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -96,7 +96,7 @@ class Pool:
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
         try:
-            db.execute("PRAGMA page_size=4096")
+            db.execute("PRAGMA page_size=8192")  # several messages of 1 KB to a page, with little room lost
             db.execute(f"PRAGMA synchronous={self._synchronous}")
             db.execute(f"PRAGMA mmap_size={1 << 28}")
             db.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES[self._synchronous]}")

@@ -8,8 +8,9 @@ import threading
 import time
 from pathlib import Path
 from types import TracebackType
+from urllib.parse import quote
 
-from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
+from holdfast.errors import Damaged, HoldfastError, NotFound, Refused, Unavailable
 from holdfast.flow.sqlite_schema import VERSION, statements_from
 from holdfast.flow.sqlite_sharing import Apply, Shared, Sharing
 
@@ -18,16 +19,16 @@ _RETRY_SECONDS = 0.01
 _LOG_PAGES = {"NORMAL": 1000, "FULL": 128, "EXTRA": 128}
 """How long the log may get: where each commit is synced, a short one, soon written over, is several times as fast."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class Pool:
     """The connections of one store."""
 
-    def __init__(self, path: Path, *, synchronous: str, timeout: float) -> None:
+    def __init__(self, path: Path, *, synchronous: str, timeout: float, create: bool = True) -> None:
         self._path = path
         self._synchronous = synchronous
         self._timeout = timeout
+        self._create = create
         self._lock = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
         self._sharing = Sharing()
@@ -87,14 +88,23 @@ class Pool:
     def translated(self, error: sqlite3.Error) -> HoldfastError:
         """What is said of an error of SQLite."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in _DAMAGE or "decode to UTF-8" in str(error):
+        if code == sqlite3.SQLITE_NOTADB:
+            return Damaged(
+                f"{self._path} is damaged, or no database at all",
+                hint="Name another file, or restore it from a copy.",
+            )
+        if code == sqlite3.SQLITE_CORRUPT or "decode to UTF-8" in str(error):
             return Damaged(f"{self._path} is damaged: {error}", hint="Restore it from a copy.")
         return Unavailable(
             f"{self._path} cannot be used: {error}", hint="See that it can be written to, and try again."
         )
 
     def _connect(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
+        if not self._create and not os.path.exists(self._path):
+            raise self._nothing()
+        mode = "rwc" if self._create else "rw"
+        name = f"file:{quote(os.fsencode(os.path.abspath(self._path)))}?mode={mode}"
+        db = sqlite3.connect(name, uri=True, timeout=self._timeout, isolation_level=None, check_same_thread=False)
         try:
             db.execute("PRAGMA page_size=8192")  # several messages of 1 KB to a page, with little room lost
             db.execute(f"PRAGMA synchronous={self._synchronous}")
@@ -107,21 +117,20 @@ class Pool:
         return db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        """Make the tables, once, however many open the file at the same time."""
-        if _version(db) == VERSION:
+        """Make the tables, once, however many open the file at the same time. What is not ours is not changed."""
+        has_tables = self._has_tables(db)  # before the version, which is set together with them
+        if has_tables and self._version(db) == VERSION:
             return
-        self._patiently(db, "PRAGMA auto_vacuum=INCREMENTAL")
-        self._patiently(db, "PRAGMA journal_mode=WAL")
+        if not has_tables:
+            if not self._create:
+                raise self._nothing()
+            self._patiently(db, "PRAGMA auto_vacuum=INCREMENTAL")
+            self._patiently(db, "PRAGMA journal_mode=WAL")
         self._patiently(db, "BEGIN IMMEDIATE")
         try:
-            version = _version(db)
-            if version == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                raise Refused(f"{self._path} is a database of another program", hint="Name another file.")
+            version = self._version(db) if self._has_tables(db) else 0
             if version != VERSION:
-                statements = statements_from(version)
-                if statements is None:
-                    raise Refused(f"{self._path} is of version {version}", hint="Open it with a newer Holdfast.")
-                for statement in statements:
+                for statement in statements_from(version):
                     db.execute(statement)
                 db.execute(f"PRAGMA application_id={_APPLICATION}")
                 db.execute(f"PRAGMA user_version={VERSION}")
@@ -129,6 +138,22 @@ class Pool:
             db.execute("ROLLBACK")
             raise
         db.execute("COMMIT")
+
+    @staticmethod
+    def _has_tables(db: sqlite3.Connection) -> bool:
+        return bool(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+    def _version(self, db: sqlite3.Connection) -> int:
+        """Of a file that has tables; Refused if they are not ours, or not known here."""
+        if db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+            raise Refused(f"{self._path} is a database of another program", hint="Name another file.")
+        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        if not 1 <= version <= VERSION:
+            raise Refused(f"{self._path} is of version {version}", hint="Open it with a newer Holdfast.")
+        return version
+
+    def _nothing(self) -> NotFound:
+        return NotFound(f"there are no states in {self._path}", hint="Nothing was saved there yet; look at the name.")
 
     def _patiently(self, db: sqlite3.Connection, statement: str) -> None:
         """Run what does not wait for others by itself: SQLite changes the mode of a journal at once, or not at all."""
@@ -141,10 +166,6 @@ class Pool:
                 if error.sqlite_errorcode & 0xFF not in _BUSY or time.monotonic() > deadline:
                     raise
             time.sleep(_RETRY_SECONDS)
-
-
-def _version(db: sqlite3.Connection) -> int:
-    return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
 # generators would do for the two below, and take longer than the statements in them

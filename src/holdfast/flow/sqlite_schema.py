@@ -54,7 +54,6 @@ DROP TABLE old_checkpoints;
 _WAYS = {0: _ROWS + _REST, 1: _FROM_1 + _ROWS + _INTO_2}
 
 
-def statements_from(version: int) -> list[str] | None:
-    """What makes the tables of a file (0: it has none) those of this version; None if that is not known."""
-    way = _WAYS.get(version)
-    return None if way is None else [each for each in map(str.strip, way.split(";")) if each]
+def statements_from(version: int) -> list[str]:
+    """What makes the tables of a file (0: it has none) those of this version."""
+    return [each for each in map(str.strip, _WAYS[version].split(";")) if each]

@@ -26,7 +26,7 @@ def index() -> None:
 
     \b
     holdfast index init
-    holdfast index plan
+    holdfast index plan --json
     holdfast index apply --max-usd 5
     holdfast index search "where are leases renewed"
     """

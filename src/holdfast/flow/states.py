@@ -152,8 +152,13 @@ class States(Core):
 
     # writes
 
-    def put_writes(self, place: Place, writes: Sequence[Write], *, replace: bool = False) -> None:
-        """Attach pending writes to a checkpoint; of two with one task and index the first stays, unless `replace`."""
+    def put_writes(
+        self, place: Place, writes: Sequence[Write], *, replace: bool = False, patience_seconds: float = 0.0
+    ) -> None:
+        """Attach pending writes to a checkpoint; of two with one task and index the first stays, unless `replace`.
+
+        `patience_seconds`: how long this may wait for a save by another thread, to be stored together with it.
+        """
         for name in place:
             check_name(name, "a name of the checkpoint", empty=True)
         rows = [
@@ -161,7 +166,7 @@ class States(Core):
             for write in writes
         ]
         if rows:
-            self.store.add_writes(place, rows, replace=replace)
+            self.store.add_writes(place, rows, replace=replace, patience_seconds=patience_seconds)
 
     def writes(self, places: Sequence[Place]) -> dict[Place, Writes]:
         """The pending writes of checkpoints, each in order of task path, task and index."""

@@ -43,6 +43,8 @@ class Channel:
     batch_size: int = 32
     usd_per_mtok: float | None = None
     count_tokens: Callable[[str], int] | None = None
+    embed_query: Embed | None = None
+    """For queries, where they are embedded in another way than documents."""
 
     def __post_init__(self) -> None:
         if not callable(self.embed):
@@ -82,6 +84,17 @@ class Channel:
         """How many tokens a text is sent as: counted, or guessed from its length."""
         sent = self.doc_prompt + text
         return self.count_tokens(sent) if self.count_tokens else -(-len(sent) // _CHARS_PER_TOKEN)
+
+    def ask(self, query: str) -> Any:
+        """The vector of a query. Unavailable if the model does not give one."""
+        if not query.strip():
+            raise Refused("the query is empty", hint="Ask for something.")
+        try:
+            return next(iter((self.embed_query or self.embed)([self.query_prompt + query])))
+        except Exception as error:  # a model is others' code, and may raise anything
+            raise Unavailable(
+                f"{self.model} does not work: {type(error).__name__}: {error}", hint="See that it can be called."
+            ) from error
 
     def described(self) -> dict[str, Any]:
         """What of it decides, as a ledger holds it."""

@@ -41,7 +41,7 @@ def check(ledger: Ledger, store: VectorStore, generation: Generation, channels: 
         findings.append(f"the store was replaced: {generation.collection} is of another index")
     elif generation.state == "live" and store.live() != generation.collection:
         findings.append(f"the store asks {store.live()}, not {generation.collection}")
-    expected = dict(ledger.all_points(generation.number))
+    expected = {point: name for name, _, points in ledger.all_points(generation.number) for _, point in points}
     sizes = {name: each.shape.size_bytes for name, each in channels.items()}
     total, orphans, misshapen = len(expected), [], []
     for point, document, found in store.scan(generation.collection) if said is not None else ():

@@ -16,7 +16,7 @@ from holdfast.indexing.checking import IndexReport
 from holdfast.indexing.embedding import Budget
 from holdfast.indexing.families import load_families
 from holdfast.indexing.ledger import Failure, Generation, Ledger
-from holdfast.indexing.ledger.sqlite import SQLiteLedger
+from holdfast.indexing.ledger.opening import open_ledger
 from holdfast.indexing.pipeline import Pipeline
 from holdfast.indexing.plan import ChannelPlan, IndexPlan
 from holdfast.indexing.planning import Planner, recipe_digest
@@ -55,9 +55,7 @@ class IndexRun:
         families: Iterable[str | Path] = (),
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        if isinstance(ledger, str) and "://" in ledger:
-            raise Refused(f"there is no ledger at {ledger.partition('://')[0]}://", hint="Name a file.")
-        self._ledger: Ledger = SQLiteLedger(ledger) if isinstance(ledger, str | Path) else ledger
+        self._ledger: Ledger = open_ledger(ledger) if isinstance(ledger, str | Path) else ledger
         self._pipeline = pipeline
         self._families = load_families(families)
         self._sleep = sleep
@@ -93,7 +91,7 @@ class IndexRun:
         """
         applying.refuse(plan, max_usd=max_usd, accept_loss=accept_loss, allow_empty=allow_empty)
         budget = Budget(max_usd, max_embeds)
-        with self._ledger.writing():
+        with self._ledger.working():
             return self._applier(budget, on_progress).apply(plan)
 
     def status(self) -> IndexStatus:
@@ -149,7 +147,7 @@ class IndexRun:
             return ["it is not in the source any more"] if found else [f"there is no document {name}"]
         if found is None:
             return ["it was never published"]
-        return [*self._of_document(document, found.content), *self._of_recipe(found.recipe), *self._of_shape(name)]
+        return [*self._of_document(document, found[2]), *self._of_recipe(found[3]), *self._of_shape(name)]
 
     def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
         """The chunks nearest to a query's vector."""

@@ -103,9 +103,9 @@ class Applier:
             ground = look(self._pipeline, self._ledger, self._families)
             if settings_digest(self._pipeline, ground) != plan.settings_digest:  # a probe found it to be cheaper
                 plan = self._planner(plan).make()
-                share = self._ledger.join(_order(plan))
+                share = self._ledger.join(order_of(plan))
         if share is None:
-            share = self._ledger.open(_order(plan), self._base(ground).number)
+            share = self._ledger.open(order_of(plan), self._base(ground).number)
         return plan, ground, share
 
     def _planner(self, plan: IndexPlan) -> Planner:
@@ -117,7 +117,7 @@ class Applier:
         if plan.settings_digest != settings_digest(self._pipeline, ground):
             moved = "the settings"
         else:
-            share = self._ledger.join(_order(plan))
+            share = self._ledger.join(order_of(plan))
             if share is None and plan.revision != self._ledger.revision():
                 moved = "the ledger"
             elif plan.corpus_digest != corpus_digest(self._pipeline.source):
@@ -244,7 +244,8 @@ class Applier:
         applied.embedded = self._budget.texts - applied.probe_texts
 
 
-def _order(plan: IndexPlan) -> Order:
+def order_of(plan: IndexPlan) -> Order:
+    """What workers have to agree on."""
     return Order(
         plan.settings_digest,
         plan.corpus_digest,

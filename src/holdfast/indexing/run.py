@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 
@@ -15,7 +16,8 @@ from holdfast.indexing.applying import Applied, Applier
 from holdfast.indexing.checking import IndexReport
 from holdfast.indexing.embedding import Budget
 from holdfast.indexing.families import load_families
-from holdfast.indexing.ledger import Failure, Generation, Ledger
+from holdfast.indexing.keeping import forget_old
+from holdfast.indexing.ledger import Failure, Generation, Ledger, Pruned
 from holdfast.indexing.ledger.opening import open_ledger
 from holdfast.indexing.pipeline import Pipeline
 from holdfast.indexing.plan import ChannelPlan, IndexPlan
@@ -137,6 +139,20 @@ class IndexRun:
             self._pipeline.store.make_live(kept.collection)
             self._ledger.make_live(kept.number)
             return kept.number
+
+    def prune(self, *, keep_generations: int = 1, kept_for: timedelta = timedelta(days=30)) -> Pruned:
+        """Take out what nothing needs: old generations, vectors that no document has had for a while, old records.
+
+        Refused while something is unfinished: what was paid for it looks as if nobody needed it.
+        """
+        if keep_generations < 0 or kept_for < timedelta(0):
+            raise Refused("less than nothing cannot be kept", hint="Give 0 or more.")
+        with self._ledger.writing():
+            live = self._in("live")
+            if live is None or self._in("building") or self._ledger.open_intents(live.number):
+                raise Refused("the index is not finished", hint="Apply a plan first.")
+            forgotten = forget_old(self._ledger, self._pipeline.store, keep=keep_generations)
+            return replace(self._ledger.prune(kept_for_s=kept_for.total_seconds()), generations=forgotten)
 
     def explain(self, name: str) -> list[str]:
         """Why a document would be done again, in sentences; nothing if it would not."""

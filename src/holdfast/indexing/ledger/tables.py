@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from holdfast.indexing.ledger import Batch, DocRow, Failure, Generation, LabelRow, Pruned, Published
 from holdfast.indexing.ledger.pruning import prune
@@ -65,6 +66,16 @@ class Tables(abc.ABC):
                 return
 
     # itself
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Let go of it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
 
     def id(self) -> str:
         """Its own, made with it: a store says to which ledger it belongs."""

@@ -6,8 +6,10 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,20 @@ LEASE_S = 3600.0
 """No lease ends by itself in these tests: the test ends it."""
 POINTS = ("claimed", "paid", "kept", "intended", "written", "published", "committed", "swapped")
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload([__name__])
+processes.set_forkserver_preload([__name__, f"{__package__}.killed"])
+
+
+def process(target: Callable[..., None], *args: Any) -> Any:
+    """Start a process that has everything imported already."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # what it imports beforehand, Python looks for only there
+    try:
+        forkserver.ensure_running()
+    finally:
+        os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
+    made = processes.Process(target=target, args=args, daemon=True)
+    made.start()
+    return made
 
 
 def log(path: Path, what: object) -> None:
@@ -179,6 +194,4 @@ def work(folder: Path, place: tuple[str, str] | None, point: str, reached: Any) 
 def start(folder: Path, place: tuple[str, str] | None, point: str = "") -> tuple[Any, Any]:
     """A worker, and what tells of its reaching the point."""
     reached, tells = processes.Pipe(duplex=False)
-    worker = processes.Process(target=work, args=(folder, place, point, tells), daemon=True)
-    worker.start()
-    return worker, reached
+    return process(work, folder, place, point, tells), reached

@@ -25,6 +25,8 @@ from holdfast.indexing.working import Work
 
 _CLAIMED = 16
 """How many documents a worker takes at a time."""
+_COMPARED = 1000
+"""How many vectors of a new index are compared before it goes live."""
 _USED_UP = "the budget is used up"
 
 
@@ -208,13 +210,15 @@ class Applier:
         if base.state == "live":
             if described != base.channels:
                 self._ledger.describe(base.number, described)
+            if self._pipeline.store.live() != base.collection:  # a rollback was cut off
+                self._pipeline.store.make_live(base.collection)
             self._applied.is_live = True
             return
         lost = [each.document for each in plan.failures if self._is_live(ground, each.document)]
         if lost or self._applied.moved:
             self._applied.stopped = f"{(lost or self._applied.moved)[0]} would be lost: the new index is not live yet"
             return
-        report = checking.check(self._ledger, self._pipeline.store, base, ground.channels)
+        report = checking.check(self._ledger, self._pipeline.store, base, ground.channels, sample=_COMPARED)
         if not report.ok:
             raise Damaged(f"the new collection {base.collection} is not whole", hint="Plan and apply again.")
         self._pipeline.store.make_live(base.collection)

@@ -20,6 +20,14 @@ class Rows:
         self._ahead: DocRow | None = next(self._rows, None)
         self._passed: dict[str, DocRow] = {}
 
+    def passes(self, name: str, stamp: str, recipe: int | None) -> bool:
+        """Whether the next row is this one; if so, it is given."""
+        ahead = self._ahead
+        if ahead is None or ahead[0] != name or ahead[1] != stamp or ahead[3] != recipe:
+            return False
+        self._ahead = next(self._rows, None)
+        return True
+
     def find(self, name: str) -> DocRow | None:
         """The row of a name, given once."""
         ahead = self._ahead

@@ -112,18 +112,19 @@ class IndexRun:
             can_roll_back=self._in("kept") is not None,
         )  # fmt: skip
 
-    def verify(self, *, repair: bool = False) -> IndexReport:
-        """Compare every point of the live index with the ledger; with `repair`, mend what can be without a model."""
+    def verify(self, *, repair: bool = False, sample: int | None = None) -> IndexReport:
+        """Compare every point of the live index with the ledger; with `repair`, mend what can be without a model.
+
+        Vectors are compared number by number, where the store gives them back: all, or `sample` of them.
+        """
         live = self._in("live")
         if live is None:
             raise NotFound("there is no live index", hint="Apply a plan first.")
-        report = self._check(live)
+        report = self._check(live, sample)
         if repair and not report.ok:
             with self._ledger.writing():
                 self._repair(live, report)
-            return replace(
-                self._check(live), repaired=len(report.missing) + len(report.orphans) + len(report.misshapen)
-            )
+            return replace(self._check(live, sample), repaired=len(report.bad) + len(report.orphans))
         return report
 
     def rollback(self) -> int:
@@ -177,11 +178,11 @@ class IndexRun:
     def _in(self, state: str) -> Generation | None:
         return next((each for each in reversed(self._ledger.generations()) if each.state == state), None)
 
-    def _check(self, live: Generation) -> IndexReport:
+    def _check(self, live: Generation, sample: int | None) -> IndexReport:
         ground = look(self._pipeline, self._ledger, self._families)
         if ground.shape != live.shape:
             raise Conflict("the settings are not those of the live index", hint="Apply a plan first, or set them back.")
-        return checking.check(self._ledger, self._pipeline.store, live, ground.channels)
+        return checking.check(self._ledger, self._pipeline.store, live, ground.channels, sample=sample)
 
     def _repair(self, live: Generation, report: IndexReport) -> None:
         store = self._pipeline.store
@@ -189,7 +190,7 @@ class IndexRun:
             store.delete(live.collection, report.orphans)
         if store.fingerprint(live.collection) is not None and store.live() != live.collection:
             store.make_live(live.collection)
-        names = {document for _, document in (*report.missing, *report.misshapen)}
+        names = {document for _, document in report.bad}
         self._ledger.redo(live.number, sorted(names))
         plan = self.plan()
         free = tuple(

@@ -1,0 +1,152 @@
+"""What indexing costs, in the same run as what it is compared with.
+
+python benchmarks/indexing.py --scale [--documents 1000000] [--where FOLDER]
+
+`--scale`: a plan over very many documents of which a hundred changed, as a multiple of one `os.walk` of the same tree,
+and the most memory that the process ever had. The tree and the ledger are made in a folder that is removed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from holdfast.digest import digest_bytes
+from holdfast.indexing import Channel, FlatStore, Folder, IndexRun, Pipeline
+from holdfast.indexing.ledger import Published
+from holdfast.indexing.ledger.sqlite import SQLiteLedger
+
+_FILES_IN_A_FOLDER = 40
+"""As in a large repository; in one folder with very many files `os.walk` is quicker still."""
+_AT_ONCE = 20_000
+_CHANGED = 100
+_ROUNDS = 3
+
+
+def _embed(texts: list[str]) -> list[list[float]]:
+    return [[len(text) % 97 + 1.0, len(text) % 89 + 1.0, 1.0, 1.0] for text in texts]
+
+
+def _run(where: Path) -> IndexRun:
+    model = Channel(_embed, model="lengths", usd_per_mtok=0.02)
+    pipeline = Pipeline(source=Folder(where / "docs"), embed={"dense": model}, store=FlatStore(where / "store.db"))
+    return IndexRun(ledger=where / "index.db", pipeline=pipeline)
+
+
+def make_tree(docs: Path, count: int) -> None:
+    """Write small files, forty to a folder, as old as a corpus usually is."""
+    then = time.time() - 86_400
+    for first in range(0, count, _FILES_IN_A_FOLDER):
+        folder = docs / f"{first // 4_000:03}" / f"{first // _FILES_IN_A_FOLDER:06}"
+        folder.mkdir(parents=True)
+        for number in range(first, min(first + _FILES_IN_A_FOLDER, count)):
+            path = f"{folder}/note-{number:07}.md"
+            with open(path, "w") as file:
+                file.write(f"note {number}")
+            os.utime(path, (then, then))
+
+
+def fill_ledger(where: Path) -> None:
+    """Have every document in the ledger, as if it had been applied: one is, the others are written beside it."""
+    docs = where / "docs"
+    aside = where / "aside"
+    docs.rename(aside)
+    docs.mkdir()
+    (docs / "first.md").write_text("the first")
+    with _run(where) as run:
+        run.apply(run.plan())
+    (docs / "first.md").unlink()
+    docs.rmdir()
+    aside.rename(docs)
+    ledger = SQLiteLedger(where / "index.db")
+    generation = ledger.generations()[-1].number
+    recipe = ledger.last_recipe(generation) or 0
+    some: list[Published] = []
+    for document in Folder(docs):
+        content = digest_bytes(bytes(document.read()))  # type: ignore[arg-type] # a file is bytes
+        some.append(Published(document.name, document.stamp, content, recipe, (content,), ()))
+        if len(some) == _AT_ONCE:
+            ledger.publish(generation, some)
+            some.clear()
+    ledger.publish(generation, some)
+    ledger.remove(generation, ["first.md"])
+    ledger.close()
+
+
+def change(docs: Path, count: int) -> None:
+    for number in range(0, count, max(1, count // _CHANGED)):
+        folder = docs / f"{number // 4_000:03}" / f"{number // _FILES_IN_A_FOLDER:06}"
+        (folder / f"note-{number:07}.md").write_text(f"note {number}, changed")
+
+
+def timed(what: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    what()
+    return time.perf_counter() - began
+
+
+def walk(docs: Path) -> None:
+    for _ in os.walk(docs):
+        pass
+
+
+def measure(where: Path) -> None:
+    """In a process of its own, so that its memory is that of the plan and nothing else."""
+    pairs = []
+    plan = None
+    for _ in range(_ROUNDS):
+        walked = timed(lambda: walk(where / "docs"))
+        with _run(where) as run:
+            began = time.perf_counter()
+            plan = run.plan()
+            pairs.append((time.perf_counter() - began, walked))
+    assert plan is not None
+    ratio = statistics.median(planned / walked for planned, walked in pairs)
+    planned, walked = min(pairs)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"documents {plan.unchanged + len(plan.documents)}, changed {plan.counts['changed']}, to embed {plan.to_embed}"
+    )
+    print(
+        f"os.walk {walked:.2f} s, plan {planned:.2f} s: {ratio:.1f} × (goal 10 ×), peak {peak:.0f} MiB (goal 500 MiB)"
+    )
+
+
+def scale(count: int, where: str | None) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-scale-", dir=where))
+    try:
+        make_tree(folder / "docs", count)
+        fill_ledger(folder)
+        change(folder / "docs", count)
+        time.sleep(2.5)  # a file that changed within the last two seconds is read again each time
+        subprocess.run([sys.executable, __file__, "--measure", str(folder)], check=True)
+    finally:
+        shutil.rmtree(folder)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", action="store_true")
+    parser.add_argument("--documents", type=int, default=1_000_000)
+    parser.add_argument("--where", help="a folder with room for that many small files")
+    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.measure:
+        measure(asked.measure)
+    elif asked.scale:
+        scale(asked.documents, asked.where)
+    else:
+        parser.print_help()
+
+
+if __name__ == "__main__":
+    main()

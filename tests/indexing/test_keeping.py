@@ -93,8 +93,9 @@ def test_pruning_frees_the_disk_and_old_generations(scene: Scene) -> None:
     scene.done().close()
     old = scene.store.live()
     scene.model = Model("b", numbers=2048)
-    with scene.done(model="other") as run:
-        size = (scene.path / "index.db").stat().st_size
+    scene.done(model="other").close()
+    size = (scene.path / "index.db").stat().st_size
+    with scene.run(model="other") as run:
         pruned = run.prune(keep_generations=0, kept_for=_NOW)
         assert (pruned.generations, run.status().can_roll_back) == (1, False)
         assert old is not None

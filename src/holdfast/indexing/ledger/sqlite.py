@@ -99,7 +99,7 @@ class SQLiteLedger(Tables):
     def shrink(self) -> None:
         """Give free pages back."""
         with translated(self._path):
-            self._db.execute("PRAGMA incremental_vacuum").fetchall()
+            self._db.executescript("PRAGMA incremental_vacuum")  # to its end; `execute` would free one page
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 

@@ -1,157 +1,120 @@
-"""What indexing costs, in the same run as what it is compared with.
+"""Indexes against CocoIndex and LangChain's indexing API: what is paid for, and how long it takes.
 
-python benchmarks/indexing.py --scale [--documents 1000000] [--where FOLDER]
+Each run is a process of its own (`index_contenders.py`) over the same 400 files, with the same chunker, model and
+store; only the work is timed, not the imports. Prints a table of texts that the model was sent, and of seconds.
 
-`--scale`: a plan over very many documents of which a hundred changed, as a multiple of one `os.walk` of the same tree,
-and the most memory that the process ever had. The tree and the ledger are made in a folder that is removed at the end.
+    pip install cocoindex lancedb langchain-classic greenlet
+    python benchmarks/indexing.py [--files 400] [--rounds 5] [--only holdfast langchain]
+    python benchmarks/indexing.py --scale [--documents 1000000] [--where FOLDER]     see index_scale.py
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from holdfast.digest import digest_bytes
-from holdfast.indexing import Channel, FlatStore, Folder, IndexRun, Pipeline
-from holdfast.indexing.ledger import Published
-from holdfast.indexing.ledger.sqlite import SQLiteLedger
+import index_scale
+from holdfast.indexing import PlainChunker
+from index_contenders import BATCH, DIMENSION, SYSTEMS, sent
 
-_FILES_IN_A_FOLDER = 40
-"""As in a large repository; in one folder with very many files `os.walk` is quicker still."""
-_AT_ONCE = 20_000
-_CHANGED = 100
-_ROUNDS = 5
+CHANCE = random.Random(5)
+WORDS = ["".join(CHANCE.choices("abcdefghijklmnopqrstuvwxyz", k=CHANCE.randint(2, 9))) for _ in range(3000)]
+CHUNK, OTHER_CHUNK = 400, 800
+CONTENDER = Path(__file__).with_name("index_contenders.py")
 
 
-def _embed(texts: list[str]) -> list[list[float]]:
-    return [[len(text) % 97 + 1.0, len(text) % 89 + 1.0, 1.0, 1.0] for text in texts]
+class Row(NamedTuple):
+    """What one system did in one case."""
+
+    case: str
+    who: str
+    texts: int
+    seconds: float | None
+    note: str = ""
 
 
-def _run(where: Path) -> IndexRun:
-    model = Channel(_embed, model="lengths", usd_per_mtok=0.02)
-    pipeline = Pipeline(source=Folder(where / "docs"), embed={"dense": model}, store=FlatStore(where / "store.db"))
-    return IndexRun(ledger=where / "index.db", pipeline=pipeline)
+def make_corpus(folder: Path, files: int) -> int:
+    """Files of one to nine chunks; how many chunks there are."""
+    chunk = PlainChunker(CHUNK)
+    for number in range(files):
+        path = folder / f"docs/{number % 20:02}/{number:05}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        paragraphs = (" ".join(CHANCE.choices(WORDS, k=50)) for _ in range(CHANCE.randint(1, 9)))
+        path.write_text("\n\n".join(paragraphs) + "\n")
+    return sum(len(chunk(path.read_text())) for path in (folder / "docs").rglob("*.md"))
 
 
-def make_tree(docs: Path, count: int) -> None:
-    """Write small files, forty to a folder, as old as a corpus usually is."""
-    then = time.time() - 86_400
-    for first in range(0, count, _FILES_IN_A_FOLDER):
-        folder = docs / f"{first // 4_000:03}" / f"{first // _FILES_IN_A_FOLDER:06}"
-        folder.mkdir(parents=True)
-        for number in range(first, min(first + _FILES_IN_A_FOLDER, count)):
-            path = f"{folder}/note-{number:07}.md"
-            with open(path, "w") as file:
-                file.write(f"note {number}")
-            os.utime(path, (then, then))
+def run(who: str, folder: Path, size: int = CHUNK, **environment: str) -> tuple[int, float | None]:
+    """The texts that one run sent, and its seconds; None if it was killed."""
+    before = sent(folder)
+    done = subprocess.run(
+        [sys.executable, str(CONTENDER), who, str(folder), str(size)],
+        env=os.environ | environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode and "KILL_AT" not in environment:
+        raise SystemExit(f"{who} failed:\n{done.stderr}")
+    return sent(folder) - before, float(done.stdout.split()[-1]) if not done.returncode else None
 
 
-def fill_ledger(where: Path) -> None:
-    """Have every document in the ledger, as if it had been applied: one is, the others are written beside it."""
-    docs = where / "docs"
-    aside = where / "aside"
-    docs.rename(aside)
-    docs.mkdir()
-    (docs / "first.md").write_text("the first")
-    with _run(where) as run:
-        run.apply(run.plan())
-    (docs / "first.md").unlink()
-    docs.rmdir()
-    aside.rename(docs)
-    ledger = SQLiteLedger(where / "index.db")
-    generation = ledger.generations()[-1].number
-    recipe = ledger.last_recipe(generation) or 0
-    some: list[Published] = []
-    for document in Folder(docs):
-        content = digest_bytes(bytes(document.read()))  # type: ignore[arg-type] # a file is bytes
-        some.append(Published(document.name, document.stamp, content, recipe, (content,), ()))
-        if len(some) == _AT_ONCE:
-            ledger.publish(generation, some)
-            some.clear()
-    ledger.publish(generation, some)
-    ledger.remove(generation, ["first.md"])
-    ledger.close()
-
-
-def change(docs: Path, count: int) -> None:
-    for number in range(0, count, max(1, count // _CHANGED)):
-        folder = docs / f"{number // 4_000:03}" / f"{number // _FILES_IN_A_FOLDER:06}"
-        (folder / f"note-{number:07}.md").write_text(f"note {number}, changed")
-
-
-class Timed(NamedTuple):
-    """Seconds on the wall, and of a processor: the second is what a busy machine does not change."""
-
-    wall_s: float
-    busy_s: float
-
-
-def timed(what: Callable[[], object]) -> Timed:
-    began, busy = time.perf_counter(), time.process_time()
-    what()
-    return Timed(time.perf_counter() - began, time.process_time() - busy)
-
-
-def walk(docs: Path) -> None:
-    for _ in os.walk(docs):
-        pass
-
-
-def measure(where: Path) -> None:
-    """In a process of its own, so that its memory is that of the plan and nothing else."""
-    walked, planned = [], []
-    plans = []
-    for _ in range(_ROUNDS):
-        walked.append(timed(lambda: walk(where / "docs")))
-        with _run(where) as run:
-            planned.append(timed(lambda: plans.append(run.plan())))
-    plan = plans[-1]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        f"{plan.unchanged + len(plan.documents)} documents, {plan.counts['changed']} changed, {plan.to_embed} to embed"
-    )
-    for kind in ("wall_s", "busy_s"):
-        ours, theirs = ([getattr(each, kind) for each in some] for some in (planned, walked))
-        ratio = median(ours) / median(theirs)
-        print(f"{kind}: os.walk {median(theirs):.2f}, plan {median(ours):.2f}: {ratio:.1f} × (goal 10 ×)")
-    print(f"peak memory {peak:.0f} MiB (goal 500 MiB)")
-
-
-def scale(count: int, where: str | None) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-scale-", dir=where))
-    try:
-        make_tree(folder / "docs", count)
-        fill_ledger(folder)
-        change(folder / "docs", count)
-        time.sleep(2.5)  # a file that changed within the last two seconds is read again each time
-        subprocess.run([sys.executable, __file__, "--measure", str(folder)], check=True)
-    finally:
-        shutil.rmtree(folder)
+def cases(who: str, corpus: Path, chunks: int, work: Path, rounds: int) -> Iterator[Row]:
+    """Everything that one system is asked to do."""
+    folder = work / who
+    shutil.copytree(corpus, folder)
+    yield Row("first run", who, *run(who, folder), f"{chunks} chunks")
+    unchanged = [run(who, folder) for _ in range(rounds)]
+    seconds = median(each[1] for each in unchanged if each[1] is not None)
+    yield Row("unchanged", who, sum(each[0] for each in unchanged), seconds, f"median of {rounds}")
+    changed = folder / "docs/00/00000.md"
+    changed.write_text(changed.read_text() + "\nOne more sentence.\n")
+    yield Row("one file changed", who, *run(who, folder))
+    yield Row("chunks of another size", who, *run(who, folder, OTHER_CHUNK))
+    yield Row("and back", who, *run(who, folder))
+    if who == "holdfast":
+        half, small = str(DIMENSION // 2), "int8"
+        yield Row("dimensions halved", who, *run(who, folder, DIMENSION=half))
+        yield Row("datatype reduced", who, *run(who, folder, DATATYPE=small))
+        shutil.rmtree(folder / "lance")
+        yield Row("store lost", who, *run(who, folder, DATATYPE=small))
+    killed = work / f"{who}-killed"
+    shutil.copytree(corpus, killed)
+    paid, _ = run(who, killed, KILL_AT=str(chunks * 6 // 10))
+    again, took = run(who, killed)
+    canaries = 2 * 8 if who == "holdfast" else 0
+    lost = paid + again - chunks - canaries
+    yield Row("killed after 60 %", who, paid + again, took, f"{lost} of {paid} paid again (a batch is {BATCH})")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", action="store_true")
-    parser.add_argument("--documents", type=int, default=1_000_000)
-    parser.add_argument("--where", help="a folder with room for that many small files")
-    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.measure:
-        measure(asked.measure)
-    elif asked.scale:
-        scale(asked.documents, asked.where)
-    else:
-        parser.print_help()
+    parser.add_argument("--files", type=int, default=400)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    index_scale.add_arguments(parser)
+    given = parser.parse_args()
+    if index_scale.run(given):
+        return
+    with tempfile.TemporaryDirectory() as work:
+        corpus = Path(work) / "corpus"
+        chunks = make_corpus(corpus, given.files)
+        rows = [row for who in given.only for row in cases(who, corpus, chunks, Path(work), given.rounds)]
+    names = list(dict.fromkeys(row.case for row in rows))
+    print("| case | who | texts sent | seconds | |\n|---|---|---|---|---|")
+    for row in sorted(rows, key=lambda row: names.index(row.case)):
+        seconds = "" if row.seconds is None else f"{row.seconds:.2f}"
+        print(f"| {row.case} | {row.who} | {row.texts} | {seconds} | {row.note} |")
+    quiet = {row.who: row.seconds for row in rows if row.case == "unchanged" and row.seconds}
+    for who, seconds in quiet.items():
+        if who != "holdfast" and "holdfast" in quiet:
+            print(f"\nunchanged: Holdfast takes {quiet['holdfast'] / seconds:.2f} × the time of {who}")
 
 
 if __name__ == "__main__":

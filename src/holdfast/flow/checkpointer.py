@@ -92,12 +92,14 @@ class Checkpointer(BaseCheckpointer):
     prune = _threaded(States.prune)
     expire = _threaded(States.expire)
     usage = _threaded(States.usage)
+    weigh = _threaded(States.weigh)
+    load_encoded = _threaded(States.load_encoded)
     verify = _threaded(States.verify)
 
-    async def copy_to(self, other: Checkpointer) -> Copied:
-        """Copy everything to another store, of whatever kind."""
+    async def copy_to(self, other: Checkpointer, **options: Any) -> Copied:
+        """Copy everything to another store, of whatever kind; the options are those of `States.copy_to`."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: self.states.copy_to(other.states))
+        return await loop.run_in_executor(self._threads, lambda: self.states.copy_to(other.states, **options))
 
     async def close(self) -> None:
         """Wait for what is under way, and close."""

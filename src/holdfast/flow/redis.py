@@ -8,6 +8,7 @@ each of them whole.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, cast
 from urllib.parse import quote, unquote_to_bytes
@@ -16,7 +17,7 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from holdfast.errors import Damaged, Unavailable
+from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.flow import conflicts, redis_scripts
 from holdfast.flow.names import check_name
 from holdfast.flow.store import (
@@ -30,31 +31,32 @@ from holdfast.flow.store import (
     SessionRow,
     Stale,
     UsageRow,
+    WeightRow,
     WriteRow,
 )
 from holdfast.serde.msgpack import decode, encode
 
 _PAGE = 256
+_SCANNED = 1000
 _LIGHT = ("seq", "parent", "run", "at", "family", "digest", "meta")
 _WHOLE = (*_LIGHT, "refs", "shape")
 _SESSION = ("family", "latest", "count", "at", "deleted")
 _TRIES = 3
+_CONNECT_SECONDS = 10
 
 
 class RedisStore:
     """One tenant of one Redis."""
 
-    def __init__(self, url: str, *, tenant: str = "", prefix: str = "holdfast", timeout: float = 30.0) -> None:
-        """`prefix`: what all keys begin with."""
+    def __init__(
+        self, url: str, *, tenant: str = "", prefix: str = "holdfast", timeout: float = 30.0, create: bool = True
+    ) -> None:
+        """`prefix`: what all keys begin with. `create` changes nothing: there are no tables to be made."""
         self._tenant = check_name(tenant, "tenant", empty=True)
-        self._prefix = f"{_quoted(check_name(prefix, 'prefix'))}:{{{_quoted(tenant)}.}}:"
-        self._client: Any = redis.Redis.from_url(
-            url,
-            socket_timeout=timeout,
-            retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), _TRIES),  # every call is the same when made twice
-            retry_on_error=[redis.ConnectionError, redis.TimeoutError],
-        )
-        names = ("COMMIT", "DELETE", "DELETE_SESSION", "REOPEN", "CLEAR", "ADD_WRITES")
+        self._beginning = f"{_quoted(check_name(prefix, 'prefix'))}:{{"
+        self._prefix = f"{self._beginning}{_quoted(tenant)}.}}:"
+        self._client = _client(url, timeout)
+        names = ("COMMIT", "DELETE", "DELETE_SESSION", "REOPEN", "BURY", "CLEAR", "ADD_WRITES", "WEIGH")
         self._scripts = {name: self._client.register_script(getattr(redis_scripts, name)) for name in names}
         self._do(self._client.ping)
 
@@ -188,6 +190,12 @@ class RedisStore:
     def reopen(self, session: str) -> bool:
         return bool(self._script("REOPEN", _quoted(session)))
 
+    def tombstones(self) -> list[str]:
+        return [_unquoted(name) for name in self._do(lambda: self._client.smembers(f"{self._prefix}dead"))]
+
+    def bury(self, session: str) -> bool:
+        return bool(self._script("BURY", _quoted(session)))
+
     def clear(self) -> None:
         self._script("CLEAR")
 
@@ -218,6 +226,18 @@ class RedisStore:
         sessions, dead, counts, sequence = self._do(pipe.execute)
         return UsageRow._make([sessions, dead, *(int(count or 0) for count in counts), int(sequence or 0)])
 
+    def weigh(self, sessions: Sequence[str]) -> list[WeightRow]:
+        found = ((name, self._script("WEIGH", _quoted(name))) for name in sessions)
+        return [WeightRow(name, *map(int, numbers)) for name, numbers in found if numbers]
+
+    def tenants(self) -> list[str]:
+        """Every key is looked at once, a few at a time, and nobody waits."""
+        found = set()
+        for end in (".}:sessions", ".}:dead", ".}:written"):
+            scan = partial(self._client.scan_iter, f"{self._beginning}*{end}", _SCANNED)
+            found |= {_unquoted(key[len(self._beginning) : -len(end)]) for key in self._do(lambda scan=scan: [*scan()])}
+        return sorted(found)
+
     # the server
 
     def _script(self, name: str, *values: Any) -> Any:
@@ -240,6 +260,25 @@ class RedisStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _client(url: str, timeout: float) -> Any:
+    """A client; what is wrong with a URL is not repeated, since a password may be part of that."""
+    try:
+        client = redis.Redis.from_url(
+            url,
+            socket_timeout=timeout,
+            socket_connect_timeout=min(timeout, _CONNECT_SECONDS),
+            retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), _TRIES),  # every call is the same when made twice
+            retry_on_error=[redis.ConnectionError, redis.TimeoutError],
+        )
+        client.connection_pool.make_connection()  # knows the options of the URL; connects to nothing yet
+    except (ValueError, TypeError):
+        raise Refused(
+            "this URL of Redis cannot be read",
+            hint="Write redis://host:6379/0; special characters of a password are written as %40.",
+        ) from None
+    return client
 
 
 def _quoted(name: str) -> str:

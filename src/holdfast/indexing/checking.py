@@ -64,7 +64,7 @@ def check(
     for point, document, found in store.scan(generation.collection) if is_there else ():
         if missing.pop(point, None) is None:
             orphans.append(point)
-        elif not found or any(name not in shapes or size != shapes[name].size_bytes for name, size in found.items()):
+        elif not found or any(name not in shapes or not shapes[name].fits(size) for name, size in found.items()):
             misshapen.append((point, document))
     lost = {*missing, *(point for point, _ in misshapen)}
     compared = 0

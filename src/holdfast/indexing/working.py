@@ -11,7 +11,7 @@ from holdfast.indexing.embedding import Embedder, Wanted
 from holdfast.indexing.ledger import Generation, Ledger
 from holdfast.indexing.ledger.shares import Share
 from holdfast.indexing.pipeline import Pipeline
-from holdfast.indexing.planning import piece_digest, recipe_digest
+from holdfast.indexing.planning import recipe_digest
 from holdfast.indexing.publishing import Prepared, Publisher
 from holdfast.indexing.sources import Document, read
 from holdfast.indexing.spaces import Resolved
@@ -106,5 +106,5 @@ class Work:
         except HoldfastError:
             return None
         stamp = document.stamp if document.is_settled else None
-        pieces = tuple(map(piece_digest, texts))
+        pieces = self._pipeline.pieces(texts)
         return Prepared(document.name, stamp, content, self._recipe, tuple(texts), pieces)

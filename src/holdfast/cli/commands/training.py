@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from holdfast.cli import output
 from holdfast.cli import training as runs
 from holdfast.cli.app import App, pass_app
-from holdfast.cli.command import Command
-from holdfast.cli.exits import Exit
+from holdfast.cli.command import Command, Group
 
 
-class _Group(click.Group):
-    """Prints its help where no command is named, as `holdfast` itself does."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args and not ctx.resilient_parsing:
-            output.note(ctx.get_help())
-            ctx.exit(Exit.USAGE)
-        return super().parse_args(ctx, args)
-
-
-@click.group(cls=_Group)
+@click.group(cls=Group)
 def training() -> None:
     """Look at the checkpoints of a training run.
 
-    log, show, verify, prune and diff know such a folder too.
+    log, show, verify, prune and diff know such a folder too, also one in an object store.
 
     \b
     holdfast training info latest --dir runs/exp1/checkpoints --json
     holdfast -C runs/exp1/checkpoints diff 1000 2000
+    holdfast -C s3://bucket/runs/exp1 log
     """
 
 
 @training.command(cls=Command)
 @click.argument("ref", default="latest")
-@click.option("--dir", "folder", metavar="PATH", default=".", help="The folder of the checkpoints.", show_default=True)
+@click.option(
+    "--dir", "folder", metavar="PLACE", default=".", help="The folder of the checkpoints, or s3://…", show_default=True
+)
 @pass_app
 def info(app: App, *, ref: str, folder: str) -> None:
     """Show one checkpoint: latest, best, or a step."""
-    runs.show(app, runs.open_run(Path(folder)), ref)
+    runs.show(app, runs.open_run(folder), ref)

@@ -38,6 +38,18 @@ class TestPostgres(StateStoreContract):
         return lambda: PostgresStore(postgres_url, schema=f"other{next(_numbers)}", pool_size=2)
 
 
+class TestBehindPgBouncer(StateStoreContract):
+    """Each transaction may get another connection: no setting, prepared statement or lock outlives it."""
+
+    @pytest.fixture
+    def open_store(self, pgbouncer_url: str, schema: str) -> OpenStore:
+        return lambda tenant="": PostgresStore(pgbouncer_url, tenant=tenant, schema=schema, pool_size=4)
+
+    @pytest.fixture
+    def stores(self, pgbouncer_url: str) -> Callable[[], StateStore]:
+        return lambda: PostgresStore(pgbouncer_url, schema=f"other{next(_numbers)}", pool_size=2)
+
+
 def test_it_is_opened_by_its_url(postgres_url: str, schema: str) -> None:
     with open_states(postgres_url, schema=schema) as states:
         states.save(point())

@@ -34,7 +34,7 @@ def open_store(url: str, *, tenant: str = "", **options: Any) -> StateStore:
         from holdfast.flow.postgres import PostgresStore
 
         return PostgresStore(url, tenant=tenant, **options)
-    if scheme in ("redis", "rediss", "unix"):
+    if scheme in ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster"):
         from holdfast.flow.redis import RedisStore
 
         return RedisStore(url, tenant=tenant, **options)

@@ -2,7 +2,7 @@
 
 Every change is one script (`redis_scripts`). How much of it outlives the server is the server's setting: with
 `appendonly yes` and `appendfsync always` all, as with the other back ends; with less, the last changes may be lost,
-each of them whole.
+each of them whole; without persistence nothing outlives it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from urllib.parse import quote, unquote_to_bytes
 
 import redis
 from redis.backoff import ExponentialBackoff
+from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
-from holdfast.errors import Damaged, Unavailable
+from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.flow import conflicts, redis_scripts
 from holdfast.flow.names import check_name
 from holdfast.flow.store import (
@@ -39,24 +40,39 @@ _LIGHT = ("seq", "parent", "run", "at", "family", "digest", "meta")
 _WHOLE = (*_LIGHT, "refs", "shape")
 _SESSION = ("family", "latest", "count", "at", "deleted")
 _TRIES = 3
+_CLUSTER = "+cluster"
+_LOST = (redis.ConnectionError, redis.TimeoutError)
 
 
 class RedisStore:
-    """One tenant of one Redis."""
+    """One tenant of one Redis, or of one cluster of them: there, all of a tenant lies on one node."""
 
-    def __init__(self, url: str, *, tenant: str = "", prefix: str = "holdfast", timeout: float = 30.0) -> None:
-        """`prefix`: what all keys begin with."""
+    def __init__(
+        self,
+        url: str,
+        *,
+        tenant: str = "",
+        prefix: str = "holdfast",
+        timeout: float = 30.0,
+        allow_eviction: bool = False,
+    ) -> None:
+        """`url`: `redis://…`, `rediss://…`, `unix://…`; `redis+cluster://…` and `rediss+cluster://…` name any node.
+
+        `prefix`: what all keys begin with. `allow_eviction`: use a server that throws keys away when it is full, too.
+        """
         self._tenant = check_name(tenant, "tenant", empty=True)
         self._prefix = f"{_quoted(check_name(prefix, 'prefix'))}:{{{_quoted(tenant)}.}}:"
-        self._client: Any = redis.Redis.from_url(
-            url,
-            socket_timeout=timeout,
-            retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), _TRIES),  # every call is the same when made twice
-            retry_on_error=[redis.ConnectionError, redis.TimeoutError],
-        )
+        self._closed = False
+        self._client: Any = self._do(lambda: _connect(url, timeout))
         names = ("COMMIT", "DELETE", "DELETE_SESSION", "REOPEN", "CLEAR", "ADD_WRITES")
         self._scripts = {name: self._client.register_script(getattr(redis_scripts, name)) for name in names}
-        self._do(self._client.ping)
+        try:
+            self._do(self._client.ping)
+            if not allow_eviction:
+                self._check_eviction()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def tenant(self) -> str:
@@ -112,7 +128,8 @@ class RedisStore:
         found: list[Row] = []
         last = "+inf" if before is None else f"({before}"
         while limit is None or len(found) < limit:
-            members = self._page(index, last)
+            most = _PAGE if limit is None else min(_PAGE, limit - len(found))
+            members = self._page(index, last, most)
             rows = self._rows([member for member, _ in members], _WHOLE if whole else _LIGHT)
             found += [
                 row
@@ -121,13 +138,13 @@ class RedisStore:
                 and (namespace is None or row.place.namespace == namespace)
                 and (run_id is None or row.run_id == run_id)
             ]
-            if len(members) < _PAGE:
+            if len(members) < most:
                 break
             last = f"({int(members[-1][1])}"
-        return found if limit is None else found[:limit]
+        return found
 
-    def _page(self, index: str, last: str) -> list[tuple[bytes, float]]:
-        found = self._do(lambda: self._client.zrevrangebyscore(index, last, "-inf", 0, _PAGE, withscores=True))
+    def _page(self, index: str, last: str, most: int) -> list[tuple[bytes, float]]:
+        found = self._do(lambda: self._client.zrevrangebyscore(index, last, "-inf", 0, most, withscores=True))
         return cast("list[tuple[bytes, float]]", found)
 
     def _index(self, session: str | None, namespace: str | None, run_id: str | None) -> str:
@@ -150,12 +167,13 @@ class RedisStore:
     def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
         if not names:
             return []
-        pipe = self._client.pipeline(transaction=True)
+        pipe = self._client.pipeline(transaction=False)  # a full server refuses transactions, even ones that only read
         pipe.hmget(f"{self._prefix}refs:{family}", names)
         pipe.hmget(f"{self._prefix}parts:{family}", names)
-        refs, datas = self._do(pipe.execute)
-        found = zip(names, refs, datas, strict=True)
-        return [(name, ref or b"", data) for name, ref, data in found if data is not None]
+        pipe.hmget(f"{self._prefix}refs:{family}", names)  # others mean that it came or went between
+        before, datas, after = self._do(pipe.execute)
+        found = zip(names, before, datas, after, strict=True)
+        return [(name, ref or b"", data) for name, ref, data, same in found if data is not None and ref == same]
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
         if not names:
@@ -210,7 +228,7 @@ class RedisStore:
         return found
 
     def usage(self) -> UsageRow:
-        pipe = self._client.pipeline(transaction=True)
+        pipe = self._client.pipeline(transaction=False)
         pipe.zcard(f"{self._prefix}sessions")
         pipe.scard(f"{self._prefix}dead")
         pipe.hmget(f"{self._prefix}usage", "checkpoints", "parts", "part_bytes", "row_bytes")
@@ -223,14 +241,30 @@ class RedisStore:
     def _script(self, name: str, *values: Any) -> Any:
         return self._do(lambda: self._scripts[name](keys=[self._prefix], args=values))
 
-    @staticmethod
-    def _do(call: Any) -> Any:
+    def _do(self, call: Any) -> Any:
+        if self._closed:
+            raise Refused("this store was closed", hint="Open it again.")
         try:
             return call()
-        except redis.RedisError as error:
-            raise Unavailable(f"Redis says: {error}", hint="Is it running, and has it room?") from error
+        except redis.OutOfMemoryError as error:
+            raise Unavailable(f"Redis is full: {error}", hint="Delete or prune, or raise its maxmemory.") from error
+        except _LOST as error:
+            raise Unavailable(f"Redis is gone: {error}", hint="Try again when it is back.") from error
+        except (redis.RedisError, RedisClusterException) as error:
+            raise Unavailable(f"Redis says: {error}", hint="Look at its log.") from error
+
+    def _check_eviction(self) -> None:
+        """Refuse a server that makes room by throwing away keys of anybody; they would be parts of states."""
+        for told in self._do(lambda: _memory(self._client)):
+            policy = str(told.get("maxmemory_policy", ""))
+            if int(told.get("maxmemory", 0)) and policy.startswith("allkeys"):
+                raise Refused(
+                    f"this Redis throws keys away when it is full ({policy})",
+                    hint="Set its maxmemory-policy to noeviction; or pass allow_eviction=True and lose states.",
+                )
 
     def close(self) -> None:
+        self._closed = True
         self._client.close()
 
     def __enter__(self) -> Self:
@@ -240,6 +274,28 @@ class RedisStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _connect(url: str, timeout: float) -> Any:
+    retry = Retry(ExponentialBackoff(cap=0.5, base=0.02), _TRIES)  # every call is the same when made twice
+    scheme, colon, rest = url.partition(":")
+    try:
+        if scheme.endswith(_CLUSTER):
+            plain = scheme.removesuffix(_CLUSTER) + colon + rest
+            return redis.RedisCluster.from_url(plain, socket_timeout=timeout, retry=retry)
+        return redis.Redis.from_url(url, socket_timeout=timeout, retry=retry, retry_on_error=[*_LOST])
+    except ValueError as error:
+        raise Refused(f"this is no URL of a Redis: {error}", hint="Write redis://host:6379/0.") from error
+
+
+def _memory(client: Any) -> list[dict[str, Any]]:
+    """What each server tells of its memory; nothing where it may not be asked."""
+    try:
+        if isinstance(client, redis.RedisCluster):
+            return [client.info("memory", target_nodes=node) for node in client.get_primaries()]
+        return [client.info("memory")]
+    except redis.ResponseError:
+        return []
 
 
 def _quoted(name: str) -> str:

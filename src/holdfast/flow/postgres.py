@@ -1,7 +1,8 @@
 """States in PostgreSQL, shared by any number of workers on any number of machines.
 
 Every change is one statement that calls one function (`postgres_schema`): whole or not there, whatever happens to the
-client. A connection that breaks is replaced and the call is made again: each is the same when it is made twice.
+client. A connection that breaks is replaced and the call is made again: what is there then is the same as if it had been
+made once. (What tells how many it deleted may then say less: the first call did it, and its answer was lost.)
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ _IS_MADE = (  # asked of the catalog itself: `to_regclass` may answer from what 
     "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
     " WHERE n.nspname = %s AND c.relname = 'version'"
 )
-_BROKEN = (psycopg.OperationalError, psycopg.InterfaceError)
+_PASSING = (psycopg.OperationalError, psycopg.InterfaceError)
+_NO_ROOM = (psycopg.errors.DiskFull, psycopg.errors.OutOfMemory)
+_MOST_SCHEMA_BYTES = 63
+"""Of longer names PostgreSQL takes the beginning, and two of them could be one."""
 
 
 class PostgresStore:
@@ -64,7 +68,13 @@ class PostgresStore:
         self._tenant = check_name(tenant, "tenant", empty=True)
         self._key = escape(tenant)
         self._url = url
-        self._schema = sql.Identifier(check_name(schema, "schema"))
+        if len(check_name(schema, "schema").encode("utf-8", "surrogatepass")) > _MOST_SCHEMA_BYTES:
+            raise Refused(
+                f"the name of the schema has more than {_MOST_SCHEMA_BYTES} bytes", hint="Give a shorter one."
+            )
+        if pool_size < 1:
+            raise Refused(f"pool_size is {pool_size}", hint="Give 1 or more.")
+        self._schema = sql.Identifier(schema)
         self._schema_name = schema
         self._prepare_threshold = 5 if prepare else None
         self._size, self._timeout = pool_size, timeout
@@ -239,10 +249,13 @@ class PostgresStore:
                 with self._connected() as connection, connection.cursor(binary=True) as cursor:
                     found: list[tuple[Any, ...]] = cursor.execute(query, named or values).fetchall()
                     return found
-            except _BROKEN as broken:
-                error = broken
+            except _NO_ROOM as full:
+                raise Unavailable(f"PostgreSQL has no room: {full}", hint="Make some, and try again.") from full
             except psycopg.Error as wrong:
-                raise Unavailable(f"PostgreSQL says: {wrong}", hint="Look at its log.") from wrong
+                if wrong.sqlstate and not isinstance(wrong, _PASSING):
+                    raise Unavailable(f"PostgreSQL says: {wrong}", hint="Look at its log.") from wrong
+                error = wrong
+                self._drop_idle()  # a server that went away took them all: the next try makes a new one
         raise Unavailable(f"PostgreSQL is gone: {error}", hint="Try again when it is back.") from error
 
     def _begin(self) -> None:
@@ -250,6 +263,11 @@ class PostgresStore:
         self._pid = os.getpid()
         self._free = threading.BoundedSemaphore(self._size)
         self._idle: list[psycopg.Connection[Any]] = []
+
+    def _drop_idle(self) -> None:
+        with contextlib.suppress(IndexError):  # another thread may take the last one
+            while self._idle:
+                self._idle.pop().close()
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
@@ -267,10 +285,9 @@ class PostgresStore:
             except BaseException:
                 connection.close()
                 raise
-            if self._closed:
-                connection.close()
-            else:
-                self._idle.append(connection)
+            self._idle.append(connection)
+            if self._closed:  # while this one was in use
+                self._drop_idle()
         finally:
             self._free.release()
 
@@ -307,8 +324,8 @@ class PostgresStore:
 
     def close(self) -> None:
         self._closed = True
-        while self._pid == os.getpid() and self._idle:
-            self._idle.pop().close()
+        if self._pid == os.getpid():
+            self._drop_idle()
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,8 @@
 """The tables and functions in PostgreSQL. Each change is one call of a function: one round trip, one transaction.
 
-Locks are taken in one order: the family (shared by those who add, alone by those who free), then the session. All end
-with their transaction, so that a pooler between may give each transaction another connection.
+Locks are taken in one order: the tenant (alone by who clears it), the family (shared by those who add, alone by those
+who free), the session. All end with their transaction, so that a pooler between may give each another connection. What
+was looked up before a lock is looked up again under it.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ INSERT INTO {schema}.version VALUES (1);
 FUNCTIONS = """
 CREATE FUNCTION {schema}.lock_family(t text, f bigint, alone boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM pg_advisory_xact_lock_shared(hashtextextended(t, 0));
     IF alone THEN
         PERFORM pg_advisory_xact_lock(hashtextextended(t, f));
     ELSE
@@ -158,13 +160,17 @@ DECLARE
     f bigint;
     removed bigint;
 BEGIN
+    LOOP
+        SELECT family INTO f FROM {schema}.sessions WHERE tenant = t AND session = s;
+        IF NOT FOUND THEN
+            DELETE FROM {schema}.writes WHERE tenant = t AND session = s;
+            RETURN 0;
+        END IF;
+        PERFORM {schema}.lock_family(t, f, true);
+        PERFORM 1 FROM {schema}.sessions WHERE tenant = t AND session = s AND family = f FOR UPDATE;
+        EXIT WHEN FOUND;
+    END LOOP;
     DELETE FROM {schema}.writes WHERE tenant = t AND session = s;
-    SELECT family INTO f FROM {schema}.sessions WHERE tenant = t AND session = s;
-    IF NOT FOUND THEN
-        RETURN 0;
-    END IF;
-    PERFORM {schema}.lock_family(t, f, true);
-    PERFORM 1 FROM {schema}.sessions WHERE tenant = t AND session = s FOR UPDATE;
     DELETE FROM {schema}.checkpoints WHERE tenant = t AND session = s;
     GET DIAGNOSTICS removed = ROW_COUNT;
     IF tombstone THEN
@@ -177,12 +183,8 @@ BEGIN
 END $$;
 
 CREATE FUNCTION {schema}.clear(t text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    f bigint;
 BEGIN
-    FOR f IN SELECT DISTINCT family FROM {schema}.sessions WHERE tenant = t ORDER BY family LOOP
-        PERFORM {schema}.lock_family(t, f, true);
-    END LOOP;
+    PERFORM pg_advisory_xact_lock(hashtextextended(t, 0));
     DELETE FROM {schema}.checkpoints WHERE tenant = t;
     DELETE FROM {schema}.sessions WHERE tenant = t;
     DELETE FROM {schema}.parts WHERE tenant = t;
@@ -193,8 +195,12 @@ CREATE FUNCTION {schema}.add_writes(
     t text, s text, n text, c text, tasks text[], indexes bigint[], paths text[], channels text[], datas bytea[],
     replacing boolean
 ) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    f bigint;
 BEGIN
-    PERFORM 1 FROM {schema}.sessions WHERE tenant = t AND session = s AND deleted FOR SHARE;
+    SELECT family INTO f FROM {schema}.sessions WHERE tenant = t AND session = s;
+    PERFORM {schema}.lock_family(t, coalesce(f, 0), false);
+    PERFORM 1 FROM {schema}.sessions WHERE tenant = t AND session = s AND deleted;
     IF FOUND THEN
         RETURN false;
     END IF;

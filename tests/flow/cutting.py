@@ -1,4 +1,4 @@
-"""A wire between a client and a server that is cut when told to: before a request arrives, or before its answer does."""
+"""A wire between a client and a server that is cut when told to: before a request arrives, or before its answer."""
 
 from __future__ import annotations
 

@@ -135,7 +135,9 @@ def _wait_for_locks(url: str, count: int, tasks: Sequence[Future[Any]]) -> None:
 def test_a_write_beside_a_deletion_does_not_outlive_it(postgres_url: str, schema: str) -> None:
     with open_states(postgres_url, schema=schema) as states, psycopg.connect(postgres_url) as other:
         states.save(point("a"))
-        text = psycopg.sql.SQL("SELECT {}.delete_session('', 's', true)").format(psycopg.sql.Identifier(schema))
+        text = psycopg.sql.SQL("SELECT {}.delete_session('', 's', true, NULL, NULL)").format(
+            psycopg.sql.Identifier(schema)
+        )
         other.execute(text)
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(states.put_writes, Place("s", "", "a"), [Write("t", 0, "x", 1)])

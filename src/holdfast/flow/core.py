@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.flow.model import Checkpoint, CheckpointMetadata
-from holdfast.flow.names import check_name
+from holdfast.flow.names import check_name, check_place
 from holdfast.flow.remembering import Memory, PartCache, Remembered
 from holdfast.flow.rope import Held, Rope, join
 from holdfast.flow.sealing import Sealer
@@ -70,6 +70,8 @@ class Core:
         meta = check_metadata(checkpoint.metadata)
         if not isinstance(expected_parent, Anything) and meta.parent_id is None:
             meta = changed(meta, parent_id=expected_parent)
+        if self.ttl is not None and meta.parent_id is None:
+            self._bury(meta.session_id)
         for _ in range(_TRIES):
             memory = self._base(meta)
             try:
@@ -77,6 +79,13 @@ class Core:
             except Stale:
                 self._remembered.forget(meta.session_id)
         raise Unavailable("others keep changing this session", hint="Try again.")
+
+    def _bury(self, session_id: str) -> None:
+        """Free a session that is gone for having lived too long: what begins anew does not raise what it held."""
+        session = self.store.session(session_id)
+        if session is not None and not session.is_deleted and self.is_old(session.saved_at):
+            self.forget(session_id)
+            self.store.delete_session(session_id, tombstone=False, if_is=session)
 
     def _save_on(
         self,
@@ -128,10 +137,7 @@ class Core:
 
     def load(self, session_id: str, checkpoint_id: str | None = None, *, namespace: str = "") -> Checkpoint | None:
         """A checkpoint by its id, or the newest of its namespace; None where there is none."""
-        check_name(session_id, "session_id")
-        check_name(namespace, "namespace", empty=True)
-        if checkpoint_id is not None:
-            check_name(checkpoint_id, "checkpoint_id")
+        check_place(session_id, checkpoint_id, namespace)
         if self.is_expired(session_id):
             return None
         row = self.store.find(session_id, namespace, checkpoint_id)

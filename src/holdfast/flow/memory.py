@@ -164,9 +164,11 @@ class MemoryStore:
                 self._sweep(family)
             return count
 
-    def delete_session(self, session: str, *, tombstone: bool) -> int:
+    def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
         with self._lock:
             own = self._own
+            if if_is is not None and own.sessions.get(session) != if_is:
+                return 0
             count = self.delete([place for place in own.rows if place.session == session])
             own.writes = {place: writes for place, writes in own.writes.items() if place.session != session}
             known = own.sessions.pop(session, None)

@@ -23,6 +23,14 @@ def check_name(value: Any, what: str, *, empty: bool = False) -> str:
     return value
 
 
+def check_place(session_id: Any, checkpoint_id: Any, namespace: Any) -> None:
+    """Refused if these are no names of a checkpoint (None: of the newest)."""
+    check_name(session_id, "session_id")
+    check_name(namespace, "namespace", empty=True)
+    if checkpoint_id is not None:
+        check_name(checkpoint_id, "checkpoint_id")
+
+
 def check_limit(limit: Any) -> int | None:
     if limit is not None and (type(limit) is not int or limit < 0):
         raise Refused(f"limit is {limit!r}", hint="Give a whole number, 0 or more, or None for all.")

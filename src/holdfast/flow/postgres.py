@@ -1,8 +1,8 @@
 """States in PostgreSQL, shared by any number of workers on any number of machines.
 
 Every change is one statement that calls one function (`postgres_schema`): whole or not there, whatever happens to the
-client. A connection that breaks is replaced and the call is made again: what is there then is the same as if it had been
-made once. (What tells how many it deleted may then say less: the first call did it, and its answer was lost.)
+client. A connection that breaks is replaced and the call is made again: what is there then is as if it had been made
+once. (What tells how many it deleted may then say less: the first call did it, and its answer was lost.)
 """
 
 from __future__ import annotations
@@ -181,9 +181,10 @@ class PostgresStore:
         [(count,)] = self._run("SELECT {schema}.delete_rows(%s, %s, %s, %s)", self._key, *columns)
         return int(count)
 
-    def delete_session(self, session: str, *, tombstone: bool) -> int:
-        text = "SELECT {schema}.delete_session(%s, %s, %s)"
-        [(count,)] = self._run(text, self._key, escape(session), tombstone)
+    def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
+        text = "SELECT {schema}.delete_session(%s, %s, %s, %s, %s)"
+        latest, saved_at = (if_is.latest, if_is.saved_at) if if_is else (None, None)
+        [(count,)] = self._run(text, self._key, escape(session), tombstone, latest, saved_at)
         return int(count)
 
     def reopen(self, session: str) -> bool:

@@ -155,7 +155,8 @@ BEGIN
     RETURN removed;
 END $$;
 
-CREATE FUNCTION {schema}.delete_session(t text, s text, tombstone boolean) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION {schema}.delete_session(t text, s text, tombstone boolean, latest_is bigint, saved_is bigint)
+RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     f bigint;
     removed bigint;
@@ -170,6 +171,11 @@ BEGIN
         PERFORM 1 FROM {schema}.sessions WHERE tenant = t AND session = s AND family = f FOR UPDATE;
         EXIT WHEN FOUND;
     END LOOP;
+    PERFORM 1 FROM {schema}.sessions WHERE tenant = t AND session = s
+        AND (latest_is IS NULL OR (latest = latest_is AND saved_at = saved_is AND NOT deleted));
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
     DELETE FROM {schema}.writes WHERE tenant = t AND session = s;
     DELETE FROM {schema}.checkpoints WHERE tenant = t AND session = s;
     GET DIAGNOSTICS removed = ROW_COUNT;

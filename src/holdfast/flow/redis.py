@@ -200,8 +200,9 @@ class RedisStore:
         members = [_member(place) for place in places]
         return int(self._script("DELETE", *members)) if members else 0
 
-    def delete_session(self, session: str, *, tombstone: bool) -> int:
-        return int(self._script("DELETE_SESSION", _quoted(session), int(tombstone)))
+    def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
+        wanted = (if_is.latest, if_is.saved_at) if if_is else ()
+        return int(self._script("DELETE_SESSION", _quoted(session), int(tombstone), *wanted))
 
     def reopen(self, session: str) -> bool:
         return bool(self._script("REOPEN", _quoted(session)))
@@ -292,7 +293,10 @@ def _memory(client: Any) -> list[dict[str, Any]]:
     """What each server tells of its memory; nothing where it may not be asked."""
     try:
         if isinstance(client, redis.RedisCluster):
-            return [client.info("memory", target_nodes=node) for node in client.get_primaries()]
+            return [
+                client.info("memory", target_nodes=[node])
+                for node in client.nodes_manager.get_nodes_by_server_type("primary")
+            ]
         return [client.info("memory")]
     except redis.ResponseError:
         return []

@@ -142,6 +142,10 @@ return gone
 DELETE_SESSION = f"""{_COMMON}
 local s = ARGV[1]
 local gone = 0
+if ARGV[3] then
+    local known = redis.call('HMGET', key('s:', s), 'latest', 'at', 'deleted')
+    if known[1] ~= ARGV[3] or known[2] ~= ARGV[4] or known[3] == '1' then return 0 end
+end
 for _, member in ipairs(redis.call('SMEMBERS', key('ws:', s))) do drop_writes(member) end
 local family = redis.call('HGET', key('s:', s), 'family')
 for _, member in ipairs(redis.call('ZRANGE', key('all:', s), 0, -1)) do

@@ -24,6 +24,7 @@ from holdfast.flow.store import (
     Part,
     Place,
     Row,
+    SessionRow,
     Stale,
     WriteRow,
     live_names,
@@ -175,12 +176,15 @@ class SQLiteStore(SQLiteReader):
         self._shrink(count)
         return count
 
-    def delete_session(self, session: str, *, tombstone: bool) -> int:
+    def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
         key = escape(session)
         with self._pool.transaction() as db:
             known = db.execute(
-                "SELECT number, family FROM sessions WHERE tenant = ? AND session = ?", (self._key, key)
+                "SELECT number, family, latest, saved_at, deleted FROM sessions WHERE tenant = ? AND session = ?",
+                (self._key, key),
             ).fetchone()
+            if if_is is not None and (known is None or known[2:] != (if_is.latest, if_is.saved_at, 0)):
+                return 0
             db.execute("DELETE FROM writes WHERE tenant = ? AND session = ?", (self._key, key))
             if known is None:
                 return 0

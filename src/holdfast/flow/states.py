@@ -11,7 +11,7 @@ from holdfast.flow import copying, upkeep
 from holdfast.flow.core import Core
 from holdfast.flow.differ import changes
 from holdfast.flow.model import Checkpoint, CheckpointMetadata, Copied, Pruned, Session, StateDiff, Usage, Write
-from holdfast.flow.names import check_limit, check_name
+from holdfast.flow.names import check_limit, check_name, check_place
 from holdfast.flow.store import Place, Row
 from holdfast.model import VerifyReport
 from holdfast.retention import Policy
@@ -176,15 +176,19 @@ class States(Core):
         """Begin a new session with a checkpoint of another, in constant time: they share all parts.
 
         `extra["forked_from"]` says where it came from. With `history`, all namespaces come along, all checkpoints up to
-        that one, with their parents and writes, unchanged. Conflict if the new session exists.
+        that one (where none is named: all there are), with their parents and writes, unchanged; not in constant time,
+        and not at once. Conflict if the new session exists.
         """
         check_name(into, "into")
-        return copying.fork(self, self._row(session_id, checkpoint_id, namespace), into, history=history)
+        source = self._row(session_id, checkpoint_id, namespace)
+        if not history:
+            return copying.fork(self, source, into)
+        before = None if checkpoint_id is None else source.sequence + 1
+        return copying.fork_history(self, source, into, before=before)
 
     def diff(self, session_id: str, before_id: str, after_id: str | None = None, *, namespace: str = "") -> StateDiff:
         """What differs between two checkpoints of a session (the second: the newest, where none is named)."""
-        rows = [self._row(session_id, each, namespace) for each in (before_id, after_id)]
-        before, after = map(self.open_row, rows)
+        before, after = (self._whole(session_id, each, namespace) for each in (before_id, after_id))
         found = changes(before.state, after.state, self.sealer.serde.encode)
         return StateDiff(before.metadata, after.metadata, found)
 
@@ -223,11 +227,21 @@ class States(Core):
         return upkeep.verify(self)
 
     def _row(self, session_id: str, checkpoint_id: str | None, namespace: str) -> Row:
-        check_name(session_id, "session_id")
+        check_place(session_id, checkpoint_id, namespace)
         row = None if self.is_expired(session_id) else self.store.find(session_id, namespace, checkpoint_id)
         if row is None:
-            raise NotFound(f"session {session_id!r} has no checkpoint {checkpoint_id or 'at all'!r}", hint="List them.")
+            raise _not_found(session_id, checkpoint_id)
         return row
+
+    def _whole(self, session_id: str, checkpoint_id: str | None, namespace: str) -> Checkpoint:
+        found = self.load(session_id, checkpoint_id, namespace=namespace)
+        if found is None:
+            raise _not_found(session_id, checkpoint_id)
+        return found
+
+
+def _not_found(session_id: str, checkpoint_id: str | None) -> NotFound:
+    return NotFound(f"session {session_id!r} has no checkpoint {checkpoint_id or 'at all'!r}", hint="List them.")
 
 
 def _matches(told: CheckpointMetadata, where: Mapping[str, Any] | None, tags: Sequence[str]) -> bool:

@@ -95,10 +95,9 @@ def expire(states: States) -> list[str]:
     records.append(retention.Record(id="", sequence=newest, timestamp=now))  # the planner keeps the newest: this moment
     gone = []
     for name in retention.plan(records, retention.Policy(keep_for=states.ttl), now).removed:
-        session = states.store.session(name)
-        if session == rows[name]:
-            states.forget(name)
-            states.store.delete_session(name, tombstone=False)
+        states.forget(name)
+        states.store.delete_session(name, tombstone=False, if_is=rows[name])
+        if states.store.session(name) is None:
             gone.append(name)
     return gone
 
@@ -109,6 +108,7 @@ def verify(states: States) -> VerifyReport:
     checkpoints = read = 0
     states.forget()
     states.forget_parts()
+    opaque = states.sealer.opaque()
     for light in states.store.rows(None, None):
         row = states.store.find(*light.place)
         if row is None:
@@ -117,7 +117,11 @@ def verify(states: States) -> VerifyReport:
         name = f"{row.place.session}/{row.place.checkpoint_id}"
         try:
             read += len(states.bytes_of(row)[1])
-        except (HoldfastError, KeyError) as error:
-            detail = "a part is missing" if isinstance(error, KeyError) else str(error)
-            problems.append(Problem("checkpoint", f"{name}: {detail}", (row.place.checkpoint_id,)))
+            for write in states.store.writes([row.place])[row.place]:
+                opaque.open_write(row.place, write)
+        except KeyError:
+            if states.store.find(*row.place) == row:  # not deleted or replaced meanwhile
+                problems.append(Problem("checkpoint", f"{name}: a part is missing", (row.place.checkpoint_id,)))
+        except HoldfastError as error:
+            problems.append(Problem("checkpoint", f"{name}: {error}", (row.place.checkpoint_id,)))
     return VerifyReport(problems, checkpoints, states.store.usage().parts, read)

@@ -6,14 +6,14 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as changed
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from holdfast.errors import Damaged, Refused, Unavailable
+from holdfast.flow.asked import check_checkpoint, check_place
 from holdfast.flow.model import Checkpoint, CheckpointMetadata
-from holdfast.flow.names import check_name, check_place
 from holdfast.flow.remembering import Memory, PartCache, Remembered
 from holdfast.flow.rope import Held, Rope, join
 from holdfast.flow.sealing import Sealer
@@ -67,7 +67,7 @@ class Core:
         session was deleted, or if the newest of its namespace is not `expected_parent` (None: there is none yet).
         Refused, with its path, if something in the state cannot be stored.
         """
-        meta = check_metadata(checkpoint.metadata)
+        meta = check_checkpoint(checkpoint, expected_parent)
         if not isinstance(expected_parent, Anything) and meta.parent_id is None:
             meta = changed(meta, parent_id=expected_parent)
         if self.ttl is not None and meta.parent_id is None:
@@ -219,24 +219,3 @@ class Core:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def check_metadata(meta: Any) -> CheckpointMetadata:
-    """Metadata as given; Refused, with the field, if something in it makes no sense."""
-    if not isinstance(meta, CheckpointMetadata):
-        raise Refused("a checkpoint's metadata is no CheckpointMetadata", hint=f"It is a {type(meta).__name__}.")
-    check_name(meta.checkpoint_id, "checkpoint_id")
-    check_name(meta.session_id, "session_id")
-    check_name(meta.namespace, "namespace", empty=True)
-    for value, what in ((meta.parent_id, "parent_id"), (meta.run_id, "run_id")):
-        if value is not None:
-            check_name(value, what)
-    if not isinstance(meta.timestamp, datetime):
-        raise Refused("timestamp is no datetime", hint=f"It is a {type(meta.timestamp).__name__}.")
-    if type(meta.node_name) is not str or type(meta.step) is not int:
-        raise Refused("node_name is text and step a whole number", hint="Give them as such.")
-    if isinstance(meta.tags, str) or not all(type(tag) is str for tag in meta.tags):
-        raise Refused("tags are texts", hint="Give a tuple of str.")
-    if not isinstance(meta.extra, Mapping) or not all(type(key) is str for key in meta.extra):
-        raise Refused("extra is no mapping of names to values", hint="Give a dict with str keys.")
-    return meta

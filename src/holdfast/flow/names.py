@@ -7,7 +7,8 @@ from typing import Any
 
 from holdfast.errors import Refused
 
-_MOST_BYTES = 800
+_MOST_BYTES = 500
+"""PostgreSQL takes up to 2,704 in one entry of an index, and five names make up one."""
 _UNSAYABLE = re.compile("[\x00%\ud800-\udfff]")
 _ESCAPED = re.compile("%([0-9a-f]{2}|u[0-9a-f]{4})")
 
@@ -21,14 +22,6 @@ def check_name(value: Any, what: str, *, empty: bool = False) -> str:
     if len(escape(value).encode()) > _MOST_BYTES:
         raise Refused(f"{what} has more than {_MOST_BYTES} bytes", hint="Give a shorter one.")
     return value
-
-
-def check_place(session_id: Any, checkpoint_id: Any, namespace: Any) -> None:
-    """Refused if these are no names of a checkpoint (None: of the newest)."""
-    check_name(session_id, "session_id")
-    check_name(namespace, "namespace", empty=True)
-    if checkpoint_id is not None:
-        check_name(checkpoint_id, "checkpoint_id")
 
 
 def check_limit(limit: Any) -> int | None:

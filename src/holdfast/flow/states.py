@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from holdfast.errors import Damaged, NotFound, Refused
-from holdfast.flow import copying, upkeep
+from holdfast.flow import asked, copying, upkeep
 from holdfast.flow.core import Core
 from holdfast.flow.differ import changes
 from holdfast.flow.model import Checkpoint, CheckpointMetadata, Copied, Pruned, Session, StateDiff, Usage, Write
-from holdfast.flow.names import check_limit, check_name, check_place
+from holdfast.flow.names import check_limit, check_name
 from holdfast.flow.store import Place, Row
 from holdfast.model import VerifyReport
 from holdfast.retention import Policy
@@ -85,10 +85,8 @@ class States(Core):
         *,
         whole: bool,
     ) -> Iterator[tuple[Row, CheckpointMetadata]]:
-        limit = check_limit(limit)
-        if before is not None and type(before) is not int:
-            raise Refused(f"before is {before!r}", hint="Give the sequence of a checkpoint.")
-        left = limit
+        left = check_limit(limit)
+        asked.check_query(session_id, namespace, before, where, tags, run_id)
         is_filtered = bool(where or tags)
         while left is None or left > 0:
             batch = _BATCH if left is None or is_filtered else min(left, _BATCH)
@@ -106,6 +104,7 @@ class States(Core):
 
     def sessions(self, limit: int | None = 100, *, before: int | None = None) -> Sessions:
         """The sessions, the one saved into last first; `before`: only those whose `latest` is smaller."""
+        asked.check_before(before)
         rows = self.store.sessions(before=before, limit=check_limit(limit))
         return [
             Session(row.session, row.checkpoints, row.latest, datetime.fromtimestamp(row.saved_at / 1e6, UTC))
@@ -143,8 +142,7 @@ class States(Core):
 
     def put_writes(self, place: Place, writes: Sequence[Write], *, replace: bool = False) -> None:
         """Attach pending writes to a checkpoint; of two with one task and index the first stays, unless `replace`."""
-        for name in place:
-            check_name(name, "a name of the checkpoint", empty=True)
+        asked.check_writes(place, writes)
         rows = [
             self.sealer.write_row(place, (write.task_id, write.index, write.task_path, write.channel), write.value)
             for write in writes
@@ -154,6 +152,7 @@ class States(Core):
 
     def writes(self, places: Sequence[Place]) -> dict[Place, Writes]:
         """The pending writes of checkpoints, each in order of task path, task and index."""
+        asked.check_places(places)
         return {
             place: [
                 Write(row.task_id, row.idx, row.channel, self.sealer.open_write(place, row), row.task_path)
@@ -194,6 +193,7 @@ class States(Core):
 
     def delete_runs(self, run_ids: Sequence[str]) -> int:
         """Delete the checkpoints of runs, in all sessions; how many there were."""
+        asked.check_texts(run_ids, "run_ids")
         self.forget()
         rows = [row for run_id in run_ids for row in self.store.rows(None, None, run_id=check_name(run_id, "run_id"))]
         return self.store.delete([row.place for row in rows])
@@ -205,6 +205,9 @@ class States(Core):
 
         A policy's kinds are tags, its score is `extra["score"]`.
         """
+        if not isinstance(policy, Policy):
+            raise Refused(f"a {type(policy).__name__} is no policy", hint="Give a holdfast.retention.Policy.")
+        asked.check_query(session_id, namespace, None, None, (), None)
         return upkeep.prune(self, policy, session_id, namespace=namespace, dry_run=dry_run)
 
     def expire(self) -> Names:
@@ -216,6 +219,8 @@ class States(Core):
 
         Classes need not be registered. Encrypted anew with the keys of the other.
         """
+        if not isinstance(other, States):
+            raise Refused(f"a {type(other).__name__} is no store of states", hint="Give what open_states returned.")
         return copying.copy(self, other)
 
     def usage(self) -> Usage:
@@ -227,7 +232,7 @@ class States(Core):
         return upkeep.verify(self)
 
     def _row(self, session_id: str, checkpoint_id: str | None, namespace: str) -> Row:
-        check_place(session_id, checkpoint_id, namespace)
+        asked.check_place(session_id, checkpoint_id, namespace)
         row = None if self.is_expired(session_id) else self.store.find(session_id, namespace, checkpoint_id)
         if row is None:
             raise _not_found(session_id, checkpoint_id)
@@ -251,5 +256,8 @@ def _matches(told: CheckpointMetadata, where: Mapping[str, Any] | None, tags: Se
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Equal, and not only because True counts as 1."""
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+    """Equal, and not only because True counts as 1; what cannot be compared as one, as arrays, is not."""
+    try:
+        return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+    except (TypeError, ValueError):
+        return False

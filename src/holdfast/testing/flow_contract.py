@@ -6,6 +6,7 @@ which makes back ends that have nothing to do with each other.
 
 from __future__ import annotations
 
+from holdfast.testing.flow_beside import BesideContract
 from holdfast.testing.flow_crowds import CrowdContract
 from holdfast.testing.flow_keeping import KeepingContract
 from holdfast.testing.flow_saving import SavingContract
@@ -14,5 +15,5 @@ from holdfast.testing.flow_scenes import NOON, OpenStore, conversation, point
 __all__ = ["NOON", "OpenStore", "StateStoreContract", "conversation", "point"]
 
 
-class StateStoreContract(SavingContract, KeepingContract, CrowdContract):
+class StateStoreContract(SavingContract, KeepingContract, CrowdContract, BesideContract):
     """The promises of `holdfast.flow.store`, and what the surface says on top of them."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Conflict, NotFound
-from holdfast.flow import Place, States, StateStore, Write, copying
+from holdfast.flow import Place, States, StateStore, Write
 from holdfast.flow.store import WriteRow
 from holdfast.retention import Policy
 from holdfast.serde import Keys, Registry, Serde
@@ -216,69 +216,6 @@ class KeepingContract(Sound):
         found = [(each.namespace, each.checkpoint_id) for each in states.metadata("f", namespace=None)]
         assert found == [("inner", "b"), ("", "a")]
 
-    def test_nothing_is_forked_from_what_is_gone_by_then(self, states: States, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in ("a", "b", "c"):
-            states.save(point(name, {"messages": conversation(10), "name": name}))
-        listed = states.store.rows("s", None, whole=True)
-        states.delete("s", "b")
-        with pytest.raises(NotFound, match="gone"):
-            copying.fork(states, listed[1], "f")
-        assert states.store.session("f") is None
-        monkeypatch.setattr(states.store, "rows", lambda *args, **more: listed)
-        with pytest.raises(NotFound, match="gone"):
-            copying.fork_history(states, listed[1], "f", before=None)
-        assert states.store.session("f") is None
-        copying.fork_history(states, listed[0], "f", before=None)
-        monkeypatch.undo()
-        assert [each.checkpoint_id for each in states.metadata("f")] == ["c", "a"]
-        self.assert_sound(states)
-
-    def test_a_fork_does_not_run_into_a_session_that_somebody_else_begins(
-        self, states: States, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        states.save(point("a", {"messages": conversation(10)}))
-        states.save(point("theirs", {"messages": conversation(3)}, "f"))
-        monkeypatch.setattr(states.store, "session", lambda session: None)  # was not there yet when it looked
-        for history in (False, True):
-            with pytest.raises(Conflict):
-                states.fork("s", into="f", history=history)
-        monkeypatch.undo()
-        assert states.load("f") == point("theirs", {"messages": conversation(3)}, "f")
-        assert len(states.metadata("f")) == 1
-
-    @pytest.mark.parametrize("verb", ["copy", "diff", "verify"])
-    def test_what_is_deleted_while_it_is_looked_at_is_no_damage(
-        self,
-        open_store: OpenStore,
-        stores: Callable[[], StateStore],
-        monkeypatch: pytest.MonkeyPatch,
-        verb: str,
-    ) -> None:
-        with (
-            States(open_store(), memory_bytes=0) as states,
-            States(open_store()) as other,
-            States(stores()) as target,
-        ):
-            for name in ("a", "b"):
-                states.save(point(name, {"messages": conversation(10), "name": [name * 2000]}))
-            find = states.store.find
-
-            def find_and_lose(session: str, namespace: str, checkpoint_id: str | None) -> Any:
-                found = find(session, namespace, checkpoint_id)
-                if checkpoint_id == "b":
-                    other.delete("s", "b")
-                return found
-
-            monkeypatch.setattr(states.store, "find", find_and_lose)
-            if verb == "copy":
-                assert states.copy_to(target).checkpoints == 1
-                assert [each.checkpoint_id for each in target.metadata("s")] == ["a"]
-            elif verb == "diff":
-                with pytest.raises(NotFound):
-                    states.diff("s", "b", "a")
-            else:
-                assert states.verify().ok
-
     def test_a_write_that_is_damaged_is_named(self, states: States) -> None:
         states.save(point("a"))
         states.put_writes(Place("s", "", "a"), [Write("t", 0, "x", 1)])
@@ -352,55 +289,6 @@ class KeepingContract(Sound):
             assert states.usage().checkpoints == 0
             states.save(point("a", session_id="old"))
             assert states.load("old") is not None
-
-    def test_a_session_that_is_used_again_at_the_last_moment_lives(
-        self, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        now = [1000.0]
-        with States(open_store(), ttl=timedelta(seconds=60), clock=lambda: now[0]) as states:
-            states.save(point("a"))
-            now[0] += 100
-            listed = states.store.sessions()
-            states.save(point("b"))
-            monkeypatch.setattr(states.store, "sessions", lambda: listed)
-            assert states.expire() == []
-            assert states.load("s") == point("b")
-
-    def test_what_is_saved_at_the_very_moment_it_expires_is_kept(
-        self, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        now = [1000.0]
-        with States(open_store(), ttl=timedelta(seconds=60), clock=lambda: now[0]) as states:
-            states.save(point("a"))
-            now[0] += 100
-            delete = states.store.delete_session
-
-            def delete_late(session: str, **more: Any) -> int:
-                states.save(point("b", parent_id="a"))
-                return delete(session, **more)
-
-            monkeypatch.setattr(states.store, "delete_session", delete_late)
-            assert states.expire() == []
-            assert len(states.list("s")) == 2
-
-    def test_a_session_that_expired_is_begun_anew(self, open_store: OpenStore) -> None:
-        """What `load` does not show is not in the way, and does not come back."""
-        now = [1000.0]
-        with States(open_store(), ttl=timedelta(seconds=60), clock=lambda: now[0]) as states:
-            states.save(point("a", {"messages": conversation(10)}))
-            states.save(point("b", {"messages": conversation(11)}))
-            now[0] += 100
-            assert states.load("s") is None
-            states.save(point("a", {"n": 1}), expected_parent=None)
-            assert [each.checkpoint_id for each in states.metadata("s")] == ["a"]
-            now[0] += 100
-            states.save(point("c"), expected_parent="a")  # goes on with it: a step may take long
-            assert [each.checkpoint_id for each in states.metadata("s")] == ["c", "a"]
-            states.delete("s")
-            now[0] += 100
-            with pytest.raises(Conflict, match="deleted"):
-                states.save(point("d"))
-            self.assert_sound(states)
 
     # copies
 

@@ -100,7 +100,8 @@ class MemoryStore:
     def _note(self, row: Row, session: SessionRow | None, sequence: int, *, added: bool) -> None:
         latest = max(sequence, session.latest if session else 0)
         count = (session.checkpoints if session else 0) + added
-        noted = SessionRow(row.place.session, row.family, latest, count, row.saved_at, False)
+        saved_at = max(row.saved_at, session.saved_at if session else row.saved_at)
+        noted = SessionRow(row.place.session, row.family, latest, count, saved_at, False)
         self._own.sessions[row.place.session] = noted
 
     def find(self, session: str, namespace: str, checkpoint_id: str | None) -> Row | None:

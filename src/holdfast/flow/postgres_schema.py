@@ -116,12 +116,13 @@ BEGIN
         number := there.sequence;
         UPDATE {schema}.checkpoints SET parent_id = parent, run_id = run, saved_at = at, digest = dig, meta = met,
             refs = ref, shape = shp WHERE sequence = number;
-        UPDATE {schema}.sessions SET saved_at = at WHERE tenant = t AND session = s;
+        UPDATE {schema}.sessions SET saved_at = greatest(saved_at, at) WHERE tenant = t AND session = s;
         PERFORM {schema}.sweep(t, f);
     ELSE
         number := nextval('{name}.numbers');
         INSERT INTO {schema}.checkpoints VALUES (t, s, n, c, number, parent, run, at, f, dig, met, ref, shp);
-        UPDATE {schema}.sessions SET latest = number, checkpoints = checkpoints + 1, saved_at = at
+        UPDATE {schema}.sessions
+            SET latest = number, checkpoints = checkpoints + 1, saved_at = greatest(saved_at, at)
             WHERE tenant = t AND session = s;
     END IF;
 END $$;

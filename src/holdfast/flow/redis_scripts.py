@@ -119,7 +119,9 @@ else
     redis.call('HSET', key('s:', s), 'latest', seq)
     redis.call('ZADD', key('sessions'), seq, s)
 end
-redis.call('HSET', key('s:', s), 'family', family, 'at', at, 'deleted', '0')
+local was = redis.call('HGET', key('s:', s), 'at')
+local noted = was and tonumber(was) > tonumber(at) and was or at
+redis.call('HSET', key('s:', s), 'family', family, 'at', noted, 'deleted', '0')
 redis.call('HSET', row, 'seq', seq, 'parent', parent, 'run', run, 'at', at, 'family', family, 'digest', digest,
     'meta', meta, 'refs', refs, 'shape', shape)
 for _, index in ipairs(indexes(member, run)) do redis.call('ZADD', index, seq, member) end

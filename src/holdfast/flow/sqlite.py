@@ -129,7 +129,8 @@ class SQLiteStore(SQLiteReader):
             (number, place.namespace, place.checkpoint_id, *_values(row), *hint),
         )
         db.execute(
-            "UPDATE sessions SET latest = ?, checkpoints = checkpoints + 1, saved_at = ? WHERE number = ?",
+            "UPDATE sessions SET latest = ?, checkpoints = checkpoints + 1, saved_at = max(saved_at, ?)"
+            " WHERE number = ?",
             (added.lastrowid, row.saved_at, number),
         )
         return int(added.lastrowid or 0)
@@ -141,7 +142,8 @@ class SQLiteStore(SQLiteReader):
             (*_values(row), *hint, sequence),
         )
         db.execute(
-            "UPDATE sessions SET saved_at = ? WHERE number = (SELECT owner FROM checkpoints WHERE sequence = ?)",
+            "UPDATE sessions SET saved_at = max(saved_at, ?)"
+            " WHERE number = (SELECT owner FROM checkpoints WHERE sequence = ?)",
             (row.saved_at, sequence),
         )
         self._sweep(db, row.family)

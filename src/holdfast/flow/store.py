@@ -91,6 +91,7 @@ class SessionRow(NamedTuple):
     latest: int
     checkpoints: int
     saved_at: int
+    """The latest of those of its rows: a clock that steps back makes no session older."""
     is_deleted: bool
 
 

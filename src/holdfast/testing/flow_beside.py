@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import string
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -197,3 +199,53 @@ class BesideContract(Sound):
             monkeypatch.setattr(states.store, "sessions", lambda: listed)
             assert states.expire() == []
             assert states.load("s") == point("b")
+
+    def test_a_clock_that_steps_back_ends_no_session(self, open_store: OpenStore) -> None:
+        now = [1000.0]
+        with States(open_store(), ttl=timedelta(seconds=60), clock=lambda: now[0]) as states:
+            states.save(point("a"))
+            for moment, more in ((900.0, point("b")), (800.0, point("a", {"n": 1}))):
+                now[0] = moment
+                states.save(more, replace=True)
+            now[0] = 1055.0
+            assert len(states.list("s")) == 2
+            assert states.expire() == []
+
+    def test_tenants_whose_names_begin_alike_do_not_meet(self, open_store: OpenStore) -> None:
+        names = ["", "a", "a.", "a:", "a}", "a}:", "{a", "aa", "a%", "a%2e", "A", "a:s", "a\0"]
+        with contextlib.ExitStack() as stack:
+            tenants = [stack.enter_context(States(open_store(tenant=name))) for name in names]
+            for number, states in enumerate(tenants):
+                states.save(point("c", {"messages": conversation(10), "of": number}))
+                states.put_writes(Place("s", "", "c"), [Write("t", 0, "x", number)])
+            for states in tenants[::2]:
+                states.clear_all()
+            for number, states in enumerate(tenants):
+                found = [each.state["of"] for each in states.list("s")]
+                assert found == ([number] if number % 2 else [])
+                assert len(states.writes([Place("s", "", "c")])[Place("s", "", "c")]) == number % 2
+                self.assert_sound(states)
+
+    def test_a_copy_beside_writers_has_only_whole_states(
+        self, open_store: OpenStore, stores: Callable[[], StateStore]
+    ) -> None:
+        messages = conversation(40)
+
+        def write() -> None:
+            with States(open_store()) as states:
+                for step in range(30):
+                    states.save(point(f"c{step}", {"messages": messages[step % 7 : step]}, step=step))
+                    states.put_writes(Place("s", "", f"c{step}"), [Write("t", 0, "x", step)])
+                    if step % 3 == 2:
+                        states.delete("s", f"c{step - 2}")
+
+        with States(open_store()) as source, States(stores()) as target, ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(write)
+            while not writing.done():
+                source.copy_to(target)
+            writing.result()
+            source.copy_to(target)
+            found = {each.metadata.step: each.state["messages"] for each in target.list("s", None)}
+            assert found == {step: messages[step % 7 : step] for step in found}
+            assert found.keys() >= {each.step for each in source.metadata("s", None)}
+            self.assert_sound(target)

@@ -9,6 +9,8 @@ from holdfast.errors import Refused
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _LONG = {short[1]: char for char, short in _SHORT.items()}
 _WIDE_SPACES = "\u00a0\u2009\u202f\u3000"  # not "printable" to Python, and ordinary in prose
+_SECRET = re.compile(r"(://[^\s/?#:@]*:)\S*@")  # up to the last @: what is in a password need not be escaped
+_SECRET_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&\s]*", re.IGNORECASE)
 _ESCAPE = re.compile(r"\\(?:([\\ntr])|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|)")
 
 
@@ -27,12 +29,24 @@ def escape_path(path: str) -> str:
     return escape(path.replace("\\", "\\\\"))
 
 
+def unescape(text: str) -> str:
+    """The text that `escape_path` made this of. Refused if it makes no such text."""
+    return _ESCAPE.sub(lambda match: _unescape(match, text, is_path=False), text)
+
+
 def unescape_path(text: str) -> str:
     """The path that `escape_path` made a text of. Refused if it makes no such text."""
-    path = _ESCAPE.sub(lambda match: _unescape(match, text), text)
+    path = _ESCAPE.sub(lambda match: _unescape(match, text, is_path=True), text)
     if "\0" in path:
         raise Refused(f"{escape(text)} has a zero in it, as no path has", hint="Give the path as it was shown.")
     return path
+
+
+def without_password(text: str) -> str:
+    """A text in which no URL has a password; rather more is hidden than less."""
+    if "://" not in text:
+        return text
+    return _SECRET_OPTION.sub(r"\1…", _SECRET.sub(r"\1…@", text))
 
 
 def _escape(char: str) -> str:
@@ -46,7 +60,7 @@ def _escape(char: str) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def _unescape(match: re.Match[str], text: str) -> str:
+def _unescape(match: re.Match[str], text: str, *, is_path: bool) -> str:
     short, byte, *longer = match.groups()
     digits = byte or next(filter(None, longer), "")
     code = int(digits, 16) if digits else 0
@@ -54,7 +68,7 @@ def _unescape(match: re.Match[str], text: str) -> str:
         return _LONG.get(short, short)
     if byte:
         return chr(code if code < 0x80 else 0xDC00 + code)
-    if not digits or code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+    if not digits or code > 0x10FFFF or (is_path and 0xD800 <= code <= 0xDFFF):
         raise Refused(
             f"{escape(text)} has a backslash that begins no escape", hint="Write a backslash of a path as two."
         )

@@ -11,6 +11,7 @@ import torch
 
 from holdfast.adapters.lightning import STORE, HoldfastIO
 from holdfast.errors import Damaged, NotFound, Refused
+from holdfast.training import save_checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what Lightning says of loaders, loggers and its dependencies
 
@@ -33,11 +34,11 @@ def model() -> Any:
     return Model()
 
 
-def fit(folder: Path, epochs: int, *, resume: str | None = None) -> Any:
+def fit(folder: Path, epochs: int, *, resume: str | None = None, plugin: Any = None) -> Any:
     torch.manual_seed(0)
     checkpoints = L.callbacks.ModelCheckpoint(folder, save_last=True, save_top_k=2, monitor="loss", filename="{epoch}")
     trainer = L.Trainer(
-        max_epochs=epochs, plugins=[HoldfastIO()], callbacks=[checkpoints], logger=False, accelerator="cpu",
+        max_epochs=epochs, plugins=[plugin or HoldfastIO()], callbacks=[checkpoints], logger=False, accelerator="cpu",
         enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
     )  # fmt: skip
     module = model()
@@ -57,6 +58,58 @@ def test_a_trainer_saves_keeps_and_resumes(tmp_path: Path) -> None:
     assert len(list((tmp_path / STORE).glob("step-*"))) <= 3
     resumed, _ = fit(tmp_path, 5, resume=str(tmp_path / "last.ckpt"))
     assert resumed.global_step == 10
+
+
+class Stopped(BaseException):
+    """As if the process had ended there."""
+
+
+class Stopping(HoldfastIO):
+    """Is stopped in the middle of its fifth save: the checkpoint is there, and no file names it."""
+
+    saves = 0
+
+    def _sweep(self, folder: Any) -> None:
+        super()._sweep(folder)
+        self.saves += 1
+
+    def save_checkpoint(self, checkpoint: Any, path: Any, storage_options: Any = None) -> None:
+        if self.saves == 4:
+            save_checkpoint(Path(path).parent / STORE, 4, checkpoint)
+            raise Stopped
+        super().save_checkpoint(checkpoint, path)
+
+
+def test_a_run_that_was_stopped_while_it_saved_goes_on_from_the_newest_sound(tmp_path: Path) -> None:
+    straight, expected = fit(tmp_path / "straight", 5)
+    folder = tmp_path / "stopped"
+    assert HoldfastIO.newest(folder) is None
+    with pytest.raises(Stopped):
+        fit(folder, 5, plugin=Stopping())
+    newest = HoldfastIO.newest(folder)
+    assert newest is not None
+    assert HoldfastIO().load_checkpoint(newest)["epoch"] == 1
+    [shard] = (folder / STORE / "step-00000003").glob("*.safetensors")  # shared with the one before, of the same epoch
+    shard.chmod(0o644)
+    shard.write_bytes(shard.read_bytes()[:-1] + b"\x55")
+    older = HoldfastIO.newest(folder)
+    assert older is not None
+    assert HoldfastIO().load_checkpoint(older)["epoch"] == 0
+    resumed, module = fit(folder, 5, resume=older)
+    assert resumed.global_step == straight.global_step == 10
+    assert torch.equal(module.layer.weight, expected.layer.weight)
+
+
+def test_every_kind_of_map_location_is_understood(tmp_path: Path) -> None:
+    io = HoldfastIO()
+    io.save_checkpoint({"x": torch.ones(3)}, tmp_path / "a.ckpt")
+    meta, stays = torch.device("meta"), torch.device("cpu")
+    for given, expected in (
+        (None, stays), ("meta", meta), (meta, meta), ({"cpu": "meta"}, meta), ({"cuda:0": "meta"}, stays),
+        (lambda storage, place: storage, stays), (lambda storage, place: None, stays),
+        (lambda storage, place: torch.UntypedStorage(0, device="meta") if place == "cpu" else None, meta),
+    ):  # fmt: skip
+        assert io.load_checkpoint(tmp_path / "a.ckpt", map_location=given)["x"].device == expected
 
 
 def test_what_no_file_names_any_more_goes(tmp_path: Path) -> None:
@@ -82,3 +135,5 @@ def test_what_is_not_there_or_not_ours_is_told(tmp_path: Path) -> None:
         io.save_checkpoint({"x": object()}, tmp_path / "bad.ckpt")
     assert not (tmp_path / "bad.ckpt").exists()
     io.remove_checkpoint(tmp_path / "nothing.ckpt")
+    with pytest.raises(Refused, match="is a URL"):
+        io.save_checkpoint({"x": 1}, "s3://bucket/last.ckpt")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ class Model(torch.nn.Module):  # type: ignore[misc,name-defined]
     def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(4, 1)
+        self.dropout = torch.nn.Dropout(0.5)
 
     def forward(self, x: Any, labels: Any = None) -> dict[str, Any]:
-        out = self.layer(x)
+        out = self.layer(self.dropout(x))
         return {"loss": (out - labels).square().mean(), "logits": out}
 
 
@@ -29,16 +31,9 @@ def trainer(folder: Path, callback: HoldfastCallback, steps: int) -> Any:
     data = [{"x": torch.randn(4), "labels": torch.zeros(1)} for _ in range(16)]
     arguments = transformers.TrainingArguments(
         str(folder / "hf"), max_steps=steps, save_steps=2, eval_strategy="steps", eval_steps=2, report_to=[],
-        per_device_train_batch_size=4, use_cpu=True, disable_tqdm=True, save_safetensors=True,
-    ) if _takes("save_safetensors") else transformers.TrainingArguments(
-        str(folder / "hf"), max_steps=steps, save_steps=2, eval_strategy="steps", eval_steps=2, report_to=[],
-        per_device_train_batch_size=4, use_cpu=True, disable_tqdm=True,
+        per_device_train_batch_size=4, use_cpu=True, disable_tqdm=True, logging_steps=1,
     )  # fmt: skip
     return transformers.Trainer(Model(), arguments, train_dataset=data, eval_dataset=data[:4], callbacks=[callback])
-
-
-def _takes(name: str) -> bool:
-    return name in transformers.TrainingArguments.__dataclass_fields__
 
 
 def test_every_save_of_the_trainer_is_a_checkpoint(tmp_path: Path) -> None:
@@ -58,3 +53,29 @@ def test_every_save_of_the_trainer_is_a_checkpoint(tmp_path: Path) -> None:
     assert torch.equal(other.layer.weight, run.model.layer.weight)
     assert resumed.state["trainer"]["global_step"] == 6
     assert "optimizer" in resumed.state
+
+
+class Stop(transformers.TrainerCallback):  # type: ignore[misc]
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == 5:
+            raise InterruptedError
+
+
+def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    straight = trainer(tmp_path / "straight", HoldfastCallback(tmp_path / "straight/ours"), 10)
+    straight.train()
+    callback = HoldfastCallback(tmp_path / "ours")
+    stopped = trainer(tmp_path, callback, 10)
+    assert callback.prepare(stopped) is None
+    stopped.add_callback(Stop())
+    with pytest.raises(InterruptedError):
+        stopped.train()
+    shutil.rmtree(tmp_path / "hf")  # nothing of the trainer's own is needed
+    again = HoldfastCallback(tmp_path / "ours")
+    resumed = trainer(tmp_path, again, 10)
+    assert [resumed.train(resume_from_checkpoint=again.prepare(resumed)).global_step] == [10]
+    assert torch.equal(resumed.model.layer.weight, straight.model.layer.weight)
+    losses = [[(entry["step"], entry["loss"]) for entry in run.state.log_history if "loss" in entry]
+              for run in (straight, resumed)]  # fmt: skip
+    assert losses[0] == losses[1]
+    assert [each.step for each in again.manager.history()] == [2, 4, 6, 8, 10]

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from holdfast import Workspace
+from holdfast.serde import Registry
 
 Write = Callable[[str, str], Path]
 
@@ -323,3 +327,30 @@ def test_a_checkpoint_that_holds_nothing_is_saved_and_the_exit_code_says_incompl
     ran = holdfast("save", "--exclude", "*")
     assert ran.code == 8 and ran.out.startswith("a1") and "nothing-held" in ran.err
     assert "incomplete" in holdfast("log").out
+
+
+@dataclass
+class Basket:
+    items: tuple[str, ...]
+
+
+def test_a_state_that_json_lacks_words_for_is_shown_with_tags_and_hinders_nothing(holdfast, project, tmp_path):
+    registry = Registry()
+    registry.add(Basket, "shop.Basket")
+    holdfast("save")
+    store = holdfast("where", "--json").json["store"]
+    ws = Workspace(project, store=store, registry=registry)
+    saved = ws.save("talk", state={"talk": [Basket(("tea",))], "looks": {"$tuple": [1]}}, allow_empty=True)
+    shown = holdfast("show", saved.id, "--state", "talk")
+    assert shown.json == [{"$object": ["shop.Basket", 1, {"items": {"$tuple": ["tea"]}}]}]
+    assert "tag" in shown.err
+    assert "tag" not in holdfast("show", saved.id, "--state", "looks").err
+    said = holdfast("show", saved.id, "--json").json["checkpoint"]
+    assert (said["state_names"], said["tagged_states"]) == (["looks", "talk"], ["talk"])
+    (project / "new.txt").write_text("x")
+    restored = holdfast("restore", saved.id, "-y", "--json").json["restored"]
+    assert restored["tagged_states"] == ["talk"]
+    assert holdfast("undo", "--json").json["restored"]["ok"]
+    forked = holdfast("fork", saved.id, str(tmp_path / "fork"), "--json").json["forked"]
+    fork = Workspace(forked["directory"], store=forked["store"], registry=registry)
+    assert fork.get("latest").state == {"talk": [Basket(("tea",))], "looks": {"$tuple": [1]}}

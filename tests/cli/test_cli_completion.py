@@ -152,3 +152,11 @@ def test_a_broken_catalog_offers_nothing(holdfast: Program, tmp_path: Path) -> N
     [catalog] = (tmp_path / "state").rglob("catalog.db")
     catalog.write_bytes(b"nonsense" * 1000)
     assert asked("holdfast", "restore", "x") == []
+
+
+def test_a_location_is_not_asked_for_words_and_the_workspace_does_not_answer_for_it(holdfast: Program) -> None:
+    holdfast.saved("--session", "workspace-session", "--name", "taken")
+    assert asked("holdfast", "log", "--session", "work") == ["workspace-session"]
+    assert asked("holdfast", "log", "sqlite:///state.db", "--session", "work") == []
+    assert asked("holdfast", "diff", "sqlite:///state.db", "ta") == []
+    assert not os.path.exists("state.db")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -31,7 +32,8 @@ from holdfast.shadowgit import (
 from holdfast.shadowgit.objects import decode_tree
 from holdfast.workspace.stored.ids import new_id, sequence_of
 from holdfast.workspace.stored.parts import Cutting, cut, read_parts, write_parts
-from holdfast.workspace.stored.state import encode_value, read_state, write_state
+from holdfast.workspace.stored.spelling import Spelling
+from holdfast.workspace.stored.state import read_state, write_state
 
 FEW = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MANY = settings(max_examples=100, deadline=None)
@@ -199,7 +201,8 @@ class TestState:
     def test_a_value_comes_back(self, value: object) -> None:
         memory = Memory()
         assert read_state(memory, write_state(memory, {"value": value})) == {"value": value}
-        assert encode_value(value, "value").isascii()
+        spelled = Spelling().spell(value, "value")
+        assert spelled == (json.dumps(value, separators=(",", ":")).encode(), False), "JSON stands as it is"
 
 
 class TestIds:

@@ -1,6 +1,6 @@
 """Holdfast as the `CheckpointIO` of Lightning: atomic, verified, shared between checkpoints, nothing pickled.
 
-    Trainer(plugins=[HoldfastIO()])
+    Trainer(plugins=[HoldfastIO()]).fit(model, ckpt_path=HoldfastIO.newest("checkpoints"))
 
 Lightning links, copies and removes the *path* of a checkpoint as a file. So what it gets is a small JSON file at that
 path, which names a checkpoint in a folder beside it (`.holdfast-checkpoints`); that goes when the last file that names
@@ -10,6 +10,7 @@ it does.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,16 @@ from lightning.pytorch.plugins.io import CheckpointIO
 
 from holdfast.durable import disk, write_atomically
 from holdfast.errors import Damaged, NotFound, Refused
+from holdfast.training.checking import verify
 from holdfast.training.checkpoints import folder_of, load_checkpoint, save_checkpoint
 from holdfast.training.folder import TrainingFolder
+from holdfast.training.frameworks import torch_side
 from holdfast.training.stored.layout import SCHEMA_VERSION, check_schema, step_name
 from holdfast.training.telling import system_errors
 
 STORE = ".holdfast-checkpoints"
 _KIND = "holdfast.lightning"
+_log = logging.getLogger("holdfast")
 
 
 class HoldfastIO(CheckpointIO):  # type: ignore[misc]
@@ -49,9 +53,24 @@ class HoldfastIO(CheckpointIO):  # type: ignore[misc]
     ) -> dict[str, Any]:
         """Load the checkpoint that a file names, every byte verified. Nothing is unpickled, whatever `weights_only`."""
         store, step = _named(folder_of(path))
-        place = None if callable(map_location) or isinstance(map_location, dict) else map_location
-        found: dict[str, Any] = load_checkpoint(store, step=step, map_location=place)
+        found: dict[str, Any] = load_checkpoint(store, step=step, map_location=torch_side.device_meant(map_location))
         return found
+
+    @staticmethod
+    def newest(folder: str | os.PathLike[str]) -> str | None:
+        """The file that names the newest checkpoint that is sound, every byte of it read: for `ckpt_path`.
+
+        None if there is none; what is damaged is logged and passed over.
+        """
+        place = folder_of(folder)
+        named = {step: file for file in sorted(_files(place)) if (step := _step_of(file)) is not None}
+        for found in reversed(TrainingFolder(place / STORE).look()[0]):
+            if found.step in named:
+                report = verify([found])
+                if report.ok:
+                    return str(named[found.step])
+                _log.warning("passed over: %s, of which %s", named[found.step], report.problems[0].detail)
+        return None
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Remove the file, and what it names if no other file names it."""
@@ -66,7 +85,7 @@ class HoldfastIO(CheckpointIO):  # type: ignore[misc]
         found, _ = folder.look()
         if len(found) < 2:
             return
-        named = {step for file in folder.path.parent.iterdir() if (step := _step_of(file)) is not None}
+        named = {step for file in _files(folder.path.parent) if (step := _step_of(file)) is not None}
         with folder.writing():
             for each in found[:-1]:
                 if each.step not in named:
@@ -88,6 +107,11 @@ def _named(path: Path) -> tuple[Path, int]:
     if not (store / step_name(step)).is_dir():
         raise NotFound(f"{path} names a checkpoint that is not in {store}", hint="Move the folder with the file.")
     return store, step
+
+
+def _files(folder: Path) -> list[Path]:
+    with system_errors("reading", folder):
+        return list(folder.iterdir()) if folder.is_dir() else []
 
 
 def _step_of(path: Path) -> int | None:

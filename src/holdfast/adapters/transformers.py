@@ -2,16 +2,20 @@
 
     Trainer(..., callbacks=[HoldfastCallback("runs/exp1/checkpoints", keep_last=3, best_key="eval_loss")])
 
-Go on from one with `callback.resume(model, optimizer, scheduler)` before `train`.
+Go on, bit for bit, with `trainer.train(resume_from_checkpoint=callback.prepare(trainer))`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback
+import torch
+from transformers import TrainerCallback, TrainerState
 
+from holdfast.durable import remove_tree
 from holdfast.training.manager import CheckpointManager, Resumed
 
 
@@ -46,11 +50,30 @@ class HoldfastCallback(TrainerCallback):  # type: ignore[misc]
         parts = {"model": kwargs.get("model"), "optimizer": kwargs.get("optimizer")}
         parts["scheduler"] = kwargs.get("lr_scheduler")
         saved = {name: part.state_dict() for name, part in parts.items() if part is not None}
-        progress = {"global_step": state.global_step, "epoch": state.epoch, "log_history": state.log_history}
-        self.manager.save(state.global_step, saved | {"trainer": progress}, self._metrics)
+        self.manager.save(state.global_step, saved | {"trainer": dataclasses.asdict(state)}, self._metrics)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.manager.__exit__(None, None, None)
+
+    def prepare(self, trainer: Any) -> str | None:
+        """Write the newest sound checkpoint as the trainer itself would have, and return where; None if there is none.
+
+        It goes to a folder of its own below the trainer's `output_dir`, which its own rotation leaves alone.
+        """
+        resumed = self.resume(trainer.model)
+        if resumed is None:
+            return None
+        place = Path(trainer.args.output_dir, f"holdfast-{resumed.step}")
+        if place.exists():
+            remove_tree(str(place))
+        place.mkdir(parents=True)
+        trainer.save_model(str(place))
+        for name in ("optimizer", "scheduler"):
+            if name in resumed.state:
+                torch.save(resumed.state[name], place / f"{name}.pt")
+        TrainerState(**resumed.state["trainer"]).save_to_json(str(place / "trainer_state.json"))
+        trainer._save_rng_state(str(place))  # there is no public way; `resume` has just set the random states back
+        return str(place)
 
     def resume(self, model: Any, optimizer: Any = None, scheduler: Any = None, **options: Any) -> Resumed | None:
         """Load the newest sound checkpoint into what is given; None if nothing was saved yet."""

@@ -74,7 +74,7 @@ class App:
             settings, wrong = Settings(), error
             if create:
                 raise
-        options = settings.options()
+        options = settings.options() | {"on_unknown": "tagged"}  # states are shown, and nothing is made of them
         options["exclude_patterns"] = [*settings.exclude_patterns, *exclude]
         workspace = Workspace(folder, store=self.store, allow_home=self.allow_home, create=create, **options)
         if wrong is not None and strict:
@@ -89,7 +89,9 @@ class App:
         from holdfast.project import SyncCheckpointManager
 
         workspace = self.open()
-        return SyncCheckpointManager(workspace.path, store=workspace.store, allow_home=self.allow_home)
+        return SyncCheckpointManager(
+            workspace.path, store=workspace.store, allow_home=self.allow_home, on_unknown="tagged"
+        )
 
     def configured(self) -> Path:
         """The folder whose configuration counts: that of the nearest workspace, else the named or current one."""

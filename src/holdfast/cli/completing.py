@@ -12,13 +12,14 @@ import click
 from click.shell_completion import CompletionItem
 
 from holdfast.cli.command import PATHS
+from holdfast.cli.locations import is_location
 
 if TYPE_CHECKING:
     from holdfast.model import Checkpoint
 
 _REFS = frozenset({"a", "b", "bad", "before", "good", "ref", "refs", "since"})
 _ACTORS = frozenset({"actor", "agent", "unsaved_by"})
-_WHERES = frozenset({"path", "paths", "directory", "destination", "folder"})
+_WHERES = frozenset({"path", "paths", "directory", "destination", "folder", "keys", "to_keys"})
 _PLAIN = re.compile(r"[\w.@+:/-]+")  # what needs no quoting in any shell
 
 
@@ -26,6 +27,9 @@ def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     """What a word may become, by the name of what it is for; None leaves it to the parameter itself."""
     if param.name in _WHERES or (PATHS in ctx.meta and param.name in _REFS):
         return [CompletionItem(incomplete, type="file")]
+    words = [*ctx.params.values(), *ctx.args]  # the latter while the value of an option is still to come
+    if any(is_location(word) for word in words if isinstance(word, str)):
+        return []  # a server is not asked for the sake of a word
     if param.name in _REFS:
         return [item for item in _refs(ctx) if item.value.startswith(incomplete)]
     if param.name == "session":

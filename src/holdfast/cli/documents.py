@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
@@ -82,7 +83,7 @@ def whole_checkpoint(noun: Checkpoint) -> dict[str, Any]:
     return checkpoint(noun) | {
         "files_changed": noun.files_changed,
         "uncovered": [flat(entry) for entry in noun.uncovered],
-        "state_names": sorted(noun.state),
+        **_states(noun.state),
     }
 
 
@@ -102,10 +103,18 @@ def plan(noun: Plan) -> dict[str, Any]:
 
 def restored(noun: Restored) -> dict[str, Any]:
     """Return everything of a restore but the values of the state, which has names here."""
-    plain = flat(noun) | {"ok": noun.ok, "state_names": sorted(noun.state)}
+    plain = flat(noun) | {"ok": noun.ok, **_states(noun.state)}
     plain["conflicts"] = {path: flat(overlap) for path, overlap in noun.conflicts.items()}
     del plain["state"]
     return plain
+
+
+def _states(found: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The names of states; those whose JSON has tags for what JSON lacks, by themselves too."""
+    from holdfast.workspace import Tagged  # loaded already where there is a state, and not for help
+
+    tagged = (name for name, value in found.items() if type(value) is Tagged)
+    return {"state_names": sorted(found), "tagged_states": sorted(tagged)}
 
 
 def blame(noun: Blame) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.cli import output
 from holdfast.cli.exits import Exit, of_error
 from holdfast.errors import HoldfastError
+from holdfast.harmless import without_password
 
 if TYPE_CHECKING:
     import click
@@ -91,13 +92,15 @@ def _interrupted(args: Sequence[str]) -> int:
     hint = "If it had begun to change the folder, the next command finishes it or takes it back." if restoring else ""
     if "purge" in args:
         hint = "If it had begun, the next command that writes goes on with it."
+    if "copy" in args:
+        hint = "What was copied is whole; run it again, and it goes on."
     return _fail(args, Exit.INTERRUPTED, "interrupted", hint)
 
 
 def _fail(args: Sequence[str], code: Exit, message: str, hint: str) -> int:
     from holdfast.cli import render
 
-    message, hint = message.strip().rstrip("."), hint.strip()
+    message, hint = (without_password(text) for text in (message.strip().rstrip("."), hint.strip()))
     if len(message) > _MESSAGE_MAX_CHARS:  # what was asked for is repeated in it, and may be anything
         message = message[: _MESSAGE_MAX_CHARS - 1] + "…"
     try:

@@ -14,21 +14,24 @@ from holdfast.cli.exits import Exit
 from holdfast.errors import NotFound, Refused
 
 if TYPE_CHECKING:
+    from holdfast.model import VerifyReport
     from holdfast.training.folder import Found, TrainingFolder
 
 
 def run_of(app: App) -> TrainingFolder | None:
-    """The training run whose checkpoints the folder holds, if it is such a folder."""
+    """The training run whose checkpoints the folder, or the place in an object store, holds; None if it holds none."""
+    if app.directory and "://" in app.directory:
+        return open_run(app.directory)
     folder = app.folder()
     is_run = os.path.isdir(folder / ".holdfast") and os.path.isfile(folder / "last")
     return open_run(folder) if is_run else None
 
 
-def open_run(folder: Path) -> TrainingFolder:
-    """The checkpoints in a folder."""
-    from holdfast.training.folder import TrainingFolder  # start-up cost, for training runs only
+def open_run(place: str | Path) -> TrainingFolder:
+    """The checkpoints in a folder, or below a URL."""
+    from holdfast.training.checkpoints import run_of  # start-up cost, for training runs only
 
-    return TrainingFolder(Path(os.path.abspath(folder)))
+    return run_of(place)
 
 
 def find(run: TrainingFolder, ref: str) -> Found:
@@ -38,20 +41,20 @@ def find(run: TrainingFolder, ref: str) -> Found:
     found, _ = run.look()
     back = ref.removeprefix("latest~")
     if back != ref and back.isdecimal() and int(back) < len(found):
-        return found[-1 - int(back)]
+        return run.full(found[-1 - int(back)])
     if not ref.removeprefix("step-").isdecimal():
         raise NotFound(f"there is no checkpoint {ref}", hint="Say latest, best, or the number of a step.")
     return run.get(int(ref.removeprefix("step-")))
 
 
-def document(found: Found, run: TrainingFolder) -> dict[str, Any]:
+def document(found: Found, pinned: set[int], best: int | None) -> dict[str, Any]:
     """What there is to say of a checkpoint, as JSON."""
     manifest = found.manifest
     return {
         "step": found.step, "path": str(found.path), "sequence": manifest.sequence, "created_at": manifest.created_at,
         "metrics": manifest.metrics, "metadata": manifest.metadata, "environment": manifest.environment,
-        "config_hash": manifest.config_hash, "bytes": manifest.total_bytes, "tensors": len(manifest.tensors),
-        "files": len(manifest.files), "pinned": found.step in run.pinned(), "best": found.step == _best(run),
+        "config_hash": manifest.config_hash, "bytes": manifest.total_bytes, "tensors": manifest.n_tensors,
+        "files": manifest.n_files, "pinned": found.step in pinned, "best": found.step == best,
     }  # fmt: skip
 
 
@@ -59,11 +62,11 @@ def log(app: App, run: TrainingFolder, limit: int) -> None:
     """List the checkpoints of a run, newest first."""
     found, broken = run.look()
     shown = found[::-1][:limit] if limit else found[::-1]
+    pinned, best = run.pinned(), _best(run, found)
     if app.json:
         wrong = [{"path": str(each.path), "step": each.step, "error": each.error.message} for each in broken]
-        app.document({"checkpoints": [document(each, run) for each in shown], "broken": wrong})
+        app.document({"checkpoints": [document(each, pinned, best) for each in shown], "broken": wrong})
         return
-    pinned, best = run.pinned(), _best(run)
     rows = []
     for each in shown:
         flags = [word for word, holds in (("best", each.step == best), ("pinned", each.step in pinned)) if holds]
@@ -77,15 +80,15 @@ def log(app: App, run: TrainingFolder, limit: int) -> None:
 def show(app: App, run: TrainingFolder, ref: str) -> None:
     """Show one checkpoint."""
     found = find(run, ref)
+    pinned, best = run.pinned(), _best(run, run.look()[0])
     if app.json:
-        app.document({"checkpoint": document(found, run)})
+        app.document({"checkpoint": document(found, pinned, best)})
         return
     manifest = found.manifest
     environment = manifest.environment
     packages = environment.get("packages") if isinstance(environment.get("packages"), dict) else {}
     versions = ", ".join(f"{name} {version}" for name, version in {**(packages or {})}.items())
-    flags = [word for word, holds in (("best", found.step == _best(run)), ("pinned", found.step in run.pinned()))
-             if holds]  # fmt: skip
+    flags = [word for word, holds in (("best", found.step == best), ("pinned", found.step in pinned)) if holds]
     pairs = [
         ("step", render.paint(str(found.step), "cyan")),
         ("path", render.escape(str(found.path))),
@@ -106,9 +109,7 @@ def show(app: App, run: TrainingFolder, ref: str) -> None:
 
 def verify(app: App, run: TrainingFolder) -> int:
     """Read every byte of every checkpoint of a run."""
-    from holdfast.training.checking import verify as check
-
-    report = check(*run.look())
+    report = _report(run)
     if app.json:
         app.document(documents.report(report))
     else:
@@ -119,6 +120,18 @@ def verify(app: App, run: TrainingFolder) -> int:
             touched = f"  (touches {', '.join(problem.checkpoints)})" if problem.checkpoints else ""
             output.answer(render.escape(f"    {problem.what}: {problem.detail}{touched}"))
     return Exit.DONE if report.ok else Exit.DAMAGED
+
+
+def _report(run: TrainingFolder) -> VerifyReport:
+    from holdfast.training.folder import TrainingFolder
+
+    if isinstance(run, TrainingFolder):
+        from holdfast.training.checking import verify as check
+
+        return check(*run.look())
+    from holdfast.training.remote_reading import verify_remote
+
+    return verify_remote(run)
 
 
 def prune(app: App, run: TrainingFolder, wishes: dict[str, Any], *, dry_run: bool, yes: bool) -> None:
@@ -162,7 +175,7 @@ def diff(app: App, run: TrainingFolder, a: str, b: str | None) -> None:
 
     if b is None:
         a, b = ("latest~1" if a == "latest" else a), "latest"
-    found = compare(find(run, a), find(run, b))
+    found = compare(find(run, a), find(run, b), run)
     if app.json:
         changes = [{field: getattr(each, field) for field in each.__slots__} for each in found.changes]
         app.document({"changes": changes, "same": found.same, "values": found.values})
@@ -192,8 +205,7 @@ def _metrics(found: Found) -> str:
     return render.escape(", ".join(f"{name} {value:g}" for name, value in values.items() if value is not None))
 
 
-def _best(run: TrainingFolder) -> int | None:
-    try:
-        return run.get("best").step
-    except NotFound:
-        return None
+def _best(run: TrainingFolder, found: list[Found]) -> int | None:
+    marker = run.best_marker()
+    best = run.best_of(found, str(marker.get("metric")), str(marker.get("mode"))) if marker else None
+    return best.step if best else None

@@ -14,10 +14,12 @@ from holdfast.flow.model import (
     Checkpoint,
     CheckpointMetadata,
     Copied,
+    Encoded,
     Pruned,
     Session,
     StateDiff,
     Usage,
+    Weight,
     Write,
 )
 from holdfast.flow.opening import open_states, open_store
@@ -32,6 +34,7 @@ __all__ = [
     "CheckpointMetadata",
     "Checkpointer",
     "Copied",
+    "Encoded",
     "InMemoryCheckpointer",
     "Place",
     "PostgresCheckpointer",
@@ -43,6 +46,7 @@ __all__ = [
     "StateStore",
     "States",
     "Usage",
+    "Weight",
     "Write",
     "open_checkpointer",
     "open_states",

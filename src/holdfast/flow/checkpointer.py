@@ -91,11 +91,13 @@ class Checkpointer(BaseCheckpointer):
     prune = _threaded(States.prune)
     expire = _threaded(States.expire)
     usage = _threaded(States.usage)
+    weigh = _threaded(States.weigh)
+    load_encoded = _threaded(States.load_encoded)
     verify = _threaded(States.verify)
 
-    async def copy_to(self, other: Checkpointer) -> Copied:
-        """Copy everything to another store, of whatever kind."""
-        return await self._threads.call(lambda: self.states.copy_to(other.states))
+    async def copy_to(self, other: Checkpointer, **options: Any) -> Copied:
+        """Copy everything to another store, of whatever kind; the options are those of `States.copy_to`."""
+        return await self._threads.call(lambda: self.states.copy_to(other.states, **options))
 
     async def close(self) -> None:
         """Wait for what is under way, and close."""

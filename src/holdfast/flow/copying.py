@@ -9,6 +9,7 @@ from holdfast.errors import Conflict, Damaged, NotFound
 from holdfast.flow.model import Checkpoint, CheckpointMetadata, Copied
 from holdfast.flow.sealing import Sealer
 from holdfast.flow.store import Base, Place, Row, Stale
+from holdfast.model import Progress
 
 if TYPE_CHECKING:
     from holdfast.flow.states import States
@@ -94,37 +95,53 @@ def _commit_copy(states: States, row: Row, into: str) -> None:
     _copy_writes(states, row.place, states, place)
 
 
-def copy(source: States, target: States) -> Copied:
-    """Save every checkpoint again, oldest first, so that order and sharing are the same there."""
+def copy(source: States, target: States, *, session: str | None, progress: Progress | None, go_on: bool) -> Copied:
+    """Save every checkpoint again, oldest first, so that order and sharing are the same there.
+
+    Tombstones come last: a copy that is cut off is gone on with by the next one, and has raised nothing meanwhile.
+    """
     opaque = source.sealer.opaque()
-    sessions: set[str] = set()
-    checkpoints = skipped = 0
-    rows = sorted(_all_rows(source, None, None), key=lambda row: row.sequence)
-    for light in rows:
-        found = _read(source, light.place)
-        if found is None:
+    rows = sorted(_all_rows(source, session, None), key=lambda row: row.sequence)
+    copied: dict[str, list[bool]] = {}
+    conflicts: dict[str, str] = {}
+    damaged: dict[tuple[str, str, str], str] = {}
+    for number, light in enumerate(rows):
+        if progress is not None:
+            progress("copying", number, len(rows))
+        if light.place.session in conflicts:
             continue
-        row, meta, joined = found
-        before = target.store.find(*row.place)
-        saved = target.save(Checkpoint(opaque.metadata(row, meta), opaque.serde.decode(joined)))
-        skipped += before is not None and before.sequence == saved.sequence
-        checkpoints += 1
-        sessions.add(row.place.session)
-        _copy_writes(source, row.place, target, row.place, opaque)
-    return Copied(len(sessions), checkpoints - skipped, skipped)
-
-
-def _read(source: States, place: Place) -> tuple[Row, bytes, bytes] | None:
-    """A row with its metadata and state; None if it was deleted, the new one if it was replaced meanwhile."""
-    before = None
-    while (row := source.store.find(*place)) is not None:
         try:
-            return (row, *source.bytes_of(row))
-        except KeyError:
-            if row == before:
-                raise Damaged(f"parts of {place.checkpoint_id} are missing", hint="Run verify.") from None
-            before = row
-    return None
+            is_new = _copy_checkpoint(source, target, light.place, opaque)
+        except (Conflict, Damaged) as error:
+            if not go_on:
+                raise
+            if isinstance(error, Conflict):
+                conflicts[light.place.session] = error.message
+            else:
+                damaged[light.place] = error.message
+            continue
+        if is_new is not None:
+            copied.setdefault(light.place.session, []).append(is_new)
+    dead = [name for name in source.store.tombstones() if session is None or name == session]
+    new, seen = sum(map(sum, copied.values())), sum(map(len, copied.values()))
+    return Copied(len(copied), new, seen - new, sum(map(target.store.bury, dead)), conflicts, damaged)
+
+
+def _copy_checkpoint(source: States, target: States, place: Place, opaque: Sealer) -> bool | None:
+    """Whether it is new there; None if it was deleted here meanwhile."""
+    row = source.store.find(*place)
+    if row is None:
+        return None
+    try:
+        meta, joined = source.bytes_of(row)
+    except KeyError:
+        if source.store.find(*place) == row:
+            raise Damaged(f"parts of checkpoint {place.checkpoint_id} are missing", hint="Run verify.") from None
+        return _copy_checkpoint(source, target, place, opaque)
+    before = target.store.find(*place)
+    saved = target.save_copy(Checkpoint(opaque.metadata(row, meta), opaque.serde.decode(joined)), row.saved_at)
+    _copy_writes(source, place, target, place, opaque)
+    return before is None or before.sequence != saved.sequence
 
 
 def _copy_writes(source: States, place: Place, target: States, to: Place, opaque: Sealer | None = None) -> None:

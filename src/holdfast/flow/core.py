@@ -9,11 +9,11 @@ from dataclasses import replace as changed
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.flow.asked import check_checkpoint, check_place
-from holdfast.flow.model import Checkpoint, CheckpointMetadata
+from holdfast.flow.model import Checkpoint, CheckpointMetadata, Encoded
 from holdfast.flow.remembering import Memory, PartCache, Remembered
 from holdfast.flow.rope import Held, Rope, join
 from holdfast.flow.sealing import Sealer
@@ -22,6 +22,7 @@ from holdfast.flow.weaving import Weaver
 from holdfast.serde import Envelope, Keys, Serde
 
 _TRIES = 10
+_Opened = TypeVar("_Opened")
 
 
 class Core:
@@ -72,10 +73,24 @@ class Core:
             meta = changed(meta, parent_id=expected_parent)
         if self.ttl is not None and meta.parent_id is None:
             self._bury(meta.session_id)
+        return self._save(meta, checkpoint.state, expected_parent, replace, self.micros())
+
+    def save_copy(self, checkpoint: Checkpoint, saved_at: int) -> CheckpointMetadata:
+        """Save a checkpoint of another store, which is as old here as it is there."""
+        return self._save(checkpoint.metadata, checkpoint.state, ANYTHING, False, saved_at)
+
+    def _save(
+        self,
+        meta: CheckpointMetadata,
+        state: Any,
+        expected_parent: str | Anything | None,
+        replace: bool,
+        saved_at: int,
+    ) -> CheckpointMetadata:
         for _ in range(_TRIES):
             memory = self._base(meta)
             try:
-                return self._save_on(memory, meta, checkpoint.state, expected_parent, replace)
+                return self._save_on(memory, meta, state, expected_parent, replace, saved_at)
             except Stale:
                 self._remembered.forget(meta.session_id)
         raise Unavailable("others keep changing this session", hint="Try again.")
@@ -94,13 +109,14 @@ class Core:
         state: Any,
         expected_parent: str | Anything | None,
         replace: bool,
+        saved_at: int,
     ) -> CheckpointMetadata:
         weaver = Weaver(self.sealer.serde.encode, self.sealer.name, memory.known)
         rope, woven, encoded = weaver.weave(state, memory.woven)
         size = sum(map(len, encoded))
         if size > self._max_state_bytes:
             raise Refused(f"the state has {size:,} bytes", hint=f"max_state_bytes is {self._max_state_bytes:,}.")
-        row = self.sealer.row(meta, rope, family=memory.family, saved_at=self.micros())
+        row = self.sealer.row(meta, rope, family=memory.family, saved_at=saved_at)
         parts = [self.sealer.part(name, held, memory.family) for name, held in weaver.parts.items()]
         sequence = self.store.commit(row, parts, base=memory.base, expected_parent=expected_parent, replace=replace)
         base = Base(sequence, row.digest)
@@ -137,6 +153,15 @@ class Core:
 
     def load(self, session_id: str, checkpoint_id: str | None = None, *, namespace: str = "") -> Checkpoint | None:
         """A checkpoint by its id, or the newest of its namespace; None where there is none."""
+        return self._load(session_id, checkpoint_id, namespace, self.open_row)
+
+    def load_encoded(self, session_id: str, checkpoint_id: str | None = None, *, namespace: str = "") -> Encoded | None:
+        """The same with its state as bytes (`holdfast.serde.to_json` shows them): no class or package is needed."""
+        return self._load(session_id, checkpoint_id, namespace, self._open_encoded)
+
+    def _load(
+        self, session_id: str, checkpoint_id: str | None, namespace: str, opened: Callable[[Row], _Opened]
+    ) -> _Opened | None:
         check_place(session_id, checkpoint_id, namespace)
         if self.is_expired(session_id):
             return None
@@ -145,7 +170,7 @@ class Core:
             if row is None:
                 return None
             try:
-                return self.open_row(row)
+                return opened(row)
             except KeyError:
                 before, row = row, self.store.find(session_id, namespace, checkpoint_id)
                 if row == before:
@@ -158,6 +183,10 @@ class Core:
         """The checkpoint of a row. KeyError if it was deleted meanwhile, or a part of it is lost."""
         meta, encoded = self._encoded(row)
         return self.sealer.checkpoint(row, meta, encoded)
+
+    def _open_encoded(self, row: Row) -> Encoded:
+        meta, state = self.bytes_of(row)
+        return Encoded(self.sealer.metadata(row, meta), state)
 
     def bytes_of(self, row: Row) -> tuple[bytes, bytes]:
         """The encoded metadata and the encoded state of a row."""

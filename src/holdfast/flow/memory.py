@@ -21,6 +21,7 @@ from holdfast.flow.store import (
     SessionRow,
     Stale,
     UsageRow,
+    WeightRow,
     WriteRow,
     live_names,
 )
@@ -194,6 +195,15 @@ class MemoryStore:
             del self._own.sessions[session]
             return True
 
+    def tombstones(self) -> list[str]:
+        with self._lock:
+            return [name for name, session in self._own.sessions.items() if session.is_deleted]
+
+    def bury(self, session: str) -> bool:
+        with self._lock:
+            dead = SessionRow(session, 0, 0, 0, 0, True)
+            return self._own.sessions.setdefault(session, dead) is dead
+
     def clear(self) -> None:
         with self._lock:
             self._tenants[self._tenant_name] = _Tenant(sequence=self._own.sequence)
@@ -227,6 +237,29 @@ class MemoryStore:
                 part_bytes=sum(len(part.data) + len(part.refs) for part in parts), row_bytes=rows + writes,
                 sequence=own.sequence,
             )  # fmt: skip
+
+    def weigh(self, sessions: Sequence[str]) -> list[WeightRow]:
+        with self._lock:
+            known = [row for name in sessions if (row := self._own.sessions.get(name)) and not row.is_deleted]
+            return [self._weight(row) for row in known]
+
+    def _weight(self, session: SessionRow) -> WeightRow:
+        own = self._own
+        rows = [row for row in own.rows.values() if row.place.session == session.session]
+        writes = [held for place, held in own.writes.items() if place.session == session.session]
+        parts = own.parts.get(session.family, {}).values()
+        return WeightRow(
+            session=session.session,
+            row_bytes=sum(len(row.meta) + len(row.refs) + len(row.shape) for row in rows)
+            + sum(len(write.data) for held in writes for write in held.values()),
+            family=session.family,
+            family_bytes=sum(len(part.refs) + len(part.data) for part in parts),
+            family_sessions=len({row.place.session for row in own.rows.values() if row.family == session.family}),
+        )
+
+    def tenants(self) -> list[str]:
+        with self._lock:
+            return sorted(name for name, held in self._tenants.items() if held.sessions or held.writes)
 
     def close(self) -> None:
         """Nothing to do: what is in memory stays until nobody holds it."""

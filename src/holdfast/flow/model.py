@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.errors import Refused
 from holdfast.serde import Serde, from_json, to_json
 
+_FIRST, _LAST = (moment.replace(tzinfo=UTC) for moment in (datetime.min, datetime.max))
 _FLAT = ("checkpoint_id", "session_id", "timestamp", "node_name", "step")
 _MORE: dict[str, Any] = {"parent_id": None, "namespace": "", "tags": (), "run_id": None, "extra": {}}
+
+
+def moment(micros: int) -> datetime:
+    """A time as stores have it; what no calendar holds, the end of the calendar."""
+    try:
+        return datetime.fromtimestamp(micros / 1e6, UTC)
+    except (ValueError, OverflowError, OSError):
+        return _FIRST if micros < 0 else _LAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,14 @@ class Checkpoint:
 
 def _read(value: Any, serde: Serde) -> Any:
     return serde.decode(from_json(value)) if isinstance(value, str) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A checkpoint whose state is as `Serde.encode` wrote it."""
+
+    metadata: CheckpointMetadata
+    state: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +158,23 @@ class Copied:
     checkpoints: int
     skipped: int
     """Already there, the same."""
+    tombstones: int = 0
+    """Sessions that were deleted in the one, and never were in the other: deleted there too."""
+    conflicts: Mapping[str, str] = field(default_factory=dict)
+    """With `go_on`: the sessions that were not copied further, and why."""
+    damaged: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    """With `go_on`: the checkpoints (session, namespace, id) that could not be read, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What a session takes, in bytes as they are stored."""
+
+    session_id: str
+    own_bytes: int
+    """Of its checkpoints and writes, and of the parts that no other session needs."""
+    shared_bytes: int
+    """Of the parts that it has with its forks."""
 
 
 @dataclass(frozen=True, slots=True)

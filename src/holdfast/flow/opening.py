@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from holdfast.errors import Refused
+from holdfast.errors import Refused, Unavailable
 from holdfast.flow.states import States
 from holdfast.flow.store import StateStore
 from holdfast.serde import Keys, Registry, Serde, default_registry
@@ -17,13 +18,17 @@ _HINT = "Use memory://, sqlite:///state.db, postgresql://… or redis://…"
 
 
 def open_store(url: str, *, tenant: str = "", **options: Any) -> StateStore:
-    """Open a back end. Options are those of its class: `synchronous`, `schema`, `prefix` …"""
+    """Open a back end. Options are those of its class: `synchronous`, `schema`, `prefix` …, `create`.
+
+    `synchronous`, `schema` and `prefix` may stand in the URL, too: `postgresql://…?schema=mine`.
+    """
     if not isinstance(url, str):
         raise Refused(f"a store is named by a URL, not by a {type(url).__name__}", hint=_HINT)
     scheme = url.partition(":")[0]
     if scheme == "memory":
         from holdfast.flow.memory import MemoryStore
 
+        options.pop("create", None)  # it is always made
         return MemoryStore(tenant=tenant, **options)
     if scheme == "sqlite":
         from holdfast.flow.sqlite import SQLiteStore
@@ -31,13 +36,11 @@ def open_store(url: str, *, tenant: str = "", **options: Any) -> StateStore:
         path, more = _sqlite_path(url)
         return SQLiteStore(path, tenant=tenant, **more, **options)
     if scheme in ("postgresql", "postgres"):
-        from holdfast.flow.postgres import PostgresStore
-
-        return PostgresStore(url, tenant=tenant, **options)
+        url, given = _taken(url, "schema")
+        return _driven("postgres", "PostgresStore", "psycopg")(url, tenant=tenant, **(given | options))
     if scheme in ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster"):
-        from holdfast.flow.redis import RedisStore
-
-        return RedisStore(url, tenant=tenant, **options)
+        url, given = _taken(url, "prefix")
+        return _driven("redis", "RedisStore", "redis")(url, tenant=tenant, **(given | options))
     raise Refused(f"{scheme!r} is no kind of store", hint=_HINT)
 
 
@@ -68,11 +71,34 @@ def open_states(
     )
 
 
+def _driven(file: str, name: str, package: str) -> Callable[..., StateStore]:
+    """The class of a back end; Unavailable where its driver is not installed."""
+    try:
+        found: Callable[..., StateStore] = getattr(importlib.import_module(f"holdfast.flow.{file}"), name)
+    except ImportError as error:
+        raise Unavailable(f"this store needs `{package}`", hint=f"pip install 'holdfast[{file}]'") from error
+    return found
+
+
+def _taken(url: str, option: str) -> tuple[str, dict[str, str]]:
+    """A URL without one of our own options, which its driver does not know, and that option."""
+    before, mark, query = url.partition("?")
+    pairs = query.split("&") if mark else []
+    ours = [pair for pair in pairs if pair.partition("=")[0] == option]
+    if not ours:
+        return url, {}
+    rest = "&".join(pair for pair in pairs if pair not in ours)
+    return f"{before}?{rest}" if rest else before, {option: unquote(ours[-1].partition("=")[2])}
+
+
 def _sqlite_path(url: str) -> tuple[str, dict[str, Any]]:
     """The file of `sqlite:///state.db` (relative) or `sqlite:////var/state.db`, and the options after a `?`."""
     parts = urlsplit(url)
     path = unquote(parts.path)[1:]
     options = dict(parse_qsl(parts.query))
-    if parts.netloc or not path or options.keys() - {"synchronous"}:
-        raise Refused(f"{url} names no file", hint="Write sqlite:///state.db or sqlite:////var/lib/app/state.db.")
+    if parts.netloc or not url.startswith("sqlite:///") or not path or options.keys() - {"synchronous"}:
+        raise Refused(
+            "this URL of SQLite names no file, or has an unknown option",
+            hint="Write sqlite:///state.db or sqlite:////var/lib/app/state.db.",
+        )
     return path, options

@@ -17,10 +17,10 @@ from typing import Any, Self, cast
 import psycopg
 from psycopg import sql
 
-from holdfast.errors import Refused, Unavailable
+from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.flow import conflicts
 from holdfast.flow.names import check_name, escape, unescape
-from holdfast.flow.postgres_schema import FUNCTIONS, LOCK, TABLES, VERSION
+from holdfast.flow.postgres_schema import FUNCTIONS, LOCK, TABLES, VERSION, WEIGHTS
 from holdfast.flow.store import (
     ANYTHING,
     Anything,
@@ -32,6 +32,7 @@ from holdfast.flow.store import (
     SessionRow,
     Stale,
     UsageRow,
+    WeightRow,
     WriteRow,
 )
 
@@ -60,14 +61,17 @@ class PostgresStore:
         pool_size: int = 16,
         timeout: float = 30.0,
         prepare: bool = False,
+        create: bool = True,
     ) -> None:
-        """`prepare`: prepared statements, which a pooler in transaction mode may not know.
+        """`create=False`: NotFound if nothing is there.
+
+        `prepare`: prepared statements, which a pooler in transaction mode may not know.
 
         `timeout`: how many seconds a call waits for a connection.
         """
         self._tenant = check_name(tenant, "tenant", empty=True)
         self._key = escape(tenant)
-        self._url = url
+        self._url = _checked(url)
         if len(check_name(schema, "schema").encode("utf-8", "surrogatepass")) > _MOST_SCHEMA_BYTES:
             raise Refused(
                 f"the name of the schema has more than {_MOST_SCHEMA_BYTES} bytes", hint="Give a shorter one."
@@ -81,7 +85,7 @@ class PostgresStore:
         self._closed = False
         self._begin()
         try:
-            self._make_tables()
+            self._make_tables(create=create)
         except BaseException:
             self.close()
             raise
@@ -191,6 +195,14 @@ class PostgresStore:
         text = "DELETE FROM {schema}.sessions WHERE tenant = %s AND session = %s AND deleted RETURNING 1"
         return bool(self._run(text, self._key, escape(session)))
 
+    def tombstones(self) -> list[str]:
+        text = "SELECT session FROM {schema}.sessions WHERE tenant = %s AND deleted"
+        return [unescape(name) for (name,) in self._run(text, self._key)]
+
+    def bury(self, session: str) -> bool:
+        text = "INSERT INTO {schema}.sessions VALUES (%s, %s, 0, 0, 0, 0, true) ON CONFLICT DO NOTHING RETURNING 1"
+        return bool(self._run(text, self._key, escape(session)))
+
     def clear(self) -> None:
         self._run("SELECT {schema}.clear(%s)", self._key)
 
@@ -239,6 +251,14 @@ class PostgresStore:
         )
         return UsageRow(*row)
 
+    def weigh(self, sessions: Sequence[str]) -> list[WeightRow]:
+        rows = self._run(WEIGHTS, [escape(name) for name in sessions], self._key)
+        return [WeightRow(unescape(session), *more) for session, *more in rows]
+
+    def tenants(self) -> list[str]:
+        rows = self._run("SELECT tenant FROM {schema}.sessions UNION SELECT tenant FROM {schema}.writes")
+        return sorted(unescape(name) for (name,) in rows)
+
     # the server
 
     def _run(self, text: str, *values: Any, **named: Any) -> list[tuple[Any, ...]]:
@@ -251,13 +271,13 @@ class PostgresStore:
                     found: list[tuple[Any, ...]] = cursor.execute(query, named or values).fetchall()
                     return found
             except _NO_ROOM as full:
-                raise Unavailable(f"PostgreSQL has no room: {full}", hint="Make some, and try again.") from full
+                raise Unavailable(f"PostgreSQL has no room: {_line(full)}", hint="Make some, and try again.") from full
             except psycopg.Error as wrong:
                 if wrong.sqlstate and not isinstance(wrong, _PASSING):
-                    raise Unavailable(f"PostgreSQL says: {wrong}", hint="Look at its log.") from wrong
+                    raise Unavailable(f"PostgreSQL says: {_line(wrong)}", hint="Look at its log.") from wrong
                 error = wrong
                 self._drop_idle()  # a server that went away took them all: the next try makes a new one
-        raise Unavailable(f"PostgreSQL is gone: {error}", hint="Try again when it is back.") from error
+        raise Unavailable(f"PostgreSQL is gone: {_line(error)}", hint="Try again when it is back.") from error
 
     def _begin(self) -> None:
         """Begin without connections; in a forked child too, which leaves the parent's to the parent."""
@@ -304,9 +324,14 @@ class PostgresStore:
             self._url, autocommit=True, prepare_threshold=self._prepare_threshold, connect_timeout=seconds
         )
 
-    def _make_tables(self) -> None:
+    def _make_tables(self, *, create: bool) -> None:
         """Make what is not there, once, however many come at the same time."""
         if not self._run(_IS_MADE, self._schema_name):
+            if not create:
+                raise NotFound(
+                    f"there are no states in schema {self._schema_name!r}",
+                    hint="Nothing was saved there yet, or they are in another one: postgresql://…?schema=NAME.",
+                )
             self._create()
         [(version,)] = self._run("SELECT number FROM {schema}.version")
         if version != VERSION:
@@ -321,7 +346,7 @@ class PostgresStore:
                     for text in (TABLES, FUNCTIONS):
                         connection.execute(sql.SQL(text).format(schema=self._schema, name=name))
         except psycopg.Error as error:
-            raise Unavailable(f"no tables can be made: {error}", hint="May the user create a schema?") from error
+            raise Unavailable(f"no tables can be made: {_line(error)}", hint="May the user create a schema?") from error
 
     def close(self) -> None:
         self._closed = True
@@ -335,6 +360,28 @@ class PostgresStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _checked(url: str) -> str:
+    """A URL that can be read; what is wrong with it is not repeated, since a password may be part of that."""
+    authority, _, path = url.partition("://")[2].partition("/")
+    try:
+        if "@" in path.partition("?")[0] and "@" not in authority:
+            raise psycopg.ProgrammingError("a slash in a password")
+        ports = str(psycopg.conninfo.conninfo_to_dict(url).get("port") or "0")
+        if not all(port.isdecimal() for port in ports.split(",") if port):
+            raise psycopg.ProgrammingError("a colon in a password")
+    except psycopg.Error:
+        raise Refused(
+            "this URL of PostgreSQL cannot be read",
+            hint="Write postgresql://user@host:5432/name; special characters of a password are written as %40.",
+        ) from None
+    return url
+
+
+def _line(error: Exception | None) -> str:
+    """What the server said, on one line."""
+    return " ".join(str(error).split())
 
 
 def _quoted(name: str) -> str:

@@ -222,3 +222,18 @@ BEGIN
     RETURN true;
 END $$;
 """
+
+WEIGHTS = """
+SELECT s.session,
+    (SELECT coalesce(sum(length(meta) + length(refs) + length(shape)), 0)::bigint FROM {schema}.checkpoints c
+        WHERE c.tenant = s.tenant AND c.session = s.session)
+    + (SELECT coalesce(sum(length(data)), 0)::bigint FROM {schema}.writes w
+        WHERE w.tenant = s.tenant AND w.session = s.session),
+    s.family,
+    (SELECT coalesce(sum(length(refs) + length(data)), 0)::bigint FROM {schema}.parts p
+        WHERE p.family = s.family AND p.tenant = s.tenant),
+    (SELECT count(DISTINCT o.session) FROM {schema}.checkpoints o WHERE o.family = s.family AND o.tenant = s.tenant)
+FROM unnest(%s::text[]) WITH ORDINALITY asked (name, at)
+    JOIN {schema}.sessions s ON s.session = asked.name AND s.tenant = %s AND NOT s.deleted
+ORDER BY at
+"""

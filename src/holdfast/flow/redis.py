@@ -8,6 +8,7 @@ each of them whole; without persistence nothing outlives it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, cast
 from urllib.parse import quote, unquote_to_bytes
@@ -31,15 +32,18 @@ from holdfast.flow.store import (
     SessionRow,
     Stale,
     UsageRow,
+    WeightRow,
     WriteRow,
 )
 from holdfast.serde.msgpack import decode, encode
 
 _PAGE = 256
+_SCANNED = 1000
 _LIGHT = ("seq", "parent", "run", "at", "family", "digest", "meta")
 _WHOLE = (*_LIGHT, "refs", "shape")
 _SESSION = ("family", "latest", "count", "at", "deleted")
 _TRIES = 3
+_CONNECT_SECONDS = 10
 _CLUSTER = "+cluster"
 _LOST = (redis.ConnectionError, redis.TimeoutError)
 
@@ -54,17 +58,20 @@ class RedisStore:
         tenant: str = "",
         prefix: str = "holdfast",
         timeout: float = 30.0,
+        create: bool = True,
         allow_eviction: bool = False,
     ) -> None:
         """`url`: `redis://…`, `rediss://…`, `unix://…`; `redis+cluster://…` and `rediss+cluster://…` name any node.
 
         `prefix`: what all keys begin with. `allow_eviction`: use a server that throws keys away when it is full, too.
+        `create` changes nothing: there are no tables to be made.
         """
         self._tenant = check_name(tenant, "tenant", empty=True)
-        self._prefix = f"{_quoted(check_name(prefix, 'prefix'))}:{{{_quoted(tenant)}.}}:"
+        self._beginning = f"{_quoted(check_name(prefix, 'prefix'))}:{{"
+        self._prefix = f"{self._beginning}{_quoted(tenant)}.}}:"
         self._closed = False
-        self._client: Any = self._do(lambda: _connect(url, timeout))
-        names = ("COMMIT", "DELETE", "DELETE_SESSION", "REOPEN", "CLEAR", "ADD_WRITES")
+        self._client: Any = self._do(lambda: _client(url, timeout))
+        names = ("COMMIT", "DELETE", "DELETE_SESSION", "REOPEN", "BURY", "CLEAR", "ADD_WRITES", "WEIGH")
         self._scripts = {name: self._client.register_script(getattr(redis_scripts, name)) for name in names}
         try:
             self._do(self._client.ping)
@@ -207,6 +214,12 @@ class RedisStore:
     def reopen(self, session: str) -> bool:
         return bool(self._script("REOPEN", _quoted(session)))
 
+    def tombstones(self) -> list[str]:
+        return [_unquoted(name) for name in self._do(lambda: self._client.smembers(f"{self._prefix}dead"))]
+
+    def bury(self, session: str) -> bool:
+        return bool(self._script("BURY", _quoted(session)))
+
     def clear(self) -> None:
         self._script("CLEAR")
 
@@ -236,6 +249,18 @@ class RedisStore:
         pipe.get(f"{self._prefix}seq")
         sessions, dead, counts, sequence = self._do(pipe.execute)
         return UsageRow._make([sessions, dead, *(int(count or 0) for count in counts), int(sequence or 0)])
+
+    def weigh(self, sessions: Sequence[str]) -> list[WeightRow]:
+        found = ((name, self._script("WEIGH", _quoted(name))) for name in sessions)
+        return [WeightRow(name, *map(int, numbers)) for name, numbers in found if numbers]
+
+    def tenants(self) -> list[str]:
+        """Every key is looked at once, a few at a time, and nobody waits."""
+        found = set()
+        for end in (".}:sessions", ".}:dead", ".}:written"):
+            scan = partial(self._client.scan_iter, f"{self._beginning}*{end}", _SCANNED)
+            found |= {_unquoted(key[len(self._beginning) : -len(end)]) for key in self._do(lambda scan=scan: [*scan()])}
+        return sorted(found)
 
     # the server
 
@@ -277,26 +302,33 @@ class RedisStore:
         self.close()
 
 
-def _connect(url: str, timeout: float) -> Any:
-    retry = Retry(ExponentialBackoff(cap=0.5, base=0.02), _TRIES)  # every call is the same when made twice
+def _client(url: str, timeout: float) -> Any:
+    """A client; what is wrong with a URL is not repeated, since a password may be part of that."""
     scheme, colon, rest = url.partition(":")
+    options: dict[str, Any] = {
+        "socket_timeout": timeout,
+        "socket_connect_timeout": min(timeout, _CONNECT_SECONDS),
+        "retry": Retry(ExponentialBackoff(cap=0.5, base=0.02), _TRIES),  # every call is the same when made twice
+    }
     try:
         if scheme.endswith(_CLUSTER):
-            plain = scheme.removesuffix(_CLUSTER) + colon + rest
-            return redis.RedisCluster.from_url(plain, socket_timeout=timeout, retry=retry)
-        return redis.Redis.from_url(url, socket_timeout=timeout, retry=retry, retry_on_error=[*_LOST])
-    except ValueError as error:
-        raise Refused(f"this is no URL of a Redis: {error}", hint="Write redis://host:6379/0.") from error
+            return redis.RedisCluster.from_url(scheme.removesuffix(_CLUSTER) + colon + rest, **options)
+        client = redis.Redis.from_url(url, retry_on_error=[*_LOST], **options)
+        client.connection_pool.make_connection()  # knows the options of the URL; connects to nothing yet
+    except (ValueError, TypeError):
+        raise Refused(
+            "this URL of Redis cannot be read",
+            hint="Write redis://host:6379/0; special characters of a password are written as %40.",
+        ) from None
+    return client
 
 
 def _memory(client: Any) -> list[dict[str, Any]]:
     """What each server tells of its memory; nothing where it may not be asked."""
     try:
         if isinstance(client, redis.RedisCluster):
-            return [
-                client.info("memory", target_nodes=[node])
-                for node in client.nodes_manager.get_nodes_by_server_type("primary")
-            ]
+            primaries = client.nodes_manager.get_nodes_by_server_type("primary")
+            return [client.info("memory", target_nodes=[node]) for node in primaries]
         return [client.info("memory")]
     except redis.ResponseError:
         return []

@@ -8,7 +8,7 @@ is `session:namespace:id`, each quoted.
 
     seq                     the greatest number given
     usage                   counts of rows, parts and their bytes
-    sessions                sorted set of sessions by their latest number
+    sessions, dead          sorted set of sessions by their latest number; set of those that were deleted
     s:SESSION               hash: family, latest, count, at, deleted
     row:MEMBER              hash: seq, parent, run, at, family, digest, meta, refs, shape
     every, all:SESSION, ns:SESSION:NAMESPACE, run:RUN    sorted sets of members by number
@@ -169,6 +169,33 @@ REOPEN = f"""{_COMMON}
 if redis.call('SREM', key('dead'), ARGV[1]) == 0 then return 0 end
 redis.call('DEL', key('s:', ARGV[1]))
 return 1
+"""
+
+BURY = f"""{_COMMON}
+if redis.call('EXISTS', key('s:', ARGV[1])) == 1 then return 0 end
+redis.call('HSET', key('s:', ARGV[1]), 'family', 0, 'latest', 0, 'count', 0, 'at', 0, 'deleted', '1')
+redis.call('SADD', key('dead'), ARGV[1])
+return 1
+"""
+
+WEIGH = f"""{_COMMON}
+local s = ARGV[1]
+local family, deleted = unpack(redis.call('HMGET', key('s:', s), 'family', 'deleted'))
+if not family or deleted == '1' then return false end
+local rows, parts, sessions, seen = 0, 0, 0, {{}}
+for _, member in ipairs(redis.call('ZRANGE', key('all:', s), 0, -1)) do rows = rows + row_size(member) end
+for _, member in ipairs(redis.call('SMEMBERS', key('ws:', s))) do
+    for _, value in ipairs(redis.call('HVALS', key('w:', member))) do rows = rows + #value end
+end
+for _, name in ipairs(redis.call('HKEYS', key('parts:', family))) do
+    parts = parts + redis.call('HSTRLEN', key('parts:', family), name)
+    parts = parts + redis.call('HSTRLEN', key('refs:', family), name)
+end
+for _, member in ipairs(redis.call('SMEMBERS', key('of:', family))) do
+    local other = string.match(member, '^([^:]*):')
+    if not seen[other] then seen[other] = true; sessions = sessions + 1 end
+end
+return {{rows, family, parts, sessions}}
 """
 
 CLEAR = f"""{_COMMON}

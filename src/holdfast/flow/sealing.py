@@ -103,8 +103,11 @@ class Sealer:
         return WriteRow(task_id, index, task_path, channel, sealed)
 
     def open_write(self, place: Place, row: WriteRow) -> Any:
+        return self.serde.decode(self.open_write_bytes(place, row))
+
+    def open_write_bytes(self, place: Place, row: WriteRow) -> bytes:
         identity = self._identity("write", *place, row.task_id, row.idx, row.channel)
-        return self.serde.decode(self.envelope.open(row.data, identity))
+        return self.envelope.open(row.data, identity)
 
     def checkpoint(self, row: Row, meta: bytes, encoded: Sequence[bytes]) -> Checkpoint:
         """A checkpoint from its encoded state: whole, or a map's header, keys and values."""

@@ -227,6 +227,15 @@ class SQLiteStore(SQLiteReader):
             )
             return gone.rowcount > 0
 
+    def bury(self, session: str) -> bool:
+        with self._pool.transaction() as db:
+            added = db.execute(
+                "INSERT OR IGNORE INTO sessions (tenant, session, family, latest, checkpoints, saved_at, deleted)"
+                " VALUES (?, ?, 0, 0, 0, 0, 1)",
+                (self._key, escape(session)),
+            )
+            return added.rowcount > 0
+
     def clear(self) -> None:
         with self._pool.transaction() as db:
             owned = "SELECT number FROM sessions WHERE tenant = ?"

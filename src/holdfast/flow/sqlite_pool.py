@@ -9,8 +9,9 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
-from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
+from holdfast.errors import Damaged, HoldfastError, NotFound, Refused, Unavailable
 
 VERSION = 1
 SCHEMA = """
@@ -46,16 +47,16 @@ _LOG_PAGES = {"NORMAL": 1000, "FULL": 64, "EXTRA": 64}
 """How long the log may get: where each commit is synced, a short one, soon written over, is several times as fast."""
 _OF_PARENTS: list[list[sqlite3.Connection]] = []
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class Pool:
     """The connections of one store."""
 
-    def __init__(self, path: Path, *, synchronous: str, timeout: float) -> None:
+    def __init__(self, path: Path, *, synchronous: str, timeout: float, create: bool = True) -> None:
         self._path = path
         self._synchronous = synchronous
         self._timeout = timeout
+        self._create = create
         self._lock = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
         self._pid = os.getpid()
@@ -126,7 +127,11 @@ class Pool:
             self._close_idle()
 
     def _connect(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
+        if not self._create and not os.path.exists(self._path):
+            raise self._nothing()
+        mode = "rwc" if self._create else "rw"
+        name = f"file:{quote(os.fsencode(os.path.abspath(self._path)))}?mode={mode}"
+        db = sqlite3.connect(name, uri=True, timeout=self._timeout, isolation_level=None, check_same_thread=False)
         try:
             db.execute("PRAGMA page_size=8192")  # several messages of 1 KB to a page, with little room lost
             db.execute(f"PRAGMA synchronous={self._synchronous}")
@@ -139,26 +144,42 @@ class Pool:
         return db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        """Make the tables, once, however many open the file at the same time."""
-        if _version(db) == VERSION:
+        """Make the tables, once, however many open the file at the same time. What is not ours is not changed."""
+        has_tables = self._has_tables(db)  # before the version, which is set together with them
+        if has_tables:
+            self._check_ours(db)
             return
+        if not self._create:
+            raise self._nothing()
         self._patiently(db, "PRAGMA auto_vacuum=INCREMENTAL")
         self._patiently(db, "PRAGMA journal_mode=WAL")
         self._patiently(db, "BEGIN IMMEDIATE")
         try:
-            if _version(db) == 0:
-                if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                    raise Refused(f"{self._path} is a database of another program", hint="Name another file.")
+            if self._has_tables(db):
+                self._check_ours(db)
+            else:
                 for statement in filter(str.strip, SCHEMA.split(";")):
                     db.execute(statement)
                 db.execute(f"PRAGMA application_id={_APPLICATION}")
                 db.execute(f"PRAGMA user_version={VERSION}")
-            elif _version(db) != VERSION:
-                raise Refused(f"{self._path} is of version {_version(db)}", hint="Open it with a newer Holdfast.")
         except BaseException:
             db.execute("ROLLBACK")
             raise
         db.execute("COMMIT")
+
+    @staticmethod
+    def _has_tables(db: sqlite3.Connection) -> bool:
+        return bool(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+    def _check_ours(self, db: sqlite3.Connection) -> None:
+        if db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+            raise Refused(f"{self._path} is a database of another program", hint="Name another file.")
+        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        if version != VERSION:
+            raise Refused(f"{self._path} is of version {version}", hint="Open it with a newer Holdfast.")
+
+    def _nothing(self) -> NotFound:
+        return NotFound(f"there are no states in {self._path}", hint="Nothing was saved there yet; look at the name.")
 
     def _patiently(self, db: sqlite3.Connection, statement: str) -> None:
         """Run what does not wait for others by itself: SQLite changes the mode of a journal at once, or not at all."""
@@ -173,17 +194,17 @@ class Pool:
             time.sleep(_RETRY_SECONDS)
 
 
-def _version(db: sqlite3.Connection) -> int:
-    return int(db.execute("PRAGMA user_version").fetchone()[0])
-
-
 @contextlib.contextmanager
 def _translated(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in _DAMAGE or "decode to UTF-8" in str(error):
+        if code == sqlite3.SQLITE_NOTADB:
+            raise Damaged(
+                f"{path} is damaged, or no database at all", hint="Name another file, or restore it from a copy."
+            ) from error
+        if code == sqlite3.SQLITE_CORRUPT or "decode to UTF-8" in str(error):
             raise Damaged(f"{path} is damaged: {error}", hint="Restore it from a copy.") from error
         raise Unavailable(
             f"{path} cannot be used: {error}", hint="See that it can be written to, and try again."

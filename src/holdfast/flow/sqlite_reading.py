@@ -11,13 +11,22 @@ from typing import Any, Self
 from holdfast.errors import Refused
 from holdfast.flow.names import check_name, escape, unescape
 from holdfast.flow.sqlite_pool import Pool
-from holdfast.flow.store import PartRow, Place, Row, SessionRow, UsageRow, WriteRow
+from holdfast.flow.store import PartRow, Place, Row, SessionRow, UsageRow, WeightRow, WriteRow
 
 _ROW = (
     "s.session, c.namespace, c.checkpoint_id, c.sequence, c.parent_id, c.run_id, c.saved_at, c.digest, c.meta,"
     " s.family, c.first_part, c.last_part"
 )
 _FROM = "FROM checkpoints c JOIN sessions s ON s.number = c.owner WHERE s.tenant = ?"
+_WEIGHT = """
+SELECT s.session,
+    (SELECT ifnull(sum(length(meta) + length(refs) + length(shape)), 0) FROM checkpoints WHERE owner = s.number)
+    + (SELECT ifnull(sum(length(data)), 0) FROM writes w WHERE w.tenant = s.tenant AND w.session = s.session),
+    s.family,
+    (SELECT ifnull(sum(length(refs) + length(data)), 0) FROM parts p WHERE p.family = s.family AND p.tenant = s.tenant),
+    (SELECT count(*) FROM sessions o WHERE o.family = s.family AND o.tenant = s.tenant AND o.checkpoints > 0)
+FROM sessions s WHERE s.tenant = ? AND s.session = ? AND NOT s.deleted
+"""
 _DENSE = 2
 _MANY = 500
 """Values in one query: older SQLite takes up to 999."""
@@ -26,13 +35,21 @@ _MANY = 500
 class SQLiteReader:
     """One tenant of one file, as it is read."""
 
-    def __init__(self, path: str | Path, *, tenant: str = "", synchronous: str = "FULL", timeout: float = 30.0) -> None:
-        """`timeout`: how many seconds a call waits for other writers."""
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        tenant: str = "",
+        synchronous: str = "FULL",
+        timeout: float = 30.0,
+        create: bool = True,
+    ) -> None:
+        """`timeout`: how many seconds a call waits for other writers. `create=False`: NotFound if nothing is there."""
         self._tenant = check_name(tenant, "tenant", empty=True)
         self._key = escape(tenant)
         if synchronous.upper() not in ("FULL", "NORMAL", "EXTRA"):
             raise Refused(f"synchronous is {synchronous!r}", hint="Say FULL, NORMAL or EXTRA.")
-        self._pool = Pool(Path(path), synchronous=synchronous.upper(), timeout=timeout)
+        self._pool = Pool(Path(path), synchronous=synchronous.upper(), timeout=timeout, create=create)
         with self._pool.reading():
             pass  # opens the file, so that what is wrong with it is said now
 
@@ -149,6 +166,21 @@ class SQLiteReader:
             ).fetchone()
             given = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'checkpoints'").fetchone()
         return UsageRow(sessions - dead, dead, rows, parts, part_bytes, row_bytes + writes, given[0] if given else 0)
+
+    def tombstones(self) -> list[str]:
+        with self._pool.reading() as db:
+            found = db.execute("SELECT session FROM sessions WHERE tenant = ? AND deleted", (self._key,)).fetchall()
+        return [unescape(name) for (name,) in found]
+
+    def weigh(self, sessions: Sequence[str]) -> list[WeightRow]:
+        with self._pool.reading() as db:
+            found = [row for name in sessions for row in db.execute(_WEIGHT, (self._key, escape(name))).fetchall()]
+        return [WeightRow(unescape(session), *more) for session, *more in found]
+
+    def tenants(self) -> list[str]:
+        with self._pool.reading() as db:
+            found = db.execute("SELECT tenant FROM sessions UNION SELECT tenant FROM writes").fetchall()
+        return sorted(unescape(name) for (name,) in found)
 
     def close(self) -> None:
         self._pool.close()

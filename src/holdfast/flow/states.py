@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from holdfast.errors import Damaged, NotFound, Refused
-from holdfast.flow import asked, copying, upkeep
+from holdfast.flow import asked, copying, upkeep, weighing
 from holdfast.flow.core import Core
 from holdfast.flow.differ import changes
-from holdfast.flow.model import Checkpoint, CheckpointMetadata, Copied, Pruned, Session, StateDiff, Usage, Write
+from holdfast.flow.model import (
+    Checkpoint,
+    CheckpointMetadata,
+    Copied,
+    Pruned,
+    Session,
+    StateDiff,
+    Usage,
+    Weight,
+    Write,
+    moment,
+)
 from holdfast.flow.names import check_limit, check_name
 from holdfast.flow.store import Place, Row
-from holdfast.model import VerifyReport
+from holdfast.model import Progress, VerifyReport
 from holdfast.retention import Policy
 
 # `list` is a verb of the class below
@@ -22,6 +32,7 @@ Metadatas: TypeAlias = list[CheckpointMetadata]
 Sessions: TypeAlias = list[Session]
 Names: TypeAlias = list[str]
 Writes: TypeAlias = list[Write]
+Weights: TypeAlias = list[Weight]
 
 _BATCH = 256
 
@@ -107,7 +118,7 @@ class States(Core):
         asked.check_before(before)
         rows = self.store.sessions(before=before, limit=check_limit(limit))
         return [
-            Session(row.session, row.checkpoints, row.latest, datetime.fromtimestamp(row.saved_at / 1e6, UTC))
+            Session(row.session, row.checkpoints, row.latest, moment(row.saved_at))
             for row in rows
             if self.ttl is None or not self.is_old(row.saved_at)
         ]
@@ -199,37 +210,64 @@ class States(Core):
         return self.store.delete([row.place for row in rows])
 
     def prune(
-        self, policy: Policy, session_id: str | None = None, *, namespace: str | None = None, dry_run: bool = False
+        self,
+        policy: Policy,
+        session_id: str | None = None,
+        *,
+        namespace: str | None = None,
+        dry_run: bool = False,
+        plan: Pruned | None = None,
     ) -> Pruned:
         """Delete what a policy has no reason to keep. The newest of each namespace, and what is tagged `pinned`, stay.
 
-        A policy's kinds are tags, its score is `extra["score"]`.
+        A policy's kinds are tags, its score is `extra["score"]`. With the `plan` of a dry run nothing else goes than
+        what that named.
         """
         if not isinstance(policy, Policy):
             raise Refused(f"a {type(policy).__name__} is no policy", hint="Give a holdfast.retention.Policy.")
         asked.check_query(session_id, namespace, None, None, (), None)
-        return upkeep.prune(self, policy, session_id, namespace=namespace, dry_run=dry_run)
+        return upkeep.prune(self, policy, session_id, namespace=namespace, dry_run=dry_run, shown=plan)
 
     def expire(self) -> Names:
         """Delete the sessions into which nothing was saved for longer than `ttl`; their ids."""
         return upkeep.expire(self)
 
-    def copy_to(self, other: States) -> Copied:
-        """Copy everything to another store, of whatever kind, unchanged and in order; what is there already stays.
+    def copy_to(
+        self,
+        other: States,
+        *,
+        session_id: str | None = None,
+        progress: Progress | None = None,
+        go_on: bool = False,
+    ) -> Copied:
+        """Copy everything, or one session, to another store, of whatever kind, unchanged and in order.
 
-        Classes need not be registered. Encrypted anew with the keys of the other.
+        What is there already stays. A session that was deleted here is deleted there, too, unless the other store has
+        one of that name. Conflict if a session was deleted there, or has another checkpoint under the same id; Damaged
+        if a checkpoint cannot be read. With `go_on`, that session, or that checkpoint, is left and named in the result.
+        Classes need not be registered. Encrypted anew with the keys of the other. A copy that was cut off is gone on
+        with by the next one.
         """
         if not isinstance(other, States):
             raise Refused(f"a {type(other).__name__} is no store of states", hint="Give what open_states returned.")
-        return copying.copy(self, other)
+        if session_id is not None:
+            check_name(session_id, "session_id")
+        return copying.copy(self, other, session=session_id, progress=progress, go_on=go_on)
+
+    def weigh(self, session_ids: Sequence[str]) -> Weights:
+        """What sessions take; those that are not there are left out."""
+        return weighing.weigh(self, [check_name(each, "session_id") for each in session_ids])
 
     def usage(self) -> Usage:
         """What is stored, in numbers."""
         return Usage(*self.store.usage())
 
-    def verify(self) -> VerifyReport:
-        """Read everything, and name the checkpoints that are damaged."""
-        return upkeep.verify(self)
+    def verify(self, session_id: str | None = None, *, progress: Progress | None = None) -> VerifyReport:
+        """Read everything, or all of a session, and name the checkpoints that are damaged.
+
+        NoKey if it is sealed and no key was given.
+        """
+        return upkeep.verify(self, session_id, progress)
 
     def _row(self, session_id: str, checkpoint_id: str | None, namespace: str) -> Row:
         asked.check_place(session_id, checkpoint_id, namespace)

@@ -10,7 +10,7 @@ What every back end promises, and `holdfast.testing.flow_contract` holds it to:
 2. A row's number is greater than every number given before in its store, and is never given again (P10).
 3. A part that a row needs, directly or through other parts, stays; one that none needs goes with the last that did.
 4. Threads and processes use one store at once; none loses a change or sees half of one (P9).
-5. Nothing of another tenant is seen or touched.
+5. Nothing of another tenant is seen or touched; `tenants` alone tells that there are others.
 """
 
 from __future__ import annotations
@@ -105,6 +105,19 @@ class WriteRow(NamedTuple):
     data: bytes
 
 
+class WeightRow(NamedTuple):
+    """What a session takes, in bytes."""
+
+    session: str
+    row_bytes: int
+    """Of its checkpoints and writes."""
+    family: int
+    family_bytes: int
+    """Of the parts of its family."""
+    family_sessions: int
+    """How many sessions of the family have checkpoints."""
+
+
 class UsageRow(NamedTuple):
     """Counts of a tenant."""
 
@@ -181,6 +194,12 @@ class StateStore(Protocol):
     def reopen(self, session: str) -> bool:
         """Take a tombstone away; whether there was one."""
 
+    def tombstones(self) -> list[str]:
+        """The sessions that were deleted and are not to be raised."""
+
+    def bury(self, session: str) -> bool:
+        """Leave a tombstone where there is no session of that name; whether one was left."""
+
     def clear(self) -> None:
         """Remove everything of the tenant, tombstones too. Numbers go on from where they were."""
 
@@ -195,6 +214,12 @@ class StateStore(Protocol):
         """The writes of these checkpoints, by task path, task and index."""
 
     def usage(self) -> UsageRow: ...
+
+    def weigh(self, sessions: Sequence[str]) -> list[WeightRow]:
+        """What these sessions take; those that are not there are left out."""
+
+    def tenants(self) -> list[str]:
+        """Who has a session or a write in this back end, by name: for whoever keeps the whole of it."""
 
     def close(self) -> None: ...
 

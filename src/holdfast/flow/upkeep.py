@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from holdfast import retention
 from holdfast.errors import HoldfastError
-from holdfast.flow.model import CheckpointMetadata, Pruned
-from holdfast.flow.store import Row
-from holdfast.model import Problem, VerifyReport
+from holdfast.flow.model import CheckpointMetadata, Pruned, moment
+from holdfast.flow.sealing import Sealer
+from holdfast.flow.store import Place, Row
+from holdfast.model import Problem, Progress, VerifyReport
+from holdfast.serde import NoKey
 
 if TYPE_CHECKING:
     from holdfast.flow.states import States
@@ -19,24 +21,33 @@ PINNED = "pinned"
 
 
 def prune(
-    states: States, policy: retention.Policy, session_id: str | None, *, namespace: str | None, dry_run: bool
+    states: States,
+    policy: retention.Policy,
+    session_id: str | None,
+    *,
+    namespace: str | None,
+    dry_run: bool,
+    shown: Pruned | None,
 ) -> Pruned:
-    """Plan with the shared planner, then delete in one step."""
+    """Plan with the shared planner, then delete in one step: of what was shown before, what still may go."""
     rows = {str(row.sequence): row for row in states.store.rows(session_id, namespace)}
     told = {key: states.sealer.metadata(row) for key, row in rows.items()}
     heads = _heads(states, rows)
     records = [_record(states, row, told[key], policy, key in heads) for key, row in rows.items()]
     measured = _measure(states, rows) if policy.max_bytes is not None else None
     plan = retention.plan(records, policy, datetime.fromtimestamp(states.now(), UTC), bytes_without=measured)
+    agreed = None if shown is None else {each.sequence for each in shown.removed}
+    removed = [key for key in plan.removed if agreed is None or int(key) in agreed]
     freed = 0
-    if not dry_run and plan.removed:
+    if not dry_run and removed:
         before = states.store.usage()
         states.forget()
-        states.store.delete([rows[key].place for key in plan.removed])
+        states.store.delete([rows[key].place for key in removed])
         after = states.store.usage()
         freed = before.part_bytes + before.row_bytes - after.part_bytes - after.row_bytes
     kept = {int(key): why for key, why in plan.kept.items()}
-    return Pruned([told[key] for key in plan.removed], kept, freed, is_done=not dry_run)
+    kept |= {int(key): "not in the plan that was shown" for key in set(plan.removed).difference(removed)}
+    return Pruned([told[key] for key in removed], kept, freed, is_done=not dry_run)
 
 
 def _measure(states: States, rows: dict[str, Row]) -> Callable[[Sequence[str]], int]:
@@ -73,7 +84,7 @@ def _record(
     return retention.Record(
         id=str(row.sequence),
         sequence=row.sequence,
-        timestamp=datetime.fromtimestamp(row.saved_at / 1e6, UTC),
+        timestamp=moment(row.saved_at),
         kind=next((tag for tag in told.tags if tag in policy.by_kind), ""),
         session=f"{row.place.session}\0{row.place.namespace}",
         protected=PINNED if PINNED in told.tags else "the newest of its session" if is_head else "",
@@ -88,8 +99,7 @@ def expire(states: States) -> list[str]:
     now = datetime.fromtimestamp(states.now(), UTC)
     rows = {row.session: row for row in states.store.sessions()}
     records = [
-        retention.Record(id=name, sequence=row.latest, timestamp=datetime.fromtimestamp(row.saved_at / 1e6, UTC))
-        for name, row in rows.items()
+        retention.Record(id=name, sequence=row.latest, timestamp=moment(row.saved_at)) for name, row in rows.items()
     ]
     newest = max((record.sequence for record in records), default=0) + 1
     records.append(retention.Record(id="", sequence=newest, timestamp=now))  # the planner keeps the newest: this moment
@@ -102,26 +112,45 @@ def expire(states: States) -> list[str]:
     return gone
 
 
-def verify(states: States) -> VerifyReport:
-    """Open every checkpoint, every write and every part."""
+def verify(states: States, session_id: str | None, progress: Progress | None) -> VerifyReport:
+    """Open every checkpoint, every part of it, and every write."""
     problems: list[Problem] = []
     checkpoints = read = 0
     states.forget()
     states.forget_parts()
     opaque = states.sealer.opaque()
-    for light in states.store.rows(None, None):
+    rows = states.store.rows(session_id, None)
+    for number, light in enumerate(rows):
+        if progress is not None:
+            progress("reading", number, len(rows))
         row = states.store.find(*light.place)
         if row is None:
             continue
         checkpoints += 1
-        name = f"{row.place.session}/{row.place.checkpoint_id}"
         try:
-            read += len(states.bytes_of(row)[1])
-            for write in states.store.writes([row.place])[row.place]:
-                opaque.open_write(row.place, write)
+            read += _read(states, row, opaque)
         except KeyError:
             if states.store.find(*row.place) == row:  # not deleted or replaced meanwhile
-                problems.append(Problem("checkpoint", f"{name}: a part is missing", (row.place.checkpoint_id,)))
+                problems.append(_problem(row.place, "a part is missing"))
         except HoldfastError as error:
-            problems.append(Problem("checkpoint", f"{name}: {error}", (row.place.checkpoint_id,)))
+            if isinstance(error, NoKey) and states.sealer.envelope.keys is None:
+                raise  # all of it is sealed: that is no damage
+            problems.append(_problem(row.place, str(error)))
     return VerifyReport(problems, checkpoints, states.store.usage().parts, read)
+
+
+def _problem(place: Place, detail: str) -> Problem:
+    return Problem("checkpoint", f"{_named(place)}: {detail}", (place.checkpoint_id,))
+
+
+def _read(states: States, row: Row, opaque: Sealer) -> int:
+    """Open all of a checkpoint; how many bytes that were. KeyError if a part is missing."""
+    meta, state = states.bytes_of(row)
+    writes = [opaque.open_write_bytes(row.place, write) for write in states.store.writes([row.place])[row.place]]
+    for write in writes:
+        opaque.serde.decode(write)  # nothing else tells whether it is what was written
+    return len(meta) + len(state) + sum(map(len, writes))
+
+
+def _named(place: Place) -> str:
+    return "/".join(filter(None, place))

@@ -20,6 +20,7 @@ from holdfast.project.position import read_position
 from holdfast.project.rules import Retention, as_policy, is_limited, with_safety
 from holdfast.workspace import Workspace
 from holdfast.workspace.config import Settings, read_settings
+from holdfast.workspace.stored.spelling import Spelling
 
 if TYPE_CHECKING:
     from holdfast.retention import Policy
@@ -49,6 +50,7 @@ class Ground:
         self._retention = retention
         self._home = home
         self._options = dict(options)
+        self.spelling = Spelling(options.get("registry"), on_unknown=options.get("on_unknown", "raise"))
         self._workspace: Workspace | None = None
         self._policy: Policy | None = None
         self._are_rules_said = False
@@ -117,6 +119,13 @@ class Ground:
         """The named state that was saved, or brought back, last."""
         head = self.workspace.head()
         return record.without_ours(head.state) if head is not None else {}
+
+    def ours(self, checkpoint_id: str, name: str) -> JSON:
+        """A state of our own, None if there is none; those of the caller may need classes that are not known here."""
+        try:
+            return self.workspace.state(checkpoint_id, name)
+        except NotFound:
+            return None
 
     def describe(
         self,

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.model import JSON, CheckpointDiff, Plan, VerifyReport
 from holdfast.project.attempt import Attempt
@@ -19,6 +19,10 @@ from holdfast.project.nouns import Adopted, Checkpoint, CheckpointType, Forked, 
 from holdfast.project.rules import Retention
 from holdfast.workspace.service.conversation import copied
 from holdfast.workspace.service.dispatch import Dispatch, Done
+from holdfast.workspace.stored.spelling import OnUnknown, Spelling
+
+if TYPE_CHECKING:
+    from holdfast.serde import Registry
 
 T = TypeVar("T")
 _Path = str | os.PathLike[str]
@@ -41,11 +45,14 @@ class CheckpointManager:
         store: _Path | None = None,
         retention: Retention | None = None,
         allow_home: bool = False,
+        registry: Registry | None = None,
+        on_unknown: OnUnknown = "raise",
         home: _Path | None = None,
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         options: dict[str, Any] = {"allow_home": allow_home, "home": home, "environ": environ, "clock": clock}
+        options |= {"registry": registry, "on_unknown": on_unknown}
         self.sync = SyncCheckpointManager(
             project_dir, feature_list, progress_file, store=store, retention=retention, **options
         )
@@ -83,7 +90,7 @@ class CheckpointManager:
     ) -> Checkpoint:
         """Keep the project as it is now: git's position, files, feature list, progress file, context, named state."""
         said: dict[str, Any] = {"session": session, "actor": actor, "pinned": pinned}
-        said |= {"type": type, "context": _copied(context), "state": _copied(state)}
+        said |= {"type": type, "context": _copied(context), "state": self._copied(state)}
         return await self._change(lambda: self.sync.create_checkpoint(name, description, **said))
 
     def attempt(
@@ -96,7 +103,7 @@ class CheckpointManager:
         actor: str | None = None,
     ) -> Attempt:
         """`async with`: an automatic checkpoint before something risky, and a rollback to it if that fails."""
-        said: dict[str, Any] = {"context": _copied(context), "state": _copied(state)}
+        said: dict[str, Any] = {"context": _copied(context), "state": self._copied(state)}
         return Attempt(self.sync, description, elsewhere=self._change, session=session, actor=actor, **said)
 
     async def delete(self, checkpoint_id: str, *, permanent: bool = False) -> Checkpoint:
@@ -148,14 +155,14 @@ class CheckpointManager:
         state: _State = None,
     ) -> RolledBack:
         """Bring back files, feature list, progress file and state, all or nothing; `undo` takes it back."""
-        now = _copied(state)
+        now = self._copied(state)
         return await self._change(
             lambda: self.sync.rollback(checkpoint_id, git=git, confirm=confirm, keep_new=keep_new, state=now)
         )
 
     async def rollback_to_latest(self, *, git: str = "keep", confirm: bool = False, state: _State = None) -> RolledBack:
         """Roll back to the newest checkpoint of the project. NotFound if there is none."""
-        now = _copied(state)
+        now = self._copied(state)
         return await self._change(lambda: self.sync.rollback_to_latest(git=git, confirm=confirm, state=now))
 
     async def undo(self, *, git: str = "keep", confirm: bool = False) -> RolledBack:
@@ -181,7 +188,7 @@ class CheckpointManager:
         approve: Callable[[Plan], object] | None = None,
     ) -> Adopted:
         """Make a fork's files and state those of the project; `undo` takes it back. `approve` is called in a thread."""
-        now = _copied(state)
+        now = self._copied(state)
         return await self._change(lambda: self.sync.adopt(directory, store=store, state=now, approve=approve))
 
     # doing it elsewhere
@@ -192,7 +199,10 @@ class CheckpointManager:
     async def _look(self, look: Callable[[], T]) -> T:
         return await self._dispatch.look(lambda: Done(look()))
 
+    def _copied(self, state: _State) -> _State:
+        return _copied(state, self.sync.spelling)
 
-def _copied(values: _State) -> _State:
+
+def _copied(values: _State, spelling: Spelling | None = None) -> _State:
     """A copy that later changes do not reach; what is no mapping is for the manager to refuse."""
-    return copied(values) if isinstance(values, Mapping) else values
+    return copied(values, spelling) if isinstance(values, Mapping) else values

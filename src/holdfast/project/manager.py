@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast import model
 from holdfast.errors import NotFound, Refused
@@ -24,6 +25,10 @@ from holdfast.project.rollback import Rollback
 from holdfast.project.rules import Retention, as_policy
 from holdfast.workspace import Workspace
 from holdfast.workspace.stored.ids import looks_like_id
+from holdfast.workspace.stored.spelling import OnUnknown, Spelling
+
+if TYPE_CHECKING:
+    from holdfast.serde import Registry
 
 _Path = str | os.PathLike[str]
 Approve = Callable[[Plan], object]
@@ -41,12 +46,15 @@ class SyncCheckpointManager:
         store: _Path | None = None,
         retention: Retention | None = None,
         allow_home: bool = False,
+        registry: Registry | None = None,
+        on_unknown: OnUnknown = "raise",
         home: _Path | None = None,
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         """`feature_list` and `progress_file` are meant from the project's folder. `retention` is a policy, or says by
-        type how many are kept (None: for ever)."""
+        type how many are kept (None: for ever). `registry` and `on_unknown` are about classes in states, as `Workspace`
+        has them."""
         self.project_dir = Path(os.path.abspath(project_dir))
         as_policy(retention, None)  # Refused now, not with the first checkpoint
         self._ground = Ground(
@@ -56,7 +64,7 @@ class SyncCheckpointManager:
             retention=retention,
             home=Path(home) if home is not None else Path.home(),
             environ=os.environ if environ is None else environ,
-            options={"allow_home": allow_home, "clock": clock},
+            options={"allow_home": allow_home, "clock": clock, "registry": registry, "on_unknown": on_unknown},
         )
 
     def __repr__(self) -> str:
@@ -66,6 +74,11 @@ class SyncCheckpointManager:
     def workspace(self) -> Workspace:
         """The workspace that does the work; opened, or made, when it is first asked for."""
         return self._ground.workspace
+
+    @property
+    def spelling(self) -> Spelling:
+        """How the values of states are stored and made again."""
+        return self._ground.spelling
 
     @property
     def recovered(self) -> tuple[str, ...]:

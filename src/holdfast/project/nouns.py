@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any
 
 from holdfast.errors import Refused
 from holdfast.model import JSON, Restored
+from holdfast.workspace.stored.spelling import Spelling
 
 
 class CheckpointType(str, Enum):  # noqa: UP042  a text of its own value, as the predecessor's is
@@ -160,6 +161,7 @@ class RolledBack:
     """Whether the user's branch was set back, which only `git="reset"` does."""
     notes: tuple[str, ...] = ()
     """What else there is to know."""
+    _spelling: Spelling = field(default_factory=Spelling, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return self.ok
@@ -202,10 +204,15 @@ class RolledBack:
         return "; ".join((*parts, *self.notes))
 
     def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON. States are as they are stored; those in `tagged_states` have tags (`from_tagged`)."""
+        files = asdict(replace(self.restored, state={}))
+        del files["state"]
+        state, tagged = self._spelling.shown(self.state)
         return {
             "checkpoint": self.checkpoint.to_dict(),
-            "restored": {name: value for name, value in asdict(self.restored).items() if name != "state"},
-            "state": self.state,
+            "restored": files,
+            "state": state,
+            "tagged_states": tagged,
             "recorded": self.recorded.to_dict(),
             "found": self.found.to_dict(),
             "head_moved": self.head_moved,

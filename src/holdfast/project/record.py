@@ -46,7 +46,7 @@ def view(saved: model.Checkpoint) -> Checkpoint:
     said = saved.metadata.get(PROJECT)
     said = said if isinstance(said, Mapping) else {}
     list_at, not_held = said.get("list_at"), said.get("not_held")
-    git, features = _git(said.get("git")), _features(said.get("features"))
+    git, features = git_of(said.get("git")), _features(said.get("features"))
     if isinstance(list_at, str) and list_at:
         features = FeatureState(features.current, features.completed, f"{saved.id}:{list_at}", note=features.note)
     lost = [str(each) for each in not_held] if isinstance(not_held, list) else []
@@ -73,19 +73,13 @@ def is_typed(saved: model.Checkpoint) -> bool:
     return saved.operation is None and isinstance(kind, str) and kind in _TYPES
 
 
-def position_of(saved: model.Checkpoint) -> GitState:
-    """Where git stood when a checkpoint, or a safety checkpoint of a rollback, was made."""
-    if saved.operation is not None:
-        return _git(saved.state.get(POSITION))
-    return view(saved).git_state
-
-
 def without_ours(state: Mapping[str, JSON]) -> dict[str, JSON]:
     """The state that the caller named."""
     return {name: value for name, value in state.items() if not name.startswith(_OURS)}
 
 
-def _git(said: Any) -> GitState:
+def git_of(said: Any) -> GitState:
+    """Where git stood, as it was written down."""
     try:
         return GitState.from_dict(said) if isinstance(said, Mapping) else GitState()
     except HoldfastError:  # not written by us

@@ -67,7 +67,7 @@ class Rollback:
             now = self._state_now(found, state)
             return self._ground.workspace.restore(target.id, plan=plan, keep_new=keep_new, state=now)
 
-        found, recorded = self._ground.position(), record.position_of(target)
+        found, recorded = self._ground.position(), self._recorded(target)
         move = self._plan(git, confirm, recorded, found)
         return self._go(Entry("restore", target.id, self._newest(), move), target, recorded, found, act)
 
@@ -76,7 +76,7 @@ class Rollback:
         target = self._ground.workspace.next_undo()
         if target is None:
             raise NotFound("there is no rollback to undo", hint="See list().")
-        found, recorded = self._ground.position(), record.position_of(target)
+        found, recorded = self._ground.position(), self._recorded(target)
         move = self._plan(git, confirm, recorded, found)
         entry = Entry("undo", target.id, self._newest(), move)
 
@@ -84,6 +84,12 @@ class Rollback:
             return self._ground.workspace.undo(state=self._state_now(found, None))
 
         return self._go(entry, target, recorded, found, act)
+
+    def _recorded(self, target: model.Checkpoint) -> GitState:
+        """Where git stood when a checkpoint, or the safety checkpoint of a rollback, was made."""
+        if target.operation is None:
+            return record.view(target).git_state
+        return record.git_of(self._ground.ours(target.id, record.POSITION))
 
     def _plan(self, git: str, confirm: bool, recorded: GitState, found: GitState) -> Move | None:
         if git not in _WAYS:
@@ -128,17 +134,17 @@ class Rollback:
                 with contextlib.suppress(HoldfastError, OSError):  # then the next call does it
                     self._settle()
             raise
-        notes, moved = self._rest(entry, restored.state, restored.undo_id) if has_more else ([], False)
+        notes, moved = self._rest(entry, restored.undo_id) if has_more else ([], False)
         if self._ground.misconfigured is not None:
             notes = [*notes, f"the configuration is not used: {self._ground.misconfigured}"]
         self._journal.close()
         done = replace(restored, state=record.without_ours(restored.state))
-        return RolledBack(record.view(target), done, recorded, found, moved, tuple(notes))
+        return RolledBack(record.view(target), done, recorded, found, moved, tuple(notes), self._ground.spelling)
 
-    def _rest(self, entry: Entry, state: Mapping[str, JSON], safety: str) -> tuple[list[str], bool]:
+    def _rest(self, entry: Entry, safety: str) -> tuple[list[str], bool]:
         """What is to be done once the folder is restored; all of it may have been done already."""
-        saved = self._ground.workspace.get(safety).state.get(OUTSIDE)
-        notes = bring_back(self._ground.papers(), state.get(OUTSIDE), saved)
+        kept, saved = (self._ground.ours(each, OUTSIDE) for each in (entry.target, safety))
+        notes = bring_back(self._ground.papers(), kept, saved)
         if entry.move is None:
             return notes, False
         if UserGit(self._ground.workspace.path, self._ground.environ).carry_out(entry.move):
@@ -159,7 +165,7 @@ class Rollback:
             self._journal.close()
             self._ground.recovered.append(f"an interrupted {entry.verb} to {entry.target} had changed nothing")
             return
-        notes, moved = self._rest(entry, workspace.get(entry.target).state, safety)
+        notes, moved = self._rest(entry, safety)
         self._journal.close()
         git = [f"git was moved: {entry.move}"] if moved else []
         said = f"an interrupted {entry.verb} to {entry.target} was finished"

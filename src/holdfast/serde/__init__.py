@@ -1,9 +1,49 @@
 """The serializer that every surface shares: a closed table of types, exact or refused, and no code from data (P7)."""
 
-from holdfast.serde.classes import Registry, Unknown, default_registry, register
-from holdfast.serde.envelope import Envelope
-from holdfast.serde.jsonform import from_json, to_json
-from holdfast.serde.keys import Keys
-from holdfast.serde.serde import Serde
+from __future__ import annotations
 
-__all__ = ["Envelope", "Keys", "Registry", "Serde", "Unknown", "default_registry", "from_json", "register", "to_json"]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.serde.public import (
+        Envelope,
+        Keys,
+        NoKey,
+        NotSealed,
+        Registry,
+        Serde,
+        Unknown,
+        default_registry,
+        from_json,
+        from_tagged,
+        read_keys,
+        register,
+        to_json,
+        to_tagged,
+    )
+
+__all__ = [
+    "Envelope",
+    "Keys",
+    "NoKey",
+    "NotSealed",
+    "Registry",
+    "Serde",
+    "Unknown",
+    "default_registry",
+    "from_json",
+    "from_tagged",
+    "read_keys",
+    "register",
+    "to_json",
+    "to_tagged",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load the names when one is first asked for: who only asks whether a value is plain does not pay for them."""
+    if name not in __all__:
+        raise AttributeError(f"module 'holdfast.serde' has no attribute {name!r}")
+    from holdfast.serde import public
+
+    return getattr(public, name)

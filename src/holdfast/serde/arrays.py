@@ -33,33 +33,83 @@ def make_array(data: Any) -> Any:
 
 
 def take_scalar(scalar: Any) -> Any:
+    """[dtype, bytes]; of text the text, since numpy takes zeros at the end for padding."""
+    if type(scalar) is _numpy().str_:
+        return ["str", "".join(scalar)]
+    if type(scalar) is _numpy().bytes_:
+        return ["bytes", bytes(scalar)]
     return [_descr(scalar.dtype), scalar.tobytes()]
 
 
 def make_scalar(data: Any) -> Any:
     descr, raw = data
+    if descr == "str" and type(raw) is str:
+        return _numpy().str_(raw)
+    if descr == "bytes" and type(raw) is bytes:
+        return _numpy().bytes_(raw)
     return make_array([descr, [], "C", raw])[()]
 
 
 def _descr(dtype: Any) -> Any:
-    """A dtype as text, or as a list of [name, dtype] and [name, dtype, shape]; Cannot unless it comes back the same."""
-    if dtype.hasobject or dtype.metadata:
+    """A dtype as text, or as a list of [name, dtype] and [name, dtype, shape], or with all that it says as a dict;
+    Cannot unless it comes back the same."""
+    if dtype.hasobject or _has_metadata(dtype):
         raise Cannot(f"an array of dtype {dtype} holds more than numbers and text")
-    try:
-        data = _listed(_numpy().lib.format.dtype_to_descr(dtype))
-        same = _dtype(data)
-    except (ValueError, TypeError) as error:
-        raise Cannot(f"dtype {dtype}: {error}") from None
-    if same != dtype or same.type is not dtype.type:
-        raise Cannot(f"dtype {dtype} would not come back the same")
-    return data
+    for describe in (_numpy().lib.format.dtype_to_descr, _whole):
+        try:
+            data = _listed(describe(dtype))
+            same = _dtype(data)
+        except (ValueError, TypeError):
+            continue
+        if repr(same) == repr(dtype) and same == dtype and same.type is dtype.type:
+            return data
+    raise Cannot(f"dtype {dtype} would not come back the same")
+
+
+def _has_metadata(dtype: Any) -> bool:
+    if dtype.subdtype is not None:
+        return bool(dtype.metadata) or _has_metadata(dtype.subdtype[0])
+    return bool(dtype.metadata) or any(_has_metadata(field[0]) for field in (dtype.fields or {}).values())
+
+
+def _whole(dtype: Any) -> Any:
+    """What a list of fields leaves out: whether they are aligned, where they lie, whether they are a record."""
+    if dtype.subdtype is not None:
+        return {"base": _whole(dtype.subdtype[0]), "shape": dtype.subdtype[1]}
+    if dtype.names is None:
+        return dtype.str
+    fields = [dtype.fields[name] for name in dtype.names]
+    return {
+        "names": dtype.names,
+        "formats": [_whole(field[0]) for field in fields],
+        "offsets": [field[1] for field in fields],
+        "titles": [field[2] if len(field) > 2 else None for field in fields],
+        "itemsize": dtype.itemsize,
+        "aligned": dtype.isalignedstruct,
+        "record": dtype.type is _numpy().record,
+    }
+
+
+def _made_whole(data: Any) -> Any:
+    numpy = _numpy()
+    if isinstance(data, str):
+        return numpy.dtype(data)
+    if "base" in data:
+        return numpy.dtype((_made_whole(data["base"]), tuple(data["shape"])))
+    said = {name: data[name] for name in ("names", "offsets", "titles", "itemsize")}
+    made = numpy.dtype(said | {"formats": [_made_whole(each) for each in data["formats"]]}, align=data["aligned"])
+    return numpy.dtype((numpy.record, made)) if data["record"] else made
 
 
 def _listed(descr: Any) -> Any:
+    if isinstance(descr, dict):
+        return {name: _listed(part) for name, part in descr.items()}
     return [_listed(part) for part in descr] if isinstance(descr, list | tuple) else descr
 
 
 def _dtype(data: Any) -> Any:
+    if isinstance(data, dict):
+        return _made_whole(data)
     return _numpy().lib.format.descr_to_dtype(_field_tuples(data) if isinstance(data, list) else data)
 
 

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from holdfast.errors import Damaged, Refused
-from holdfast.serde.keys import Keys
+from holdfast.serde.keys import Keys, NoKey, NotSealed
 from holdfast.serde.zstd import compress, decompress
 
 _PLAIN, _ZSTD, _SEALED = b"\x00", b"\x01", b"\x02"
@@ -38,10 +38,10 @@ class Envelope:
             if stored and stored[0] == 0:
                 return stored[1:]
             if stored[:1] == _SEALED:
-                raise Refused("this is encrypted", hint="Give the keys.")
+                raise NoKey("this is encrypted", hint="Give the keys.")
             return self._unpacked(stored)
         if stored[:1] != _SEALED:
-            raise Refused("this is not encrypted, though a key is set", hint="Copy an old store to a new one first.")
+            raise NotSealed("this is not encrypted, though a key is set", hint="Copy an old store to a new one first.")
         return self._unpacked(self.keys.open(memoryview(stored)[1:], identity))
 
     def _packed(self, data: bytes) -> bytes:

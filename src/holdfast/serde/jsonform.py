@@ -1,6 +1,6 @@
 """The same values as JSON, for people and for programs in other languages: lossless, and made without any class.
 
-JSON's own types stand for themselves. Everything else is an object with one key that begins with `$`, such as
+JSON's own types stand for themselves. Everything else is tagged: an object with one key that begins with `$`, such as
 `{"$tuple": [1, 2]}`.
 """
 
@@ -9,70 +9,162 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
+import struct
+from collections.abc import Callable
 from typing import Any
 
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, Refused
 from holdfast.serde import table
 from holdfast.serde.msgpack import Ext, decode, encode
+from holdfast.serde.taking import take_int, take_text
 
-_MALFORMED = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
+_MALFORMED = (ValueError, struct.error, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 _CODES = {name: code for code, name in table.NAMES.items()}
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_MOST_BITS = 2_000  # of a number that Python reads from text whatever its limit is set to
+_FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_PLAIN = frozenset({type(None), bool, int, str})
+_BITS = struct.Struct(">d")
 
 
 def to_json(data: bytes, *, indent: int | None = None) -> str:
     """Encoded bytes (of `Serde.encode`) as JSON."""
-    return json.dumps(_shown(decode(data)), ensure_ascii=False, allow_nan=False, indent=indent)
+    return json.dumps(to_tagged(data), ensure_ascii=False, allow_nan=False, indent=indent)
 
 
 def from_json(text: str) -> bytes:
     """JSON (of `to_json`) as encoded bytes; Damaged if it is not such JSON."""
     try:
-        return encode(_read(json.loads(text)))
+        value = json.loads(text)
+    except _MALFORMED as error:
+        raise Damaged(f"this is not a value in JSON: {error}", hint="Give what `to_json` made.") from None
+    return from_tagged(value)
+
+
+def to_tagged(data: bytes, *, readable: bool = False) -> Any:
+    """Encoded bytes as values of JSON's own types, in which everything else is tagged.
+
+    `readable`: bytes that are text stand as `{"$utf8": text}`, and whatever text and number JSON can spell in ASCII
+    stands for itself, so that it can be searched for.
+    """
+    try:
+        return _Shower(readable).show(decode(data))
+    except RecursionError:
+        raise Refused("this is nested too deeply to be shown as JSON", hint="Make it flatter.") from None
+
+
+def from_tagged(value: Any) -> bytes:
+    """What `to_tagged` gave as encoded bytes; Damaged if it is nothing of the kind."""
+    try:
+        return encode(_read(value))
     except _MALFORMED as error:
         raise Damaged(f"this is not a value in JSON: {error}", hint="Give what `to_json` made.") from None
 
 
-def _shown(value: Any) -> Any:
-    if isinstance(value, dict):
-        if any(not isinstance(key, str) or key.startswith("$") for key in value):
-            return {"$dict": [[_shown(key), _shown(item)] for key, item in value.items()]}
-        return {key: _shown(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_shown(item) for item in value]
-    if isinstance(value, bytes):
-        return {"$bytes": base64.b64encode(value).decode()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"$float": repr(value)}
-    if isinstance(value, Ext):
-        return _shown_extension(value.code, bytes(value.data))
-    return value
+class _Shower:
+    """Turns MessagePack with extensions into tagged JSON."""
+
+    def __init__(self, readable: bool) -> None:
+        self._readable = readable
+
+    def show(self, value: Any) -> Any:
+        if type(value) in _PLAIN:
+            return value
+        if isinstance(value, dict):
+            if any(not isinstance(key, str) or key.startswith("$") for key in value):
+                return {"$dict": [[self.show(key), self.show(item)] for key, item in value.items()]}
+            return {key: self.show(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.show(item) for item in value]
+        if isinstance(value, bytes):
+            return self._bytes(value)
+        if isinstance(value, float) and not math.isfinite(value):
+            return {"$float": _float_name(value)}
+        if isinstance(value, Ext):
+            return self._extension(value.code, bytes(value.data))
+        return value
+
+    def _bytes(self, value: bytes) -> Any:
+        text = _text(value) if self._readable else None
+        return {"$bytes": base64.b64encode(value).decode()} if text is None else {"$utf8": text}
+
+    def _extension(self, code: int, data: bytes) -> Any:
+        if code not in table.NAMES:
+            return {"$ext": [code, base64.b64encode(data).decode()]}
+        payload = decode(data)
+        if code == table.OBJECT:
+            if not _is_object(payload):
+                return {"$ext": [code, base64.b64encode(data).decode()]}
+            return {"$object": [payload[0], payload[1], self.show(decode(payload[2]))]}
+        if self._readable and code in (table.BIG_INT, table.LONE_TEXT) and isinstance(payload, bytes):
+            plain = _number(payload) if code == table.BIG_INT else _lone_text(payload)
+            if plain is not None:
+                return plain
+        return {f"${table.NAMES[code]}": self.show(payload)}
 
 
-def _shown_extension(code: int, data: bytes) -> Any:
-    if code not in table.NAMES:
-        return {"$ext": [code, base64.b64encode(data).decode()]}
-    payload = decode(data)
-    if code == table.OBJECT and isinstance(payload, list) and len(payload) == 3 and isinstance(payload[2], bytes):
-        return {"$object": [payload[0], payload[1], _shown(decode(payload[2]))]}
-    return {f"${table.NAMES[code]}": _shown(payload)}
+def _is_object(payload: Any) -> bool:
+    return isinstance(payload, list) and [*map(type, payload)] == [str, int, bytes]
+
+
+def _float_name(value: float) -> str:
+    """What is no number by its name, or by its bits where the name would not bring them back."""
+    bits = _BITS.pack(value)
+    return next((name for name, known in _FLOATS.items() if _BITS.pack(known) == bits), bits.hex())
+
+
+def _named_float(name: str) -> float:
+    return _FLOATS[name] if name in _FLOATS else float(_BITS.unpack(bytes.fromhex(name))[0])
+
+
+def _text(value: bytes) -> str | None:
+    """Bytes as the text that they are; None if they are none, or one that JSON would blow up."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if _CONTROL.search(text) else text
+
+
+def _number(payload: bytes) -> int | None:
+    value = int.from_bytes(payload, "big", signed=True)
+    return value if _same(take_int(value, 0), table.BIG_INT, payload) and value.bit_length() < _MOST_BITS else None
+
+
+def _lone_text(payload: bytes) -> str | None:
+    """A text with lone surrogates, if it comes back from JSON, where two halves of a character would be joined."""
+    try:
+        value = payload.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return None
+    comes_back = json.loads(json.dumps(value)) == value
+    return value if comes_back and _same(take_text(value, 0), table.LONE_TEXT, payload) else None
+
+
+def _same(taken: Any, code: int, payload: bytes) -> bool:
+    """Whether a value would be stored with these very bytes."""
+    return isinstance(taken, Ext) and taken.code == code and bytes(taken.data) == encode(payload)
 
 
 def _read(value: Any) -> Any:
+    if isinstance(value, str):
+        return take_text(value, 0)
     if isinstance(value, list):
         return [_read(item) for item in value]
     if not isinstance(value, dict):
-        return value
+        return take_int(value, 0) if type(value) is int else value
     if len(value) != 1 or not next(iter(value)).startswith("$"):
         return {key: _read(item) for key, item in value.items()}
     [(mark, item)] = value.items()
-    if mark == "$dict":
-        return {_read(key): _read(inner) for key, inner in item}
-    if mark == "$bytes":
-        return base64.b64decode(item, validate=True)
-    if mark == "$float":
-        return float(item)
-    if mark == "$ext":
-        return Ext(item[0], base64.b64decode(item[1], validate=True))
-    if mark == "$object":
-        return Ext(table.OBJECT, encode([item[0], item[1], encode(_read(item[2]))]))
-    return Ext(_CODES[mark[1:]], encode(_read(item)))
+    return _READERS[mark](item) if mark in _READERS else Ext(_CODES[mark[1:]], encode(_read(item)))
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "$dict": lambda item: {_read(key): _read(inner) for key, inner in item},
+    "$bytes": lambda item: base64.b64decode(item, validate=True),
+    "$utf8": str.encode,
+    "$float": _named_float,
+    "$ext": lambda item: Ext(item[0], base64.b64decode(item[1], validate=True)),
+    "$object": lambda item: Ext(table.OBJECT, encode([item[0], item[1], encode(_read(item[2]))])),
+}

@@ -12,6 +12,14 @@ from holdfast.errors import Damaged, Refused, Unavailable
 _NONCE = 12
 
 
+class NoKey(Refused):
+    """Sealed bytes, and the key that opens them is not given."""
+
+
+class NotSealed(Refused):
+    """Bytes that anybody may have put there, though a key was given."""
+
+
 class Keys:
     """Keys by their ids. New bytes are sealed with the active one; the others still open what they sealed.
 
@@ -44,9 +52,7 @@ class Keys:
         name = bytes(sealed[1 : 1 + length])
         cipher = self._ciphers.get(name.decode("utf-8", "replace"))
         if cipher is None:
-            raise Refused(
-                f"this is sealed with key {name!r}, which is not given", hint="Add that key; leave it active."
-            )
+            raise NoKey(f"this is sealed with key {name!r}, which is not given", hint="Add that key; leave it active.")
         nonce, body = sealed[1 + length : 1 + length + _NONCE], sealed[1 + length + _NONCE :]
         try:
             opened: bytes = cipher.decrypt(bytes(nonce), bytes(body), name + b"\0" + identity)

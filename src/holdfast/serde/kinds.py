@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, Flag
 from functools import cached_property
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ from holdfast.serde.cannot import Cannot
 
 _BUILT_IN = (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex, BaseException)
 _OF_TYPING = frozenset({"__orig_class__"})  # noted by `Cart[int](…)`
+_OF_ATTRS = "_attrs_cached_hash"
 Defaults = Mapping[str, Callable[[], Any] | None]
 
 
@@ -90,6 +92,17 @@ class _Fielded:
     def __init__(self, cls: Any, defaults: Defaults) -> None:
         self._cls = cls
         self._defaults = defaults
+        self._descriptors = {name: each for name in defaults if hasattr(each := _static(cls, name), "__set__")}
+        self._slots = [slot for slot in _slots(cls) if slot not in defaults]
+
+    def _refuse_more(self, value: Any, own: Mapping[str, Any]) -> None:
+        """Cannot if an object has more than its fields: that would be lost."""
+        for name in own.keys() - self._defaults.keys() - _OF_TYPING:
+            if not isinstance(_static(self._cls, name), cached_property):
+                raise Cannot(f"it has an attribute {name!r} that is no field")
+        for name in self._slots:
+            if hasattr(value, name):
+                raise Cannot(f"it has an attribute {name!r} that is no field")
 
     def upgrade(self, way: Callable[[Any], Any], data: Any) -> Any:
         return way(data)
@@ -114,17 +127,29 @@ class Fields(_Fielded):
         super().__init__(cls, _dataclass_defaults(cls) if dataclasses.is_dataclass(cls) else _attrs_defaults(cls))
 
     def take(self, value: Any) -> Any:
-        more = getattr(value, "__dict__", {}).keys() - self._defaults.keys() - _OF_TYPING
-        for name in more:
-            if not isinstance(getattr(self._cls, name, None), cached_property):
-                raise Cannot(f"it has an attribute {name!r} that is no field")
-        return {name: getattr(value, name, UNSET) for name in self._defaults}
+        self._refuse_more(value, _own(value))
+        return {name: self._value(value, name) for name in self._defaults}
+
+    def _value(self, value: Any, name: str) -> Any:
+        """What a field holds, whatever the class makes of being asked for it."""
+        own = _own(value)
+        if name in own:
+            return own[name]
+        descriptor = self._descriptors.get(name)
+        if descriptor is None:
+            return UNSET  # what the class says in its place goes on being said
+        try:
+            return descriptor.__get__(value, type(value))
+        except AttributeError:
+            return UNSET
 
     def make(self, data: Any, *, fill: bool) -> Any:
         made = self._cls.__new__(self._cls)
         for name, value in self._checked(data, fill).items():
             if value is not UNSET:
                 object.__setattr__(made, name, value)
+        if _static(self._cls, _OF_ATTRS) is not None:
+            object.__setattr__(made, _OF_ATTRS, None)  # as its constructor begins
         return made
 
 
@@ -138,7 +163,7 @@ class Named(_Fielded):
     def take(self, value: Any) -> Any:
         if getattr(value, "__dict__", None):
             raise Cannot("it has attributes besides its fields")
-        return dict(zip(self._defaults, value, strict=True))
+        return dict(zip(self._defaults, tuple.__iter__(value), strict=True))
 
     def make(self, data: Any, *, fill: bool) -> Any:
         fields = self._checked(data, fill)
@@ -152,10 +177,26 @@ class Structs(_Fielded):
         super().__init__(cls, msgpack.struct_defaults(cls))
 
     def take(self, value: Any) -> Any:
-        return {name: getattr(value, name) for name in self._defaults}
+        self._refuse_more(value, _own(value))
+        try:
+            fields = {name: getattr(value, name) for name in self._defaults}
+        except AttributeError as error:
+            raise Cannot(f"a field was deleted: {error}") from None
+        if hasattr(self._cls, "__post_init__"):
+            try:
+                self._make(fields)
+            except Exception as error:
+                raise Cannot(f"its __post_init__ would not let it be made again: {error!r}") from None
+        return {name: UNSET if each is msgpack.UNSET else each for name, each in fields.items()}
 
     def make(self, data: Any, *, fill: bool) -> Any:
-        return msgpack.make_struct(self._cls, self._checked(data, fill))
+        fields = self._checked(data, fill)
+        return self._make({name: msgpack.UNSET if each is UNSET else each for name, each in fields.items()})
+
+    def _make(self, fields: dict[str, Any]) -> Any:
+        """A struct is made by its constructor alone; what that does to the values, it does to copies of them."""
+        given = copy.deepcopy(fields) if hasattr(self._cls, "__post_init__") else fields
+        return msgpack.make_struct(self._cls, given, fields)
 
 
 class Models(_Fielded):
@@ -164,21 +205,58 @@ class Models(_Fielded):
     def __init__(self, cls: type) -> None:
         super().__init__(cls, models.model_fields(cls))
 
-    take = staticmethod(models.take_model)
+    def take(self, value: Any) -> Any:
+        data = models.take_model(value)
+        self._refuse_more(value, data["fields"])
+        data["fields"] |= dict.fromkeys(self._defaults.keys() - data["fields"].keys(), UNSET)
+        return data
 
     def make(self, data: Any, *, fill: bool) -> Any:
+        return models.make_model(self._cls, self._whole(data, fill))
+
+    def _whole(self, data: Any, fill: bool) -> Any:
+        """The data with every field that the class has; one without a value, as `model_construct` leaves it, goes."""
         if data["fields"].keys() == self._defaults.keys():
-            return models.make_model(self._cls, data)
+            return data | {"fields": {name: each for name, each in data["fields"].items() if each is not UNSET}}
         fields = {name: value for name, value in data["fields"].items() if name in self._defaults}
         others = {name: value for name, value in data["fields"].items() if name not in self._defaults}
         if not all(isinstance(getattr(self._cls, name, None), cached_property) for name in others):
             fields |= others  # is said to be too many below
-        return models.make_model(self._cls, data | {"fields": self._checked(fields, fill) | others})
+        whole = self._checked(fields, fill) | others
+        return data | {"fields": {name: each for name, each in whole.items() if each is not UNSET}}
 
     def upgrade(self, way: Callable[[Any], Any], data: Any) -> Any:
         fields = way(dict(data["fields"]))
         given = (data["set"] & fields.keys()) | (fields.keys() - data["fields"].keys())
         return data | {"fields": fields, "set": given}
+
+
+def _own(value: Any) -> Mapping[str, Any]:
+    """The attributes of an object, whatever its class makes of being asked for them."""
+    try:
+        found: Mapping[str, Any] = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return found
+
+
+def _static(cls: type, name: str) -> Any:
+    """What a class has under a name, without asking it."""
+    return next((vars(each)[name] for each in cls.__mro__ if name in vars(each)), None)
+
+
+def _slots(cls: type) -> Iterator[str]:
+    """The slots that somebody wrote down; those that attrs makes hold fields, and what can be made again."""
+    for each in cls.__mro__:
+        if "__attrs_attrs__" not in vars(each) and not msgpack.is_struct(each) and not models.is_model_base(each):
+            slots = vars(each).get("__slots__", ())
+            names = [slots] if isinstance(slots, str) else slots
+            yield from (_mangled(each, name) for name in names if name not in ("__dict__", "__weakref__"))
+
+
+def _mangled(cls: type, name: str) -> str:
+    is_private = name.startswith("__") and not name.endswith("__")
+    return f"_{cls.__name__.lstrip('_')}{name}" if is_private else name
 
 
 def _dataclass_defaults(cls: Any) -> Defaults:

@@ -88,6 +88,11 @@ def _path(data: Any) -> Any:
         raise Unavailable(f"{text} is a path of another system", hint="Read it there.") from None
 
 
+def _uuid(data: Any) -> uuid.UUID:
+    raw, safe = data if isinstance(data, list) else (data, None)
+    return uuid.UUID(bytes=raw, is_safe=uuid.SafeUUID(safe))
+
+
 _WAYS: dict[int, Callable[[Any], Any]] = {
     table.TUPLE: tuple,
     table.SET: set,
@@ -101,7 +106,7 @@ _WAYS: dict[int, Callable[[Any], Any]] = {
     table.TIME: zones.make_time,
     table.TIMEDELTA: zones.make_timedelta,
     table.DECIMAL: decimal.Decimal,
-    table.UUID: lambda data: uuid.UUID(bytes=data),
+    table.UUID: _uuid,
     table.PATH: _path,
     table.DEQUE: lambda data: deque(data[1], data[0]),
     table.ORDERED_DICT: lambda data: OrderedDict(_map(data)),

@@ -6,11 +6,17 @@ from typing import Any
 
 from holdfast.errors import Unavailable
 
+_NOTHING = object()
 _STATE = ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
 
 
 def is_model(cls: type) -> bool:
     return hasattr(cls, "__pydantic_core_schema__") and hasattr(cls, "model_fields")
+
+
+def is_model_base(cls: type) -> bool:
+    """Whether this is a class of pydantic itself, whose slots are known here."""
+    return cls.__module__.startswith("pydantic.")
 
 
 def is_secret(kind: type) -> bool:
@@ -37,7 +43,8 @@ def make_model(cls: Any, data: dict[str, Any]) -> Any:
     made = cls.__new__(cls)
     object.__setattr__(made, "__dict__", data["fields"])
     for name, value in zip(_STATE, (data["set"], data["extra"], data["private"]), strict=True):
-        object.__setattr__(made, name, value)
+        if getattr(made, name, _NOTHING) is not value:  # of a root model, the class says that it has none
+            object.__setattr__(made, name, value)
     return made
 
 

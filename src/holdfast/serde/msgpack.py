@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
+from msgspec import UNSET
 from msgspec.msgpack import Ext
 
 from holdfast.errors import Damaged
 
-__all__ = ["Ext", "decode", "encode", "is_struct", "make_decoder", "make_struct", "struct_defaults"]
+__all__ = ["UNSET", "Ext", "decode", "encode", "is_struct", "make_decoder", "make_struct", "struct_defaults"]
 
 encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
 """Exact of None, bool, int, float, str, bytes, list, dict with str keys, and Ext; of nothing else."""
@@ -44,9 +45,9 @@ def struct_defaults(cls: type) -> dict[str, Callable[[], Any] | None]:
     return {each.name: _default(each) for each in msgspec.structs.fields(cast("type[msgspec.Struct]", cls))}
 
 
-def make_struct(cls: type, fields: dict[str, Any]) -> Any:
-    """Make a struct whose fields are these, whatever its `__post_init__` makes of them."""
-    made = cls(**fields)
+def make_struct(cls: type, given: dict[str, Any], fields: dict[str, Any]) -> Any:
+    """Make a struct whose fields are these, whatever its `__post_init__` makes of those that it is given."""
+    made = cls(**given)
     for name, value in fields.items():
         msgspec.structs.force_setattr(made, name, value)
     return made

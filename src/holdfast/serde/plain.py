@@ -11,15 +11,16 @@ _PLAIN = _SCALARS | {list, dict}
 _TEXT = frozenset({str})
 _MOST_LEVELS = 64
 _MOST_ON_A_LEVEL = 1 << 24
+_CROWDED = 1 << 14
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: Any, *, most_levels: int = _MOST_LEVELS) -> bool:
     """Whether MessagePack alone brings a value back exactly: no subclass, no tuple, no key but text anywhere in it.
 
     False also of what is very deep or very wide, which the slower way looks at more closely.
     """
     kinds, level = {type(value)}, [value]
-    for _ in range(_MOST_LEVELS):
+    for _ in range(most_levels):
         if kinds <= _SCALARS:
             return True
         if not kinds <= _PLAIN:
@@ -33,6 +34,8 @@ def is_plain(value: Any) -> bool:
             level = list(islice(_held(dicts, lists), _MOST_ON_A_LEVEL + 1))
             if len(level) > _MOST_ON_A_LEVEL:
                 return False
+            if len(level) > _CROWDED:  # what is met twice is looked at once: it may hold itself, in two places
+                level = list({id(item): item for item in level}.values())
     return False
 
 

@@ -64,8 +64,8 @@ class Taker:
         self._atoms = _ATOMS if careful else _MOSTLY_ATOMS
         self._is_key = _is_text if careful else _is_str
         self._ways: dict[type, Callable[[Any, int], Any]] = {
-            int: _take_int,
-            str: _take_text,
+            int: take_int,
+            str: take_text,
             list: self._take_list,
             dict: self._take_dict,
             tuple: self._ext(table.TUPLE, list),
@@ -184,13 +184,13 @@ def _array_header(length: int) -> bytes:
     return encode([None] * length)[:-length] if length else b"\x90"
 
 
-def _take_int(value: int, depth: int) -> Any:
+def take_int(value: int, depth: int) -> Any:
     if _LEAST <= value <= _MOST:
         return value
     return Ext(table.BIG_INT, encode(value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)))
 
 
-def _take_text(value: str, depth: int) -> Any:
+def take_text(value: str, depth: int) -> Any:
     return value if _is_text(value) else Ext(table.LONE_TEXT, encode(value.encode("utf-8", "surrogatepass")))
 
 
@@ -225,6 +225,11 @@ def _take_defaultdict(value: defaultdict[Any, Any]) -> Any:
         raise Cannot(f"its default_factory is {factory!r}") from None
 
 
+def _take_uuid(value: uuid.UUID) -> Any:
+    """Its bytes, and whether it is safe where that is known, as of those that `uuid1` makes."""
+    return value.bytes if value.is_safe is uuid.SafeUUID.unknown else [value.bytes, value.is_safe.value]
+
+
 _SIMPLE: dict[type, tuple[int, Callable[[Any], Any]]] = {
     complex: (table.COMPLEX, lambda value: [value.real, value.imag]),
     datetime.datetime: (table.DATETIME, zones.take_datetime),
@@ -234,7 +239,7 @@ _SIMPLE: dict[type, tuple[int, Callable[[Any], Any]]] = {
     datetime.timezone: (table.ZONE, zones.take_zone),
     zoneinfo.ZoneInfo: (table.ZONE, zones.take_zone),
     decimal.Decimal: (table.DECIMAL, str),
-    uuid.UUID: (table.UUID, lambda value: value.bytes),
+    uuid.UUID: (table.UUID, _take_uuid),
     bytearray: (table.BYTEARRAY, bytes),
     range: (table.RANGE, lambda value: [value.start, value.stop, value.step]),
     Unset: (table.UNSET, lambda value: None),

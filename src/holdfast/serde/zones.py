@@ -17,9 +17,18 @@ def take_zone(zone: tzinfo | None) -> Any:
     if type(zone) is timezone:
         offset, *name = zone.__getinitargs__()  # type: ignore[attr-defined]  # the name only if one was given
         return [offset // timedelta(microseconds=1), *name]
-    if type(zone) is ZoneInfo and zone.key is not None:
+    if type(zone) is ZoneInfo and zone.key is not None and _is_known_by_key(zone):
         return zone.key
     raise Cannot(f"its zone is of type {type(zone).__module__}.{type(zone).__qualname__}")
+
+
+def _is_known_by_key(zone: ZoneInfo) -> bool:
+    """Whether the key stands for it. One that was read from a file may have any key, and refuses to be taken apart."""
+    try:
+        zone.__reduce__()
+    except Exception:  # a PicklingError, which has no business in here
+        return False
+    return True
 
 
 def make_zone(data: Any) -> tzinfo | None:

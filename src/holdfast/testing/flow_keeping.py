@@ -1,4 +1,4 @@
-"""The contract of states, second part: what is kept, shared, freed and copied."""
+"""The contract of states, second part: what is kept, shared and freed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Conflict, NotFound
-from holdfast.flow import Place, States, StateStore, Write
+from holdfast.flow import Place, States, Write
 from holdfast.flow.store import WriteRow
 from holdfast.retention import Policy
-from holdfast.serde import Keys, Registry, Serde
 from holdfast.testing.flow_scenes import OpenStore, Sound, conversation, point
 
 
@@ -118,6 +117,9 @@ class KeepingContract(Sound):
             assert three.load("s") is not None
             assert two.usage().parts == 0
             assert one.usage().tombstones == 1
+            assert one.store.tombstones() == ["s"]
+            assert three.store.tombstones() == []
+            assert three.store.tenants() == ["", "a"]
 
     # growth
 
@@ -255,6 +257,19 @@ class KeepingContract(Sound):
         assert [each.checkpoint_id for each in states.metadata("t", None)] == ["c5", "c1"]
         self.assert_sound(states)
 
+    def test_what_was_not_shown_is_not_pruned(self, states: States) -> None:
+        for number in range(4):
+            states.save(point(f"c{number}"))
+        policy = Policy(keep_last=2)
+        plan = states.prune(policy, dry_run=True)
+        assert [each.checkpoint_id for each in plan.removed] == ["c0", "c1"]
+        states.delete("s", "c3")
+        states.save(point("c4"))
+        states.save(point("c5"))
+        done = states.prune(policy, plan=plan)
+        assert [each.checkpoint_id for each in done.removed] == ["c0", "c1"]
+        assert [each.checkpoint_id for each in states.metadata("s")] == ["c5", "c4", "c2"]
+
     def test_a_policy_keeps_within_so_many_bytes(self, states: States) -> None:
         for number in range(10):
             text = f"{number} " * 2000
@@ -289,33 +304,6 @@ class KeepingContract(Sound):
             assert states.usage().checkpoints == 0
             states.save(point("a", session_id="old"))
             assert states.load("old") is not None
-
-    # copies
-
-    def test_a_copy_is_the_same_in_order_and_content(
-        self, open_store: OpenStore, stores: Callable[[], StateStore]
-    ) -> None:
-        registry = Registry()
-        registry.add(Place, "place")
-        with (
-            States(open_store(), serde=Serde(registry)) as source,
-            States(stores(), keys=Keys({"k": bytes(32)})) as target,
-        ):
-            for number in range(10):
-                state = {"messages": conversation(number), "of": Place("a", "b", str(number))}
-                session = "st"[number % 2]
-                source.save(
-                    point(f"c{number}", state, session, tags=("x",), extra={"p": Place("", "", "")}, run_id="r")
-                )
-                source.put_writes(Place(session, "", f"c{number}"), [Write("t", 1, "x", Place("", "", ""))])
-            copied = source.copy_to(target)
-            assert (copied.sessions, copied.checkpoints, copied.skipped) == (2, 10, 0)
-            assert source.copy_to(target).skipped == 10
-            with States(target.store, serde=Serde(registry), keys=Keys({"k": bytes(32)})) as read:
-                assert read.metadata(None, None) == source.metadata(None, None)
-                assert read.list("s", None) == source.list("s", None)
-                place = Place("s", "", "c2")
-                assert read.writes([place]) == source.writes([place])
 
     # writes
 

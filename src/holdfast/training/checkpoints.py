@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,6 +26,9 @@ from holdfast.training.stored.layout import step_name
 from holdfast.training.tree import Flat, flatten
 
 Step = int | Literal["latest", "best"]
+
+_FILE = "file://"
+_URL = re.compile("[a-z][a-z0-9+.-]+:/")
 
 
 def save_checkpoint(
@@ -202,7 +207,7 @@ def open_checkpoint(path: str | os.PathLike[str], step: Any, *, verify: bool, mm
 
 def is_url(path: str | os.PathLike[str]) -> bool:
     """Whether a path is that of an object store."""
-    return isinstance(path, str) and "://" in path
+    return isinstance(path, str) and "://" in path and not path.startswith(_FILE)
 
 
 def folder_of(path: str | os.PathLike[str]) -> Path:
@@ -210,6 +215,14 @@ def folder_of(path: str | os.PathLike[str]) -> Path:
     text = os.fspath(path)
     if not isinstance(text, str) or not text or "\0" in text:
         raise Refused(f"the folder is {text!r}", hint="Name a folder for the checkpoints.")
+    if text.startswith(_FILE):
+        text = urllib.parse.unquote(text.removeprefix(_FILE))
+        if not text.startswith("/"):
+            raise Refused(f"{_FILE}{text} is no folder of this machine", hint="Write file:///FOLDER.")
+    elif _URL.match(text):  # a `Path` has one slash fewer than the URL that it was made of
+        raise Refused(
+            f"{text} is a URL, and no folder", hint="Give s3://BUCKET/PREFIX as text, where that is possible."
+        )
     return Path(os.path.abspath(text))
 
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.training import frameworks
-from holdfast.training.folder import Found
+from holdfast.training.folder import Found, TrainingFolder
 from holdfast.training.reading import Reader
-from holdfast.training.stored.layout import STATE
 from holdfast.training.stored.manifest import TensorEntry
 
 
@@ -43,9 +42,9 @@ class StateDiff:
         return bool(self.changes or self.values)
 
 
-def compare(old: Found, new: Found) -> StateDiff:
-    """Compare two checkpoints; only tensors whose digests differ are read, and verified."""
-    readers = Reader(old.path, old.manifest), Reader(new.path, new.manifest)
+def compare(old: Found, new: Found, run: TrainingFolder) -> StateDiff:
+    """Compare two checkpoints of a run; only tensors whose digests differ are read, and verified."""
+    readers = run.reader(old, verify=True), run.reader(new, verify=True)
     before, after = old.manifest.tensors, new.manifest.tensors
     changes = []
     same = 0
@@ -55,7 +54,8 @@ def compare(old: Found, new: Found) -> StateDiff:
             same += 1
         else:
             changes.append(_change(name, was, now, readers))
-    return StateDiff(changes, same, _values(*readers))
+    texts = [reader.file(found.manifest.state_file) for reader, found in zip(readers, (old, new), strict=True)]
+    return StateDiff(changes, same, _values(*texts))
 
 
 def _change(
@@ -84,8 +84,8 @@ def _shown(entry: TensorEntry) -> str:
     return f"{entry.dtype}{list(entry.shape)}"
 
 
-def _values(old: Reader, new: Reader) -> dict[str, tuple[Any, Any]]:
-    before, after = (dict(_leaves(json.loads(reader.file(STATE))["state"], "")) for reader in (old, new))
+def _values(old: bytes, new: bytes) -> dict[str, tuple[Any, Any]]:
+    before, after = (dict(_leaves(json.loads(text)["state"], "")) for text in (old, new))
     paths = sorted(before.keys() | after.keys())
     return {path: (before.get(path), after.get(path)) for path in paths if before.get(path) != after.get(path)}
 

@@ -167,7 +167,7 @@ class CheckpointManager:
         """Read every byte of every checkpoint, and name what is damaged."""
         if isinstance(self._folder, TrainingFolder):
             return checking.verify(*self._folder.look())
-        from holdfast.training.remote import verify_remote  # an extra: `holdfast[s3]`
+        from holdfast.training.remote_reading import verify_remote  # an extra: `holdfast[s3]`
 
         return verify_remote(self._folder)
 
@@ -267,5 +267,5 @@ def _noun(found: Found, pinned: set[int]) -> TrainingCheckpoint:
         step=manifest.step, path=str(found.path), sequence=manifest.sequence, timestamp=manifest.timestamp,
         metrics={name: value for name, value in metrics.items() if value is not None}, metadata=manifest.metadata,
         environment=manifest.environment, config_hash=manifest.config_hash, n_bytes=manifest.total_bytes,
-        n_tensors=len(manifest.tensors), pinned=manifest.step in pinned,
+        n_tensors=manifest.n_tensors, pinned=manifest.step in pinned,
     )  # fmt: skip

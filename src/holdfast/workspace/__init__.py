@@ -10,8 +10,17 @@ if TYPE_CHECKING:
     from holdfast.model import Checkpoint, CheckpointDiff
     from holdfast.workspace.service.config import CheckpointConfig, CheckpointEvent
     from holdfast.workspace.service.service import CheckpointService
+    from holdfast.workspace.stored.spelling import Tagged
 
-__all__ = ["Checkpoint", "CheckpointConfig", "CheckpointDiff", "CheckpointEvent", "CheckpointService", "Workspace"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointConfig",
+    "CheckpointDiff",
+    "CheckpointEvent",
+    "CheckpointService",
+    "Tagged",
+    "Workspace",
+]
 
 _ROOMS = {
     "Checkpoint": "holdfast.model",
@@ -19,6 +28,7 @@ _ROOMS = {
     "CheckpointConfig": "holdfast.workspace.service.config",
     "CheckpointEvent": "holdfast.workspace.service.config",
     "CheckpointService": "holdfast.workspace.service.service",
+    "Tagged": "holdfast.workspace.stored.spelling",
 }
 
 

@@ -73,6 +73,15 @@ class Verbs:
         with self._repository.holds.hold(checkpoint.id):
             yield checkpoint
 
+    def state(self, ref: str, name: str) -> JSON:
+        """One named state of a checkpoint; NotFound if it has none of that name. The others are not read."""
+
+        def look() -> JSON:
+            return self._repository.one_state(self._repository.find(ref), name)
+
+        with self._reading():
+            return self._repository.consistently(look)
+
     def why(self, path: Place) -> Why:
         """Whether a save made now would hold a path, and which rule says so. Nothing is read but ignore files."""
         from holdfast.workspace.why import why

@@ -17,6 +17,7 @@ from holdfast.workspace import given, place
 from holdfast.workspace.keeping import Keeping
 from holdfast.workspace.restore.journal import Journal
 from holdfast.workspace.stored.repository import Repository, plain_text
+from holdfast.workspace.stored.spelling import OnUnknown, Spelling
 from holdfast.workspace.verbs import Verbs
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         Recovery,
         Restored,
     )
+    from holdfast.serde import Registry
     from holdfast.workspace.capture.save import Details
     from holdfast.workspace.capture.watching import Watching
     from holdfast.workspace.engine import Engine
@@ -60,12 +62,17 @@ class Workspace(Verbs, Keeping):
         allow_home: bool = False,
         create: bool = True,
         watch: bool = False,
+        registry: Registry | None = None,
+        on_unknown: OnUnknown = "raise",
         home: str | os.PathLike[str] | None = None,
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         """Open a folder's store, or make it (unless `create` is False: NotFound). With `watch`, as by `watch()`.
 
+        `registry`: your classes that may be in a state; None stands for those of `holdfast.serde.register`.
+        `on_unknown`: what is made of others that are met in one: "raise", "keep" them opaque, or make nothing, and have
+        such states as `Tagged` JSON.
         Refused for the home folder and places of the system, and for a store inside the workspace.
         """
         environ = os.environ if environ is None else environ
@@ -73,7 +80,7 @@ class Workspace(Verbs, Keeping):
         exclude_patterns = given.patterns(exclude_patterns)
         self.path = place.real_workspace(path, home=home, allow_home=allow_home)
         self.store = place.store_folder(self.path, store=store, environ=environ)
-        self._repository = Repository(self.store)
+        self._repository = Repository(self.store, Spelling(registry, on_unknown=on_unknown))
         self._clock = clock or _now
         self._environ = environ
         self._engine_options: dict[str, Any] = {
@@ -116,7 +123,7 @@ class Workspace(Verbs, Keeping):
         include: Paths = (),
         progress: Progress | None = None,
     ) -> Checkpoint:
-        """Keep the folder as it is now, with named state, in one checkpoint.
+        """Keep the folder as it is now, with named state (any values that `holdfast.serde` knows), in one checkpoint.
 
         With nothing changed this returns the checkpoint that holds this state already, unless `allow_empty` (or a
         name or a pin asks for one of its own). `rehash` reads every file instead of trusting times; what `include`

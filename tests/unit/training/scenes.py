@@ -36,3 +36,12 @@ def _bits(tensor: torch.Tensor) -> bytes:
         tensor = tensor.to_dense()
     flat = tensor.detach().contiguous().reshape(-1)
     return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+
+
+def remote_state(step: int) -> dict[str, Any]:
+    return {
+        "big": torch.full((3_000_000,), float(step)),
+        "frozen": torch.arange(400_000),
+        "epoch": step,
+        "t": (1, None),
+    }

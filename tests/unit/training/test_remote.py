@@ -4,80 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-from moto import server as moto_server
 
 from holdfast.errors import Conflict, Damaged, NotFound, Unavailable
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint, wait_for_save
 
+from .conftest import Faulty
+from .scenes import remote_state as state
 from .scenes import same
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what the server says of its own dependencies
-
-
-class Faulty:
-    """The server, with every request counted, and refused from a chosen one on."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-        self.requests: list[str] = []
-        self.refuses: Callable[[int, str], str] = lambda number, what: ""
-
-    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        what = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}?{environ.get('QUERY_STRING', '')}"
-        self.requests.append(what)
-        status = self.refuses(len(self.requests), what)
-        if status:
-            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-            start_response(status, [("Content-Length", "0")])
-            return [b""]
-        return self._app(environ, start_response)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[tuple[Faulty, str]]:
-    from werkzeug.serving import make_server
-
-    app = Faulty(moto_server.DomainDispatcherApplication(moto_server.create_backend_app))
-    http = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = threading.Thread(target=http.serve_forever)
-    thread.start()
-    yield app, f"http://127.0.0.1:{http.server_port}"
-    http.shutdown()
-    thread.join()
-    http.server_close()
-
-
-@pytest.fixture
-def url(server: tuple[Faulty, str], monkeypatch: pytest.MonkeyPatch) -> str:
-    import boto3
-
-    app, endpoint = server
-    app.refuses = lambda number, what: ""
-    settings = {
-        "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "us-east-1",
-        "AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true",
-    }  # fmt: skip
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    bucket = f"bucket-{time.monotonic_ns()}"
-    boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket=bucket)
-    app.requests.clear()
-    return f"s3://{bucket}/runs/exp1"
-
-
-def state(step: int) -> dict[str, Any]:
-    return {
-        "big": torch.full((3_000_000,), float(step)),
-        "frozen": torch.arange(400_000),
-        "epoch": step,
-        "t": (1, None),
-    }
 
 
 def test_a_run_in_an_object_store_is_as_one_in_a_folder(url: str) -> None:
@@ -100,15 +39,6 @@ def test_a_tensor_that_did_not_change_is_not_sent_again(url: str, server: tuple[
     assert meta["files_shared"] == 2
     assert meta["bytes_written"] < 10_000
     assert same({**state(1), "epoch": 2}, load_checkpoint(url))
-
-
-def test_looking_costs_a_request_a_page_and_not_a_step(url: str, server: tuple[Faulty, str]) -> None:
-    manager = CheckpointManager(url, keep_last=None)
-    for step in range(8):
-        manager.save(step, {"x": step}, {"loss": step})
-    server[0].requests.clear()
-    assert [each.metrics["loss"] for each in manager.history()] == list(range(8))
-    assert len(server[0].requests) <= 3
 
 
 def test_a_manager_resumes_verifies_and_saves_beside_the_loop(url: str) -> None:
@@ -197,10 +127,3 @@ def test_a_flipped_bit_is_found(url: str, server: tuple[Faulty, str]) -> None:
         load_checkpoint(url)
     assert not CheckpointManager(url).verify().ok
     assert load_checkpoint(url, only=["frozen"])["frozen"][1] == 1
-
-
-def test_a_store_that_is_not_there_is_told(url: str) -> None:
-    with pytest.raises((Unavailable, NotFound)):
-        save_checkpoint("s3://no-such-bucket-here/x", 1, {"x": 1})
-    with pytest.raises(NotFound):
-        load_checkpoint(url)

@@ -58,7 +58,8 @@ def open_workspace(folder: Path, environ: Mapping[str, str], *, watch: bool = Fa
         settings = read_settings(folder)
     except HoldfastError:
         settings = Settings()
-    return Workspace(folder, environ=environ, home=home_of(environ), watch=watch, **settings.options())
+    said = settings.options() | {"on_unknown": "tagged"}  # what others put into states is none of a hook's business
+    return Workspace(folder, environ=environ, home=home_of(environ), watch=watch, **said)
 
 
 def home_of(environ: Mapping[str, str]) -> Path:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import click
 
-from holdfast.cli import documents, output, render, training
+from holdfast.cli import documents, locations, output, render, training
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import PATHS, command
 from holdfast.errors import NotFound
@@ -17,22 +18,47 @@ _COLOURS = (("+++", "bold"), ("---", "bold"), ("diff ", "bold"), ("@@", "cyan"),
 
 
 @command(paths_after_dashes=True)
-@click.argument("a", default="latest")
-@click.argument("b", required=False)
+@click.argument("a", default="latest", metavar="[LOCATION]")
+@click.argument("b", required=False, metavar="[A]")
+@click.argument("third", required=False, metavar="[B]")
 @click.option("--stat", is_flag=True, help="Only how many lines of each file came and went.")
 @click.option("--name-only", is_flag=True, help="Only the paths.")
+@click.option("--session", metavar="ID", help="Of a location: the session.")
+@locations.option_tenant
+@locations.option_namespace
+@locations.option_keys
 @pass_app
 @click.pass_context
-def diff(ctx: click.Context, app: App, *, a: str, b: str | None, stat: bool, name_only: bool) -> None:
+def diff(
+    ctx: click.Context,
+    app: App,
+    /,
+    *,
+    a: str,
+    b: str | None,
+    third: str | None,
+    stat: bool,
+    name_only: bool,
+    **flow: Any,
+) -> None:
     """Show what differs between two states.
 
-    A is a checkpoint [default: latest]; B is another one, or, if it is left out, the folder as it is now.
+    A is a checkpoint [default: latest]; B is another one, or, if it is left out, the folder as it is now. Of a flow
+    LOCATION, what differs between two states of a session: the last two, or A and the newest, where none are named.
 
     \b
     holdfast diff                    latest against now
     holdfast diff b3 b7 --stat
     holdfast diff latest~2 -- src/   paths come after --
+    holdfast diff sqlite:///state.db c1 c2 --session s1
     """
+    not_here = {"--stat": stat, "--name-only": name_only, "paths after --": ctx.meta.get(PATHS)}
+    if place := locations.asked(app, a, flow, not_here=not_here):
+        from holdfast.cli.flow.diff import diff as diff_location
+
+        diff_location(app, place, b, third)
+        return
+    locations.check_words(third, flow["session"])
     if run := training.run_of(app):
         training.diff(app, run, a, b)
         return

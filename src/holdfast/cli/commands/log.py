@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli import documents, output, render, training
+from holdfast.cli import documents, locations, output, render, training
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.restoring import message
@@ -21,6 +21,7 @@ _TITLES = ("id", "when", "name", "by", "message")
 
 
 @command()
+@click.argument("location", required=False)
 @click.option(
     "-n",
     "--limit",
@@ -34,16 +35,41 @@ _TITLES = ("id", "when", "name", "by", "message")
 @click.option("--session", metavar="ID", help="Only those of a session.")
 @click.option("--before", metavar="REF", help="Only those older than this one: the next page.")
 @click.option("--actor", metavar="ACTOR", help="Only those of an agent and its sub-agents, or of the user.")
+@locations.option_tenant
+@locations.option_namespace
+@locations.option_keys
 @pass_app
-def log(app: App, *, limit: int, safety: bool, session: str | None, before: str | None, actor: str | None) -> None:
+def log(
+    app: App,
+    /,
+    *,
+    location: str | None,
+    limit: int,
+    safety: bool,
+    session: str | None,
+    before: str | None,
+    actor: str | None,
+    **flow: Any,
+) -> None:
     """List checkpoints, newest first.
+
+    Of a flow LOCATION (sqlite:///state.db, postgresql://…, redis://…), its sessions; with --session, the checkpoints of
+    one. --before then takes the number that the last page ended with.
 
     \b
     holdfast log
     holdfast log -n 5 --session s1
     holdfast log --before b14
     holdfast log --actor claude-code
+    holdfast log sqlite:///state.db --session s1
     """
+    locations.check_location(location)
+    asked = {**flow, "session": session}
+    if place := locations.asked(app, location, asked, not_here={"--actor": actor, "--all": safety}):
+        from holdfast.cli.flow.log import log as log_location
+
+        log_location(app, place, limit, before)
+        return
     if run := training.run_of(app):
         training.log(app, run, limit)
         return

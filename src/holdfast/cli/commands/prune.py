@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from holdfast.cli import documents, output, render, training
+from holdfast.cli import documents, locations, output, render, training
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.documents import short
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 @command()
+@click.argument("location", required=False)
 @click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the newest so many.")
 @click.option("--keep-for", metavar="TIME", help="Keep those younger than this: 12h, 30d, 2w.")
 @click.option("--keep-per-session", type=click.IntRange(min=0), metavar="N", help="Keep so many of each session.")
@@ -27,18 +28,35 @@ if TYPE_CHECKING:
 @click.option("--max-size", metavar="SIZE", help="Then take the oldest until all fit: 500MB, 2GiB.")
 @click.option("-n", "--dry-run", is_flag=True, help="Show the plan, and change nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--session", metavar="ID", help="Of a location: the session to prune.")
+@click.option("--all", "every", is_flag=True, help="Of a location: prune all sessions of a tenant.")
+@locations.option_tenant
+@locations.option_namespace
+@locations.option_keys
 @pass_app
-def prune(app: App, /, *, dry_run: bool, yes: bool, **wishes: Any) -> None:
+def prune(app: App, /, *, location: str | None, dry_run: bool, yes: bool, every: bool, **wishes: Any) -> None:
     """Delete checkpoints that no rule keeps, and free their disk.
 
     Each option is a reason to keep; what has none goes. Pinned and named checkpoints, the current one and what an undo
     needs always stay. Without options the [retention] of the configuration is used. Where a project is kept, its types
     have rules of their own, and no option takes what those keep.
 
+    Of a flow LOCATION, checkpoints of one session or of --all; the newest of each namespace and those tagged `pinned`
+    stay, and --keep-last counts all that are looked at together.
+
     \b
     holdfast prune --keep-last 50 --keep-for 30d --dry-run
     holdfast prune --max-size 2GiB --yes
+    holdfast prune sqlite:///state.db --all --keep-per-session 10
     """
+    locations.check_location(location)
+    flow = {name: wishes.pop(name) for name in ("session", "tenant", "namespace", "keys")}
+    if place := locations.asked(app, location, flow, not_here={}):
+        from holdfast.cli.flow.prune import prune as prune_location
+
+        prune_location(app, place, _asked_for(wishes) or _nothing_said(), every=every, dry_run=dry_run, yes=yes)
+        return
+    locations.check_words(None, flow["session"], every=every)
     if run := training.run_of(app):
         training.prune(app, run, wishes, dry_run=dry_run, yes=yes)
         return
@@ -68,26 +86,39 @@ def _policy(workspace: Workspace, wishes: dict[str, Any]) -> Policy:
     """What was asked for, or what the configuration says; Refused where neither says anything."""
     from holdfast.retention import Policy
     from holdfast.workspace.config import read_settings
-    from holdfast.workspace.quantities import parse_size, parse_span
 
-    if any(wish is not None for wish in wishes.values()):
-        span, size = wishes["keep_for"], wishes["max_size"]
-        return Policy(
-            keep_last=wishes["keep_last"],
-            keep_for=None if span is None else parse_span(span, "--keep-for"),
-            keep_every=wishes["keep_every"],
-            keep_last_per_session=wishes["keep_per_session"],
-            max_bytes=None if size is None else parse_size(size, "--max-size"),
-        )
+    if asked_for := _asked_for(wishes):
+        return asked_for
     configured = read_settings(workspace.path).retention
     if configured is None or (configured.keeps_all and not configured.by_kind and configured.max_bytes is None):
         if workspace.kind_rules():
             return Policy()  # the rules that the store has for its types are enough
-        raise Refused(
-            "nothing says what to keep, so everything is kept",
-            hint="Pass --keep-last N, --keep-for 30d, --keep-per-session N or --max-size 2GiB.",
-        )
+        _nothing_said()
     return configured
+
+
+def _asked_for(wishes: dict[str, Any]) -> Policy | None:
+    """What the options say, if they say anything."""
+    from holdfast.retention import Policy
+    from holdfast.workspace.quantities import parse_size, parse_span
+
+    if all(wish is None for wish in wishes.values()):
+        return None
+    span, size = wishes["keep_for"], wishes["max_size"]
+    return Policy(
+        keep_last=wishes["keep_last"],
+        keep_for=None if span is None else parse_span(span, "--keep-for"),
+        keep_every=wishes["keep_every"],
+        keep_last_per_session=wishes["keep_per_session"],
+        max_bytes=None if size is None else parse_size(size, "--max-size"),
+    )
+
+
+def _nothing_said() -> NoReturn:
+    raise Refused(
+        "nothing says what to keep, so everything is kept",
+        hint="Pass --keep-last N, --keep-for 30d, --keep-per-session N or --max-size 2GiB.",
+    )
 
 
 def _tell_nothing(app: App, plan: Pruned) -> None:

@@ -3,36 +3,52 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
-from holdfast.cli import documents, output, render, saved, training
+from holdfast.cli import documents, locations, output, render, saved, training
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.restoring import reason
-from holdfast.errors import NotFound
 from holdfast.model import Checkpoint
 
 
 @command()
-@click.argument("ref", default="latest")
+@click.argument("ref", default="latest", metavar="[LOCATION]")
+@click.argument("checkpoint", required=False, metavar="[REF]")
 @click.option("--state", metavar="NAME", help="Print that state as JSON, and nothing else.")
 @click.option("--uncovered", is_flag=True, help="List every path that it does not hold.")
+@click.option("--session", metavar="ID", help="Of a location: the session.")
+@locations.option_tenant
+@locations.option_namespace
+@locations.option_keys
 @pass_app
-def show(app: App, *, ref: str, state: str | None, uncovered: bool) -> None:
+def show(app: App, /, *, ref: str, checkpoint: str | None, state: str | None, uncovered: bool, **flow: Any) -> None:
     """Show one checkpoint in full.
+
+    REF is a checkpoint [default: latest]. Of a flow LOCATION, also the state, which --json prints without loss.
 
     \b
     holdfast show latest
     holdfast show b14 --state conversation > conversation.json
+    holdfast show sqlite:///state.db --session s1
     """
+    if place := locations.asked(app, ref, flow, not_here={"--state": state, "--uncovered": uncovered}):
+        from holdfast.cli.flow.show import show as show_location
+
+        show_location(app, place, checkpoint)
+        return
+    locations.check_words(checkpoint, flow["session"])
     if run := training.run_of(app):
         training.show(app, run, ref)
         return
-    found = app.open().get(ref)
+    workspace = app.open()
     if state is not None:
-        output.document(_state(found, state))
-    elif app.json:
+        _print_state(workspace.state(ref, state), state)
+        return
+    found = workspace.get(ref)
+    if app.json:
         app.document({"checkpoint": documents.whole_checkpoint(found)})
     elif uncovered:
         output.answer("\n".join(saved.reasons(list(found.uncovered), cap=None)) or "It holds everything.")
@@ -40,12 +56,14 @@ def show(app: App, *, ref: str, state: str | None, uncovered: bool) -> None:
         _print(found)
 
 
-def _state(checkpoint: Checkpoint, name: str) -> object:
-    values = checkpoint.state
-    if name not in values:
-        names = ", ".join(sorted(values)) or "none"
-        raise NotFound(f"{documents.short(checkpoint.id)} has no state {name!r}", hint=f"It has: {names}.")
-    return values[name]
+def _print_state(value: object, name: str) -> None:
+    """Print a state as it is stored; that it has tags is said beside, since JSON may look so by itself."""
+    from holdfast.workspace import Tagged
+
+    if isinstance(value, Tagged):
+        output.note(render.escape(f"State {name} has values that JSON lacks; each has a tag, such as $tuple."))
+        value = value.form
+    output.document(value)
 
 
 def _print(found: Checkpoint) -> None:

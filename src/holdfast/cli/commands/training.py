@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from holdfast.cli import output
@@ -27,18 +25,21 @@ class _Group(click.Group):
 def training() -> None:
     """Look at the checkpoints of a training run.
 
-    log, show, verify, prune and diff know such a folder too.
+    log, show, verify, prune and diff know such a folder too, also one in an object store.
 
     \b
     holdfast training info latest --dir runs/exp1/checkpoints --json
     holdfast -C runs/exp1/checkpoints diff 1000 2000
+    holdfast -C s3://bucket/runs/exp1 log
     """
 
 
 @training.command(cls=Command)
 @click.argument("ref", default="latest")
-@click.option("--dir", "folder", metavar="PATH", default=".", help="The folder of the checkpoints.", show_default=True)
+@click.option(
+    "--dir", "folder", metavar="PLACE", default=".", help="The folder of the checkpoints, or s3://…", show_default=True
+)
 @pass_app
 def info(app: App, *, ref: str, folder: str) -> None:
     """Show one checkpoint: latest, best, or a step."""
-    runs.show(app, runs.open_run(Path(folder)), ref)
+    runs.show(app, runs.open_run(folder), ref)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from holdfast.cli import documents, output, render
+from holdfast.cli import documents, locations, output, render
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.restoring import message
@@ -21,16 +21,28 @@ _PATHS = ("path", "size", "contents")
 
 
 @command()
+@click.argument("location", required=False)
 @click.option(
     "-n", "--limit", type=click.IntRange(min=0), metavar="N", default=10, show_default=True, help="How many of each."
 )
+@click.option("--session", metavar="ID", help="Of a location: only that session.")
+@locations.option_tenant
 @pass_app
-def usage(app: App, *, limit: int) -> None:
+def usage(app: App, /, *, location: str | None, limit: int, **flow: Any) -> None:
     """Show where the bytes of the store are.
 
     The largest checkpoints and paths come first. What only one checkpoint needs comes back when it is deleted; what it
     has with others does not. Every folder of every checkpoint is read: some seconds where there are thousands.
+
+    Of a flow LOCATION, what each session takes.
     """
+    locations.check_location(location)
+    if place := locations.asked(app, location, flow, not_here={}):
+        from holdfast.cli.flow.usage import usage as usage_location
+
+        usage_location(app, place, limit)
+        return
+    locations.check_words(None, flow["session"])
     workspace = app.open()
     found = workspace.usage(paths=limit)
     types = _types(found, workspace.kind_rules())

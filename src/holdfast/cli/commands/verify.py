@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.cli import documents, output, progress, render, training
+from typing import Any
+
+import click
+
+from holdfast.cli import documents, locations, output, progress, render, training
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.exits import Exit
@@ -10,12 +14,22 @@ from holdfast.model import Problem
 
 
 @command()
+@click.argument("location", required=False)
+@click.option("--session", metavar="ID", help="Of a location: only that session.")
+@locations.option_tenant
+@locations.option_keys
 @pass_app
-def verify(app: App) -> int:
+def verify(app: App, /, *, location: str | None, **flow: Any) -> int:
     """Read every byte of the store, and name what is damaged.
 
-    Of a training run, every byte of its checkpoints.
+    Of a training run, every byte of its checkpoints. Of a flow LOCATION, every state of all tenants.
     """
+    locations.check_location(location)
+    if place := locations.asked(app, location, flow, not_here={}):
+        from holdfast.cli.flow.verify import verify as verify_location
+
+        return verify_location(app, place)
+    locations.check_words(None, flow["session"])
     if run := training.run_of(app):
         return training.verify(app, run)
     workspace = app.open()

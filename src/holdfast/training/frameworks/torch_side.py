@@ -380,3 +380,16 @@ def distance(old: Any, new: Any) -> tuple[float, float, float]:
 
 
 _AT_ONCE = 1 << 20
+
+
+def device_meant(map_location: Any) -> Any:
+    """The device that a `map_location` of `torch.load` means for what lies in main memory, as all that we load does.
+
+    It may be a device, a dict from places to places, or a function that is shown a storage and its place; None is none.
+    """
+    if isinstance(map_location, Mapping):
+        return map_location.get("cpu")
+    if not callable(map_location) or isinstance(map_location, torch.device):
+        return map_location
+    shown = map_location(torch.UntypedStorage(0), "cpu")
+    return None if shown is None else shown.device

@@ -84,6 +84,14 @@ class Manifest:
     def total_bytes(self) -> int:
         return sum(entry.bytes for entry in self.files.values())
 
+    @property
+    def n_tensors(self) -> int:
+        return len(self.tensors)
+
+    @property
+    def n_files(self) -> int:
+        return len(self.files)
+
     def metric(self, name: str) -> float | None:
         """The value of a metric; None if it was not measured."""
         found = self.metrics.get(name)

@@ -7,12 +7,11 @@ cache, which can be made again. A crash before the ref leaves a pack that nothin
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.errors import Conflict, Damaged, NotFound, Refused
 from holdfast.model import JSON, Checkpoint, Operation, Progress
@@ -22,9 +21,10 @@ from holdfast.workspace.capture.snapshot import Snapshot
 from holdfast.workspace.stored.differ import files_changed
 from holdfast.workspace.stored.gathering import Gathering
 from holdfast.workspace.stored.ids import check_name, new_id
+from holdfast.workspace.stored.jsonlike import as_json
 from holdfast.workspace.stored.record import Contents, encode_record, encode_uncovered, to_json, write_commit
 from holdfast.workspace.stored.repository import Repository, content_key
-from holdfast.workspace.stored.state import encode_value, write_state
+from holdfast.workspace.stored.state import write_state
 from holdfast.workspace.stored.tree import TreeReader
 
 
@@ -64,7 +64,7 @@ class Saver:
             snapshot, remember = self._scanner.take(gathering, head=head, rehash=rehash, progress=progress)
             if force := self._left_out(include, snapshot, gathering):  # not how others look: this is not remembered
                 snapshot, _ = self._scanner.take(gathering, head=head, force=force, rehash=rehash, progress=progress)
-            state_tree = write_state(gathering, state) if state else EMPTY_TREE
+            state_tree = self._state_tree(gathering, state)
             report = encode_uncovered(snapshot.uncovered)
             if not allow_empty and label.name is None and not label.pinned:
                 content = content_key(snapshot.root, object_id(Kind.BLOB, report))
@@ -96,7 +96,7 @@ class Saver:
                 return None
             state, metadata = details()
             label = replace(label, metadata=_checked_metadata(metadata))
-            state_tree = write_state(gathering, state) if state else EMPTY_TREE
+            state_tree = self._state_tree(gathering, state)
             checkpoint = self._publish(writer, gathering, snapshot, label, head, state_tree, report)
         except BaseException:
             writer.abort()
@@ -142,7 +142,7 @@ class Saver:
         """Save a snapshot that is about to be replaced. Its state is the one given, or the one saved last."""
         head = self._repository.head()
         if state is not None:
-            state_tree = write_state(gathering, state) if state else EMPTY_TREE
+            state_tree = self._state_tree(gathering, state)
         else:
             state_tree = self._last_state(head)
         label = _unlabelled(checkpoint_id, operation)
@@ -169,6 +169,9 @@ class Saver:
         label = replace(_unlabelled("", operation), message=message, metadata=metadata)
         report = encode_uncovered(snapshot.uncovered)
         return self._publish(writer, gathering, snapshot, label, head, self._last_state(head), report, rules)
+
+    def _state_tree(self, gathering: Gathering, state: Mapping[str, Any] | None) -> bytes:
+        return write_state(gathering, state, self._repository.spelling) if state else EMPTY_TREE
 
     def _last_state(self, head: Checkpoint | None) -> bytes:
         if head is None:
@@ -265,5 +268,5 @@ def make_label(
 def _checked_metadata(metadata: Mapping[str, JSON] | None) -> Mapping[str, JSON]:
     if metadata is not None and not isinstance(metadata, Mapping):
         raise Refused("metadata is not a mapping", hint=f"It is of type {type(metadata).__name__}.")
-    checked: Mapping[str, JSON] = json.loads(encode_value(dict(metadata or {}), "metadata"))
+    checked: Mapping[str, JSON] = as_json(dict(metadata or {}), "metadata")
     return checked

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from holdfast.errors import Refused
 from holdfast.model import JSON
+from holdfast.workspace.stored.spelling import Spelling
 
 CONVERSATION = "conversation"
 """The name of a state that is given without one."""
+_ATOMS = frozenset({type(None), bool, int, float, str})
 _AT_ONCE = 50_000  # values; copying them takes some 20 ms, and texts are not copied at all
 
 
@@ -16,24 +19,45 @@ def as_state(state: JSON) -> Mapping[str, JSON] | None:
     return state if state is None or isinstance(state, Mapping) else {CONVERSATION: state}
 
 
-def copied(state: Mapping[str, JSON] | None) -> Mapping[str, JSON] | None:
-    """A copy that later changes do not reach; of a very large state only the first part is copied."""
-    if state is None:
+def copied(values: Mapping[str, JSON] | None, spelling: Spelling | None) -> Mapping[str, JSON] | None:
+    """A copy that later changes do not reach; of a very large one that is JSON only the first part is copied.
+
+    What JSON lacks may be of any class, and only the serializer knows what it is made of: where there is a spelling, a
+    value that holds such is tagged now.
+    """
+    if values is None:
         return None
     left = [_AT_ONCE]
     try:
-        return {name: _copied(value, left) for name, value in state.items()}
+        return {name: _value(name, value, left, spelling) for name, value in values.items()}
     except RecursionError:
-        return state
+        return values
 
 
-def _copied(value: JSON, left: list[int]) -> JSON:
-    """Only exact lists and dicts are copied; whatever else there is, storing it decides."""
+class _Other(Exception):
+    """Something that JSON lacks was met."""
+
+
+def _value(name: str, value: JSON, left: list[int], spelling: Spelling | None) -> JSON:
+    if spelling is None:
+        return _copied(value, left, strict=False)
+    try:
+        return _copied(value, left, strict=True)
+    except _Other:
+        try:
+            return spelling.tagged(value, f"state {name}")
+        except Refused:
+            return value  # storing refuses it again, where that is told
+
+
+def _copied(value: JSON, left: list[int], *, strict: bool) -> JSON:
     kind = type(value)
     if kind is list:
         left[0] -= len(value)
-        return [_copied(item, left) for item in value] if left[0] > 0 else value
+        return [_copied(item, left, strict=strict) for item in value] if left[0] > 0 else value
     if kind is dict:
         left[0] -= len(value)
-        return {key: _copied(item, left) for key, item in value.items()} if left[0] > 0 else value
+        return {key: _copied(item, left, strict=strict) for key, item in value.items()} if left[0] > 0 else value
+    if strict and kind not in _ATOMS:
+        raise _Other
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.model import JSON, Checkpoint, Uncovered
 
 
@@ -27,9 +27,9 @@ class _Parts:
 
 
 def loaded(checkpoint: Checkpoint) -> Checkpoint:
-    """Read its state, its changed files and what it does not hold, now. What is damaged is met when it is asked for."""
+    """Read its state, its changed files and what it does not hold, now. What cannot be is met when it is asked for."""
     try:
         parts = _Parts(checkpoint.state, checkpoint.files_changed, checkpoint.uncovered)
-    except Damaged:
+    except (Damaged, Refused, Unavailable):
         return checkpoint
     return replace(checkpoint, _lazy=parts)

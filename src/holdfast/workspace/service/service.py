@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from holdfast.errors import HoldfastError, Refused
 from holdfast.model import JSON, Checkpoint, CheckpointDiff, Plan, Restored
@@ -30,8 +30,12 @@ from holdfast.workspace.service.conversation import as_state, copied
 from holdfast.workspace.service.dispatch import Dispatch, Done
 from holdfast.workspace.service.loaded import loaded
 from holdfast.workspace.service.protection import Ahead, Nothing, Tool, protect
+from holdfast.workspace.stored.spelling import OnUnknown, Spelling
 from holdfast.workspace.upkeep.undoing import UNDO_STEPS
 from holdfast.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from holdfast.serde import Registry
 
 T = TypeVar("T")
 _Path = str | os.PathLike[str]
@@ -58,12 +62,15 @@ class CheckpointService:
         exclude_patterns: Sequence[str] | None = None,
         watch: bool | None = None,
         allow_home: bool = False,
+        registry: Registry | None = None,
+        on_unknown: OnUnknown = "raise",
         home: _Path | None = None,
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         """Nothing is read or written yet. `storage_dir` is a folder of stores, or one store; a keyword that is also
-        in `config` stands in its place there. With `watch` the kernel tells what changes, as by `Workspace.watch`."""
+        in `config` stands in its place there. With `watch` the kernel tells what changes, as by `Workspace.watch`;
+        `registry` and `on_unknown` are about classes in states, as `Workspace` has them."""
         given = {
             "enabled": enabled,
             "auto_checkpoint": auto_checkpoint,
@@ -74,7 +81,9 @@ class CheckpointService:
         self.config = replace(config or CheckpointConfig(), **said)  # type: ignore[arg-type]
         self.workspace_dir = _absolute(workspace_dir, "workspace_dir")
         self._storage_dir = None if storage_dir is None else _absolute(storage_dir, "storage_dir")
+        self._spelling = Spelling(registry, on_unknown=on_unknown)
         self._options: dict[str, Any] = {"allow_home": allow_home, "home": home, "environ": environ, "clock": clock}
+        self._options |= {"registry": registry, "on_unknown": on_unknown}
         self._watch = watch
         self._is_told_how_many = config is not None or max_checkpoints is not None
         self._policy: Policy | None = None
@@ -158,7 +167,7 @@ class CheckpointService:
             "actor": actor,
             "rehash": rehash,
         }
-        options |= {"state": copied(as_state(state)), "metadata": _with_turn(metadata, turn)}
+        options |= {"state": copied(as_state(state), self._spelling), "metadata": _with_turn(metadata, turn)}
         empty = (step is not None or turn is not None) if allow_empty is None else allow_empty
 
         def work(workspace: Workspace) -> Done[Checkpoint]:
@@ -287,7 +296,7 @@ class CheckpointService:
             raise Refused("neither files nor conversation are to be restored", hint="Leave one of them True.")
         if not files and (paths is not None or keep_new):
             raise Refused("paths and keep_new are about files", hint="Leave files=True.")
-        now = copied(as_state(state))
+        now = copied(as_state(state), self._spelling)
 
         def work(workspace: Workspace) -> Done[Restored]:
             if step is not None:
@@ -309,7 +318,7 @@ class CheckpointService:
 
         After a protected tool has run, one step back is what was there before it.
         """
-        now = copied(as_state(state))
+        now = copied(as_state(state), self._spelling)
 
         def work(workspace: Workspace) -> Done[Restored]:
             head = workspace.head()

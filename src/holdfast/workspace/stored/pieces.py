@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 from holdfast.model import JSON
+from holdfast.serde.plain import is_plain
 
 _MOST_WEIGHT = 20_000  # of a piece: some milliseconds
 _MOST_DEEP = 8  # within one another; a value that contains itself would have no end
@@ -47,8 +48,8 @@ def encode_pieces(value: JSON, deep: int = 0) -> Iterator[bytes]:
 
 def _spelled(value: JSON) -> bytes:
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    if json.loads(text) != value:
-        raise ValueError("it would come back different")
+    if json.loads(text) != value or not is_plain(value, most_levels=len(text)):
+        raise ValueError("it would come back different")  # or equal, and of another type
     return text.encode()
 
 

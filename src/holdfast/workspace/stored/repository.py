@@ -17,7 +17,8 @@ from holdfast.workspace.stored.catalog import Catalog, Row
 from holdfast.workspace.stored.holds import Holds
 from holdfast.workspace.stored.ids import greatest_sequence, looks_like_id, parse_latest, sequence_of
 from holdfast.workspace.stored.record import Contents, Node, decode_record, decode_uncovered, read_contents
-from holdfast.workspace.stored.state import read_state
+from holdfast.workspace.stored.spelling import Spelling
+from holdfast.workspace.stored.state import read_one, read_state, state_names
 from holdfast.workspace.stored.tree import TreeReader
 
 WITHOUT = "without"
@@ -38,8 +39,10 @@ class History(NamedTuple):
 class Repository:
     """The checkpoints of one store."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, spelling: Spelling | None = None) -> None:
+        """`spelling`: how the values of states are stored and made again."""
         self.folder = folder
+        self.spelling = spelling or Spelling()
         self.own = folder / "holdfast"
         self.objects = ObjectStore(folder)
         refs = self.objects
@@ -166,7 +169,16 @@ class Repository:
 
     def state(self, checkpoint: Checkpoint) -> dict[str, JSON]:
         tree = self.contents(checkpoint).state
-        return {} if tree == EMPTY_TREE else read_state(self.objects, tree)
+        return {} if tree == EMPTY_TREE else read_state(self.objects, tree, self.spelling)
+
+    def one_state(self, checkpoint: Checkpoint, name: str) -> JSON:
+        """The value of one state; NotFound if there is none of that name. The others are not read."""
+        tree = self.contents(checkpoint).state
+        entries = {} if tree == EMPTY_TREE else state_names(self.objects, tree)
+        if name not in entries:
+            known = ", ".join(sorted(entries)) or "none"
+            raise NotFound(f"{checkpoint.id.partition('-')[0]} has no state {name!r}", hint=f"It has: {known}.")
+        return read_one(self.objects, entries[name], self.spelling)
 
     def files_changed(self, checkpoint: Checkpoint) -> list[str]:
         contents = self.contents(checkpoint)

@@ -14,7 +14,8 @@ from holdfast.model import JSON, Checkpoint
 from holdfast.shadowgit import EMPTY_TREE
 from holdfast.workspace.stored.gathering import Gathering
 from holdfast.workspace.stored.parts import Sieve
-from holdfast.workspace.stored.state import PROBE_BYTES, read_state, spelled, write_state
+from holdfast.workspace.stored.state import PROBE_BYTES, Form, read_forms, spelled, write_forms
+from holdfast.workspace.stored.tags import Cut, texts_of
 
 CUT_OUT = "[purged]"
 """What stands where a purged file was repeated."""
@@ -64,6 +65,7 @@ class Cutter:
         self._left = other - cut
         self._cut, self._tell = Finder(map(_utf8, cut)), Finder(map(_utf8, self._left))
         self._probes = Finder(spelled(needle)[:PROBE_BYTES] for needle in cut | self._left)
+        self._cutting = Cut(self._cut_text, CUT_OUT)
         self._gathering = gathering
         self._sieve = Sieve(gathering, self._probes.is_in)
         self._known: dict[bytes, tuple[bytes, list[str], list[str]]] = {}
@@ -89,31 +91,24 @@ class Cutter:
         return new, [where for where, value, old in both if value != old], left
 
     def _cut_state(self, tree: bytes) -> tuple[bytes, list[str], list[str]]:
-        state = read_state(self._gathering, tree)
-        new = {name: self._without(value) for name, value in state.items()}
-        names = [name for name, value in state.items() if new[name] != value]
-        left = [name for name, value in new.items() if self._is_left(value)]
-        return (write_state(self._gathering, new) if names else tree), names, left
+        forms = read_forms(self._gathering, tree)
+        new = {name: Form(self._cutting.without(*form), form.is_tagged) for name, form in forms.items()}
+        names = [name for name, form in forms.items() if new[name] != form]
+        left = [name for name, form in new.items() if self._is_left(*form)]
+        return (write_forms(self._gathering, new) if names else tree), names, left
 
     def _without(self, value: JSON) -> JSON:
-        if isinstance(value, str):
-            if self._cut.is_in(_utf8(value)):
-                for needle in self._needles:
-                    value = value.replace(needle, CUT_OUT)
-            return value
-        if isinstance(value, list):
-            return [self._without(item) for item in value]
-        if isinstance(value, dict):
-            return {self._without(key): self._without(item) for key, item in value.items()}
-        return value
+        return self._cutting.without(value, False)
 
-    def _is_left(self, value: JSON) -> bool:
+    def _cut_text(self, text: str) -> str:
+        if self._cut.is_in(_utf8(text)):
+            for needle in self._needles:
+                text = text.replace(needle, CUT_OUT)
+        return text
+
+    def _is_left(self, value: JSON, is_tagged: bool = False) -> bool:
         """Whether a line that was not cut is in a value."""
-        if isinstance(value, str):
-            return bool(self._tell) and self._tell.is_in(_utf8(value))
-        if isinstance(value, list):
-            return any(map(self._is_left, value))
-        return isinstance(value, dict) and any(self._is_left(each) for pair in value.items() for each in pair)
+        return bool(self._tell) and any(self._tell.is_in(_utf8(text)) for text in texts_of(value, is_tagged))
 
 
 def _text(data: bytes) -> str:

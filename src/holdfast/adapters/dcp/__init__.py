@@ -1,0 +1,13 @@
+"""Holdfast as the storage of `torch.distributed.checkpoint`: atomic, verified, shared, and without a pickle on disk.
+
+    dcp.save(state, storage_writer=HoldfastWriter("runs/exp1/checkpoints", step=1200))
+    dcp.load(state, storage_reader=HoldfastReader("runs/exp1/checkpoints", step="latest"))
+
+All ranks see one file system. Each writes its own shards; the coordinator alone makes the checkpoint (`finish`), so
+that a rank that dies before that leaves the folder as it was.
+"""
+
+from holdfast.adapters.dcp.reader import HoldfastReader
+from holdfast.adapters.dcp.writer import HoldfastWriter
+
+__all__ = ["HoldfastReader", "HoldfastWriter"]

@@ -1,0 +1,78 @@
+"""Tagged JSON, read without making anything of it: which texts it has, and what it is without some."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from holdfast.model import JSON
+
+_ITEMS = frozenset({"$tuple", "$set", "$frozenset", "$map", "$dict", "$ordered_dict", "$counter"})
+_TEXTS = frozenset({"$utf8", "$secret", "$bytearray"})
+_SECOND = frozenset({"$deque", "$defaultdict", "$path"})  # what comes first says how it is to be made
+_OPAQUE = frozenset({"$bytes", "$ext"})
+
+
+def texts_of(value: JSON, is_tagged: bool) -> Iterator[str]:
+    """All texts of a state, names and values, in order; numbers as JSON has them. Tags are none, and neither is what
+    stands for bytes that are no text."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            mark = mark_of(item) if is_tagged else None
+            if mark is None:
+                stack += [each for pair in reversed(item.items()) for each in reversed(pair)]
+            elif mark not in _OPAQUE:
+                stack.append(item[mark])
+        elif isinstance(item, list):
+            stack += reversed(item)
+        else:
+            yield item if isinstance(item, str) else json.dumps(item)
+
+
+def mark_of(value: dict[str, JSON]) -> str | None:
+    """The tag of an object, if it has one."""
+    mark = next(iter(value), "")
+    return mark if len(value) == 1 and mark.startswith("$") else None
+
+
+class Cut:
+    """Cuts texts out of JSON, tagged or not, so that the rest can be read as before.
+
+    Where something could not be made any more with a text cut out of the middle (a date, an array, the id or a field's
+    name of an object), all of it goes.
+    """
+
+    def __init__(self, cut: Callable[[str], str], instead: str) -> None:
+        self._cut = cut
+        self._instead = instead
+
+    def without(self, value: JSON, is_tagged: bool) -> JSON:
+        """A value without the texts."""
+        if isinstance(value, str):
+            return self._cut(value)
+        if isinstance(value, list):
+            return [self.without(item, is_tagged) for item in value]
+        if isinstance(value, dict):
+            mark = mark_of(value) if is_tagged else None
+            if mark is not None:
+                return self._without_inside(mark, value[mark])
+            return {self._cut(key): self.without(item, is_tagged) for key, item in value.items()}
+        return value
+
+    def _without_inside(self, mark: str, inner: Any) -> JSON:
+        cut = self.without(inner, True)
+        if cut == inner or mark in _ITEMS or mark in _TEXTS:
+            return {mark: cut}
+        is_held = mark in _SECOND and cut[0] == inner[0]
+        if mark == "$object":
+            is_held = cut[0] == inner[0] and isinstance(inner[2], dict) and not self._has_cut_key(inner[2])
+        return {mark: cut} if is_held else self._instead
+
+    def _has_cut_key(self, value: JSON) -> bool:
+        """Whether a name would be cut, which may be a field's."""
+        if isinstance(value, list):
+            return any(map(self._has_cut_key, value))
+        return isinstance(value, dict) and any(self._cut(key) != key or self._has_cut_key(value[key]) for key in value)

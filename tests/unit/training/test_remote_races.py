@@ -1,0 +1,124 @@
+"""Savers, pruners and readers of one run in an object store, in between each other's requests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from holdfast.errors import Conflict, NotFound
+from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
+from holdfast.training.checkpoints import make_wish
+from holdfast.training.remote import RemoteFolder
+from holdfast.training.retaining import Keep
+from holdfast.training.uploading import save_remote
+
+from .conftest import Faulty
+from .scenes import remote_state, same
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # what the server says of its own dependencies
+
+
+def save_as_another(url: str, step: int, state: Any, *, keep_last: int | None = None, **wishes: Any) -> dict[str, Any]:
+    """Save as another process would: in this one, saves wait for each other."""
+    wish, _ = make_wish(step, state, keep=Keep(keep_last), rng=False, **wishes)
+    return save_remote(RemoteFolder(url), wish)
+
+
+@pytest.mark.parametrize("moment", ["/step-00000001/manifest.json", "PUT /{bucket}/runs/exp1/last"])
+def test_savers_of_two_steps_count_on_and_both_are_told(url: str, server: tuple[Faulty, str], moment: str) -> None:
+    wishes: dict[str, Any] = {"best_key": "loss", "pin": True}
+    other = lambda: save_as_another(url, 2, {"x": 2}, metrics={"loss": 0.1}, **wishes)  # noqa: E731
+    server[0].once(moment.replace("{bucket}", url.split("/")[2]), other)
+    save_checkpoint(url, 1, {"x": 1}, metrics={"loss": 0.5}, **wishes)
+    history = CheckpointManager(url).history()
+    assert [(each.sequence, each.step, each.pinned) for each in history] == [(1, 1, True), (2, 2, True)]
+    folder = RemoteFolder(url)
+    last, best = folder.last_marker(), folder.best_marker()
+    assert last is not None
+    assert best is not None
+    assert (last["step"], best["step"]) == (2, 2)
+    assert [entry["step"] for entry in last["history"]] == [1, 2]
+
+
+def test_a_number_is_given_once_whoever_looked_first(url: str, server: tuple[Faulty, str]) -> None:
+    """The other one begins and ends while the first one sends its tensors."""
+    server[0].once("/state-", lambda: save_as_another(url, 2, {"x": 2}))
+    assert save_checkpoint(url, 1, {"x": 1})["sequence"] == 2
+    assert load_checkpoint(url) == {"x": 1}
+    assert json.loads(RemoteFolder(url).objects.get("last") or b"")["step"] == 1
+
+
+def test_of_two_savers_of_one_step_the_second_takes_back_its_own(url: str, server: tuple[Faulty, str]) -> None:
+    server[0].once("PUT /{}/runs/exp1/step-00000001/manifest".format(url.split("/")[2]),
+                   lambda: save_as_another(url, 1, remote_state(2)))  # fmt: skip
+    with pytest.raises(Conflict, match="by somebody else"):
+        save_checkpoint(url, 1, remote_state(1), rng=False)
+    assert same(remote_state(2), load_checkpoint(url))
+    manifest = RemoteFolder(url).get(1).manifest
+    assert {entry.key for entry in RemoteFolder(url).objects.list("step-00000001")} == {
+        f"step-00000001/{name}" for name in (*manifest.files, "manifest.json")
+    }
+    assert CheckpointManager(url).verify().ok
+
+
+def test_who_sets_a_step_back_replaces_only_what_was_there(url: str, server: tuple[Faulty, str]) -> None:
+    save_checkpoint(url, 1, {"x": 1})
+    assert save_checkpoint(url, 1, {"x": 2}, rewind=True)["sequence"] == 2
+    server[0].once("/state-", lambda: save_as_another(url, 1, {"x": 3}, rewind=True))
+    with pytest.raises(Conflict, match="by somebody else"):
+        save_checkpoint(url, 1, {"x": 4}, rewind=True)
+    assert load_checkpoint(url) == {"x": 3}
+
+
+def test_an_answer_that_is_lost_is_no_conflict_with_oneself(url: str, server: tuple[Faulty, str]) -> None:
+    lost: list[str] = []
+
+    def loses(what: str) -> bool:
+        for name in ("/manifest.json", "/last", "/sequence-"):
+            if what.startswith("PUT") and name in what and name not in lost:
+                lost.append(name)
+                return True
+        return False
+
+    server[0].loses = loses
+    assert save_checkpoint(url, 1, {"x": 1})["step"] == 1
+    assert len(lost) == 3
+    assert load_checkpoint(url) == {"x": 1}
+
+
+def test_pins_of_two_are_both_kept(url: str, server: tuple[Faulty, str]) -> None:
+    manager = CheckpointManager(url)
+    for step in (1, 2):
+        manager.save(step, {"x": step})
+    server[0].once("PUT /{}/runs/exp1/.holdfast/pins".format(url.split("/")[2]), lambda: CheckpointManager(url).pin(1))
+    with pytest.raises(Conflict, match="pins"):
+        manager.pin(2)
+    manager.pin(2)
+    assert [each.pinned for each in manager.history()] == [True, True]
+    manager.pin(1, pinned=False)
+    assert [each.pinned for each in manager.history()] == [False, True]
+
+
+def test_a_reader_is_told_that_what_it_reads_was_pruned(url: str, server: tuple[Faulty, str]) -> None:
+    save_checkpoint(url, 1, remote_state(1), rng=False)
+    server[0].once("GET /{}/runs/exp1/step-00000001/model-".format(url.split("/")[2]),
+                   lambda: save_as_another(url, 2, remote_state(2), keep_last=1))  # fmt: skip
+    with pytest.raises(NotFound, match="step-00000001 was removed meanwhile"):
+        load_checkpoint(url)
+    assert same(remote_state(2), load_checkpoint(url))
+
+
+def test_two_that_prune_at_once_do_not_trip(url: str, server: tuple[Faulty, str]) -> None:
+    manager = CheckpointManager(url, keep_last=None)
+    for step in (1, 2, 3):
+        manager.save(step, {"x": torch.full((10,), float(step))})
+    pruner = CheckpointManager(url, keep_last=1)
+    server[0].once("POST", lambda: CheckpointManager(url, keep_last=1).prune())
+    assert pruner.prune().removed == [1, 2]
+    assert [each.step for each in manager.history()] == [3]
+    assert {entry.key.partition("/")[0] for entry in RemoteFolder(url).objects.list()} == {
+        ".holdfast", "last", "step-00000003",
+    }  # fmt: skip

@@ -72,7 +72,7 @@ class Core:
         if not isinstance(expected_parent, Anything) and meta.parent_id is None:
             meta = changed(meta, parent_id=expected_parent)
         if self.ttl is not None and meta.parent_id is None:
-            self._bury(meta.session_id)
+            self._free_expired(meta.session_id)
         return self._save(meta, checkpoint.state, expected_parent, replace, self.micros())
 
     def save_copy(self, checkpoint: Checkpoint, saved_at: int) -> CheckpointMetadata:
@@ -95,7 +95,7 @@ class Core:
                 self._remembered.forget(meta.session_id)
         raise Unavailable("others keep changing this session", hint="Try again.")
 
-    def _bury(self, session_id: str) -> None:
+    def _free_expired(self, session_id: str) -> None:
         """Free a session that is gone for having lived too long: what begins anew does not raise what it held."""
         session = self.store.session(session_id)
         if session is not None and not session.is_deleted and self.is_old(session.saved_at):

@@ -20,7 +20,7 @@ from psycopg import sql
 from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.flow import conflicts
 from holdfast.flow.names import check_name, escape, unescape
-from holdfast.flow.postgres_schema import FUNCTIONS, LOCK, TABLES, VERSION, WEIGHTS
+from holdfast.flow.postgres_schema import FUNCTIONS, LOCK, TABLES, USAGE, VERSION, WEIGHTS
 from holdfast.flow.store import (
     ANYTHING,
     Anything,
@@ -45,8 +45,7 @@ _IS_MADE = (  # asked of the catalog itself: `to_regclass` may answer from what 
 )
 _PASSING = (psycopg.OperationalError, psycopg.InterfaceError)
 _NO_ROOM = (psycopg.errors.DiskFull, psycopg.errors.OutOfMemory)
-_MOST_SCHEMA_BYTES = 63
-"""Of longer names PostgreSQL takes the beginning, and two of them could be one."""
+_MOST_SCHEMA_BYTES = 63  # of longer names PostgreSQL takes the beginning, and two of them could be one
 
 
 class PostgresStore:
@@ -72,13 +71,9 @@ class PostgresStore:
         self._tenant = check_name(tenant, "tenant", empty=True)
         self._key = escape(tenant)
         self._url = _checked(url)
-        if len(check_name(schema, "schema").encode("utf-8", "surrogatepass")) > _MOST_SCHEMA_BYTES:
-            raise Refused(
-                f"the name of the schema has more than {_MOST_SCHEMA_BYTES} bytes", hint="Give a shorter one."
-            )
+        self._schema = sql.Identifier(check_name(schema, "schema", most=_MOST_SCHEMA_BYTES))
         if pool_size < 1:
             raise Refused(f"pool_size is {pool_size}", hint="Give 1 or more.")
-        self._schema = sql.Identifier(schema)
         self._schema_name = schema
         self._prepare_threshold = 5 if prepare else None
         self._size, self._timeout = pool_size, timeout
@@ -238,17 +233,7 @@ class PostgresStore:
         return found
 
     def usage(self) -> UsageRow:
-        [row] = self._run(
-            "SELECT (SELECT count(*) FROM {schema}.sessions WHERE tenant = %(t)s AND NOT deleted),"
-            " (SELECT count(*) FROM {schema}.sessions WHERE tenant = %(t)s AND deleted),"
-            " (SELECT count(*) FROM {schema}.checkpoints WHERE tenant = %(t)s),"
-            " (SELECT count(*) FROM {schema}.parts WHERE tenant = %(t)s),"
-            " (SELECT coalesce(sum(length(refs) + length(data)), 0)::bigint FROM {schema}.parts WHERE tenant = %(t)s),"
-            " (SELECT coalesce(sum(length(meta) + length(refs) + length(shape)), 0)::bigint FROM {schema}.checkpoints"
-            " WHERE tenant = %(t)s) + (SELECT coalesce(sum(length(data)), 0)::bigint FROM {schema}.writes"
-            " WHERE tenant = %(t)s), (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {schema}.numbers)",
-            t=self._key,
-        )
+        [row] = self._run(USAGE, t=self._key)
         return UsageRow(*row)
 
     def weigh(self, sessions: Sequence[str]) -> list[WeightRow]:

@@ -237,3 +237,15 @@ FROM unnest(%s::text[]) WITH ORDINALITY asked (name, at)
     JOIN {schema}.sessions s ON s.session = asked.name AND s.tenant = %s AND NOT s.deleted
 ORDER BY at
 """
+
+USAGE = """
+SELECT (SELECT count(*) FROM {schema}.sessions WHERE tenant = %(t)s AND NOT deleted),
+    (SELECT count(*) FROM {schema}.sessions WHERE tenant = %(t)s AND deleted),
+    (SELECT count(*) FROM {schema}.checkpoints WHERE tenant = %(t)s),
+    (SELECT count(*) FROM {schema}.parts WHERE tenant = %(t)s),
+    (SELECT coalesce(sum(length(refs) + length(data)), 0)::bigint FROM {schema}.parts WHERE tenant = %(t)s),
+    (SELECT coalesce(sum(length(meta) + length(refs) + length(shape)), 0)::bigint FROM {schema}.checkpoints
+        WHERE tenant = %(t)s)
+    + (SELECT coalesce(sum(length(data)), 0)::bigint FROM {schema}.writes WHERE tenant = %(t)s),
+    (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {schema}.numbers)
+"""

@@ -156,6 +156,10 @@ class SQLiteStore(SQLiteReader):
             count, families = 0, set()
             for place in places:
                 session, namespace, checkpoint_id = map(escape, place)
+                db.execute(
+                    "DELETE FROM writes WHERE tenant = ? AND session = ? AND namespace = ? AND checkpoint_id = ?",
+                    (self._key, session, namespace, checkpoint_id),
+                )
                 known = db.execute(
                     "SELECT number, family FROM sessions WHERE tenant = ? AND session = ?", (self._key, session)
                 ).fetchone()
@@ -165,10 +169,6 @@ class SQLiteStore(SQLiteReader):
                     "DELETE FROM checkpoints WHERE owner = ? AND namespace = ? AND checkpoint_id = ?",
                     (known[0], namespace, checkpoint_id),
                 ).rowcount
-                db.execute(
-                    "DELETE FROM writes WHERE tenant = ? AND session = ? AND namespace = ? AND checkpoint_id = ?",
-                    (self._key, session, namespace, checkpoint_id),
-                )
                 if gone:
                     db.execute("UPDATE sessions SET checkpoints = checkpoints - 1 WHERE number = ?", (known[0],))
                     families.add(known[1])

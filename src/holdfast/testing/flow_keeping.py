@@ -330,6 +330,14 @@ class KeepingContract(Sound):
         states.delete("s")
         assert states.usage().total_bytes == 0
 
+    def test_writes_of_what_was_never_saved_are_deleted_too(self, states: States) -> None:
+        place = Place("never", "", "c")
+        for delete in (lambda: states.delete("never", "c"), lambda: states.delete("never"), states.clear_all):
+            states.put_writes(place, [Write("t", 0, "x", 1)])
+            delete()
+            assert states.writes([place]) == {place: []}
+            assert states.usage().total_bytes == 0
+
     def test_many_threads_write_at_once(self, states: States) -> None:
         place = Place("s", "", "c")
         with ThreadPoolExecutor(8) as pool:

@@ -40,6 +40,12 @@ def test_every_command_has_short_help_and_takes_json(holdfast, name):
         assert len(ran.out.splitlines()) < 35
 
 
+@pytest.mark.parametrize("name", ["apply", "explain", "init", "plan", "rollback", "search", "status", "verify"])
+def test_every_command_below_index_takes_json(holdfast, name):
+    ran = holdfast("index", name, "--help")
+    assert ran.code == 0 and "--json" in ran.out and len(ran.out.splitlines()) < 35
+
+
 def test_the_help_lists_every_command_in_full(holdfast):
     out = holdfast("--help").out
     listed = [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()]

@@ -29,7 +29,7 @@ from holdfast.testing.faults import (
     every_point,
 )
 from holdfast.testing.medium import Survives
-from holdfast.training import load_checkpoint, save_checkpoint
+from holdfast.training import load_checkpoint, save_checkpoint, wait_for_save
 
 torch.set_num_threads(1)  # a forked child has none of its parent's threads, and would wait for them
 
@@ -204,4 +204,51 @@ def test_a_real_process_killed_while_it_saves_leaves_what_it_had_saved(tmp_path:
         step = found["t0"][0].item()
         assert all((tensor == step).all() for tensor in found.values())
         save_checkpoint(out, int(step) + 10, found)
+        assert os.listdir(out / ".holdfast") == ["lock"]
+
+
+def _save_until_interrupted(out: Path, block: bool) -> None:
+    """Save, be interrupted somewhere in it, and go on at once: what was given up must not get in the way."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    step = 3
+    try:
+        while True:
+            state = {f"t{at}": torch.full((500_000,), float(step)) for at in range(8)}
+            save_checkpoint(out, step, state, keep_last_k=2, block=block)
+            step += 1
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    wait_for_save()
+    state = {f"t{at}": torch.full((500_000,), -1.0) for at in range(8)}
+    save_checkpoint(out, step + 10, state, keep_last_k=2)
+
+
+@pytest.mark.parametrize("block", [True, False], ids=["block", "beside"])
+def test_a_real_process_that_is_interrupted_while_it_saves_goes_on(block: bool, tmp_path: Path) -> None:
+    random = Random(8)
+    out = tmp_path / "out"
+    for _ in range(5):
+        shutil.rmtree(out, ignore_errors=True)
+        save_checkpoint(out, 2, {"t0": torch.full((10,), 2.0)})
+        ready, tell = os.pipe()
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                os.write(tell, b"x")
+                _save_until_interrupted(out, block)
+                code = 0
+            finally:
+                os._exit(code)
+        os.read(ready, 1)
+        os.close(ready)
+        os.close(tell)
+        time.sleep(random.uniform(0.05, 0.3))
+        os.kill(child, signal.SIGINT)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        for path in out.glob("step-*"):
+            found = load_checkpoint(path)
+            assert len({float(value) for tensor in found.values() for value in (tensor.min(), tensor.max())}) == 1
+        assert load_checkpoint(out)["t7"][0] == -1
         assert os.listdir(out / ".holdfast") == ["lock"]

@@ -241,3 +241,115 @@ def test_a_model_that_stays_away_ends_the_run_and_what_was_paid_for_is_kept(scen
         plan = run.plan()
         assert plan.to_embed == first.to_embed - paid
         assert run.apply(plan).ok
+
+
+class _Answer:
+    def __init__(self, **headers: str) -> None:
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+class _ServerError(Exception):
+    """As clients of servers raise it."""
+
+    def __init__(self, code: int, response: Any = None, retry_after: Any = None) -> None:
+        super().__init__(f"status {code}")
+        self.status_code = code
+        self.response = response
+        self.retry_after = retry_after
+
+
+class RateLimitExceeded(Exception):
+    """Known by its name."""
+
+
+@pytest.mark.parametrize(
+    ("error", "waited"),
+    [
+        (_ServerError(429, _Answer(retry_after="7")), 7.0),
+        (_ServerError(503, retry_after=4), 4.0),
+        (_ServerError(429, _Answer(retry_after="Wed, 21 Oct 2026 07:28:00 GMT")), 1.0),
+        (_ServerError(429, retry_after="999999"), 300.0),
+        (_ServerError(429, retry_after=float("nan")), 1.0),
+        (RateLimitExceeded("slow down"), 1.0),
+    ],
+)
+def test_a_limit_is_waited_for_as_long_as_the_server_asks(scene: Scene, error: Exception, waited: float) -> None:
+    waits: list[float] = []
+    scene.sleep = waits.append
+    scene.fill(2)
+    left = [error]
+
+    def fails(texts: Sequence[str]) -> None:
+        if left:
+            raise left.pop()
+
+    scene.model.fails = fails
+    with scene.run() as run:
+        assert run.apply(run.plan()).ok
+    assert waits == [waited]
+
+
+def test_a_wrong_request_is_not_sent_again(scene: Scene) -> None:
+    waits: list[float] = []
+    scene.sleep = waits.append
+    scene.fill(2)
+    scene.write("05.md", "POISON")
+    scene.model.fails = _fail_for("POISON", _ServerError(400))
+    with scene.run() as run:
+        assert [each.document for each in run.apply(run.plan()).failures] == ["05.md"]
+    assert waits == []
+
+
+@pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])
+def test_a_price_that_is_none_is_refused_before_it_opens_a_budget(scene: Scene, price: float) -> None:
+    with pytest.raises(Refused, match="the price is"):
+        scene.run(usd_per_mtok=price)
+
+
+# families that are wrong
+
+
+def _families(path: Path, dimensions: str = "") -> Path:
+    own = path / "own.toml"
+    members = 'members = [{ name = "test-model" }, { name = "cousin" }]'
+    edge = 'edges = [{ documents = "*", queries = "*", evidence = "somebody said so" }]'
+    own.write_text(f'[[space]]\nid = "mine"\n{dimensions}\n{members}\n{edge}\n')
+    return own
+
+
+def test_a_lie_about_a_shared_space_is_caught_before_vectors_are_mixed(scene: Scene) -> None:
+    scene.fill(3)
+    with scene.done():
+        pass
+    scene.model = Model("b")
+    scene.write("new.md", "something to embed")
+    own = _families(scene.path)
+    with IndexRun(ledger=scene.path / "index.db", pipeline=scene.pipeline(model="cousin"), families=[own]) as run:
+        for _ in range(2):
+            with pytest.raises(Conflict, match="shares a space") as caught:
+                run.apply(run.plan())
+        assert "family file" in caught.value.hint
+        assert "new.md" not in {each.document for each in scene.store.search("dense", scene.model.vector("x"))}
+    with scene.run(model="cousin") as run:  # without the file
+        assert run.apply(run.plan()).ok
+
+
+def test_a_cousin_that_is_one_lies_beside_the_others(scene: Scene) -> None:
+    scene.fill(3)
+    with scene.done():
+        before = scene.model.texts
+    scene.write("new.md", "something to embed")
+    own = _families(scene.path)
+    with IndexRun(ledger=scene.path / "index.db", pipeline=scene.pipeline(model="cousin"), families=[own]) as run:
+        assert run.apply(run.plan()).ok
+    assert scene.model.texts == before + len(CANARIES) + 1
+
+
+def test_a_lie_about_a_models_numbers_is_told(scene: Scene) -> None:
+    scene.fill(1)
+    own = _families(scene.path, "dimensions = [32, 128]")
+    with IndexRun(ledger=scene.path / "index.db", pipeline=scene.pipeline(), families=[own]) as run:
+        assert run.plan().findings == ()
+        assert run.apply(run.plan()).ok
+        assert run.plan().findings == ("test-model has 64 numbers; the families say 32, 128",)
+        assert run.plan().is_empty

@@ -1,115 +1,39 @@
-"""What a run needs of a store, asked of every store there is."""
+"""An index in every store there is: moved into it, changed, killed over it, repaired, rolled back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
-from uuid import uuid5
 
 import pytest
 
-from holdfast.errors import NotFound
-from holdfast.indexing import ChangeImpact, FlatStore
-from holdfast.indexing.publishing import _POINTS
-from holdfast.indexing.store import Point
-from holdfast.indexing.vectors import Shape, check, derive
+from holdfast.durable import Disk, use_disk
+from holdfast.errors import Damaged
+from holdfast.indexing import ChangeImpact
+from holdfast.testing.store_contract import SHAPES, numbered
 
 from .scene import Scene
+from .stores import KINDS, store
 
-SHAPES = {"dense": Shape(4)}
-ONE, TWO = (str(uuid5(_POINTS, each)) for each in "12")
-
-
-def _qdrant(path: Path) -> Any:
-    from holdfast.adapters.stores.qdrant import QdrantStore
-
-    return QdrantStore(path / "qdrant")
+_WORKER = str(Path(__file__).with_name("killed_store.py"))
 
 
-KINDS: dict[str, Callable[[Path], Any]] = {"flat": lambda path: FlatStore(path / "flat.db"), "qdrant": _qdrant}
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> Callable[[Path], Any]:
-    return KINDS[request.param]
-
-
-@pytest.fixture
-def store(kind: Callable[[Path], Any], tmp_path: Path) -> Iterator[Any]:
-    made = kind(tmp_path)
-    made.create("c", SHAPES, {"ledger": "l"})
-    yield made
-    made.close()
-
-
-def _point(name: str, *numbers: float, text: str = "text") -> Point:
-    (blob,) = check([list(numbers)], expected=1, dimension=4)
-    assert isinstance(blob, bytes)
-    return Point(name, f"doc-{name[:4]}", 0, text, {"dense": derive(blob, SHAPES["dense"])})
-
-
-def test_a_fingerprint_is_kept_by_the_store_itself(kind: Callable[[Path], Any], tmp_path: Path) -> None:
-    store = kind(tmp_path)
-    assert store.fingerprint("c") is None
-    store.create("c", SHAPES, {"ledger": "l"})
-    store.create("c", SHAPES, {"ledger": "other"})
-    store.close()
-    store = kind(tmp_path)
-    assert store.fingerprint("c") == {"ledger": "l"}
-    store.close()
-
-
-def test_points_are_written_over_and_not_doubled(store: Any) -> None:
-    store.upsert("c", [_point(ONE, 1, 0, 0, 0), _point(TWO, 0, 1, 0, 0)])
-    store.upsert("c", [_point(ONE, 1, 0, 0, 0, text="newer")])
-    assert store.count("c") == 2
-    assert sorted(point for point, _, _ in store.scan("c")) == sorted([ONE, TWO])
-    assert [sizes for _, _, sizes in store.scan("c")] == [{"dense": 16}] * 2
-    store.make_live("c")
-    assert store.search("dense", [1, 0.1, 0, 0], limit=1)[0].text == "newer"
-
-
-def test_deleting_what_is_not_there_does_not_matter(store: Any) -> None:
-    store.upsert("c", [_point(ONE, 1, 0, 0, 0)])
-    store.delete("c", [ONE, TWO])
-    assert store.count("c") == 0
-    store.drop("never")
-
-
-def test_the_live_collection_changes_in_one_step_and_is_remembered(kind: Callable[[Path], Any], tmp_path: Path) -> None:
-    store = kind(tmp_path)
-    for name in "ab":
-        store.create(name, SHAPES, {})
-    assert store.live() is None
-    store.make_live("a")
-    store.make_live("b")
-    store.close()
-    store = kind(tmp_path)
-    assert store.live() == "b"
-    with pytest.raises(NotFound):
-        store.make_live("nowhere")
-    store.close()
-
-
-def test_nothing_can_be_searched_before_something_is_live(store: Any) -> None:
-    with pytest.raises(NotFound):
-        store.search("dense", [1, 0, 0, 0])
-
-
-def test_an_index_moves_into_a_store_without_a_model_and_is_whole(
-    scene: Scene, kind: Callable[[Path], Any], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_index_moves_into_a_store_without_a_model_and_is_whole(scene: Scene, kind: str, tmp_path: Path) -> None:
     scene.fill()
     with scene.done():
         before = scene.model.texts
     scene.store.close()
-    scene.store = kind(tmp_path)
+    scene.store = store(kind)(tmp_path / kind)
     with scene.run() as run:
         plan = run.plan()
         assert plan.impact is ChangeImpact.MIGRATABLE
         assert run.apply(plan).ok
         assert run.verify().ok
+        assert scene.model.texts == before
         scene.write("00.md", "another text altogether")
         (scene.docs / "01.md").unlink()
         assert run.apply(run.plan()).ok
@@ -122,4 +46,138 @@ def test_an_index_moves_into_a_store_without_a_model_and_is_whole(
         assert run.verify().ok
     assert scene.found("another text altogether") == "00.md"
     assert scene.found("word3 thing1") == "03.md"
-    assert scene.model.texts > before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_that_lost_points_is_repaired_and_one_that_was_wiped_is_filled_again(
+    scene: Scene, kind: str, tmp_path: Path
+) -> None:
+    scene.fill(4)
+    scene.store.close()
+    scene.store = store(kind)(tmp_path / kind)
+    with scene.done() as run:
+        before = scene.model.texts
+        collection = scene.store.live()
+        assert collection is not None
+        lost = [each for each, document, _ in scene.store.scan(collection) if document == "02.md"]
+        scene.store.delete(collection, lost)
+        assert len(run.verify().missing) == len(lost) > 0
+        assert run.verify(repair=True).ok
+    assert scene.found("word2 thing1") == "02.md"
+    scene.store.close()
+    for each in tmp_path.glob(f"{kind}*"):
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+    scene.store = store(kind)(tmp_path / kind)
+    with scene.run() as run:
+        plan = run.plan()
+        assert any("the store was wiped" in each for each in plan.findings)
+        assert run.apply(plan).ok
+        assert run.verify().ok
+    assert scene.found("word2 thing1") == "02.md"
+    assert scene.model.texts == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_whose_writer_was_killed_is_brought_right(scene: Scene, kind: str, tmp_path: Path) -> None:
+    scene.fill()
+    scene.store.close()
+    scene.store = store(kind)(tmp_path / kind)
+    with scene.done():
+        pass
+    scene.store.close()
+    for number in range(8):
+        scene.write(f"{number:02}.md", f"changed{number} utterly")
+    command = [sys.executable, _WORKER, str(tmp_path), kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as busy:
+        assert busy.stdout is not None
+        said = busy.stdout.readline()
+        busy.kill()  # while it is at it, or right after
+        assert said == "upsert\n", busy.stderr.read() if busy.stderr else ""
+    scene.store = store(kind)(tmp_path / kind)
+    with scene.run() as run:
+        run.verify(repair=True)
+        assert run.apply(run.plan()).ok
+        assert run.verify().ok
+        assert run.plan().is_empty
+    for number in range(8):
+        assert scene.found(f"changed{number} utterly") == f"{number:02}.md"
+    assert scene.found("word9 thing1") == "09.md"
+
+
+# of one store only
+
+
+def _filled_faiss(path: Path, count: int) -> Any:
+    made = store("faiss")(path)
+    made.create("c", SHAPES, {"ledger": "l"})
+    made.upsert("c", [numbered(each) for each in range(count)])
+    made.make_live("c")
+    return made
+
+
+def test_a_file_of_faiss_that_is_not_the_one_that_was_written_is_told_and_made_again(tmp_path: Path) -> None:
+    made = _filled_faiss(tmp_path, 1100)
+    made.close()
+    (file,) = tmp_path.glob("*.faiss")
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    made = store("faiss")(tmp_path)
+    assert made.count("c") == 0
+    assert {len(sizes) for _, _, sizes in made.scan("c")} == {0}
+    with pytest.raises(Damaged, match="lost 1100 vectors"):
+        made.search("dense", [1, 2, 3, 4])
+    made.upsert("c", [numbered(each) for each in range(1100)])
+    assert len(made.search("dense", [1, 2, 3, 4])) == 10
+    made.close()
+
+
+class _Stopping(Disk):
+    """Ends the process, as it were, as soon as a file is in its place."""
+
+    def rename(self, src: str, dst: str, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
+        super().rename(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+        raise KeyboardInterrupt
+
+
+def test_a_writer_of_faiss_that_is_stopped_before_its_file_counts_loses_nothing(tmp_path: Path) -> None:
+    made = _filled_faiss(tmp_path, 900)
+    with use_disk(_Stopping()), pytest.raises(KeyboardInterrupt):
+        made.upsert("c", [numbered(each) for each in range(800, 1100)])
+    (written,) = tmp_path.glob("*.faiss")
+    assert made.count("c") == 1100
+    other = store("faiss")(tmp_path)  # as another process sees it
+    assert other.count("c") == 1100
+    other.upsert("c", [numbered(1100)])
+    assert not written.exists()
+    assert len(made.search("dense", [1, 2, 3, 4], limit=2000)) == 1101, "what another wrote is seen"
+    made.close()
+    other.close()
+
+
+def test_a_table_of_lance_is_dropped_in_one_step(tmp_path: Path) -> None:
+    made = store("lancedb")(tmp_path)
+    made.create("c", SHAPES, {"ledger": "l"})
+    made.upsert("c", [numbered(1)])
+    with use_disk(_Stopping()), pytest.raises(KeyboardInterrupt):
+        made.drop("c")
+    assert (made.fingerprint("c"), made.count("c")) == (None, 0)
+    assert list(tmp_path.glob("c*"))
+    store("lancedb")(tmp_path)
+    assert not list(tmp_path.glob("c*"))
+
+
+def test_a_collection_of_chroma_that_was_half_made_or_half_dropped_is_none(tmp_path: Path) -> None:
+    made = store("chroma")(tmp_path)
+    made._client.create_collection("hf.c.0", embedding_function=None).upsert(ids=["x"], embeddings=[[1, 2]])
+    made._client.create_collection("hf.old.3", embedding_function=None)
+    assert (made.fingerprint("c"), made.count("c"), list(made.scan("c"))) == (None, 0, [])
+    made.create("c", SHAPES, {"ledger": "l"})
+    assert sorted(each.name for each in made._client.list_collections()) == ["hf.c", "hf.c.0"]
+    made.upsert("c", [numbered(1)])
+    assert [each for each, _, _ in made.scan("c")] == [numbered(1).id]
+    made.close()
+
+
+def test_nothing_of_chroma_speaks_to_others(tmp_path: Path) -> None:
+    made = store("chroma")(tmp_path)
+    assert made._client.get_settings().anonymized_telemetry is False
+    made.close()

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli import output
 from holdfast.cli.app import App
+from holdfast.cli.exits import Exit
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -39,6 +41,16 @@ class Command(click.Command):
             ctx.meta[PATHS] = args[at + 1 :]
             args = args[:at]
         return with_context(ctx, lambda: super(Command, self).parse_args(ctx, args))
+
+
+class Group(click.Group):
+    """Prints its help where no command is named, as `holdfast` itself does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            output.note(ctx.get_help())
+            ctx.exit(Exit.USAGE)
+        return with_context(ctx, lambda: super(Group, self).parse_args(ctx, args))
 
 
 PATHS = "holdfast.paths"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 COMMANDS = (
     "init", "save", "log", "show", "diff", "restore", "undo", "redo", "blame", "export", "fork", "adopt", "search",
     "why", "guard", "bisect", "watch", "pin", "rm", "prune", "purge", "usage", "compact", "verify", "copy", "where",
-    "training", "config", "install", "uninstall", "doctor", "mcp", "completion", "demo",
+    "training", "index", "config", "install", "uninstall", "doctor", "mcp", "completion", "demo",
 )  # fmt: skip
 _HIDDEN = ("hook",)  # for programs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -25,8 +26,16 @@ def reference() -> str:
     for name in COMMANDS:
         command = group.get_command(root, name)
         if command is not None:
-            parts.append(_section(f"holdfast {name}", command, _context(command, name, root)))
+            parts += _sections(f"holdfast {name}", command, _context(command, name, root))
     return "\n".join(parts)
+
+
+def _sections(title: str, command: click.Command, context: click.Context) -> Iterator[str]:
+    """A command, and what is below it."""
+    yield _section(title, command, context)
+    if isinstance(command, click.Group):
+        for name, each in command.commands.items():
+            yield from _sections(f"{title} {name}", each, _context(each, name, context))
 
 
 def _section(title: str, command: click.Command, context: click.Context) -> str:

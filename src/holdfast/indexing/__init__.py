@@ -12,6 +12,8 @@ from holdfast.indexing.pipeline import Channel, Pipeline
 from holdfast.indexing.plan import IndexPlan
 from holdfast.indexing.run import IndexRun
 from holdfast.indexing.sources import Document, Folder
+from holdfast.indexing.splitters import Splitter
+from holdfast.indexing.words import HashedWords
 
 __all__ = [
     "ChangeImpact",
@@ -22,10 +24,12 @@ __all__ = [
     "Document",
     "FlatStore",
     "Folder",
+    "HashedWords",
     "IndexPlan",
     "IndexRun",
     "IndexingCheckpoint",
     "Pipeline",
     "PlainChunker",
+    "Splitter",
     "get_checkpoint_settings_map",
 ]

@@ -15,7 +15,7 @@ from holdfast.indexing.families import Families
 from holdfast.indexing.ledger import Failure, Generation, Ledger
 from holdfast.indexing.pipeline import Pipeline
 from holdfast.indexing.plan import DocPlan, IndexPlan
-from holdfast.indexing.planning import Planner, corpus_digest, piece_digest, recipe_digest, settings_digest
+from holdfast.indexing.planning import Planner, corpus_digest, recipe_digest, settings_digest
 from holdfast.indexing.probing import probe
 from holdfast.indexing.publishing import Prepared, Publisher
 from holdfast.indexing.sources import Document, read
@@ -268,7 +268,7 @@ class _Work:
         except HoldfastError:
             return None
         stamp = document.stamp if document.is_settled else None
-        pieces = tuple(map(piece_digest, texts))
+        pieces = self._pipeline.pieces(texts)
         return Prepared(document.name, stamp, planned.content, self._recipe, tuple(texts), pieces)
 
 

@@ -42,11 +42,11 @@ def check(ledger: Ledger, store: VectorStore, generation: Generation, channels: 
     elif generation.state == "live" and store.live() != generation.collection:
         findings.append(f"the store asks {store.live()}, not {generation.collection}")
     expected = dict(ledger.all_points(generation.number))
-    sizes = {name: each.shape.size_bytes for name, each in channels.items()}
+    shapes = {name: each.shape for name, each in channels.items()}
     total, orphans, misshapen = len(expected), [], []
     for point, document, found in store.scan(generation.collection) if said is not None else ():
         if expected.pop(point, None) is None:
             orphans.append(point)
-        elif not found or any(size != sizes.get(name) for name, size in found.items()):
+        elif not found or any(name not in shapes or not shapes[name].fits(size) for name, size in found.items()):
             misshapen.append((point, document))
     return IndexReport(total, tuple(sorted(expected.items())), tuple(orphans), tuple(misshapen), tuple(findings))

@@ -9,13 +9,14 @@ from itertools import islice
 from typing import Any
 
 from holdfast.errors import HoldfastError, Refused, Unavailable
-from holdfast.indexing import vectors
+from holdfast.indexing import sparse, vectors
 from holdfast.indexing.families import Families
 from holdfast.indexing.ledger import Batch, Failure, Ledger
 from holdfast.indexing.spaces import Resolved
 
 _TRIES = 5
 _FIRST_WAIT_S = 1.0
+_LONGEST_WAIT_S = 300.0
 _PASSING_CODES = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 _HINT = "What was paid for is kept: make a plan and apply it when the model answers."
 
@@ -74,11 +75,11 @@ class Embedder:
         """Send full batches, and with `rest` the last one too. False if the budget does not allow the next."""
         size = self.channel.channel.batch_size
         while len(self.pending) >= size or (rest and self.pending):
-            batch = self._affordable(list(islice(self.pending.values(), size)))
+            batch = self._next(size)
             if not batch:
                 return False
             failed = self._send(batch)
-            if len(failed) == len(batch) > 1:
+            if len(failed) == len(batch) > 1 and not self._sees_document:
                 raise Refused(f"{self.channel.channel.model} fails for every text: {failed[0].reason}", hint=_HINT)
             if failed:
                 self._ledger.add_batch(Batch(self.channel.space, {}, 0, 0, 0.0, 0.0, tuple(failed)))
@@ -92,6 +93,8 @@ class Embedder:
         began = self._clock()
         found = self._patiently(sent)
         seconds = self._clock() - began
+        if self.channel.channel.is_sparse:
+            return sparse.check(found, expected=len(texts)), seconds
         return vectors.check(found, expected=len(texts), dimension=self.channel.native), seconds
 
     def price(self, texts: Sequence[str]) -> tuple[int, float]:
@@ -107,6 +110,18 @@ class Embedder:
         self._budget.usd += usd
         return tokens, usd
 
+    @property
+    def _sees_document(self) -> bool:
+        return self.channel.channel.sees_document
+
+    def _next(self, size: int) -> list[Wanted]:
+        """What to send: a batch, or a part of it that the budget allows; or all of a document, or nothing."""
+        if not self._sees_document:
+            return self._affordable(list(islice(self.pending.values(), size)))
+        document = next(iter(self.pending.values())).document
+        batch = [each for each in self.pending.values() if each.document == document]
+        return batch if len(self._affordable(batch)) == len(batch) else []
+
     def _affordable(self, batch: list[Wanted]) -> list[Wanted]:
         while batch and not self._budget.allows(len(batch), self.price([each.text for each in batch])[1]):
             batch = batch[:-1]
@@ -120,14 +135,18 @@ class Embedder:
         except Unavailable:
             raise
         except Exception as error:  # a model is others' code, and may raise anything for one text
-            if len(batch) == 1:
-                return [_failure(batch[0], f"{type(error).__name__}: {error}")]
+            if len(batch) == 1 or self._sees_document:
+                return [_failure(each, f"{type(error).__name__}: {error}") for each in batch]
             middle = len(batch) // 2
             return self._send(batch[:middle]) + self._send(batch[middle:])
+        bad = [(each, one) for each, one in zip(batch, found, strict=True) if isinstance(one, str)]
+        if bad and self._sees_document:  # or those that are missing would be asked for without the others
+            bad = [(each, bad[0][1]) for each in batch]
+        lost = {each.key for each, _ in bad}
         good = {each.key: one for each, one in zip(batch, found, strict=True) if isinstance(one, bytes)}
+        good = {key: one for key, one in good.items() if key not in lost}
         tokens, usd = self.account(texts)
         self._ledger.add_batch(Batch(self.channel.space, good, len(texts), tokens, usd, seconds))
-        bad = [(each, one) for each, one in zip(batch, found, strict=True) if isinstance(one, str)]
         return [_failure(each, f"its vector {reason}") for each, reason in bad]
 
     def _patiently(self, texts: list[str]) -> Any:
@@ -140,7 +159,7 @@ class Embedder:
                     raise
                 if not left:
                     raise Unavailable(f"{self.channel.channel.model} does not answer: {error}", hint=_HINT) from error
-                self._sleep(max(wait, float(getattr(error, "retry_after", 0) or 0)))
+                self._sleep(max(wait, _asked_to_wait_s(error)))
                 wait *= 2
         return None
 
@@ -153,6 +172,19 @@ def _passes(error: Exception) -> bool:
         return True
     name = type(error).__name__.lower()
     return getattr(error, "status_code", None) in _PASSING_CODES or "ratelimit" in name or "timeout" in name
+
+
+def _asked_to_wait_s(error: Exception) -> float:
+    """How long a server asks to be left alone, by the error itself or its answer's headers; at most a few minutes."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    for said in (getattr(error, "retry_after", None), headers.get("retry-after")):
+        try:
+            seconds = float(said) if said is not None else 0.0
+        except (TypeError, ValueError):  # a date: one's own patience has to do
+            continue
+        if seconds > 0:
+            return min(seconds, _LONGEST_WAIT_S)
+    return 0.0
 
 
 def _failure(wanted: Wanted, reason: str) -> Failure:

@@ -7,6 +7,7 @@ anew.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,8 @@ from typing import Any, Literal
 from holdfast.errors import NotFound, Refused
 
 _ANY = "*"
-_SCOPES = ("chunk", "document")
+SCOPES = ("chunk", "document")
+_METRICS = ("cosine", "dot", "euclid")
 _KINDS = ("dense", "sparse", "multi")
 
 
@@ -148,11 +150,12 @@ def _space(table: Any, file: str) -> Space:
     values = _checked(table, Space, what)
     if not isinstance(values.get("id"), str) or not values["id"]:
         raise Refused(f"{what} has no id", hint='Write id = "…".')
-    for key, allowed in (("kind", _KINDS), ("context_scope", _SCOPES)):
+    _are(values, what, bool, "normalised", "matryoshka")
+    for key, allowed in (("kind", _KINDS), ("context_scope", SCOPES), ("metric", _METRICS)):
         if values.get(key, allowed[0]) not in allowed:
             raise Refused(f"{what}: {key} is {values[key]!r}", hint=f"It is one of {', '.join(allowed)}.")
     dimensions = tuple(_list(values.get("dimensions", []), what))
-    if not all(isinstance(one, int) and one > 0 for one in dimensions):
+    if not all(type(one) is int and one > 0 for one in dimensions):
         raise Refused(f"{what}: dimensions are {list(dimensions)!r}", hint="They are numbers above 0.")
     default = values.get("default_dimension")
     if default is not None and default not in dimensions:
@@ -160,7 +163,7 @@ def _space(table: Any, file: str) -> Space:
     members = tuple(_member(one, what) for one in _list(values.get("members", []), what))
     edges = tuple(_edge(one, {member.name for member in members}, what) for one in _list(values.get("edges", []), what))
     plain = values | {"dimensions": dimensions, "members": members, "edges": edges}
-    return Space(**plain | {"datatypes": tuple(values.get("datatypes", ("float32",)))})
+    return Space(**plain | {"datatypes": _texts(values.get("datatypes", ["float32"]), what)})
 
 
 def _member(table: Any, what: str) -> Member:
@@ -168,11 +171,13 @@ def _member(table: Any, what: str) -> Member:
     name = values.get("name")
     if not isinstance(name, str) or not name:
         raise Refused(f"{what}: a member has no name", hint='Write { name = "…" }.')
-    aliases = tuple(_list(values.get("aliases", []), f"{what}: {name}"))
+    aliases = _texts(values.get("aliases", []), f"{what}: {name}")
+    _are(values, f"{what}: {name}", str, "doc_prompt", "query_prompt")
+    _are(values, f"{what}: {name}", int, "max_tokens")
     if name in aliases:
         raise Refused(f"{what}: {name} is an alias of itself", hint="Leave it out of its aliases.")
     price = values.get("usd_per_mtok")
-    if price is not None and (not isinstance(price, int | float) or price < 0):
+    if price is not None and (type(price) not in (int, float) or not 0 <= price < math.inf):
         raise Refused(f"{what}: the price of {name} is {price!r}", hint="It is dollars for a million tokens.")
     return Member(**values | {"aliases": aliases})
 
@@ -184,6 +189,7 @@ def _edge(table: Any, members: set[str], what: str) -> Edge:
             raise Refused(
                 f"{what}: an edge names {values.get(end)!r}, which is no member", hint=f'{end} is a member, or "*".'
             )
+    _are(values, f"{what}: an edge", str, "evidence")
     if not values.get("evidence"):
         raise Refused(f"{what}: an edge has no evidence", hint='Say where it is written: evidence = "https://…".')
     return Edge(**values)
@@ -197,6 +203,19 @@ def _checked(table: Any, kind: type, what: str) -> dict[str, Any]:
     if unknown:
         raise Refused(f"{what}: there is no key {min(unknown)!r}", hint=f"The keys are {', '.join(sorted(known))}.")
     return dict(table)
+
+
+def _are(values: Mapping[str, Any], what: str, kind: type, *names: str) -> None:
+    for name in names:
+        if name in values and type(values[name]) is not kind:
+            raise Refused(f"{what}: {name} is {values[name]!r}", hint=f"It is of the type {kind.__name__}.")
+
+
+def _texts(value: Any, what: str) -> tuple[str, ...]:
+    found = tuple(_list(value, what))
+    if not all(isinstance(one, str) and one for one in found):
+        raise Refused(f"{what}: {value!r} are not names", hint='Write [ "…", "…" ].')
+    return found
 
 
 def _list(value: Any, what: str) -> list[Any]:

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import Damaged, NotFound, Refused, Unavailable
-from holdfast.indexing import vectors
-from holdfast.indexing.store import Hit, Point
-from holdfast.indexing.vectors import Shape
+from holdfast.errors import Damaged, Refused, Unavailable
+from holdfast.indexing import sparse, vectors
+from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
+from holdfast.indexing.vectors import Query, Shape
 
 _VERSION = 1
 _SCHEMA = """
@@ -32,6 +32,8 @@ CREATE TABLE vector (
 
 class FlatStore:
     """A store in one file. Many may read it while one writes."""
+
+    keeps_sparse = True
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -59,11 +61,10 @@ class FlatStore:
         return f"flat:{self._path.resolve()}"
 
     def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
-        plain = {name: [shape.dimension, shape.datatype] for name, shape in shapes.items()}
         with self._writing() as db:
             db.execute(
                 "INSERT OR IGNORE INTO collection (name, shapes, fingerprint) VALUES (?, ?, ?)",
-                (collection, json.dumps(plain), json.dumps(fingerprint)),
+                (collection, json.dumps(vectors.plain(shapes)), json.dumps(fingerprint)),
             )
 
     def fingerprint(self, collection: str) -> dict[str, Any] | None:
@@ -111,7 +112,7 @@ class FlatStore:
 
     def make_live(self, collection: str) -> None:
         if self.fingerprint(collection) is None:
-            raise NotFound(f"{self._path} has no collection {collection}", hint="Apply a plan to make it again.")
+            raise no_collection(self.identity, collection)
         with self._writing() as db:
             db.execute("UPDATE collection SET live = (name = ?)", (collection,))
 
@@ -120,18 +121,19 @@ class FlatStore:
             for table, column in (("vector", "collection"), ("point", "collection"), ("collection", "name")):
                 db.execute(f"DELETE FROM {table} WHERE {column} = ?", (collection,))
 
-    def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
+    def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
         collection = self.live()
         shape = self._shapes(collection or "").get(channel)
         if collection is None or shape is None:
-            raise NotFound(f"{self._path} has no vectors {channel!r} to search", hint="Apply a plan first.")
+            raise nothing_to_search(self.identity, channel)
         with _translated(self._path):
             rows = self._db.execute(
                 "SELECT p.document, p.ordinal, p.text, v.data FROM vector v JOIN point p USING (collection, id)"
                 " WHERE v.collection = ? AND v.channel = ? ORDER BY p.document, p.ordinal",
                 (collection, channel),
             ).fetchall()
-        found = vectors.nearest(query, [row[3] for row in rows], shape, limit)
+        nearest = sparse.nearest if shape.is_sparse else vectors.nearest
+        found = nearest(query, [row[3] for row in rows], shape, limit)
         return [Hit(rows[place][0], rows[place][1], rows[place][2], score) for place, score in found]
 
     def close(self) -> None:
@@ -140,7 +142,7 @@ class FlatStore:
 
     def _shapes(self, collection: str) -> dict[str, Shape]:
         found = self._row("SELECT shapes FROM collection WHERE name = ?", collection)
-        return {name: Shape(*each) for name, each in json.loads(found[0]).items()} if found else {}
+        return vectors.shapes_of(json.loads(found[0])) if found else {}
 
     def _row(self, query: str, *values: str) -> Any:
         with _translated(self._path):

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.digest import digest
+from holdfast.digest import digest, digest_bytes
 from holdfast.errors import Refused, Unavailable
 from holdfast.indexing.chunking import PlainChunker
+from holdfast.indexing.families import SCOPES
 from holdfast.indexing.sources import Source, as_source
 from holdfast.indexing.stages import Stage, stage_of
 from holdfast.indexing.store import VectorStore
 from holdfast.indexing.vectors import DATATYPES
 
 Embed = Callable[[Sequence[str]], Any]
-"""Texts to vectors, one each, in this order."""
+"""Texts to vectors, one each, in this order. A sparse one is a mapping of places to numbers."""
 _CHARS_PER_TOKEN = 4
+_KEEPERS = "A FlatStore can, and a QdrantStore."
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,13 @@ class Channel:
     """How many of the model's numbers are stored; all if not said. What the model returned is kept whole."""
     datatype: str = "float32"
     metric: str = "cosine"
+    context_scope: str = "chunk"
+    """What the vector of a chunk depends on. With `document`, each call of the model has all chunks of one document."""
     batch_size: int = 32
     usd_per_mtok: float | None = None
     count_tokens: Callable[[str], int] | None = None
+    embed_query: Embed | None = None
+    """For queries, where they are embedded in another way than documents."""
 
     def __post_init__(self) -> None:
         if not callable(self.embed):
@@ -46,6 +53,12 @@ class Channel:
             raise Refused(f"the datatype is {self.datatype!r}", hint=f"It is one of {', '.join(DATATYPES)}.")
         if self.batch_size < 1 or (self.dimension is not None and self.dimension < 1):
             raise Refused("a batch and a dimension are 1 or more", hint="Leave them out for the usual.")
+        if self.usd_per_mtok is not None and not 0 <= self.usd_per_mtok < math.inf:  # not a number is not, either
+            raise Refused(f"the price is {self.usd_per_mtok}", hint="It is dollars for a million tokens.")
+        if self.context_scope not in SCOPES:
+            raise Refused(f"the scope is {self.context_scope!r}", hint=f"It is one of {', '.join(SCOPES)}.")
+        if self.is_sparse and self.dimension is not None:
+            raise Refused("a sparse vector has no dimension", hint="Leave it out.")
         if not self.model:
             object.__setattr__(self, "model", stage_of(self.embed).implementation)
 
@@ -54,12 +67,34 @@ class Channel:
         """Names what makes a vector of a text: the model as it is called, and how it is asked."""
         stage = stage_of(self.embed)
         settings = {name: value for name, value in stage.settings.items() if name not in _OWN}
-        return digest("model", self.model, self.revision, self.doc_prompt, settings)
+        kind = [each for each, is_so in (("sparse", self.is_sparse), ("document", self.sees_document)) if is_so]
+        return digest("model", self.model, self.revision, self.doc_prompt, settings, *kind)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the model returns numbers by their places."""
+        return self.datatype.startswith("sparse")
+
+    @property
+    def sees_document(self) -> bool:
+        """Whether a change of one chunk changes the vectors of all others."""
+        return self.context_scope == "document"
 
     def tokens(self, text: str) -> int:
         """How many tokens a text is sent as: counted, or guessed from its length."""
         sent = self.doc_prompt + text
         return self.count_tokens(sent) if self.count_tokens else -(-len(sent) // _CHARS_PER_TOKEN)
+
+    def ask(self, query: str) -> Any:
+        """The vector of a query. Unavailable if the model does not give one."""
+        if not query.strip():
+            raise Refused("the query is empty", hint="Ask for something.")
+        try:
+            return next(iter((self.embed_query or self.embed)([self.query_prompt + query])))
+        except Exception as error:  # a model is others' code, and may raise anything
+            raise Unavailable(
+                f"{self.model} does not work: {type(error).__name__}: {error}", hint="See that it can be called."
+            ) from error
 
     def described(self) -> dict[str, Any]:
         """What of it decides, as a ledger holds it."""
@@ -67,7 +102,8 @@ class Channel:
         return {name: getattr(self, name) for name in names}
 
 
-_OWN = {"model", "revision", "doc_prompt", "dimension", "datatype", "usd_per_mtok", "calls", "texts"}
+_WHOLE = Stage("holdfast.indexing.document", "1", {})
+_OWN = {"model", "revision", "doc_prompt", "dimension", "datatype", "context_scope", "usd_per_mtok", "calls", "texts"}
 """Said by the channel, or counted by the model itself: no settings of the model."""
 
 
@@ -105,6 +141,9 @@ class Pipeline:
         if not self.embed:
             raise Refused("the pipeline has no model", hint='Give embed={"dense": model}.')
         channels = {name: each if isinstance(each, Channel) else _channel(each) for name, each in self.embed.items()}
+        thin = [name for name, each in channels.items() if each.is_sparse]
+        if thin and not getattr(self.store, "keeps_sparse", False):
+            raise Refused(f"the store cannot keep the sparse channel {thin[0]}", hint=_KEEPERS)
         object.__setattr__(self, "embed", channels)
         object.__setattr__(self, "source", as_source(self.source))
 
@@ -115,7 +154,20 @@ class Pipeline:
 
     def cutting(self) -> dict[str, Stage]:
         """The stages that decide what the chunks of a document are."""
-        return {"parse": stage_of(self.parse), "chunk": stage_of(self.chunk)}
+        found = {"parse": stage_of(self.parse), "chunk": stage_of(self.chunk)}
+        return found | {"context": _WHOLE} if self._sees_documents else found
+
+    @property
+    def _sees_documents(self) -> bool:
+        return any(each.sees_document for each in self.channels.values())
+
+    def pieces(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """Name the chunks of a document by their very bytes; by those of all of it, if a model looks at all."""
+        found = [digest_bytes(text.encode("utf-8", "surrogatepass")) for text in texts]
+        if not self._sees_documents:
+            return tuple(found)
+        whole = digest("document", found)
+        return tuple(digest_bytes(f"{whole} {place}".encode()) for place in range(len(found)))
 
     def cut(self, data: bytes) -> list[str]:
         """The chunks of a document."""
@@ -130,6 +182,6 @@ class Pipeline:
 
 def _channel(model: Any) -> Channel:
     """A channel from a bare model, with what its attributes say of it."""
-    known = ("model", "revision", "doc_prompt", "usd_per_mtok", "count_tokens")
+    known = ("model", "revision", "doc_prompt", "datatype", "context_scope", "usd_per_mtok", "count_tokens")
     said = {name: getattr(model, name) for name in known if getattr(model, name, None) is not None}
     return Channel(model, **said)

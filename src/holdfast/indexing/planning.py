@@ -24,11 +24,6 @@ _AT_ONCE = 500
 _MEASURED = 1000
 
 
-def piece_digest(text: str) -> str:
-    """Names a chunk by its very bytes."""
-    return digest_bytes(text.encode("utf-8", "surrogatepass"))
-
-
 def corpus_digest(source: Iterable[Document]) -> str:
     """The same as long as nothing in a source moved, as far as stamps tell, or else the contents."""
     running = RunningDigest()
@@ -174,7 +169,7 @@ class Planner:
         texts: list[str] | None = None
         if pieces is None or self._missing(pieces):
             texts = self._pipeline.cut(read(document) if data is None else data)
-            pieces = tuple(piece_digest(text) for text in texts)
+            pieces = self._pipeline.pieces(texts)
         missing = self._missing(pieces)
         to_embed = sum(self._tally(each, pieces, texts or [], missing) for each in self._ground.channels.values())
         return DocPlan(document.name, kind, content, len(pieces), to_embed)
@@ -264,6 +259,7 @@ class Planner:
         yield from self._ground.findings
         gone = set(self._ground.live.channels) - set(self._ground.channels) if self._ground.live else set()
         yield from (f"the channel {name} is dropped" for name in sorted(gone))
+        yield from (said for each in self._ground.channels.values() for said in each.contradictions(self._families))
         for name, stage in self._stages.items():
             for unseen in stage.unseen:
                 yield f"a change of {unseen} of the stage {name} would not be noticed"

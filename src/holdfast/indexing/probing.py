@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from holdfast.digest import digest
 from holdfast.errors import Conflict, HoldfastError, Refused, Unavailable
-from holdfast.indexing import vectors
+from holdfast.indexing import sparse, vectors
 from holdfast.indexing.deciding import SAME_MODEL, Standing
 from holdfast.indexing.embedding import Embedder
 from holdfast.indexing.ledger import Batch, Generation, LabelRow, Ledger
 from holdfast.indexing.spaces import CANARIES, Resolved
+
+_RELATED = 0.5
+"""Models of one space are alike in the mean by at least this much; those of two are strangers (below 0.1)."""
 
 
 def probe(embedder: Embedder, ledger: Ledger, live: Generation | None) -> None:
@@ -31,11 +34,24 @@ def probe(embedder: Embedder, ledger: Ledger, live: Generation | None) -> None:
 
 
 def _space(channel: Resolved, ledger: Ledger, live: Generation | None, found: tuple[bytes, ...]) -> str:
-    if channel.standing is not Standing.UNPROVEN or live is None:
+    if channel.standing not in (Standing.UNPROVEN, Standing.FAMILY) or live is None:
         return channel.space
     old = ledger.label(live.channels[channel.name]["label"])
+    if channel.standing is Standing.FAMILY:
+        _check_family(channel, old.canaries if old else (), found)
+        return channel.space
     is_same = old is not None and bool(old.canaries) and _is_same(found, old.canaries)
     return old.space if is_same and old else channel.space
+
+
+def _check_family(channel: Resolved, old: tuple[bytes, ...], found: tuple[bytes, ...]) -> None:
+    """Conflict if models that are said to share a space do not: vectors that lie beside each other cannot be parted."""
+    alike = vectors.cosines(old, found) if len(old) == len(found) else []
+    if alike and sum(alike) / len(alike) < _RELATED:
+        raise Conflict(
+            f"the families say that {channel.channel.model} shares a space with the model before it, and it does not",
+            hint="Take the edge out of the family file; then a plan says what it costs to embed everything anew.",
+        )
 
 
 def _ask(embedder: Embedder) -> tuple[tuple[bytes, ...], Batch]:
@@ -49,7 +65,8 @@ def _ask(embedder: Embedder) -> tuple[tuple[bytes, ...], Batch]:
             f"{channel.channel.model} does not work: {type(error).__name__}: {error}", hint="See that it can be called."
         ) from error
     tokens, usd = embedder.account(CANARIES)
-    good = tuple(each for each in found if isinstance(each, bytes))
+    told = sparse.sketch if channel.channel.is_sparse else bytes
+    good = tuple(told(each) for each in found if isinstance(each, bytes))
     if len({len(each) for each in good}) != 1 or len(good) != len(CANARIES):
         reason = next((each for each in found if isinstance(each, str)), "is not as long as the others")
         raise Refused(f"a vector of {channel.channel.model} {reason}", hint="See that the model is the right one.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,7 @@ from holdfast.indexing.settings import changes
 from holdfast.indexing.sources import Document, read
 from holdfast.indexing.standing import look
 from holdfast.indexing.store import Hit
+from holdfast.indexing.vectors import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,11 @@ class IndexRun:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The names of the models' vectors, in the order of the pipeline."""
+        return tuple(self._pipeline.channels)
 
     def close(self) -> None:
         """Let go of the ledger."""
@@ -151,9 +157,13 @@ class IndexRun:
             return ["it was never published"]
         return [*self._of_document(document, found.content), *self._of_recipe(found.recipe), *self._of_shape(name)]
 
-    def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
-        """The chunks nearest to a query's vector."""
-        return self._pipeline.store.search(channel, query, limit=limit)
+    def search(self, channel: str, query: str | Query, *, limit: int = 10) -> list[Hit]:
+        """The chunks nearest to a query: a text, which the channel's model is sent, or its vector."""
+        if channel not in self._pipeline.channels:
+            names = ", ".join(self._pipeline.channels)
+            raise NotFound(f"there is no channel {channel!r}", hint=f"The channels are {names}.")
+        asked = self._pipeline.channels[channel].ask(query) if isinstance(query, str) else query
+        return self._pipeline.store.search(channel, asked, limit=limit)
 
     # parts of the above
 

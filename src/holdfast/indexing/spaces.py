@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,12 +43,16 @@ class Resolved:
 
     @property
     def dimension(self) -> int | None:
-        """How many numbers are stored; None as long as nobody knows."""
+        """How many numbers are stored; None as long as nobody knows, and if there is no such number."""
+        if self.channel.is_sparse:
+            return None
         return self.channel.dimension or self.native
 
     @property
     def shape(self) -> Shape:
         """How its vectors lie in a store. Refused if the model has too few numbers."""
+        if self.channel.is_sparse:
+            return Shape(0, self.channel.datatype)
         wanted = self.dimension
         if wanted is None or (self.native is not None and wanted > self.native):
             raise Refused(
@@ -63,6 +67,14 @@ class Resolved:
     def described(self) -> dict[str, Any]:
         """As a ledger and a store hold it."""
         return self.channel.described() | {"space": self.space, "label": self.label}
+
+    def contradictions(self, families: Families) -> Iterator[str]:
+        """What the families say of the model and is not so, as far as it is known."""
+        known = families.find(self.channel.model)
+        lengths = known[0].dimensions if known is not None else ()
+        if lengths and self.native is not None and not self.channel.is_sparse and self.native not in lengths:
+            said = ", ".join(map(str, lengths))
+            yield f"{self.channel.model} has {self.native} numbers; the families say {said}"
 
     def usd(self, tokens: int, families: Families) -> float | None:
         """What tokens cost; None if nobody said the price."""
@@ -83,9 +95,10 @@ def _resolve(
     name: str, channel: Channel, old: Mapping[str, Any] | None, ledger: Ledger, families: Families
 ) -> Resolved:
     known = families.find(channel.model)
-    if known is not None and known[0].context_scope == "document":
+    if known is not None and known[0].context_scope == "document" and not channel.sees_document:
         raise Refused(
-            f"a vector of {channel.model} depends on the whole document", hint="Such models are not supported yet."
+            f"a vector of {channel.model} depends on the whole document",
+            hint='Say so with context_scope="document": each call of the model then has all chunks of one document.',
         )
     label = channel.label
     stands = standing(old, channel.described(), families)

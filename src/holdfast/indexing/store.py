@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from holdfast.indexing.vectors import Shape
+from holdfast.errors import NotFound
+from holdfast.indexing.vectors import Query, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,16 @@ class Hit:
     score: float
 
 
+def no_collection(store: str, collection: str) -> NotFound:
+    """What a store says that is asked for a collection it does not have."""
+    return NotFound(f"{store} has no collection {collection}", hint="Apply a plan to make it again.")
+
+
+def nothing_to_search(store: str, channel: str) -> NotFound:
+    """What a store says that has no live collection, or none with these vectors."""
+    return NotFound(f"{store} has no vectors {channel!r} to search", hint="Apply a plan first.")
+
+
 class VectorStore(Protocol):
     """Collections of points, of which one is live.
 
@@ -41,6 +52,11 @@ class VectorStore(Protocol):
     @property
     def identity(self) -> str:
         """Where it is; another place is another identity."""
+        ...
+
+    @property
+    def keeps_sparse(self) -> bool:
+        """Whether a channel of it may be sparse."""
         ...
 
     def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
@@ -79,6 +95,6 @@ class VectorStore(Protocol):
         """Take a collection away; nothing if it is not there."""
         ...
 
-    def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
+    def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
         """The chunks nearest to a query, of the live collection."""
         ...

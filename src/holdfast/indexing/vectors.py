@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import Refused, Unavailable
 
 FLOAT_BYTES = 4
-DATATYPES = ("float32", "float16", "int8", "binary")
+DATATYPES = ("float32", "float16", "int8", "binary", "sparse", "sparse-idf")
+"""How numbers are stored. Of a sparse vector, those that are not zero; `sparse-idf` has rare ones count more."""
 _MOST_MEASURED = 1000
+
+
+Query = Sequence[float] | Mapping[int, float]
+"""What a store is asked: numbers, or for sparse vectors numbers by their places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +23,34 @@ class Shape:
     """How the vectors of one channel lie in a store."""
 
     dimension: int
+    """0 for sparse vectors, which have no end."""
     datatype: str = "float32"
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether vectors are numbers by their places."""
+        return self.datatype.startswith("sparse")
+
+    def fits(self, size_bytes: int) -> bool:
+        """Whether a vector of so many bytes may be one of these."""
+        return size_bytes % 8 == 0 if self.is_sparse else size_bytes == self.size_bytes
+
+    @property
     def size_bytes(self) -> int:
-        """What one vector takes."""
+        """What one vector takes, if it is not sparse."""
         if self.datatype == "binary":
             return (self.dimension + 7) // 8
         return self.dimension * {"float32": 4, "float16": 2, "int8": 1}[self.datatype]
+
+
+def plain(shapes: Mapping[str, Shape]) -> dict[str, list[int | str]]:
+    """Shapes by channel, as JSON holds them."""
+    return {name: [shape.dimension, shape.datatype] for name, shape in shapes.items()}
+
+
+def shapes_of(said: Mapping[str, Any]) -> dict[str, Shape]:
+    """What `plain` was given."""
+    return {str(name): Shape(int(each[0]), str(each[1])) for name, each in said.items()}
 
 
 def check(vectors: Any, *, expected: int, dimension: int | None) -> list[bytes | str]:
@@ -33,7 +58,7 @@ def check(vectors: Any, *, expected: int, dimension: int | None) -> list[bytes |
 
     Refused if there are not as many as texts: nobody can say which is whose.
     """
-    np = _numpy()
+    np = load_numpy()
     try:
         rows = list(vectors)
     except TypeError:
@@ -66,7 +91,9 @@ def dimension_of(blob: bytes) -> int:
 
 def derive(blob: bytes, shape: Shape) -> bytes:
     """A cached vector as a store gets it: its first numbers, of length 1, in the datatype."""
-    np = _numpy()
+    if shape.is_sparse:
+        return blob
+    np = load_numpy()
     vector = np.frombuffer(blob, dtype="<f4")
     if shape.dimension < vector.size:
         vector = _unit(np, vector[: shape.dimension])
@@ -75,13 +102,30 @@ def derive(blob: bytes, shape: Shape) -> bytes:
 
 def floats(blob: bytes, shape: Shape) -> list[float]:
     """A vector of a store as numbers."""
-    np = _numpy()
+    np = load_numpy()
     return [float(each) for each in _decode(np, [blob], shape)[0]]
+
+
+def widened(blob: bytes, shape: Shape) -> bytes:
+    """A vector of a store as bytes of float32, for stores that know nothing coarser."""
+    np = load_numpy()
+    return bytes(_decode(np, [blob], shape)[0].astype("<f4").tobytes())
+
+
+def asked(query: Query, shape: Shape) -> list[float]:
+    """A query as it is compared with vectors of a shape: its first numbers, of length 1. Refused if it has too few."""
+    np = load_numpy()
+    return [float(each) for each in _asked(np, query, shape)]
+
+
+def packed(numbers: Sequence[float]) -> bytes:
+    """Numbers as a cached vector has them."""
+    return bytes(load_numpy().asarray(numbers, dtype="<f4").tobytes())
 
 
 def cosines(ones: Sequence[bytes], others: Sequence[bytes]) -> list[float]:
     """How alike cached vectors are, pair by pair; 0 for a pair of different length."""
-    np = _numpy()
+    np = load_numpy()
     found = []
     for one, other in zip(ones, others, strict=True):
         if len(one) != len(other):
@@ -94,7 +138,7 @@ def cosines(ones: Sequence[bytes], others: Sequence[bytes]) -> list[float]:
 
 def overlap(blobs: Sequence[bytes], shape: Shape, *, neighbours: int = 10) -> float | None:
     """Which part of the nearest neighbours stays when cached vectors get a shape; None if there are too few to say."""
-    np = _numpy()
+    np = load_numpy()
     taken = blobs[:_MOST_MEASURED]
     if len(taken) < 3:
         return None
@@ -106,17 +150,24 @@ def overlap(blobs: Sequence[bytes], shape: Shape, *, neighbours: int = 10) -> fl
     return float(kept / (count * len(taken)))
 
 
-def nearest(query: Sequence[float], blobs: Sequence[bytes], shape: Shape, limit: int) -> list[tuple[int, float]]:
+def nearest(query: Query, blobs: Sequence[bytes], shape: Shape, limit: int) -> list[tuple[int, float]]:
     """The places of the vectors that are most like a query, the best first, with their cosine."""
-    np = _numpy()
-    asked = np.asarray(query, dtype="f4")
-    if asked.ndim != 1 or asked.size < shape.dimension:
-        raise Refused(f"the query has {asked.size} numbers, the index {shape.dimension}", hint="Use its own model.")
+    np = load_numpy()
+    wanted = _asked(np, query, shape)
     if not blobs:
         return []
-    scores = _units(np, _decode(np, blobs, shape)) @ _unit(np, asked[: shape.dimension])
+    scores = _units(np, _decode(np, blobs, shape)) @ wanted
     best = np.argsort(-scores, kind="stable")[:limit]
     return [(int(place), float(scores[place])) for place in best]
+
+
+def _asked(np: Any, query: Query, shape: Shape) -> Any:
+    if isinstance(query, Mapping):
+        raise Refused("the query is sparse, the vectors are not", hint="Ask the channel of the sparse model.")
+    given = np.asarray(query, dtype="f4")
+    if given.ndim != 1 or given.size < shape.dimension:
+        raise Refused(f"the query has {given.size} numbers, the index {shape.dimension}", hint="Use its own model.")
+    return _unit(np, given[: shape.dimension])
 
 
 def _neighbours(np: Any, rows: Any, count: int) -> list[list[int]]:
@@ -156,7 +207,8 @@ def _units(np: Any, rows: Any) -> Any:
     return rows / np.where(lengths == 0, 1, lengths)
 
 
-def _numpy() -> Any:
+def load_numpy() -> Any:
+    """The package, for those few that compute with vectors. Unavailable if it is not installed."""
     try:
         import numpy  # an extra: `holdfast[indexing]`
     except ImportError:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from holdfast.errors import Refused
+from holdfast.errors import Damaged, Refused
 from holdfast.training import background
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.loading import Opened, find
@@ -25,6 +25,7 @@ from holdfast.training.stored.layout import check_step as check_number
 from holdfast.training.stored.layout import step_name
 from holdfast.training.tree import Flat, flatten
 
+_TRIES = 5
 Step = int | Literal["latest", "best"]
 
 _FILE = "file://"
@@ -56,8 +57,8 @@ def save_checkpoint(
 
     When this returns the checkpoint is on the disk, `last` and `best.json` are right, and what `keep_last_k`,
     `keep_best_k` and `keep_every` have no reason to keep is gone; without `keep_last_k` and `keep_every` nothing goes.
-    An error leaves everything as it was (P3). Tensors that did not change since the last checkpoint are shared with
-    it, not written again.
+    An error leaves what was there, or that and the new one (P3). Tensors that did not change since the last checkpoint
+    are shared with it, not written again.
 
     Refused, with the path of the value, if something cannot be stored exactly, or if the step comes before the last
     one; Conflict if the step is saved already. With `rewind` a step may go back, and replaces one of its number.
@@ -127,8 +128,14 @@ def load_checkpoint(
 
     Damaged if a byte is not what was written; NotFound if there is no such checkpoint.
     """
-    opened = open_checkpoint(path, step, verify=verify, mmap=mmap)
-    state = opened.state(weights_only=weights_only, only=only, map_location=map_location)
+    for tries_left in reversed(range(_TRIES)):
+        opened = open_checkpoint(path, step, verify=verify, mmap=mmap)
+        try:
+            state = opened.state(weights_only=weights_only, only=only, map_location=map_location)
+            break
+        except Damaged:
+            if not tries_left or not opened.is_gone:
+                raise  # else a save has pruned it while it was read, and there is a newer one (P9)
     if restore_rng or loader is not None:
         set_back(opened, rng=restore_rng, loader=loader)
     return state
@@ -170,10 +177,18 @@ def make_wish(
     wish = Wish(
         step=step, payloads=flat.payloads, tree=flat.tree, resume=flat.resume, created_at=_now(), metrics=checked,
         best_key=best_key, mode=mode, keep=keep, pin=pin, rewind=rewind, threads=threads,
-        metadata={name: leaves.encode(value, f"metadata {name}") for name, value in (metadata or {}).items()},
+        metadata=_written(metadata),
         environment=capture_environment(Path.cwd()), config_hash=config_hash(config),
     )  # fmt: skip
     return wish, flat
+
+
+def _written(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Metadata as a manifest has them; Refused if they are none."""
+    given = {} if metadata is None else metadata
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise Refused(f"metadata is {given!r:.80}", hint='Give a dict with text for keys, such as {"run": 7}.')
+    return {name: leaves.encode(value, f"metadata {name}") for name, value in given.items()}
 
 
 def run_of(out_dir: str | os.PathLike[str]) -> TrainingFolder:
@@ -212,7 +227,7 @@ def is_url(path: str | os.PathLike[str]) -> bool:
 
 def folder_of(path: str | os.PathLike[str]) -> Path:
     """The folder that was named; Refused if nothing was."""
-    text = os.fspath(path)
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
     if not isinstance(text, str) or not text or "\0" in text:
         raise Refused(f"the folder is {text!r}", hint="Name a folder for the checkpoints.")
     if text.startswith(_FILE):

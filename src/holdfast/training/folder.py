@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 from holdfast.durable import Lock, disk, make_folder, remove_tree, sync_folder, write_atomically
 from holdfast.errors import Damaged, HoldfastError, NotFound, Refused
+from holdfast.training.metrics import MODES
 from holdfast.training.reading import Reader, read_manifest
 from holdfast.training.stored.layout import (
     BEST,
@@ -31,6 +33,7 @@ _SAVING = "saving"
 _REMOVING = "removing"
 _PINS = "pins.json"
 _LOCK = "lock"
+_LOOKS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +69,20 @@ class TrainingFolder:
     # looking
 
     def look(self) -> tuple[list[Found], list[Broken]]:
-        """All checkpoints in the order in which they were saved, and what is broken."""
-        found, broken = [], []
+        """All checkpoints in the order in which they were saved, and what is broken.
+
+        A writer may rename one away and another in while we look (P9): where that shows, we look again.
+        """
+        for _ in range(_LOOKS - 1):
+            found, broken, has_changed = self._look()
+            if not has_changed:
+                return found, broken
+        found, broken, _ = self._look()
+        return found, broken
+
+    def _look(self) -> tuple[list[Found], list[Broken], bool]:
+        """And whether something went while we looked, or all that was there."""
+        found, broken, has_changed = [], [], False
         for name, step in self._steps():
             try:
                 manifest = self._manifest(name)
@@ -75,8 +90,14 @@ class TrainingFolder:
                     raise Damaged(f"{self.path / name} says that it is step {manifest.step}", hint="Rename it back.")
                 found.append(Found(self.path / name, manifest))
             except HoldfastError as error:
-                broken.append(Broken(self.path / name, step, error))
-        return sorted(found, key=lambda each: (each.manifest.sequence, each.step)), broken
+                if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EMFILE, errno.ENFILE):
+                    raise  # nothing can be said of any of them
+                if os.path.lexists(self.path / name):
+                    broken.append(Broken(self.path / name, step, error))
+                else:
+                    has_changed = True
+        has_changed = has_changed or (not found and not broken and os.path.lexists(self.path / LAST))
+        return sorted(found, key=lambda each: (each.manifest.sequence, each.step)), broken, has_changed
 
     def _steps(self) -> list[tuple[str, int]]:
         try:
@@ -134,12 +155,12 @@ class TrainingFolder:
         raise NotFound(f"{self.path} has no checkpoint {step}", hint=hint)
 
     def _best(self, found: list[Found]) -> Found:
-        marker = self.best_marker()
+        marker = deciding(self)
         if marker is None:
             raise NotFound(f"{self.path} has no best checkpoint", hint="Save with metrics and best_key.")
-        best = self.best_of(found, str(marker.get("metric")), str(marker.get("mode")))
+        best = self.best_of(found, *marker)
         if best is None:
-            raise NotFound(f"no checkpoint of {self.path} has a {marker.get('metric')}", hint="Save with metrics.")
+            raise NotFound(f"no checkpoint of {self.path} has a {marker[0]}", hint="Save with metrics.")
         return best
 
     @staticmethod
@@ -195,8 +216,7 @@ class TrainingFolder:
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the lock; what writers that died left behind is swept away first."""
-        if self.path.exists() and not self.path.is_dir():
-            raise Refused(f"{self.path} is a file", hint="Name a folder for the checkpoints.")
+        self._check_is_ours_to_use()
         with system_errors("writing to", self.path):
             make_folder(self._private, mode=0o777)
             lock = Lock(self._private / _LOCK)
@@ -207,6 +227,17 @@ class TrainingFolder:
                 yield
         finally:
             lock.release()
+
+    def _check_is_ours_to_use(self) -> None:
+        """Refuse, before anything is written, what would fail half way."""
+        if os.path.lexists(self.path) and not self.path.is_dir():
+            what = "a file" if self.path.exists() else "a link that leads nowhere"
+            raise Refused(f"{self.path} is {what}", hint="Name a folder for the checkpoints.")
+        if os.path.lexists(self._private) and not self._private.is_dir():
+            raise Refused(f"{self._private} is not a folder", hint="Move it away, or save elsewhere.")
+        for name in (LAST, BEST):
+            if (self.path / name).is_dir() and not (self.path / name).is_symlink():
+                raise Refused(f"{self.path / name} is a folder", hint="Move it away, or save elsewhere.")
 
     def sweep(self) -> None:
         """Remove what is half written or half removed. The lock is held, so nobody is at it."""
@@ -288,3 +319,15 @@ class TrainingFolder:
         """Set which steps are pinned. The lock is held."""
         text = json.dumps({"schema_version": SCHEMA_VERSION, "steps": sorted(steps)}).encode() + b"\n"
         write_atomically(self._private / _PINS, text, via=self._private / f"{_SAVING}-pins", mode=0o644)
+
+
+def deciding(folder: TrainingFolder) -> tuple[str, str] | None:
+    """The metric and the mode that decide which is the best; None if nothing does, Damaged if that cannot be told."""
+    found = folder.best_marker()
+    if found is None and not (isinstance(folder, TrainingFolder) and os.path.lexists(folder.path / BEST)):
+        return None
+    metric, mode = (found or {}).get("metric"), (found or {}).get("mode")
+    if not isinstance(metric, str) or mode not in MODES:
+        what = f"{folder.path / BEST} does not tell which checkpoint is the best"
+        raise Damaged(what, hint="Save once with best_key, or remove it.")
+    return metric, str(mode)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,11 @@ class Opened:
         self._lazily = mmap
         self.reader = reader or Reader(found.path, found.manifest, verify=verify)
         self._document: dict[str, Any] | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was removed since it was found."""
+        return isinstance(self.found.path, Path) and not os.path.lexists(self.found.path / MANIFEST)
 
     def state(self, *, weights_only: bool = False, only: Sequence[str] | None = None, map_location: Any = None) -> Any:
         """The state, or what is wanted of it."""

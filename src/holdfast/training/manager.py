@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from holdfast.errors import Damaged, HoldfastError, NotFound, Refused
+from holdfast.errors import Damaged, HoldfastError, NotFound, Refused, Unavailable
 from holdfast.model import VerifyReport
 from holdfast.training import background, checking, retaining
 from holdfast.training.checkpoints import run_of, save_state, set_back
@@ -113,7 +113,9 @@ class CheckpointManager:
         state: the state, or a function that makes it, which is called only if it is time.
         """
         if self.should_stop:
-            meta = self.save(step, state, metrics, **options | {"block": True})
+            meta = None
+            if not self._has_saved(step):  # by the call before this one, as it may be
+                meta = self.save(step, state, metrics, **options | {"block": True})
             self._preemption.end()
             return meta
         if not self._save_steps or check_step(step) % self._save_steps:
@@ -132,6 +134,10 @@ class CheckpointManager:
         }  # fmt: skip
         made = state() if callable(state) else state
         return save_state(str(self.root), step, made, **wishes | options)
+
+    def _has_saved(self, step: int) -> bool:
+        self.wait()
+        return any(each.step == check_step(step) for each in self._folder.look()[0]) and not self._rewinds
 
     def wait(self) -> dict[str, Any] | None:
         """Wait for a save in the background; raises its error."""
@@ -191,10 +197,12 @@ class CheckpointManager:
             try:
                 resumed = self._resumed(each, tuple(problems), rng, options)
             except Damaged as error:
+                if isinstance(each.path, Path) and not each.path.exists():
+                    return self.resume(step, rng=rng, **options)  # another process has pruned it: look again
                 _log.warning("passed over: %s", error)
                 problems.append(str(error))
                 continue
-            self._put_aside([other.path for other in found[found.index(each) + 1 :]])
+            self._put_aside(found[found.index(each) + 1 :])
             return resumed
         raise Damaged(f"no checkpoint of {self.root} is sound: {problems[0]}", hint="Restore a backup of the folder.")
 
@@ -209,13 +217,19 @@ class CheckpointManager:
         notes = set_back(opened, rng=rng and "rng" in kept, loader=loader if "loader" in kept else None)
         return Resumed(state, _noun(found, self._folder.pinned()), (*problems, *notes))
 
-    def _put_aside(self, damaged: list[Path]) -> None:
+    def _put_aside(self, damaged: list[Found]) -> None:
         """What is damaged keeps its bytes and loses its name, so that its step can be saved again."""
-        if damaged:
-            self._rewinds = True
+        if not damaged:
+            return
+        self._rewinds = True
+        try:
             with self._folder.writing():
-                for path in damaged:
-                    _log.warning("put aside: %s", self._folder.put_aside(path))
+                there = {(each.path, each.manifest.sequence) for each in self._folder.look()[0]}
+                for each in damaged:
+                    if (each.path, each.manifest.sequence) in there:  # else somebody has put a sound one there
+                        _log.warning("put aside: %s", self._folder.put_aside(each.path))
+        except Unavailable as error:  # a folder that can only be read is still good to go on from
+            _log.warning("what is damaged stays where it is: %s", error)
 
     # keeping
 

@@ -18,6 +18,8 @@ def check_metrics(metrics: Mapping[str, Any] | None, best_key: str | None, mode:
         raise Refused(f"mode is {mode!r}", hint="Say 'min' if smaller is better, 'max' if greater is.")
     if metrics is not None and not isinstance(metrics, Mapping):
         raise Refused(f"metrics is a {type(metrics).__name__}", hint='Give a dict, such as {"val_loss": 1.23}.')
+    if best_key is not None and not isinstance(best_key, str):
+        raise Refused(f"best_key is {best_key!r}", hint="Give the name of a metric.")
     found = {_name(name): _written(name, value) for name, value in (metrics or {}).items()}
     if best_key is not None and best_key not in found:
         given = ", ".join(found) or "none"
@@ -36,5 +38,11 @@ def _written(name: str, value: Any) -> Any:
         kind = type(value).__name__
         hint = "Give a plain number: value.item()." if hasattr(value, "item") else "Give a plain number."
         raise Refused(f"the metric {name} is a {kind}, not a number", hint=hint)
-    number = int(value) if isinstance(value, numbers.Integral) else float(value)
-    return number if math.isfinite(number) else {"$float": repr(float(number))}
+    try:
+        as_float = float(value)
+    except OverflowError:
+        raise Refused(
+            f"the metric {name} is a number too large to compare", hint="Give one that a float holds."
+        ) from None
+    number = int(value) if isinstance(value, numbers.Integral) else as_float
+    return number if math.isfinite(as_float) else {"$float": repr(as_float)}

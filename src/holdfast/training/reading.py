@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
+import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, HoldfastError, Unavailable
+from holdfast.training.mapping import fault_in, map_file
 from holdfast.training.stored import digests
 from holdfast.training.stored.layout import MANIFEST
 from holdfast.training.stored.manifest import FileEntry, Manifest, TensorEntry, decode
-from holdfast.training.telling import system_errors
 from holdfast.training.threads import each
 from holdfast.training.tree import Bytes
 
 _HINT = "Use another checkpoint; holdfast verify names the sound ones."
 _MANIFEST_MAX_BYTES = 1 << 30
+_NOT_NOW = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM)
+"""What says nothing of the file: too many are open, or it is another user's."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -34,8 +36,18 @@ def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
     except FileNotFoundError:
         raise Damaged(f"{folder} has no {MANIFEST}, so it is not a whole checkpoint", hint=_HINT) from None
     except OSError as error:
-        raise Damaged(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
+        raise cannot_read(path, error) from error
     return decode(data, str(path), verify=verify)
+
+
+def cannot_read(path: Path, error: OSError) -> HoldfastError:
+    """What an error of the system means: that a file is not what it was, or that we may not or cannot look now."""
+    if error.errno in _NOT_NOW:
+        hint = (
+            "Close some files, or wait." if error.errno in (errno.EMFILE, errno.ENFILE) else "See to that, and retry."
+        )
+        return Unavailable(f"{path} cannot be read: {error.strerror}", hint=hint)
+    return Damaged(f"{path} cannot be read: {error.strerror}", hint=_HINT)
 
 
 class Reader:
@@ -81,6 +93,7 @@ class Reader:
         tensor = self._entry(name)
         whole = self._mapped(tensor.file)
         data = whole[tensor.offset : tensor.offset + tensor.bytes]
+        self._look(data, tensor.file)
         self._check_tensor(data, name, tensor)
         return data
 
@@ -89,10 +102,21 @@ class Reader:
         if name not in self._maps:
             entry = self._manifest.files[name]
             with self._opened(name, entry) as fd:
-                whole = _map(fd, entry.bytes)
+                whole = map_file(fd, entry.bytes) if entry.bytes else None
+                if whole is None:
+                    whole = _read_all(fd, entry.bytes)
+                self._look(whole[: entry.header_bytes], name)
             self._check(whole[: entry.header_bytes], entry.header_digest, self._folder / name)
             self._maps[name] = whole
         return self._maps[name]
+
+    def _look(self, data: memoryview, name: str) -> None:
+        """See that bytes can be had at all, before anything is ended by looking at them."""
+        try:
+            if self._verify:
+                fault_in(data)
+        except OSError as error:
+            raise Damaged(f"{self._folder / name} cannot be read: {error.strerror}", hint=_HINT) from None
 
     @contextlib.contextmanager
     def _opened(self, name: str, entry: FileEntry) -> Iterator[int]:
@@ -102,13 +126,14 @@ class Reader:
         except FileNotFoundError:
             raise Damaged(f"{path} is missing", hint=_HINT) from None
         except OSError as error:
-            raise Damaged(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
+            raise cannot_read(path, error) from error
         try:
             size = os.fstat(fd).st_size
             if size != entry.bytes:
                 raise Damaged(f"{path} has {size} bytes where {entry.bytes} were written", hint=_HINT)
-            with system_errors("reading", path):
-                yield fd
+            yield fd
+        except OSError as error:
+            raise cannot_read(path, error) from error
         finally:
             os.close(fd)
 
@@ -123,19 +148,6 @@ class Reader:
     def _check(self, data: bytes | memoryview, expected: str, what: object) -> None:
         if self._verify and digests.digest(data, self._manifest.digest_algorithm) != expected:
             raise Damaged(f"{what} is not as it was written", hint=_HINT)
-
-
-def _map(fd: int, size: int) -> memoryview:
-    """Map a file so that what is changed in memory does not change the file; read it where it cannot be mapped.
-
-    Reading a gigabyte into fresh memory costs the system a second of work for the pages alone; mapping costs nothing.
-    """
-    if not size:
-        return memoryview(b"")
-    try:
-        return memoryview(mmap.mmap(fd, size, access=mmap.ACCESS_COPY))
-    except OSError:
-        return _read_all(fd, size)
 
 
 def _read_all(fd: int, size: int) -> memoryview:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast import retention
-from holdfast.training.folder import Found, TrainingFolder
+from holdfast.errors import HoldfastError
+from holdfast.training.folder import Found, TrainingFolder, deciding
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,13 @@ def plan(
     """Decide which checkpoints go. Only what is whole, ours, and holds nothing of others can."""
     if keep.is_all:
         return Trimmed([], {each.step: "everything is kept" for each in found}, is_done=False)
-    marker = folder.best_marker()
-    if best_key is None and marker is not None:  # the best stays, also if this save does not ask which it is
-        best_key, mode = str(marker.get("metric")), str(marker.get("mode"))
+    try:
+        if best_key is None and (marker := deciding(folder)):
+            best_key, mode = marker  # the best stays, also if this save does not ask which it is
+        pinned = folder.pinned()
+    except HoldfastError as error:  # whoever cannot tell what must stay removes nothing
+        return Trimmed([], dict.fromkeys((each.step for each in found), error.message), is_done=False)
     best = folder.best_of(list(found), best_key, mode) if best_key else None
-    pinned = folder.pinned()
     records = []
     for each in found:
         is_pinned, is_best = each.step in pinned, best is not None and each.path == best.path

@@ -66,7 +66,8 @@ def save(folder: TrainingFolder, wish: Wish) -> dict[str, Any]:
         found = prepare(folder, wish)
         stage = folder.stage()
         try:
-            earlier = Earlier(found[-1].path, found[-1].manifest) if found else None
+            turn = _next_sequence(folder, found)
+            earlier = Earlier(found[-1].path, found[-1].manifest, turn=turn) if found else None
             shards = write_shards(
                 stage, arrange(wish.payloads), earlier, algorithm=digests.preferred(), threads=wish.threads
             )
@@ -80,6 +81,8 @@ def save(folder: TrainingFolder, wish: Wish) -> dict[str, Any]:
 def prepare(folder: TrainingFolder, wish: Wish) -> list[Found]:
     """Look at what is there, and see that the step's name is free. The lock is held."""
     found, broken = check_step(folder, wish)
+    if wish.pin:
+        folder.pinned()  # Damaged now, and not when everything is written
     _make_room(folder, wish.step, found, broken)
     return found
 
@@ -172,6 +175,7 @@ def told(wish: Wish, new: Found, shards: Sequence[WrittenShard], is_best: bool) 
         for name in ([wish.best_key] if wish.best_key else [])
         if new.manifest.score(name, wish.mode) is None
     ]
+    notes += [f"{shard.replaces} is not as it was written, and was written again" for shard in shards if shard.replaces]
     return {
         "schema_version": SCHEMA_VERSION, "path": str(new.path), "step": new.step, "sequence": new.manifest.sequence,
         "created_at": new.manifest.created_at, "metrics": {n: new.manifest.metric(n) for n in new.manifest.metrics},

@@ -3,6 +3,7 @@ which is when a save that goes on in the background must still be finished."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
@@ -23,10 +24,17 @@ def each(function: Callable[[T], R], items: Sequence[T], *, threads: int | None 
         return [function(item) for item in items]
     work = _Work(function, items)
     helpers = [threading.Thread(target=work.run, name=f"holdfast-{at}") for at in range(count)]
-    for helper in helpers:
-        helper.start()
-    for helper in helpers:
-        helper.join()
+    try:
+        for helper in helpers:
+            helper.start()
+        for helper in helpers:
+            helper.join()
+    except BaseException as error:  # Ctrl-C: nobody goes on with work that its owner has given up
+        work.error = error
+        for helper in helpers:
+            with contextlib.suppress(RuntimeError):  # it has not begun, and will not
+                helper.join()
+        raise
     if work.error is not None:
         raise work.error
     return [work.results[at] for at in range(len(items))]

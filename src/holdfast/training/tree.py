@@ -59,7 +59,7 @@ class _Walk:
 
     def take(self, value: Any, where: str, depth: int) -> Any:
         if depth > _DEEPEST:
-            raise Refused(f"{_shown(where)} is nested too deeply, or holds itself", hint="Save a flatter state.")
+            raise Refused(f"{where[:60]}… is nested too deeply, or holds itself", hint="Save a flatter state.")
         kind = type(value)
         if kind is dict or kind is OrderedDict:
             return self._take_dict(value, where, depth)
@@ -79,7 +79,7 @@ class _Walk:
             return {key: self.take(item, _join(where, key), depth + 1) for key, item in value.items()}
         pairs = [
             [
-                self.take(key, _join(where, f"key {key!r}"), depth + 1),
+                self._take_key(key, _join(where, f"key {key!r:.60}"), depth + 1),
                 self.take(item, _join(where, str(key)), depth + 1),
             ]
             for key, item in value.items()
@@ -92,13 +92,23 @@ class _Walk:
                 f"{_shown(where)} cannot be saved: it is an OrderedDict with attributes of its own",
                 hint="Save OrderedDict(x) of it.",
             )
-        about = self.take(extra.get("_metadata"), _join(where, "_metadata"), depth + 1)
+        about = self._take_key(extra.get("_metadata"), _join(where, "_metadata"), depth + 1)
         return {"$ordered_dict": {"items": pairs, "metadata": about}}
+
+    def _take_key(self, key: Any, where: str, depth: int) -> Any:
+        """What has to be made before any tensor is: a key, or the metadata of a dict."""
+        known = len(self.leaves)
+        found = self.take(key, where, depth)
+        if len(self.leaves) != known:
+            raise Refused(
+                f"{where} cannot be saved: it is an array", hint="Have plain numbers or text there: x.item()."
+            )
+        return found
 
 
 def _store(found: list[_Leaf], flat: Flat) -> None:
     placed = [
-        (at, Placed(_shown(leaf.where), leaf.side.NAME + leaf.lowered.parts[0].dtype, leaf.lowered.extent))
+        (at, Placed(_shown(leaf.where), _kind(leaf), leaf.lowered.extent))
         for at, leaf in enumerate(found)
         if leaf.lowered.extent is not None
     ]
@@ -114,6 +124,11 @@ def _store(found: list[_Leaf], flat: Flat) -> None:
         node |= {key: lowered.about[key] for key in ("parameter", "requires_grad") if key in lowered.about}
         if view.stride is not None and lowered.extent is not None:
             node |= {"offset": view.offset, "shape": list(lowered.extent.shape), "stride": list(view.stride)}
+
+
+def _kind(leaf: _Leaf) -> str:
+    """Of what an array is; two that are stored alike may still be of two types."""
+    return f"{leaf.side.NAME} {leaf.lowered.parts[0].dtype} {leaf.lowered.about.get('dtype', '')}"
 
 
 def _store_leaf(leaf: _Leaf, names: _Names, flat: Flat) -> None:

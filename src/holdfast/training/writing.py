@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import logging
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -11,12 +13,19 @@ from pathlib import Path
 
 from holdfast.durable import disk
 from holdfast.durable.stream import Stream
+from holdfast.errors import Damaged
+from holdfast.training.reading import Reader
 from holdfast.training.stored import digests
 from holdfast.training.stored.layout import MANIFEST, shard_name
 from holdfast.training.stored.manifest import FileEntry, Manifest, TensorEntry
 from holdfast.training.stored.shards import Payload, Shard, header
 from holdfast.training.threads import each
 
+_log = logging.getLogger("holdfast")
+
+READ_AGAIN_EVERY = 32
+"""Of the files that a save shares, one in so many is read again, another one each time: a medium forgets in silence,
+and a link to what it forgot is no second copy."""
 _NO_LINK = (errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOENT)
 
 
@@ -28,12 +37,16 @@ class WrittenShard:
     entry: FileEntry
     tensors: dict[str, TensorEntry]
     is_linked: bool
+    replaces: str = ""
+    """The file that it would have been shared with, had that been sound."""
 
 
 class Earlier:
     """A checkpoint whose files may be shared."""
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, *, turn: int | None = None) -> None:
+        """`turn`: which of the files that may be shared are read again this time; without it none is."""
+        self._turn = turn
         self.folder = folder
         self.manifest = manifest
         names: dict[str, list[tuple[int, str]]] = {}
@@ -68,6 +81,29 @@ class Earlier:
             return found == known.fingerprint
         return digests.digest(data, algorithm) == known.digest
 
+    def is_doubtful(self, number: int, file: str, shard: Shard) -> bool:
+        """Whether it is this file's turn to be read again, and it is not as it was written."""
+        if self._turn is None or (number + self._turn) % READ_AGAIN_EVERY:
+            return False
+        reader = Reader(self.folder, self.manifest)
+        try:
+            _drop_from_cache(self.folder / file)  # what counts is what the medium says
+            for payload in shard.payloads:
+                reader.fetch(payload.name)
+        except Damaged as error:
+            _log.warning("written again: %s", error)
+            return True
+        return False
+
+
+def _drop_from_cache(path: Path) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(fd)
+
 
 def write_shards(
     folder: Path,
@@ -83,18 +119,27 @@ def write_shards(
         earlier = None
     names = [name(at, len(shards)) for at in range(1, len(shards) + 1)]
 
-    def one(pair: tuple[str, Shard]) -> WrittenShard:
-        return _link(folder, *pair, earlier) or _write(folder, *pair, algorithm)
+    def one(job: tuple[int, str, Shard]) -> WrittenShard:
+        number, name, shard = job
+        file = _shareable(shard, earlier)
+        if earlier is None or file is None:
+            return _write(folder, name, shard, algorithm)
+        if earlier.is_doubtful(number, file, shard):
+            return replace(_write(folder, name, shard, algorithm), replaces=str(earlier.folder / file))
+        return _link(folder, name, shard, earlier, file) or _write(folder, name, shard, algorithm)
 
-    return each(one, list(zip(names, shards, strict=True)), threads=threads)
+    return each(one, [(at, *pair) for at, pair in enumerate(zip(names, shards, strict=True))], threads=threads)
 
 
-def _link(folder: Path, name: str, shard: Shard, earlier: Earlier | None) -> WrittenShard | None:
+def _shareable(shard: Shard, earlier: Earlier | None) -> str | None:
+    """The file of the earlier checkpoint that has just these bytes, if one does."""
     file = earlier.like(shard) if earlier else None
     if earlier is None or file is None:
         return None
-    if not all(earlier.holds(payload, payload.read()) for payload in shard.payloads):
-        return None
+    return file if all(earlier.holds(payload, payload.read()) for payload in shard.payloads) else None
+
+
+def _link(folder: Path, name: str, shard: Shard, earlier: Earlier, file: str) -> WrittenShard | None:
     try:
         _link_file(earlier.folder / file, folder / name)
     except OSError as error:

@@ -7,21 +7,19 @@ Read by the command line and by the checkpoint service. `Workspace` itself reads
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import Refused, Unavailable
+from holdfast.errors import Refused
 from holdfast.workspace.given import a_path
 from holdfast.workspace.quantities import parse_size, parse_span
+from holdfast.workspace.tables import Checks, checked, find_table, nearest, number, switch, texts
 
 if TYPE_CHECKING:
     from holdfast.retention import Policy
-
-OWN, SHARED = "holdfast.toml", "pyproject.toml"
-_MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +54,8 @@ def read_settings(workspace: str | os.PathLike[str]) -> Settings:
     type.
     """
     folder = Path(a_path(workspace, "the workspace"))
-    own = _table(folder / OWN, ())
-    shared = _table(folder / SHARED, ("tool", "holdfast"))
-    if own is not None and shared is not None:
-        raise Refused(
-            f"{OWN} and [tool.holdfast] in {SHARED} both configure {workspace}", hint="Keep one and remove the other."
-        )
-    if own is None and shared is None:
-        return Settings()
-    return _settings(own if shared is None else shared, OWN if shared is None else SHARED)  # type: ignore[arg-type]
+    found = find_table(folder)
+    return Settings() if found is None else _settings(*found)
 
 
 def in_force(settings: Settings) -> dict[str, tuple[Any, str]]:
@@ -89,7 +80,8 @@ def _told_types(policy: Policy | None) -> list[str]:
 
 
 def _settings(table: Mapping[str, Any], file: str) -> Settings:
-    values = _checked(table, _KEYS, file, "")
+    values = checked(table, _KEYS, file, "")
+    values.pop("index", None)
     retention = values.pop("retention", None)
     given = frozenset(values) | {f"retention.{key}" for key in retention or ()}
     settings = Settings(**values, retention=_policy(retention), file=file, given=given)
@@ -111,47 +103,10 @@ def _policy(values: Mapping[str, Any] | None) -> Policy | None:
     return Policy(**reasons, by_kind={kind: _policy(rule) for kind, rule in values.get(_TYPES, {}).items()})
 
 
-def _checked(table: Mapping[str, Any], keys: Mapping[str, Callable[[Any, str], Any]], file: str, above: str) -> Any:
-    values = {}
-    for key, value in table.items():
-        if key not in keys:
-            raise Refused(f"{file}: there is no key {above + key!r}", hint=_nearest(key, keys, above))
-        try:
-            values[key] = keys[key](value, above + key)
-        except Refused as error:
-            raise Refused(f"{file}: {error.message}", hint=error.hint) from None
-    return values
-
-
-def _nearest(key: str, keys: Mapping[str, object], above: str) -> str:
-    import difflib  # start-up cost, for a misspelt key only
-
-    near = difflib.get_close_matches(key, keys, n=1)
-    return f"Did you mean {above}{near[0]}?" if near else f"The keys are {', '.join(above + name for name in keys)}."
-
-
-def _patterns(value: Any, what: str) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise Refused(f"{what} is {value!r}", hint='Write a list of texts, such as ["*.log", "data/"].')
-    return value
-
-
 def _bytes(value: Any, what: str) -> int:
     if isinstance(value, str):
         return parse_size(value, what)
-    return _number(value, what)
-
-
-def _switch(value: Any, what: str) -> bool:
-    if not isinstance(value, bool):
-        raise Refused(f"{what} is {value!r}", hint="Write true or false.")
-    return value
-
-
-def _number(value: Any, what: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise Refused(f"{what} is {value!r}", hint="Write a whole number, 0 or more.")
-    return value
+    return number(value, what)
 
 
 def _span(value: Any, what: str) -> Any:
@@ -173,7 +128,7 @@ def _retention(value: Any, what: str) -> dict[str, Any]:
 def _reasons(value: Mapping[str, Any], what: str) -> dict[str, Any]:
     for key in value:
         if key not in _REASONS:
-            raise Refused(f"there is no key {f'{what}.{key}'!r}", hint=_nearest(key, _REASONS, f"{what}."))
+            raise Refused(f"there is no key {f'{what}.{key}'!r}", hint=nearest(key, _REASONS, f"{what}."))
     return {key: _REASONS[key](each, f"{what}.{key}") for key, each in value.items()}
 
 
@@ -194,49 +149,23 @@ def _type(value: Any, what: str) -> dict[str, Any] | None:
     return {"keep_last": value}
 
 
+def _of_others(value: Any, what: str) -> None:
+    """Read, and checked, by the room whose table it is."""
+
+
 _TYPES, _FOREVER = "types", "forever"
-_REASONS: dict[str, Callable[[Any, str], Any]] = {
-    "keep_last": _number,
+_REASONS: Checks = {
+    "keep_last": number,
     "keep_for": _span,
-    "keep_every": _number,
-    "keep_last_per_session": _number,
+    "keep_every": number,
+    "keep_last_per_session": number,
     "max_bytes": _bytes,
 }
-_KEYS: dict[str, Callable[[Any, str], Any]] = {
-    "exclude_patterns": _patterns,
+_KEYS: Checks = {
+    "exclude_patterns": texts,
     "ignored_file_max_bytes": _bytes,
     "ignored_total_max_bytes": _bytes,
-    "watch": _switch,
+    "watch": switch,
     "retention": _retention,
+    "index": _of_others,  # `holdfast.adapters.index`
 }
-
-
-# reading
-
-
-def _table(path: Path, keys: tuple[str, ...]) -> Mapping[str, Any] | None:
-    """A table of a file; None if either is not there. A file that does not mention us is not even parsed."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-    except (FileNotFoundError, IsADirectoryError):
-        return None
-    except OSError as error:
-        raise Unavailable(f"{path.name} cannot be read: {error.strerror}", hint="Mend that, or remove it.") from error
-    if keys and not all(key.encode() in data for key in keys):
-        return None
-    if len(data) > _MOST_BYTES:
-        raise Refused(f"{path.name} is above 1 MiB", hint=f"Keep the configuration in a file of its own, {OWN}.")
-    import tomllib  # start-up cost, only where there is something to read
-
-    try:
-        table = tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Refused(f"{path.name} is not TOML: {error}", hint="Mend that line.") from None
-    for key in keys:
-        if key not in table:
-            return None
-        table = table[key]
-        if not isinstance(table, dict):
-            raise Refused(f"{path.name}: {key} is {table!r}", hint="It is a table: [tool.holdfast].")
-    return table

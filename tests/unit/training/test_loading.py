@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import platform
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -14,11 +17,13 @@ from typing import Any
 import pytest
 import torch
 
-from holdfast.errors import Damaged, HoldfastError, NotFound, Refused
+from holdfast.errors import Damaged, HoldfastError, NotFound, Refused, Unavailable
 from holdfast.training import load_checkpoint, save_checkpoint
 from holdfast.training.stored.manifest import decode
 
 from .scenes import same, small_state
+
+LINUX = tuple(int(part) for part in platform.release().split(".")[:2]) if sys.platform == "linux" else (0, 0)
 
 
 @pytest.fixture
@@ -57,6 +62,31 @@ def test_a_map_is_verified_when_a_tensor_is_asked_for(saved: Path) -> None:
     with pytest.raises(Damaged, match=r"model\.0\.weight"):
         state["model"]["0.weight"]
     assert load_checkpoint(saved, mmap=True, verify=False)["model"]["0.weight"].shape == (600, 600)
+
+
+CUT_SHORT = """
+import os, sys
+from pathlib import Path
+from holdfast.errors import Damaged
+from holdfast.training import load_checkpoint
+
+path = Path(sys.argv[1])
+state = load_checkpoint(path, mmap=True)
+assert state["model"]["1.bias"].shape == (600,)
+[shard] = [file for file in path.glob("*.safetensors") if b'"model.1.bias"' in file.read_bytes()[:4096]]
+os.truncate(shard, 4096)
+try:
+    state["model"]["0.bias"]
+except Damaged as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(LINUX < (5, 14), reason="only newer systems tell it before it is too late")
+def test_a_file_that_is_cut_short_while_it_is_mapped_is_damage_and_not_the_end_of_the_process(saved: Path) -> None:
+    ran = subprocess.run([sys.executable, "-c", CUT_SHORT, saved], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "cannot be read" in ran.stdout
 
 
 def test_what_is_not_asked_for_need_not_be_sound(saved: Path) -> None:
@@ -275,3 +305,10 @@ def test_names_are_given_in_a_list(only: Any, saved: Path) -> None:
 def test_a_name_that_nothing_has_is_not_found(saved: Path) -> None:
     with pytest.raises(NotFound, match="nothing that is called modle"):
         load_checkpoint(saved, only=["modle"])
+
+
+@pytest.mark.parametrize("place", ["nowhere", "cuda:99", 99, object()])
+def test_a_device_that_is_not_here_is_no_damage(place: Any, saved: Path) -> None:
+    with pytest.raises(Unavailable, match="cannot be brought to"):
+        load_checkpoint(saved, map_location=place)
+    assert same(load_checkpoint(saved, map_location="cpu"), load_checkpoint(saved))

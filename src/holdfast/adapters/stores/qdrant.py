@@ -12,16 +12,18 @@ from typing import Any
 
 from qdrant_client import QdrantClient, models
 
-from holdfast.errors import HoldfastError, NotFound, Unavailable
-from holdfast.indexing import vectors
-from holdfast.indexing.store import Hit, Point
-from holdfast.indexing.vectors import Shape
+from holdfast.errors import HoldfastError, Unavailable
+from holdfast.indexing import sparse, vectors
+from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
+from holdfast.indexing.vectors import Query, Shape
 
 _PAGE = 256
 
 
 class QdrantStore:
     """A store in a folder that one process at a time may open, or wherever the client given leads."""
+
+    keeps_sparse = True
 
     def __init__(
         self, path: str | Path | None = None, *, client: QdrantClient | None = None, alias: str = "holdfast"
@@ -37,14 +39,14 @@ class QdrantStore:
         return f"qdrant:{self._place}#{self._alias}"
 
     def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
-        said = {"fingerprint": dict(fingerprint), "shapes": {name: [*_plain(each)] for name, each in shapes.items()}}
+        said = {"fingerprint": dict(fingerprint), "shapes": vectors.plain(shapes)}
         with self._translated():
             if not self._client.collection_exists(collection):
-                cosine = models.Distance.COSINE
-                config = {
-                    name: models.VectorParams(size=each.dimension, distance=cosine) for name, each in shapes.items()
-                }
-                self._client.create_collection(collection, vectors_config=config, metadata=said)
+                dense = {name: _dense(each) for name, each in shapes.items() if not each.is_sparse}
+                thin = {name: _sparse(each) for name, each in shapes.items() if each.is_sparse}
+                self._client.create_collection(
+                    collection, vectors_config=dense, sparse_vectors_config=thin or None, metadata=said
+                )
 
     def fingerprint(self, collection: str) -> dict[str, Any] | None:
         said = self._metadata(collection)
@@ -55,7 +57,7 @@ class QdrantStore:
         made = [
             models.PointStruct(
                 id=point.id,
-                vector={name: vectors.floats(data, shapes[name]) for name, data in point.vectors.items()},
+                vector={name: _vector(data, shapes[name]) for name, data in point.vectors.items()},
                 payload={"document": point.document, "ordinal": point.ordinal, "text": point.text},
             )
             for point in points
@@ -65,6 +67,8 @@ class QdrantStore:
                 self._client.upsert(collection, made, wait=True)
 
     def delete(self, collection: str, ids: Sequence[str]) -> None:
+        if not ids:
+            return
         with self._translated():
             self._client.delete(collection, points_selector=models.PointIdsList(points=list(ids)), wait=True)
 
@@ -93,7 +97,7 @@ class QdrantStore:
 
     def make_live(self, collection: str) -> None:
         if self.fingerprint(collection) is None:
-            raise NotFound(f"{self.identity} has no collection {collection}", hint="Apply a plan to make it again.")
+            raise no_collection(self.identity, collection)
         steps: list[Any] = []
         if self.live() is not None:
             steps.append(models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=self._alias)))
@@ -106,13 +110,13 @@ class QdrantStore:
             self._client.delete_collection(collection)
         self._shapes.pop(collection, None)
 
-    def search(self, channel: str, query: Sequence[float], *, limit: int = 10) -> list[Hit]:
+    def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
         live = self.live()
         shape = self._shapes_of(live).get(channel) if live else None
         if live is None or shape is None:
-            raise NotFound(f"{self.identity} has no vectors {channel!r} to search", hint="Apply a plan first.")
+            raise nothing_to_search(self.identity, channel)
         with self._translated():
-            asked = [float(each) for each in query][: shape.dimension]
+            asked = _thin(sparse.asked(query)) if shape.is_sparse else vectors.asked(query, shape)
             found = self._client.query_points(live, query=asked, using=channel, limit=limit).points
         return [_hit(each.payload or {}, float(each.score)) for each in found]
 
@@ -129,7 +133,7 @@ class QdrantStore:
     def _shapes_of(self, collection: str) -> dict[str, Shape]:
         if collection not in self._shapes:
             said = (self._metadata(collection) or {}).get("shapes", {})
-            self._shapes[collection] = {name: Shape(int(each[0]), str(each[1])) for name, each in said.items()}
+            self._shapes[collection] = vectors.shapes_of(said)
         return self._shapes[collection]
 
     @contextlib.contextmanager
@@ -144,11 +148,25 @@ class QdrantStore:
             ) from error
 
 
-def _plain(shape: Shape) -> tuple[int, str]:
-    return shape.dimension, shape.datatype
+def _dense(shape: Shape) -> models.VectorParams:
+    return models.VectorParams(size=shape.dimension, distance=models.Distance.COSINE)
+
+
+def _sparse(shape: Shape) -> models.SparseVectorParams:
+    return models.SparseVectorParams(modifier=models.Modifier.IDF if shape.datatype == "sparse-idf" else None)
+
+
+def _vector(data: bytes, shape: Shape) -> Any:
+    return _thin(sparse.unpack(data)) if shape.is_sparse else vectors.floats(data, shape)
+
+
+def _thin(numbers: Mapping[int, float]) -> models.SparseVector:
+    return models.SparseVector(indices=list(numbers), values=list(numbers.values()))
 
 
 def _size(vector: Any, shape: Shape | None) -> int:
+    if isinstance(vector, models.SparseVector):
+        return len(vector.indices) * 8
     return shape.size_bytes if shape is not None and len(vector) == shape.dimension else len(vector)
 
 

@@ -71,7 +71,11 @@ def diff(
         raise
     if app.json:
         app.document(documents.diff(found))
-        return
+    else:
+        _print(found, stat=stat, name_only=name_only)
+
+
+def _print(found: CheckpointDiff, *, stat: bool, name_only: bool) -> None:
     if not found:
         output.note("No differences." if not found.uncompared else "No differences in what both hold.")
     elif name_only:

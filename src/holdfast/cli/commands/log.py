@@ -73,6 +73,12 @@ def log(
     if run := training.run_of(app):
         training.log(app, run, limit)
         return
+    _log_workspace(app, limit=limit, safety=safety, session=session, before=before, actor=actor)
+
+
+def _log_workspace(
+    app: App, *, limit: int, safety: bool, session: str | None, before: str | None, actor: str | None
+) -> None:
     workspace = app.open()
     found = workspace.list(limit + 1 if limit else None, session=session, actor=actor, safety=safety, before=before)
     shown = found[:limit] if limit else found

@@ -60,6 +60,10 @@ def prune(app: App, /, *, location: str | None, dry_run: bool, yes: bool, every:
     if run := training.run_of(app):
         training.prune(app, run, wishes, dry_run=dry_run, yes=yes)
         return
+    _prune_workspace(app, wishes, dry_run=dry_run, yes=yes)
+
+
+def _prune_workspace(app: App, wishes: dict[str, Any], *, dry_run: bool, yes: bool) -> None:
     workspace = app.open()
     policy = _policy(workspace, wishes)
     plan = workspace.prune(policy)

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli import output
 from holdfast.cli import training as runs
 from holdfast.cli.app import App, pass_app
-from holdfast.cli.command import Command
-from holdfast.cli.exits import Exit
+from holdfast.cli.command import Command, Group
 
 
-class _Group(click.Group):
-    """Prints its help where no command is named, as `holdfast` itself does."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args and not ctx.resilient_parsing:
-            output.note(ctx.get_help())
-            ctx.exit(Exit.USAGE)
-        return super().parse_args(ctx, args)
-
-
-@click.group(cls=_Group)
+@click.group(cls=Group)
 def training() -> None:
     """Look at the checkpoints of a training run.
 

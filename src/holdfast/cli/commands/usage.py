@@ -43,6 +43,10 @@ def usage(app: App, /, *, location: str | None, limit: int, **flow: Any) -> None
         usage_location(app, place, limit)
         return
     locations.check_words(None, flow["session"])
+    _usage_of_workspace(app, limit)
+
+
+def _usage_of_workspace(app: App, limit: int) -> None:
     workspace = app.open()
     found = workspace.usage(paths=limit)
     types = _types(found, workspace.kind_rules())

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.errors import Damaged, Refused
+from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.training.frameworks.pieces import Extent, Lowered, Part
 
 NAME = "numpy"
@@ -19,6 +19,11 @@ _CODES = {
     "complex64": "C64", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e4m3fnuz": "F8_E4M3FNUZ",
     "float8_e5m2fnuz": "F8_E5M2FNUZ",
 }  # fmt: skip
+_OF_ML_DTYPES = {
+    "bcomplex32", "complex32", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4", "float8_e4m3",
+    "float8_e4m3b11fnuz", "float8_e8m0fnu", "int1", "int2", "int4", "uint1", "uint2", "uint4",
+}  # fmt: skip
+"""Types of that package that readers of the format do not know: stored as bytes, and named."""
 
 
 def claims(value: Any) -> bool:
@@ -39,20 +44,33 @@ def lower(value: Any, where: str) -> Lowered:
 
 def _lower_array(value: np.ndarray, where: str, about: dict[str, Any]) -> Lowered:
     dtype = value.dtype
-    if dtype.hasobject or dtype.names is not None or dtype.subdtype is not None or dtype.kind == "T":
+    code = _CODES.get(dtype.name) if dtype.isnative else None
+    name = code or _name(dtype)
+    if name is None:
         raise Refused(
             f"{where} cannot be saved: it is an array of {dtype}",
             hint="Save its columns as arrays of numbers, one by one.",
         )
     if value.ndim > 1 and value.flags.f_contiguous and not value.flags.c_contiguous:
         about["order"] = "F"
-    code = _CODES.get(dtype.name) if dtype.isnative else None
     if code is None:
-        about["dtype"] = dtype.str
+        about["dtype"] = name
         about["shape"] = list(value.shape)
     shape = value.shape if code else (*value.shape, dtype.itemsize)
     extent = Extent("cpu", value.ctypes.data, value.shape, value.strides, dtype.itemsize)
     return Lowered((Part(code or "U8", shape, lambda: bytes_of(value), source=value),), about, extent)
+
+
+def _name(dtype: np.dtype) -> str | None:
+    """What tells a type; None where nothing does."""
+    if dtype.name in _OF_ML_DTYPES:
+        return str(dtype.name)
+    if dtype.hasobject or dtype.names is not None or dtype.subdtype is not None or dtype.kind == "T":
+        return None
+    try:
+        return str(dtype.str) if np.dtype(dtype.str) == dtype else None
+    except TypeError:  # of a package that teaches NumPy types, and not their names
+        return None
 
 
 def bytes_of(value: np.ndarray) -> memoryview:
@@ -89,12 +107,23 @@ def dtype_of(code: str) -> np.dtype:
     try:
         return np.dtype(name)
     except TypeError:
-        import ml_dtypes  # only those who saved such arrays need it, and they have it
+        return _of_ml_dtypes(name)
+
+
+def _of_ml_dtypes(name: str) -> np.dtype:
+    try:
+        import ml_dtypes  # only those who saved such arrays need it, and they had it
 
         return np.dtype(getattr(ml_dtypes, name))
+    except (ImportError, AttributeError):
+        raise Unavailable(
+            f"this checkpoint holds an array of {name}, a type that NumPy lacks", hint="pip install -U ml_dtypes"
+        ) from None
 
 
 def _plain_dtype(text: Any) -> np.dtype:
+    if text in _OF_ML_DTYPES:
+        return _of_ml_dtypes(text)
     found = np.dtype(str(text))
     if found.hasobject or found.names is not None or found.subdtype is not None:
         raise Damaged(f"an array says that it is of {text!r}", hint="Use another checkpoint.")

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from holdfast.errors import Damaged, Refused
+from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.training.frameworks.pieces import Extent, Lowered, Part
 
 NAME = "torch"
@@ -55,6 +55,7 @@ def lower(value: Any, where: str) -> Lowered:
         return _lower_sparse(found, where, about)
     if found.layout is not torch.strided:
         raise Refused(f"{where} cannot be saved: its layout is {found.layout}", hint="Save x.to_dense() instead.")
+    _check_memory(found, where)
     found = found.resolve_conj().resolve_neg()
     extent = _extent(found)
     compact = _compact(found, where)
@@ -75,8 +76,20 @@ def _check_kind(value: Any, where: str) -> None:
     if value.is_quantized:
         hint = "Save x.int_repr(), its scale and its zero point instead."
         raise Refused(f"{where} cannot be saved: it is a quantised tensor ({value.dtype})", hint=hint)
+    if value.is_nested or value._is_zerotensor():
+        kind_of = "nested tensor" if value.is_nested else "tensor of zeros that has no memory"
+        raise Refused(f"{where} cannot be saved: it is a {kind_of}", hint="Save what it is made of, or x.clone().")
     if value.is_meta:
         raise Refused(f"{where} cannot be saved: it is a meta tensor, which has no content", hint="Leave it out.")
+
+
+def _check_memory(found: Any, where: str) -> None:
+    """A tensor can say that it is larger than the memory that it has: engines that shard free it between steps."""
+    if found.numel() == 0:
+        return
+    reach = sum((size - 1) * stride for size, stride in zip(found.shape, found.stride(), strict=True)) + 1
+    if (found.storage_offset() + reach) * found.element_size() > found.untyped_storage().nbytes():
+        raise Refused(f"{where} cannot be saved: its memory was given back", hint="Gather it first, or leave it out.")
 
 
 def _lower_sparse(found: Any, where: str, about: dict[str, Any]) -> Lowered:
@@ -170,10 +183,20 @@ def raise_(about: Mapping[str, Any], parts: list[tuple[memoryview, str, tuple[in
         if about.get("expanded"):
             found = found.expand(about["expanded"])
     if place is not None:
-        found = found.to(place)
+        found = _moved(found, place)
     if about.get("parameter"):
         return torch.nn.Parameter(found, requires_grad=bool(about.get("requires_grad")))
     return found.requires_grad_() if about.get("requires_grad") else found
+
+
+def _moved(found: Any, place: Any) -> Any:
+    try:
+        return found.to(device=torch.device(place))
+    except (TypeError, RuntimeError, AssertionError) as error:  # PyTorch raises any of them
+        reason = str(error).partition("\n")[0]
+        raise Unavailable(
+            f"a tensor cannot be brought to {place!r}: {reason}", hint='Name a device that is here, such as "cpu".'
+        ) from None
 
 
 def _raise_chunks(about: Mapping[str, Any], parts: list[tuple[memoryview, str, tuple[int, ...]]]) -> Any:
@@ -219,9 +242,7 @@ def _from_bytes(data: memoryview, code: str, shape: tuple[int, ...], name: str |
         raise Damaged("a tensor is not as large as its shape says", hint="Use another checkpoint.")
     if not len(data):
         return torch.empty(0, dtype=torch.uint8).view(dtype).reshape(shape)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a read-only map is meant to be read
-        flat = torch.frombuffer(data, dtype=torch.uint8)
+    flat = torch.frombuffer(bytearray(data) if data.readonly else data, dtype=torch.uint8)
     if flat.data_ptr() % dtype.itemsize:
         flat = flat.clone()  # the processor may fault on an element that lies across its own size
     return flat.view(dtype).reshape(shape)

@@ -17,6 +17,7 @@ BEST = "best.json"
 PRIVATE = ".holdfast"
 """The folder for what is nobody's business: the lock, what is being written, what is being removed, the pins."""
 
+_GREATEST_STEP = 2**63 - 1
 _STEP = re.compile(r"step-(\d{8,})")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
@@ -48,6 +49,8 @@ def check_step(step: object) -> int:
     """Return a step; Refused unless it is a whole number, 0 or more."""
     if isinstance(step, bool) or not hasattr(step, "__index__") or (number := step.__index__()) < 0:
         raise Refused(f"the step is {step!r}", hint="Give a whole number, 0 or more.")
+    if number > _GREATEST_STEP:
+        raise Refused("the step is too great", hint=f"Give one of at most {_GREATEST_STEP}.")
     return int(number)
 
 

@@ -1,0 +1,1 @@
+"""Models that come in packages: nothing is fetched when they are used."""

@@ -1,0 +1,320 @@
+"""Points in FAISS: an index file for each channel, and an SQLite file beside them that says what is in them.
+
+A file of FAISS is written whole or not at all, which is dear, so new vectors wait in SQLite until they are enough. Then
+the index gets a new file, with a new number; one transaction makes that number the one that counts and lets go of the
+waiting vectors. A kill before it leaves a file that nobody names, after it one that nobody needs: both are swept.
+Numbers are kept as floats: a coarser datatype rounds them, and saves no room there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+
+from holdfast import durable
+from holdfast.digest import digest_bytes
+from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
+from holdfast.indexing import vectors
+from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
+from holdfast.indexing.vectors import Query, Shape
+
+_VERSION = 1
+_APPLICATION = 0x486F4661  # "HoFa"
+_LEAST_WAITING = 1000
+_SCHEMA = """
+CREATE TABLE collection (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, shapes TEXT NOT NULL,
+    fingerprint TEXT NOT NULL, live INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE file (
+    collection INTEGER NOT NULL, channel TEXT NOT NULL, name TEXT NOT NULL, digest TEXT NOT NULL,
+    held INTEGER NOT NULL, PRIMARY KEY (collection, channel)
+);
+CREATE TABLE point (
+    key INTEGER PRIMARY KEY AUTOINCREMENT, collection INTEGER NOT NULL, id TEXT NOT NULL, document TEXT NOT NULL,
+    ordinal INTEGER NOT NULL, text TEXT NOT NULL, UNIQUE (collection, id)
+);
+CREATE TABLE vector (
+    collection INTEGER NOT NULL, channel TEXT NOT NULL, key INTEGER NOT NULL, waiting BLOB,
+    PRIMARY KEY (collection, channel, key)
+) WITHOUT ROWID;
+CREATE INDEX vector_waiting ON vector (collection, channel) WHERE waiting IS NOT NULL;
+"""
+
+
+class FaissStore:
+    """A store in a folder. Many may read it while one writes."""
+
+    keeps_sparse = False
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._indexes: dict[tuple[int, str], Any] = {}
+        self._fresh: set[tuple[int, str]] = set()
+        """Those that have all that waits."""
+        self._seen = 0
+        with self._translated():
+            durable.make_folder(self._path)
+            self._db = sqlite3.connect(
+                self._path / "points.db", isolation_level=None, timeout=30, check_same_thread=False
+            )
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _prepare(self) -> None:
+        if self._pragma("application_id") != _APPLICATION:
+            if self._one("SELECT count(*) FROM sqlite_master") != (0,):
+                raise Refused(f"{self._path} is of another program", hint="Name another folder.")
+            self._db.execute("PRAGMA journal_mode=WAL")
+            setup = f"PRAGMA application_id={_APPLICATION};PRAGMA user_version={_VERSION}"
+            self._db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}{setup};COMMIT")
+        if self._pragma("user_version") > _VERSION:
+            raise Refused(f"{self._path} is of a newer version", hint="Open it with a newer Holdfast.")
+        self._db.execute("PRAGMA synchronous=FULL")
+
+    @property
+    def identity(self) -> str:
+        return f"faiss:{self._path.resolve()}"
+
+    def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
+        said = (collection, json.dumps(vectors.plain(shapes)), json.dumps(fingerprint))
+        with self._writing():
+            self._db.execute("INSERT OR IGNORE INTO collection (name, shapes, fingerprint) VALUES (?, ?, ?)", said)
+
+    def fingerprint(self, collection: str) -> dict[str, Any] | None:
+        found = self._one("SELECT fingerprint FROM collection WHERE name = ?", collection)
+        return dict(json.loads(found[0])) if found else None
+
+    def upsert(self, collection: str, points: Sequence[Point]) -> None:
+        number, shapes = self._found(collection)
+        if number is None:
+            raise no_collection(self.identity, collection)
+        with self._writing():
+            for point in points:
+                (key,) = self._one(
+                    "INSERT INTO point (collection, id, document, ordinal, text) VALUES (?, ?, ?, ?, ?)"
+                    " ON CONFLICT DO UPDATE SET document = excluded.document, ordinal = excluded.ordinal,"
+                    " text = excluded.text RETURNING key",
+                    number, point.id, point.document, point.ordinal, point.text,
+                )  # fmt: skip
+                self._db.executemany(
+                    "INSERT OR REPLACE INTO vector VALUES (?, ?, ?, ?)",
+                    [(number, name, key, vectors.widened(data, shapes[name])) for name, data in point.vectors.items()],
+                )
+        self._fresh.clear()
+        for name, shape in shapes.items():
+            self._take_in(number, name, shape)
+
+    def delete(self, collection: str, ids: Sequence[str]) -> None:
+        number, shapes = self._found(collection)
+        with self._writing():
+            for each in ids:
+                found = self._one("DELETE FROM point WHERE collection = ? AND id = ? RETURNING key", number, each)
+                if found:
+                    self._db.executemany(
+                        "DELETE FROM vector WHERE collection = ? AND channel = ? AND key = ?",
+                        [(number, name, found[0]) for name in shapes],
+                    )
+        self._fresh.clear()
+
+    def scan(self, collection: str) -> Iterator[tuple[str, str, Mapping[str, int]]]:
+        number, shapes = self._found(collection)
+        sizes: dict[int, dict[str, int]] = {}
+        for name, shape in shapes.items():
+            for key in _keys(self._index(number or 0, name, shape)):
+                sizes.setdefault(key, {})[name] = shape.size_bytes
+        with self._translated():
+            rows = self._db.execute("SELECT key, id, document FROM point WHERE collection = ?", (number,)).fetchall()
+        for key, each, document in rows:
+            yield each, document, sizes.get(key, {})
+
+    def count(self, collection: str) -> int:
+        """How many points have a vector that is really there."""
+        number, shapes = self._found(collection)
+        found: set[int] = set()
+        for name, shape in shapes.items():
+            found |= _keys(self._index(number or 0, name, shape))
+        return len(found)
+
+    def live(self) -> str | None:
+        found = self._one("SELECT name FROM collection WHERE live = 1")
+        return str(found[0]) if found else None
+
+    def make_live(self, collection: str) -> None:
+        if self.fingerprint(collection) is None:
+            raise no_collection(self.identity, collection)
+        with self._writing():
+            self._db.execute("UPDATE collection SET live = (name = ?)", (collection,))
+
+    def drop(self, collection: str) -> None:
+        number, _ = self._found(collection)
+        with self._writing():
+            for table, column in (("vector", "collection"), ("point", "collection"), ("file", "collection"),
+                                  ("collection", "number")):  # fmt: skip
+                self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
+        self._sweep()
+
+    def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
+        number, shapes = self._found(self.live() or "")
+        shape = shapes.get(channel)
+        if number is None or shape is None:
+            raise nothing_to_search(self.identity, channel)
+        asked = np.asarray([vectors.asked(query, shape)], dtype="f4")
+        index = self._index(number, channel, shape)
+        (expected,) = self._one("SELECT count(*) FROM vector WHERE collection = ? AND channel = ?", number, channel)
+        if index.ntotal != expected:
+            raise Damaged(
+                f"{self.identity} has lost {expected - index.ntotal} vectors", hint="Call verify(repair=True)."
+            )
+        if not index.ntotal:
+            return []
+        scores, keys = index.search(asked, min(limit, index.ntotal))
+        return [self._hit(int(key), float(score)) for key, score in zip(keys[0], scores[0], strict=True)]
+
+    def _hit(self, key: int, score: float) -> Hit:
+        document, ordinal, text = self._one("SELECT document, ordinal, text FROM point WHERE key = ?", key)
+        return Hit(document, ordinal, text, score)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._db.close()
+        self._indexes.clear()
+
+    # the index of a channel
+
+    def _index(self, number: int, channel: str, shape: Shape) -> Any:
+        """It with all that waits, as SQLite says; what the file has lost is not in it."""
+        version = self._pragma("data_version")
+        if version != self._seen:  # another process wrote
+            self._indexes.clear()
+            self._seen = version
+        place = (number, channel)
+        if place not in self._indexes or place not in self._fresh:
+            with self._reading():
+                index = self._indexes.pop(place, None) or self._read(number, channel, shape)
+                self._catch_up(index, number, channel)
+            self._indexes[place] = index
+            self._fresh.add(place)
+        return self._indexes[place]
+
+    def _read(self, number: int, channel: str, shape: Shape) -> Any:
+        found = self._one("SELECT name, digest FROM file WHERE collection = ? AND channel = ?", number, channel)
+        if found:
+            try:
+                data = (self._path / found[0]).read_bytes()
+            except FileNotFoundError:
+                data = b""
+            if digest_bytes(data) == found[1]:  # anything else may be anything, and is not given to a parser
+                return faiss.deserialize_index(np.frombuffer(data, dtype="u1"))
+        return faiss.IndexIDMap2(faiss.IndexFlatIP(shape.dimension))
+
+    def _catch_up(self, index: Any, number: int, channel: str) -> None:
+        rows = self._db.execute(
+            "SELECT key, waiting FROM vector WHERE collection = ? AND channel = ?", (number, channel)
+        ).fetchall()
+        waiting = {key: data for key, data in rows if data is not None}
+        there = _keys(index)
+        gone = (there - {key for key, _ in rows}) | (there & waiting.keys())
+        if gone:
+            index.remove_ids(np.fromiter(gone, dtype="i8"))
+        if waiting:
+            units = np.stack([np.frombuffer(data, dtype="<f4") for data in waiting.values()])
+            faiss.normalize_L2(units)
+            index.add_with_ids(units, np.fromiter(waiting, dtype="i8"))
+
+    def _take_in(self, number: int, channel: str, shape: Shape) -> None:
+        """Write a new file if as much waits as makes it worth while: a part of all, so that it stays cheap."""
+        (waiting,) = self._one(
+            "SELECT count(*) FROM vector WHERE collection = ? AND channel = ? AND waiting IS NOT NULL", number, channel
+        )
+        held = self._one("SELECT held FROM file WHERE collection = ? AND channel = ?", number, channel)
+        if waiting < max(_LEAST_WAITING, (held or (0,))[0] // 4):
+            return
+        with self._writing():
+            index = self._index(number, channel, shape)
+            data = faiss.serialize_index(index).tobytes()
+            said = digest_bytes(data)
+            name = f"{number}-{digest_bytes(channel.encode())[-8:]}-{said[-16:]}.faiss"
+            durable.write_atomically(self._path / name, data)
+            row = (number, channel, name, said, index.ntotal)
+            self._db.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?)", row)
+            self._db.execute(
+                "UPDATE vector SET waiting = NULL WHERE collection = ? AND channel = ? AND waiting IS NOT NULL",
+                (number, channel),
+            )
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove files that nobody names, while nobody is about to name one."""
+        with self._writing():
+            kept = {row[0] for row in self._db.execute("SELECT name FROM file")}
+            for each in self._path.glob("*.faiss*"):
+                if each.name not in kept:
+                    durable.disk().unlink(str(each))
+
+    # the file of points
+
+    def _found(self, collection: str) -> tuple[int | None, dict[str, Shape]]:
+        found = self._one("SELECT number, shapes FROM collection WHERE name = ?", collection)
+        return (found[0], vectors.shapes_of(json.loads(found[1]))) if found else (None, {})
+
+    def _pragma(self, name: str) -> int:
+        return int(self._one(f"PRAGMA {name}")[0])
+
+    def _one(self, query: str, *values: Any) -> Any:
+        with self._translated():
+            return self._db.execute(query, values).fetchone()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """See SQLite and the file it names as they were at one moment."""
+        with self._translated():
+            if self._db.in_transaction:
+                yield
+                return
+            self._db.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._db.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._translated():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                self._indexes.clear()
+                raise
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except HoldfastError:
+            raise
+        except (sqlite3.Error, OSError, RuntimeError) as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                hint = "Put it away and apply a plan: the ledger has every vector."
+                raise Damaged(f"{self.identity} is damaged: {error}", hint=hint) from error
+            raise Unavailable(
+                f"{self.identity} cannot be used: {error}", hint="See that the folder can be written to, and try again."
+            ) from error
+
+
+def _keys(index: Any) -> set[int]:
+    return set(faiss.vector_to_array(index.id_map).tolist())

@@ -1,0 +1,196 @@
+"""Points in LanceDB: a table for each collection, in a folder. A small table says which one is live.
+
+Every write is a version of its table, whole or not there. Lance keeps the numbers of every vector as floats here: a
+coarser datatype rounds them, and saves no room.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lancedb
+import pyarrow as pa
+
+from holdfast import durable
+from holdfast.errors import HoldfastError, Unavailable
+from holdfast.indexing import vectors
+from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
+from holdfast.indexing.vectors import Query, Shape
+
+_KEY = b"holdfast"
+_LIVE = "holdfast_live"
+_AT_ONCE = 500
+_TIDIED_EVERY = 64
+"""Writes after which small files are merged into greater ones."""
+_OLD = timedelta(hours=1)
+"""How long a version stays for others that read it."""
+
+
+class LanceStore:
+    """A store in a folder. Many may read it while one writes."""
+
+    keeps_sparse = False
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._writes = 0
+        with self._translated():
+            durable.make_folder(self._path)
+            for left in self._path.glob("*.dropped"):  # by a process that was killed
+                shutil.rmtree(left, ignore_errors=True)
+            self._db = lancedb.connect(self._path)
+
+    @property
+    def identity(self) -> str:
+        return f"lancedb:{self._path.resolve()}"
+
+    def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
+        said = json.dumps({"fingerprint": dict(fingerprint), "shapes": vectors.plain(shapes)})
+        fields = [
+            pa.field("id", pa.string()), pa.field("document", pa.string()), pa.field("ordinal", pa.int64()),
+            pa.field("text", pa.string()),
+        ]  # fmt: skip
+        fields += [pa.field(_column(place), pa.list_(pa.float32(), each.dimension)) for place, each in _placed(shapes)]
+        with self._translated():
+            if not self._is_there(collection):
+                self._db.create_table(collection, schema=pa.schema(fields, metadata={_KEY: said.encode()}))
+
+    def fingerprint(self, collection: str) -> dict[str, Any] | None:
+        said = self._said(collection)
+        return None if said is None else dict(said["fingerprint"])
+
+    def upsert(self, collection: str, points: Sequence[Point]) -> None:
+        places = self._places(collection)
+        if not points:
+            return
+        with self._translated():
+            table = self._table(collection)
+            rows = pa.Table.from_pylist([_row(each, places) for each in points], schema=table.schema)
+            merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+            merge.execute(rows)
+            self._tidy(table)
+
+    def delete(self, collection: str, ids: Sequence[str]) -> None:
+        with self._translated():
+            table = self._table(collection)
+            for start in range(0, len(ids), _AT_ONCE):
+                table.delete(f"id IN ({', '.join(_quoted(each) for each in ids[start : start + _AT_ONCE])})")
+            self._tidy(table)
+
+    def scan(self, collection: str) -> Iterator[tuple[str, str, Mapping[str, int]]]:
+        places = self._places(collection)
+        with self._translated():
+            names = ["id", "document", *(_column(place) for place, _ in places.values())]
+            for batch in self._table(collection).search().select(names).to_batches(_AT_ONCE):
+                for row in batch.to_pylist():
+                    there = [(name, place, each) for name, (place, each) in places.items() if row[_column(place)]]
+                    yield row["id"], row["document"], {name: each.size_bytes for name, _, each in there}
+
+    def count(self, collection: str) -> int:
+        with self._translated():
+            return int(self._table(collection).count_rows()) if self._is_there(collection) else 0
+
+    def live(self) -> str | None:
+        with self._translated():
+            rows = self._table(_LIVE).search().to_list() if self._is_there(_LIVE) else []
+            name = rows[0]["collection"] if rows else None
+            return str(name) if name and self._is_there(name) else None
+
+    def make_live(self, collection: str) -> None:
+        if self.fingerprint(collection) is None:
+            raise no_collection(self.identity, collection)
+        rows = pa.table({"collection": [collection]})
+        with self._translated():
+            self._db.create_table(_LIVE, rows, mode="overwrite")
+            self._table(collection).optimize(cleanup_older_than=_OLD)
+
+    def drop(self, collection: str) -> None:
+        """Take it out of the way in one step: a kill while files are removed must not leave half a table."""
+        with self._translated():
+            if self._is_there(collection):
+                aside = self._path / f"{collection}.dropped"
+                durable.disk().rename(str(self._path / f"{collection}.lance"), str(aside))
+                durable.sync_folder(self._path)
+                shutil.rmtree(aside)
+
+    def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
+        live = self.live()
+        found = self._places(live).get(channel) if live else None
+        if live is None or found is None:
+            raise nothing_to_search(self.identity, channel)
+        asked = vectors.asked(query, found[1])
+        with self._translated():
+            near = self._table(live).search(asked, vector_column_name=_column(found[0]))
+            rows = near.distance_type("cosine").select(["document", "ordinal", "text", "_distance"]).limit(limit)
+            return [_hit(row) for row in rows.to_list()]
+
+    def close(self) -> None:
+        """Nothing is held between calls."""
+
+    def _tidy(self, table: Any) -> None:
+        self._writes += 1
+        if self._writes % _TIDIED_EVERY == 0:
+            table.optimize(cleanup_older_than=_OLD)
+
+    def _is_there(self, collection: str) -> bool:
+        return (self._path / f"{collection}.lance").is_dir()
+
+    def _table(self, collection: str) -> Any:
+        if not self._is_there(collection):
+            raise no_collection(self.identity, collection)
+        return self._db.open_table(collection)
+
+    def _said(self, collection: str) -> dict[str, Any] | None:
+        with self._translated():
+            if not self._is_there(collection):
+                return None
+            said = (self._table(collection).schema.metadata or {}).get(_KEY)
+            return dict(json.loads(said)) if said else {"fingerprint": {}, "shapes": {}}
+
+    def _places(self, collection: str) -> dict[str, tuple[int, Shape]]:
+        """By channel, the number of its column, and its shape."""
+        shapes = vectors.shapes_of((self._said(collection) or {"shapes": {}})["shapes"])
+        return {name: (place, shape) for place, (name, shape) in enumerate(shapes.items())}
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except HoldfastError:
+            raise
+        except Exception as error:  # of Lance, Arrow or the folder: all mean that it cannot be used
+            raise Unavailable(
+                f"{self.identity} cannot be used: {error}", hint="See that the folder can be written to, and try again."
+            ) from error
+
+
+def _placed(shapes: Mapping[str, Shape]) -> Iterator[tuple[int, Shape]]:
+    yield from enumerate(shapes.values())
+
+
+def _column(place: int) -> str:
+    return f"vector_{place}"
+
+
+def _row(point: Point, places: Mapping[str, tuple[int, Shape]]) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "id": point.id, "document": point.document, "ordinal": point.ordinal, "text": point.text,
+    }  # fmt: skip
+    for name, (place, shape) in places.items():
+        data = point.vectors.get(name)
+        row[_column(place)] = None if data is None else vectors.floats(data, shape)
+    return row
+
+
+def _quoted(each: str) -> str:
+    return "'" + each.replace("'", "''") + "'"
+
+
+def _hit(row: Mapping[str, Any]) -> Hit:
+    return Hit(row["document"], row["ordinal"], row["text"], 1 - float(row["_distance"]))

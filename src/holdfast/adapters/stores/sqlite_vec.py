@@ -1,0 +1,231 @@
+"""Points in one SQLite file, compared by the extension sqlite-vec. Whatever a call does is one transaction.
+
+Many builds of Python cannot load extensions into their own SQLite, so apsw opens the file. Numbers are kept as floats,
+or as bytes where the datatype is int8; other coarser datatypes round them, and save no room here. One number more is
+kept than a vector has, and is 0, but 1 for a vector of zeros: else its distance would be none, and come before all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import sqlite_vec
+
+from holdfast.errors import Damaged, Refused, Unavailable
+from holdfast.indexing import vectors
+from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
+from holdfast.indexing.vectors import Query, Shape
+
+_VERSION = 1
+_APPLICATION = 0x486F5356  # "HoSV"
+_MOST_FOUND = 4096  # the extension's own limit
+_SCHEMA = """
+CREATE TABLE collection (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, shapes TEXT NOT NULL,
+    fingerprint TEXT NOT NULL, live INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE point (
+    key INTEGER PRIMARY KEY AUTOINCREMENT, collection INTEGER NOT NULL, id TEXT NOT NULL, document TEXT NOT NULL,
+    ordinal INTEGER NOT NULL, text TEXT NOT NULL, UNIQUE (collection, id)
+);
+"""
+
+
+class SQLiteVecStore:
+    """A store in one file. Many may read it while one writes."""
+
+    keeps_sparse = False
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        with self._translated():
+            self._db = apsw.Connection(str(self._path))
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _prepare(self) -> None:
+        self._db.set_busy_timeout(30_000)
+        self._db.enable_load_extension(True)
+        self._db.load_extension(sqlite_vec.loadable_path())
+        self._db.enable_load_extension(False)
+        if self._pragma("application_id") != _APPLICATION:
+            self._make()
+        if self._pragma("user_version") > _VERSION:
+            raise Refused(f"{self._path} is of a newer version", hint="Open it with a newer Holdfast.")
+        self._db.execute("PRAGMA synchronous=FULL")
+
+    def _make(self) -> None:
+        if self._one("SELECT count(*) FROM sqlite_master") != (0,):
+            raise Refused(f"{self._path} is a database of another program", hint="Name another file.")
+        self._db.execute("PRAGMA journal_mode=WAL")
+        with self._writing():
+            if self._pragma("application_id") != _APPLICATION:  # or another process was quicker
+                self._db.execute(_SCHEMA)
+                self._db.execute(f"PRAGMA application_id={_APPLICATION}; PRAGMA user_version={_VERSION}")
+
+    @property
+    def identity(self) -> str:
+        return f"sqlite-vec:{self._path.resolve()}"
+
+    def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
+        said = (collection, json.dumps(vectors.plain(shapes)), json.dumps(fingerprint))
+        with self._writing():
+            if self._one("SELECT 1 FROM collection WHERE name = ?", collection):
+                return
+            self._db.execute("INSERT INTO collection (name, shapes, fingerprint) VALUES (?, ?, ?)", said)
+            for table, shape in self._tables(collection).values():
+                kind = "int8" if shape.datatype == "int8" else "float"
+                column = f"data {kind}[{shape.dimension + 1}] distance_metric=cosine"
+                self._db.execute(f"CREATE VIRTUAL TABLE {table} USING vec0(key INTEGER PRIMARY KEY, {column})")
+
+    def fingerprint(self, collection: str) -> dict[str, Any] | None:
+        found = self._one("SELECT fingerprint FROM collection WHERE name = ?", collection)
+        return dict(json.loads(found[0])) if found else None
+
+    def upsert(self, collection: str, points: Sequence[Point]) -> None:
+        with self._writing():
+            tables = self._tables(collection)
+            number = self._one("SELECT number FROM collection WHERE name = ?", collection)
+            if number is None:
+                raise no_collection(self.identity, collection)
+            for point in points:
+                (key,) = self._one(
+                    "INSERT INTO point (collection, id, document, ordinal, text) VALUES (?, ?, ?, ?, ?)"
+                    " ON CONFLICT DO UPDATE SET document = excluded.document, ordinal = excluded.ordinal,"
+                    " text = excluded.text RETURNING key",
+                    number[0], point.id, point.document, point.ordinal, point.text,
+                )  # fmt: skip
+                for name, data in point.vectors.items():
+                    self._put(*tables[name], key, data)
+
+    def _put(self, table: str, shape: Shape, key: int, data: bytes) -> None:
+        self._db.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
+        self._db.execute(f"INSERT INTO {table} (key, data) VALUES (?, {_value(shape)})", (key, _coded(data, shape)))
+
+    def delete(self, collection: str, ids: Sequence[str]) -> None:
+        with self._writing():
+            tables = self._tables(collection)
+            for each in ids:
+                key = self._one(
+                    "DELETE FROM point WHERE id = ? AND collection = (SELECT number FROM collection WHERE name = ?)"
+                    " RETURNING key",
+                    each, collection,
+                )  # fmt: skip
+                for table, _ in tables.values() if key else ():
+                    self._db.execute(f"DELETE FROM {table} WHERE key = ?", key)
+
+    def scan(self, collection: str) -> Iterator[tuple[str, str, Mapping[str, int]]]:
+        tables = self._tables(collection)
+        with self._translated():
+            sizes: dict[int, dict[str, int]] = {}
+            for name, (table, shape) in tables.items():
+                for (key,) in self._db.execute(f"SELECT key FROM {table}"):  # it keeps only those of its dimension
+                    sizes.setdefault(key, {})[name] = shape.size_bytes
+            rows = self._db.execute(
+                "SELECT p.key, p.id, p.document FROM point p JOIN collection c ON c.number = p.collection"
+                " WHERE c.name = ?",
+                (collection,),
+            ).fetchall()
+        for key, each, document in rows:
+            yield each, document, sizes.get(key, {})
+
+    def count(self, collection: str) -> int:
+        found = self._one(
+            "SELECT count(*) FROM point WHERE collection = (SELECT number FROM collection WHERE name = ?)", collection
+        )
+        return int(found[0])
+
+    def live(self) -> str | None:
+        found = self._one("SELECT name FROM collection WHERE live = 1")
+        return str(found[0]) if found else None
+
+    def make_live(self, collection: str) -> None:
+        if self.fingerprint(collection) is None:
+            raise no_collection(self.identity, collection)
+        with self._writing():
+            self._db.execute("UPDATE collection SET live = (name = ?)", (collection,))
+
+    def drop(self, collection: str) -> None:
+        with self._writing():
+            for table, _ in self._tables(collection).values():
+                self._db.execute(f"DROP TABLE {table}")
+            self._db.execute(
+                "DELETE FROM point WHERE collection = (SELECT number FROM collection WHERE name = ?)", (collection,)
+            )
+            self._db.execute("DELETE FROM collection WHERE name = ?", (collection,))
+
+    def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
+        found = self._tables(self.live() or "").get(channel)
+        if found is None:
+            raise nothing_to_search(self.identity, channel)
+        table, shape = found
+        asked = vectors.packed(vectors.asked(query, shape))
+        sent = _coded(vectors.derive(asked, shape), shape) if shape.datatype == "int8" else asked + bytes(4)
+        with self._translated():
+            rows = self._db.execute(
+                f"SELECT p.document, p.ordinal, p.text, v.distance FROM (SELECT key, distance FROM {table}"
+                f" WHERE data MATCH {_value(shape)} AND k = ?) v JOIN point p USING (key) ORDER BY v.distance, p.key",
+                (sent, min(limit, _MOST_FOUND)),
+            ).fetchall()
+        return [Hit(row[0], row[1], row[2], 1 - row[3]) for row in rows]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def _tables(self, collection: str) -> dict[str, tuple[str, Shape]]:
+        """By channel, the table of its vectors and their shape."""
+        found = self._one("SELECT number, shapes FROM collection WHERE name = ?", collection)
+        shapes = vectors.shapes_of(json.loads(found[1])) if found else {}
+        return {name: (f"vector_{found[0]}_{place}", shape) for place, (name, shape) in enumerate(shapes.items())}
+
+    def _pragma(self, name: str) -> int:
+        return int(self._one(f"PRAGMA {name}")[0])
+
+    def _one(self, query: str, *values: Any) -> Any:
+        with self._translated():
+            return self._db.execute(query, values).fetchone()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._translated():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(apsw.Error):
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (apsw.CorruptError, apsw.NotADBError) as error:
+            raise Damaged(
+                f"{self._path} is damaged: {error}", hint="Put it away and apply a plan: the ledger has every vector."
+            ) from error
+        except apsw.Error as error:
+            raise Unavailable(
+                f"{self._path} cannot be used: {error}", hint="See that it can be written to, and try again."
+            ) from error
+
+
+def _value(shape: Shape) -> str:
+    return "vec_int8(?)" if shape.datatype == "int8" else "?"
+
+
+def _coded(data: bytes, shape: Shape) -> bytes:
+    is_small = shape.datatype == "int8"
+    wide = data if is_small else vectors.widened(data, shape)
+    last = b"\1" if is_small else vectors.packed([1.0])
+    return wide + (bytes(len(last)) if any(wide) else last)

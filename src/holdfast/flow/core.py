@@ -18,7 +18,7 @@ from holdfast.flow.remembering import Memory, PartCache, Remembered
 from holdfast.flow.rope import Held, Rope, join
 from holdfast.flow.sealing import Sealer
 from holdfast.flow.store import ANYTHING, Anything, Base, Row, Stale, StateStore, names_in
-from holdfast.flow.weaving import Weaver
+from holdfast.flow.weaving import Changing, Weaver
 from holdfast.serde import Envelope, Keys, Serde
 
 _TRIES = 10
@@ -93,7 +93,9 @@ class Core:
                 return self._save_on(memory, meta, state, expected_parent, replace, saved_at)
             except Stale:
                 self._remembered.forget(meta.session_id)
-        raise Unavailable("others keep changing this session", hint="Try again.")
+            except Changing:
+                pass  # nothing was stored yet: once more, as it is now
+        raise Unavailable("this session, or its state, keeps being changed meanwhile", hint="Try again.")
 
     def _free_expired(self, session_id: str) -> None:
         """Free a session that is gone for having lived too long: what begins anew does not raise what it held."""
@@ -111,7 +113,8 @@ class Core:
         replace: bool,
         saved_at: int,
     ) -> CheckpointMetadata:
-        weaver = Weaver(self.sealer.serde.encode, self.sealer.name, memory.known)
+        serde = self.sealer.serde
+        weaver = Weaver(serde.encode, self.sealer.name, memory.known, serde.look)
         rope, woven, encoded = weaver.weave(state, memory.woven)
         size = sum(map(len, encoded))
         if size > self._max_state_bytes:

@@ -208,7 +208,9 @@ class MemoryStore:
         with self._lock:
             self._tenants[self._tenant_name] = _Tenant(sequence=self._own.sequence)
 
-    def add_writes(self, place: Place, writes: Sequence[WriteRow], *, replace: bool) -> None:
+    def add_writes(
+        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, patience_seconds: float = 0.0
+    ) -> None:
         with self._lock:
             known = self._own.sessions.get(place.session)
             if known is not None and known.is_deleted:

@@ -203,7 +203,9 @@ class PostgresStore:
 
     # writes
 
-    def add_writes(self, place: Place, writes: Sequence[WriteRow], *, replace: bool) -> None:
+    def add_writes(
+        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, patience_seconds: float = 0.0
+    ) -> None:
         tasks, indexes, paths, channels, datas = zip(*writes, strict=True)
         texts = [[escape(each) for each in column] for column in (tasks, paths, channels)]
         [(added,)] = self._run(

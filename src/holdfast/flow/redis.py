@@ -225,7 +225,9 @@ class RedisStore:
 
     # writes
 
-    def add_writes(self, place: Place, writes: Sequence[WriteRow], *, replace: bool) -> None:
+    def add_writes(
+        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, patience_seconds: float = 0.0
+    ) -> None:
         pairs = []
         for write in writes:
             pairs += [f"{_quoted(write.task_id)}:{write.idx}", encode([*map(_said, write[:-1]), write.data])]

@@ -151,15 +151,20 @@ class States(Core):
 
     # writes
 
-    def put_writes(self, place: Place, writes: Sequence[Write], *, replace: bool = False) -> None:
-        """Attach pending writes to a checkpoint; of two with one task and index the first stays, unless `replace`."""
+    def put_writes(
+        self, place: Place, writes: Sequence[Write], *, replace: bool = False, patience_seconds: float = 0.0
+    ) -> None:
+        """Attach pending writes to a checkpoint; of two with one task and index the first stays, unless `replace`.
+
+        `patience_seconds`: how long this may wait for a save by another thread, to be stored together with it.
+        """
         asked.check_writes(place, writes)
         rows = [
             self.sealer.write_row(place, (write.task_id, write.index, write.task_path, write.channel), write.value)
             for write in writes
         ]
         if rows:
-            self.store.add_writes(place, rows, replace=replace)
+            self.store.add_writes(place, rows, replace=replace, patience_seconds=patience_seconds)
 
     def writes(self, places: Sequence[Place]) -> dict[Place, Writes]:
         """The pending writes of checkpoints, each in order of task path, task and index."""

@@ -22,7 +22,7 @@ from holdfast import flow
 from holdfast.adapters.langgraph import pruning, translating
 from holdfast.adapters.langgraph.awaiting import Awaiting
 from holdfast.adapters.langgraph.classes import Classes
-from holdfast.adapters.langgraph.files import Files, Folder
+from holdfast.adapters.langgraph.files import RUNTIME, Files, Folder
 from holdfast.adapters.langgraph.rows import Newest, all_rows
 from holdfast.errors import Conflict, Refused, Unavailable
 from holdfast.flow import Place, States
@@ -32,6 +32,7 @@ from holdfast.model import Restored
 from holdfast.serde import Registry, default_registry
 
 _TRIES = 10
+_PATIENCE_SECONDS = 0.005
 _STRATEGIES = ("keep_latest", "delete")
 
 
@@ -105,11 +106,17 @@ class HoldfastSaver(Awaiting):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Attach what a task wrote to a checkpoint. Conflict if the thread was deleted."""
+        """Attach what a task wrote to a checkpoint. Conflict if the thread was deleted.
+
+        In a graph that runs, the next checkpoint is about to be saved by another thread: both go in one transaction.
+        """
+        is_replacing = translating.are_replacing(writes)
+        is_followed = not is_replacing and RUNTIME in config["configurable"]
         self.states.put_writes(
             translating.place_of(config),
             translating.to_writes(writes, task_id, task_path),
-            replace=translating.are_replacing(writes),
+            replace=is_replacing,
+            patience_seconds=_PATIENCE_SECONDS if is_followed else 0.0,
         )
 
     # reading

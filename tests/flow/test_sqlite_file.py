@@ -103,6 +103,24 @@ def test_a_forked_child_has_connections_of_its_own(tmp_path: Path) -> None:
         assert [each.checkpoint_id for each in states.metadata("s")] == ["after", "child", "parent"]
 
 
+def test_a_forked_child_does_not_close_what_is_its_parents(tmp_path: Path) -> None:
+    """That could end the log of the parent, who goes on writing to it."""
+    with States(SQLiteStore(tmp_path / "a.db")) as states:
+        states.save(point("parent"))
+        [of_parent] = states.store._pool._idle  # type: ignore[attr-defined]
+        child = os.fork()
+        if child == 0:
+            try:
+                states.close()
+                of_parent.execute("SELECT 1")  # says so if it is closed
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        states.save(point("after"))
+        assert len(states.metadata("s")) == 2
+
+
 def _rows(path: Path) -> dict[str, list[tuple[object, ...]]]:
     with sqlite3.connect(path) as db:
         return {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in ("checkpoints", "parts")}

@@ -24,6 +24,7 @@ from holdfast.flow.store import (
     Part,
     Place,
     Row,
+    SessionRow,
     Stale,
     WriteRow,
     live_names,
@@ -109,12 +110,18 @@ class SQLiteStore(SQLiteReader):
 
     def _replace_row(self, db: sqlite3.Connection, sequence: int, row: Row, first_part: int) -> int:
         db.execute(
+            f"UPDATE sessions AS s SET saved_at = {SAVED_AT}"
+            " WHERE number = (SELECT owner FROM checkpoints WHERE sequence = ?)",
+            (sequence,),
+        )  # the row that told it changes
+        db.execute(
             "UPDATE checkpoints SET parent_id = ?, run_id = ?, saved_at = ?, digest = ?, meta = ?, refs = ?, shape = ?,"
             f" first_part = ?, last_part = {_LAST_PART} WHERE sequence = ?",
             (*_values(row), first_part, sequence),
         )
         db.execute(
-            "UPDATE sessions SET saved_at = ? WHERE number = (SELECT owner FROM checkpoints WHERE sequence = ?)",
+            "UPDATE sessions SET saved_at = max(saved_at, ?)"
+            " WHERE number = (SELECT owner FROM checkpoints WHERE sequence = ?)",
             (row.saved_at, sequence),
         )
         self._sweep(db, row.family)
@@ -127,6 +134,10 @@ class SQLiteStore(SQLiteReader):
             count, families = 0, set()
             for place in places:
                 session, namespace, checkpoint_id = map(escape, place)
+                db.execute(
+                    "DELETE FROM writes WHERE tenant = ? AND session = ? AND namespace = ? AND checkpoint_id = ?",
+                    (self._key, session, namespace, checkpoint_id),
+                )
                 known = db.execute(
                     "SELECT number, family FROM sessions WHERE tenant = ? AND session = ?", (self._key, session)
                 ).fetchone()
@@ -137,10 +148,6 @@ class SQLiteStore(SQLiteReader):
                     "DELETE FROM checkpoints WHERE owner = ? AND namespace = ? AND checkpoint_id = ?",
                     (known[0], namespace, checkpoint_id),
                 ).rowcount
-                db.execute(
-                    "DELETE FROM writes WHERE tenant = ? AND session = ? AND namespace = ? AND checkpoint_id = ?",
-                    (self._key, session, namespace, checkpoint_id),
-                )
                 if gone:
                     families.add(known[1])
                     count += 1
@@ -149,12 +156,16 @@ class SQLiteStore(SQLiteReader):
         self._shrink(count)
         return count
 
-    def delete_session(self, session: str, *, tombstone: bool) -> int:
+    def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
         key = escape(session)
         with self._pool.transaction() as db:
             known = db.execute(
-                "SELECT number, family FROM sessions WHERE tenant = ? AND session = ?", (self._key, key)
+                f"SELECT number, family, {LATEST}, {SAVED_AT}, deleted FROM sessions s"
+                " WHERE tenant = ? AND session = ?",
+                (self._key, key),
             ).fetchone()
+            if if_is is not None and (known is None or known[2:] != (if_is.latest, if_is.saved_at, 0)):
+                return 0
             db.execute("DELETE FROM writes WHERE tenant = ? AND session = ?", (self._key, key))
             if known is None:
                 return 0

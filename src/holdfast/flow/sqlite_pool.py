@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import threading
@@ -18,6 +19,7 @@ _APPLICATION = 0x486F6C64  # "Hold"
 _RETRY_SECONDS = 0.01
 _LOG_PAGES = {"NORMAL": 1000, "FULL": 128, "EXTRA": 128}
 """How long the log may get: where each commit is synced, a short one, soon written over, is several times as fast."""
+_OF_PARENTS: list[list[sqlite3.Connection]] = []
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -61,9 +63,14 @@ class Pool:
         return self._sharing.offer(apply, seconds)
 
     def close(self) -> None:
+        self._check_process()
         self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        with contextlib.suppress(IndexError):  # another thread may take the last one
+            while self._idle:
+                self._idle.pop().close()
 
     def take(self) -> sqlite3.Connection:
         if self._closed:
@@ -77,13 +84,13 @@ class Pool:
     def _check_process(self) -> None:
         """In a forked child, leave the parent's connections to the parent."""
         if self._pid != os.getpid():
+            _OF_PARENTS.append(self._idle)  # to close one here could end the parent's log
             self._pid, self._lock, self._idle, self._sharing = os.getpid(), threading.Lock(), [], Sharing()
 
     def give(self, db: sqlite3.Connection) -> None:
-        if self._closed:
-            db.close()
-        else:
-            self._idle.append(db)
+        self._idle.append(db)
+        if self._closed:  # while this one was in use
+            self._close_idle()
 
     def translated(self, error: sqlite3.Error) -> HoldfastError:
         """What is said of an error of SQLite."""

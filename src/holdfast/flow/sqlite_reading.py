@@ -20,8 +20,7 @@ _ROW = (
 )
 _FROM = "FROM checkpoints c JOIN sessions s ON s.number = c.owner WHERE s.tenant = ?"
 LATEST = "max(s.latest, ifnull((SELECT max(sequence) FROM checkpoints WHERE owner = s.number), 0))"
-_NEWEST = "FROM checkpoints WHERE owner = s.number ORDER BY sequence DESC LIMIT 1"
-SAVED_AT = f"max(s.saved_at, ifnull((SELECT saved_at {_NEWEST}), 0))"
+SAVED_AT = "max(s.saved_at, ifnull((SELECT max(saved_at) FROM checkpoints WHERE owner = s.number), 0))"
 _SESSION = (
     f"SELECT s.session, s.family, {LATEST} AS newest, (SELECT count(*) FROM checkpoints WHERE owner = s.number),"
     f" {SAVED_AT}, s.deleted FROM sessions s WHERE s.tenant = ?"

@@ -92,6 +92,7 @@ class SessionRow(NamedTuple):
     latest: int
     checkpoints: int
     saved_at: int
+    """The latest of those of its rows: a clock that steps back makes no session older."""
     is_deleted: bool
 
 
@@ -185,8 +186,11 @@ class StateStore(Protocol):
     def delete(self, places: Iterable[Place]) -> int:
         """Remove rows with their writes, free the parts that nothing needs any more; how many rows there were."""
 
-    def delete_session(self, session: str, *, tombstone: bool) -> int:
-        """Remove all of a session; with a tombstone, later commits to it are Conflict until it is reopened."""
+    def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
+        """Remove all of a session; with a tombstone, later commits to it are Conflict until it is reopened.
+
+        With `if_is`, only if nothing was saved into it since it was that; else 0, and nothing is changed.
+        """
 
     def reopen(self, session: str) -> bool:
         """Take a tombstone away; whether there was one."""

@@ -148,13 +148,14 @@ class VectorStoreContract:
     # points
 
     def test_points_are_written_over_and_not_doubled(self, opened: Any) -> None:
+        opened.make_live("c")
         opened.upsert("c", [point(ONE, 1, 0, 0, 0), point(TWO, 0, 1, 0, 0)])
+        assert opened.search("dense", [1, 0, 0, 0], limit=1)[0].text == "text"
         opened.upsert("c", [point(ONE, 0, 0, 1, 0, text="newer")])
         opened.upsert("c", [])
         assert opened.count("c") == 2
         assert sorted(each for each, _, _ in opened.scan("c")) == sorted([ONE, TWO])
         assert [sizes for _, _, sizes in opened.scan("c")] == [{"dense": 16}] * 2
-        opened.make_live("c")
         (best, *_) = opened.search("dense", [0, 0.1, 1, 0], limit=1)
         assert (best.text, best.document, best.ordinal) == ("newer", f"doc-{ONE[:4]}", 0)
         assert best.score == pytest.approx(0.995, abs=0.001)

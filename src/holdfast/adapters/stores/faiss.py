@@ -298,7 +298,6 @@ class FaissStore:
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):
                     self._db.execute("ROLLBACK")
-                self._indexes.clear()
                 raise
 
     @contextlib.contextmanager

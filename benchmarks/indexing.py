@@ -5,6 +5,7 @@ store; only the work is timed, not the imports. Prints a table of texts that the
 
     pip install cocoindex lancedb langchain-classic greenlet
     python benchmarks/indexing.py [--files 400] [--rounds 5] [--only holdfast langchain]
+    python benchmarks/indexing.py --scale [--documents 1000000] [--where FOLDER]     see index_scale.py
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+import index_scale
 from holdfast.indexing import PlainChunker
 from index_contenders import BATCH, DIMENSION, SYSTEMS, sent
 
@@ -96,7 +98,10 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    index_scale.add_arguments(parser)
     given = parser.parse_args()
+    if index_scale.run(given):
+        return
     with tempfile.TemporaryDirectory() as work:
         corpus = Path(work) / "corpus"
         chunks = make_corpus(corpus, given.files)

@@ -1,11 +1,18 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
+from flow import servers
+
 from .scene import Scene
+
+_numbers = itertools.count()
 
 
 @pytest.fixture
@@ -13,3 +20,22 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     made = Scene(tmp_path)
     yield made
     made.store.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    with TemporaryDirectory(prefix="hf-pg-") as folder, servers.postgres(Path(folder)) as url:
+        yield url
+
+
+@pytest.fixture
+def schema() -> str:
+    return f"index {next(_numbers)}\"'"
+
+
+@pytest.fixture
+def postgres(postgres_url: str, schema: str) -> Callable[..., Any]:
+    """Opens one ledger, in a schema of the test's own, again and again."""
+    from holdfast.indexing.ledger.postgres import PostgresLedger
+
+    return lambda **options: PostgresLedger(postgres_url, schema=schema, **options)

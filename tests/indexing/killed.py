@@ -1,24 +1,34 @@
-"""A process that plans and applies, and kills itself at a step that it is told. It logs what it pays for.
-
-killed.py FOLDER STEP      STEP is a number of steps, or "never"
-"""
+"""What kills itself at a step that it is told, in a process of its own. It logs what it pays for."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
+from holdfast.indexing.ledger import pruning
 from holdfast.indexing.ledger.sqlite import SQLiteLedger
-from indexing.scene import Model, Scene
 
-_STEPS = ("intend", "publish", "remove", "add_batch", "set_label", "begin", "make_live", "forget", "recipe", "fail")
+from .scene import Model, Scene
+
+_STEPS = (
+    "intend",
+    "publish",
+    "remove",
+    "add_batch",
+    "set_label",
+    "begin",
+    "make_live",
+    "forget",
+    "recipe",
+    "fail",
+    "redo",
+)
+_PRUNING_STEPS = ("_drop_cuts", "_mark", "_fold")
 _STORE_STEPS = ("upsert", "delete", "create", "make_live", "drop")
 
 
@@ -62,19 +72,24 @@ class LoggingModel(Model):
         return found
 
 
-def main(folder: Path, step: str) -> None:
+def main(folder: Path, step: int | None, verb: str = "apply") -> None:
+    """Do something to the index in a folder, killed before the step after `step` others; not at all if None."""
     settings = json.loads((folder / "settings.json").read_text())
     scene = Scene(folder)
     scene.model = LoggingModel(folder / "paid.log", settings["seed"])
     scene.chunker = type(scene.chunker)(size=settings["size"])
-    clock = Clockwork(None if step == "never" else int(step))
+    clock = Clockwork(step)
     run = scene.run(model=f"model-{settings['seed']}", dimension=settings["dimension"])
     assert isinstance(run._ledger, SQLiteLedger)
     clock.wound(run._ledger, _STEPS)
+    clock.wound(pruning, _PRUNING_STEPS)
     clock.wound(scene.store, _STORE_STEPS)
-    applied = run.apply(run.plan(), accept_loss=True)
-    print(json.dumps([applied.ok, applied.stopped, applied.embedded]))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    if verb == "apply":
+        run.apply(run.plan(), accept_loss=True)
+    elif verb == "rollback":
+        run.rollback()
+    elif verb == "repair":
+        run.verify(repair=True)
+    else:
+        run.prune(keep_generations=0, kept_for=timedelta(0))
+    os._exit(0)

@@ -53,6 +53,7 @@ class Scene:
         self.store = FlatStore(path / "store.db")
         self.source: Any = Folder(self.docs)
         self.sleep: Callable[[float], None] = time.sleep
+        self.ledger: Callable[[], Any] = lambda: path / "index.db"
 
     def write(self, name: str, text: str) -> None:
         path = self.docs / name
@@ -64,7 +65,7 @@ class Scene:
             self.write(f"{number:02}.md", " ".join(f"word{number} thing{each}" for each in range(10)))
 
     def run(self, **channel: Any) -> IndexRun:
-        return IndexRun(ledger=self.path / "index.db", pipeline=self.pipeline(**channel), sleep=self.sleep)
+        return IndexRun(ledger=self.ledger(), pipeline=self.pipeline(**channel), sleep=self.sleep)
 
     def pipeline(self, **channel: Any) -> Pipeline:
         made = Channel(self.model, **self.channel | channel)

@@ -6,8 +6,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -17,10 +15,11 @@ import pytest
 
 from holdfast.indexing.spaces import CANARIES
 
+from . import killed
+from .crew import process
 from .scene import Model, Scene
 
 _BATCH = 8
-_WORKER = str(Path(__file__).with_name("killed.py"))
 
 
 class World:
@@ -35,10 +34,15 @@ class World:
     def save(self) -> None:
         (self.path / "settings.json").write_text(json.dumps(self.settings))
 
-    def index(self, step: str = "never") -> int:
-        ran = subprocess.run([sys.executable, _WORKER, str(self.path), step], capture_output=True, text=True)
-        assert ran.returncode in (0, -signal.SIGKILL), ran.stderr
-        return ran.returncode
+    def start(self, step: int | None = None, verb: str = "apply") -> Any:
+        return process(killed.main, self.path, step, verb)
+
+    def index(self, step: int | None = None, verb: str = "apply") -> bool:
+        """Whether it was killed before it was done."""
+        started = self.start(step, verb)
+        started.join()
+        assert started.exitcode in (0, -signal.SIGKILL)
+        return bool(started.exitcode)
 
     def change(self, chance: random.Random) -> None:
         docs = self.path / "docs"
@@ -109,7 +113,7 @@ def test_a_run_killed_at_every_step_is_resumed_and_pays_for_one_batch_again(
     while was_killed:
         shutil.rmtree(place)
         shutil.copytree(backup, place)
-        was_killed = world.index(str(step)) != 0
+        was_killed = world.index(step)
         world.upset()
         world.index()
         again = sum(count - 1 for count in Counter(world.paid()).values())
@@ -119,16 +123,72 @@ def test_a_run_killed_at_every_step_is_resumed_and_pays_for_one_batch_again(
     assert step > 12
 
 
+def _two_generations(path: Path) -> World:
+    """A world whose index was built anew beside the old one."""
+    world = World(path)
+    world.change(random.Random(3))
+    world.settings |= {"seed": "a", "size": 40, "dimension": None}
+    world.save()
+    world.index()
+    world.settings |= {"dimension": 32}
+    world.save()
+    world.index()
+    return world
+
+
+@pytest.mark.parametrize("verb", ["rollback", "prune", "repair"])
+def test_what_changes_an_index_is_killed_at_every_step_and_old_or_new_stands(tmp_path: Path, verb: str) -> None:
+    place, backup = tmp_path / "place", tmp_path / "backup"
+    place.mkdir()
+    world = _two_generations(place)
+    if verb == "repair":
+        scene = Scene(place)
+        live = scene.store.live() or ""
+        scene.store.delete(live, [point for point, _, _ in scene.store.scan(live)][::3])
+        scene.store.close()
+    (place / "paid.log").unlink()
+    shutil.copytree(place, backup)
+    step, was_killed = 0, True
+    while was_killed:
+        shutil.rmtree(place)
+        shutil.copytree(backup, place)
+        was_killed = world.index(step, verb)
+        _check_after(world, verb)
+        step += 1
+    assert step > {"rollback": 4, "prune": 6, "repair": 4}[verb]
+
+
+def _check_after(world: World, verb: str) -> None:
+    """Either generation is live, whole, in ledger and store alike, after a plan and an apply at most."""
+    scene = Scene(world.path)
+    with scene.run(model="model-a", dimension=32) as run:
+        is_back = run._ledger.generations()[0].state == "live"
+    scene.store.close()
+    world.settings["dimension"] = None if is_back and verb == "rollback" else 32
+    world.save()
+    world.index()
+    if verb == "repair":
+        world.index(None, "repair")
+    assert world.paid() == [], "nothing is paid for again"
+    world.check()
+    if verb != "prune":  # which takes away what one could go back to
+        world.settings["dimension"] = 32 if world.settings["dimension"] is None else None
+        world.save()
+        world.index(None, "rollback")
+        world.check()
+
+
 def test_a_run_killed_at_random_moments_is_resumed(tmp_path: Path) -> None:
     world = World(tmp_path)
     chance = random.Random()
     kills = 0
     for _ in range(8):
         world.change(chance)
-        with subprocess.Popen([sys.executable, _WORKER, str(tmp_path), "never"], stderr=subprocess.PIPE) as busy:
-            time.sleep(0.15 + chance.random() * 0.35)
-            kills += busy.poll() is None
-            busy.kill()
+        busy = world.start()
+        time.sleep(chance.random() * 0.35)
+        kills += busy.is_alive()
+        busy.kill()
+        busy.join()
     world.index()
     world.check()
     assert kills

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 
-from holdfast.digest import digest_bytes
-from holdfast.errors import Conflict, Damaged, HoldfastError, Refused
+from holdfast.errors import Conflict, Damaged, Refused, Unavailable
 from holdfast.indexing import checking
-from holdfast.indexing.embedding import Budget, Embedder, Wanted
+from holdfast.indexing.embedding import Budget, Embedder
 from holdfast.indexing.families import Families
+from holdfast.indexing.keeping import forget, forget_old
 from holdfast.indexing.ledger import Failure, Generation, Ledger
+from holdfast.indexing.ledger.shares import Order, Share
 from holdfast.indexing.pipeline import Pipeline
-from holdfast.indexing.plan import DocPlan, IndexPlan
-from holdfast.indexing.planning import Planner, corpus_digest, recipe_digest, settings_digest
+from holdfast.indexing.plan import IndexPlan
+from holdfast.indexing.planning import Planner, corpus_digest, settings_digest
 from holdfast.indexing.probing import probe
-from holdfast.indexing.publishing import Prepared, Publisher
-from holdfast.indexing.sources import Document, read
-from holdfast.indexing.spaces import CANARIES
+from holdfast.indexing.spaces import CANARIES, Resolved
 from holdfast.indexing.standing import Ground, look
+from holdfast.indexing.working import Work
 
-_AT_ONCE = 64
-"""How many documents share an intent."""
+_CLAIMED = 16
+"""How many documents a worker takes at a time."""
+_COMPARED = 1000
+"""How many vectors of a new index are compared before it goes live."""
+_USED_UP = "the budget is used up"
 
 
 @dataclass
@@ -74,52 +78,75 @@ class Applier:
 
     def apply(self, plan: IndexPlan) -> Applied:
         """Do what a plan says. Conflict, before anything is done, if the world is not as it was."""
-        ground = look(self._pipeline, self._ledger, self._families)
-        self._check(plan, ground)
-        if not self._probe(plan, ground):
+        with self._ledger.turn():
+            begun = self._begin(plan)
+        if begun is None:
             self._applied.stopped = "the budget does not cover the canary texts"
-            return self._end(plan, ground)
+            self._ledger.fail(plan.failures)
+            return self._ended()
+        plan, ground, share = begun
+        base = next(each for each in self._ledger.generations() if each.number == share.generation)
+        try:
+            self._publish(self._work(plan, ground, share, base), share)
+            with self._ledger.turn():
+                self._end(plan, ground, share, base)
+        finally:
+            with contextlib.suppress(Unavailable):  # its lease ends by itself
+                share.release()
+        return self._ended()
+
+    def _begin(self, plan: IndexPlan) -> tuple[IndexPlan, Ground, Share] | None:
+        """Take part in the run that does this, or begin it; None if the budget does not even cover the canaries."""
+        ground = look(self._pipeline, self._ledger, self._families)
+        share = self._check(plan, ground)
+        if not self._probe(plan, ground):
+            return None
         if any(each.probe_texts for each in plan.channels):
             ground = look(self._pipeline, self._ledger, self._families)
             if settings_digest(self._pipeline, ground) != plan.settings_digest:  # a probe found it to be cheaper
                 plan = self._planner(plan).make()
-        base = self._base(ground)
-        self._publish(plan, ground, base)
-        return self._end(plan, ground, base)
+                share = self._ledger.join(order_of(plan))
+        if share is None:
+            share = self._ledger.open(order_of(plan), self._base(ground).number)
+        return plan, ground, share
 
     def _planner(self, plan: IndexPlan) -> Planner:
         return Planner(self._pipeline, self._ledger, self._families, retry_failed=plan.retry_failed)
 
-    def _check(self, plan: IndexPlan, ground: Ground) -> None:
-        moved = ""
+    def _check(self, plan: IndexPlan, ground: Ground) -> Share | None:
+        """Conflict if something moved since the plan. Workers that joined the run moved the ledger: they may."""
+        moved, share = "", None
         if plan.settings_digest != settings_digest(self._pipeline, ground):
             moved = "the settings"
-        elif plan.revision != self._ledger.revision():
-            moved = "the ledger"
-        elif plan.corpus_digest != corpus_digest(self._pipeline.source):
-            moved = "the documents"
+        else:
+            share = self._ledger.join(order_of(plan))
+            if share is None and plan.revision != self._ledger.revision():
+                moved = "the ledger"
+            elif plan.corpus_digest != corpus_digest(self._pipeline.source):
+                moved = "the documents"
         if moved:
             raise Conflict(f"{moved} changed since the plan was made", hint="Make a new plan, and look at it.")
+        return share
 
     def _probe(self, plan: IndexPlan, ground: Ground) -> bool:
         for each in plan.channels:
             if each.probe_texts:
-                embedder = self._embedder(ground, each.channel)
+                embedder = self._embedder(ground.channels[each.channel])
                 if not self._budget.allows(len(CANARIES), embedder.price(CANARIES)[1]):
                     return False
                 probe(embedder, self._ledger, ground.live)
                 self._applied.probe_texts += each.probe_texts
         return True
 
-    def _embedder(self, ground: Ground, channel: str) -> Embedder:
-        return Embedder(ground.channels[channel], self._ledger, self._families, self._budget, sleep=self._sleep)
+    def _embedder(self, channel: Resolved, *, is_shared: bool = False) -> Embedder:
+        return Embedder(channel, self._ledger, self._families, self._budget, is_shared=is_shared, sleep=self._sleep)
 
     def _base(self, ground: Ground) -> Generation:
         """The generation to publish in, begun if the shape is new. One begun for another shape is dropped."""
         described = {name: each.described() for name, each in ground.channels.items()}
         for each in self._ledger.generations():
             if each.state == "building" and (ground.base is None or each.number != ground.base.number):
-                self._forget(each)
+                forget(self._ledger, self._pipeline.store, each)
         base = ground.base or self._ledger.begin(ground.shape, described, self._pipeline.store.identity)
         if ground.base is None:
             shapes = {name: each.shape for name, each in ground.channels.items()}
@@ -127,36 +154,55 @@ class Applier:
             self._pipeline.store.create(base.collection, shapes, said)
         return base
 
-    def _forget(self, generation: Generation) -> None:
-        if generation.store == self._pipeline.store.identity:
-            self._pipeline.store.drop(generation.collection)
-        self._ledger.forget(generation.number)
-
     # documents
 
-    def _publish(self, plan: IndexPlan, ground: Ground, base: Generation) -> None:
-        work = _Work(self, plan, ground, base)
-        wanted = {each.name: each for each in plan.documents}
-        for document in self._pipeline.source:
-            planned = wanted.pop(document.name, None)
-            if planned is not None and not work.add(document, planned):
-                break
-        else:
-            self._applied.moved += wanted
-        work.finish()
-        if plan.deleted and not self._applied.stopped:
-            work.publisher.delete(plan.deleted)
-            self._applied.deleted = len(plan.deleted)
+    def _work(self, plan: IndexPlan, ground: Ground, share: Share, base: Generation) -> Work:
+        embedders = {name: self._embedder(each, is_shared=share.is_shared) for name, each in ground.channels.items()}
+        return Work(
+            self._pipeline, self._ledger, share, base, embedders,
+            retry_failed=plan.retry_failed, on_published=self._published,
+        )  # fmt: skip
 
-    def _end(self, plan: IndexPlan, ground: Ground, base: Generation | None = None) -> Applied:
-        self._ledger.fail(plan.failures)
+    def _publish(self, work: Work, share: Share) -> None:
+        """Go through the source until nothing is left: what a worker that died had claimed is taken over."""
+        while True:
+            self._go_through(work, share)
+            if not work.finish(is_stopped=bool(self._applied.stopped)):
+                self._applied.stopped = _USED_UP
+            if self._applied.stopped:
+                return
+            self._applied.deleted += work.delete(sorted(share.claim(share.deletions())))
+            if not share.left():
+                return
+
+    def _go_through(self, work: Work, share: Share) -> None:
+        wanted = dict(share.wanted())
+        documents = (document for document in self._pipeline.source if document.name in wanted) if wanted else iter(())
+        while some := list(islice(documents, _CLAIMED)):
+            own = share.claim([document.name for document in some])
+            for document in some:
+                content = wanted.pop(document.name)
+                if document.name in own and not work.add(document, content):
+                    self._applied.stopped = _USED_UP
+                    return
+        share.moved(sorted(share.claim(list(wanted))))  # not in the source any more
+
+    def _end(self, plan: IndexPlan, ground: Ground, share: Share, base: Generation) -> None:
+        """End the run, unless somebody else did."""
         applied = self._applied
-        applied.failures = self._ledger.failures()
-        applied.tokens, applied.usd = self._budget.tokens, self._budget.usd
-        applied.embedded = self._budget.texts - applied.probe_texts
-        if base is not None and not applied.stopped:
-            self._go_live(ground, base, plan)
-        return applied
+        applied.moved = share.all_moved()
+        if applied.stopped:
+            self._ledger.fail(plan.failures)
+        elif share.is_open():
+            try:
+                self._ledger.fail(plan.failures)
+                self._go_live(ground, base, plan)
+            finally:
+                share.close()
+        else:
+            applied.is_live = any(
+                each.number == base.number and each.state == "live" for each in self._ledger.generations()
+            )
 
     def _go_live(self, ground: Ground, base: Generation, plan: IndexPlan) -> None:
         """Make what was built beside the live one, once it is proved to be whole; else only say how it is described."""
@@ -164,112 +210,54 @@ class Applier:
         if base.state == "live":
             if described != base.channels:
                 self._ledger.describe(base.number, described)
+            if self._pipeline.store.live() != base.collection:  # a rollback was cut off
+                self._pipeline.store.make_live(base.collection)
             self._applied.is_live = True
             return
         lost = [each.document for each in plan.failures if self._is_live(ground, each.document)]
         if lost or self._applied.moved:
             self._applied.stopped = f"{(lost or self._applied.moved)[0]} would be lost: the new index is not live yet"
             return
-        report = checking.check(self._ledger, self._pipeline.store, base, ground.channels)
+        report = checking.check(self._ledger, self._pipeline.store, base, ground.channels, sample=_COMPARED)
         if not report.ok:
             raise Damaged(f"the new collection {base.collection} is not whole", hint="Plan and apply again.")
         self._pipeline.store.make_live(base.collection)
         self._ledger.make_live(base.number)
         self._applied.is_live = True
-        kept = [each for each in self._ledger.generations() if each.state == "kept"]
-        for each in kept:
-            if each is not kept[-1] or self._is_gone(each):
-                self._forget(each)
-
-    def _is_gone(self, generation: Generation) -> bool:
-        store = self._pipeline.store
-        return generation.store == store.identity and store.fingerprint(generation.collection) is None
+        forget_old(self._ledger, self._pipeline.store, keep=1)
 
     def _is_live(self, ground: Ground, name: str) -> bool:
         return ground.live is not None and bool(self._ledger.docs(ground.live.number, [name]))
 
-    def told(self, published: int) -> None:
+    def _published(self, published: int) -> None:
         """Count documents as published."""
         self._applied.published += published
-        self._applied.embedded = self._budget.texts - self._applied.probe_texts
-        self._applied.usd = self._budget.usd
+        self._account()
         if self._on_progress:
             self._on_progress(self._applied)
 
+    def _ended(self) -> Applied:
+        self._account()
+        self._applied.failures = self._ledger.failures()
+        return self._applied
 
-class _Work:
-    """Documents on their way: read and cut, waiting for vectors, ready to be published."""
+    def _account(self) -> None:
+        """Say what it cost so far."""
+        applied = self._applied
+        applied.tokens, applied.usd = self._budget.tokens, self._budget.usd
+        applied.embedded = self._budget.texts - applied.probe_texts
 
-    def __init__(self, applier: Applier, plan: IndexPlan, ground: Ground, base: Generation) -> None:
-        self._applier = applier
-        self._plan = plan
-        self._ground = ground
-        self._ledger = applier._ledger
-        self._pipeline = applier._pipeline
-        self._recipe = self._ledger.recipe(
-            recipe_digest(self._pipeline), {name: each.plain() for name, each in self._pipeline.cutting().items()}
-        )
-        self.publisher = Publisher(self._ledger, self._pipeline.store, base, ground.channels)
-        self._embedders = {name: applier._embedder(ground, name) for name in ground.channels}
-        self._waiting: deque[tuple[Prepared, Mapping[str, list[str]]]] = deque()
 
-    def add(self, document: Document, planned: DocPlan) -> bool:
-        """Take up a document. False if the budget is used up."""
-        prepared = self._prepare(document, planned)
-        if prepared is None:
-            self._applier._applied.moved.append(document.name)
-            return True
-        keys = {name: [each.key(piece) for piece in prepared.pieces] for name, each in self._ground.channels.items()}
-        flat = [key for each in keys.values() for key in each]
-        done = self._ledger.known(flat)
-        if not self._plan.retry_failed:
-            done |= self._ledger.poisoned(flat)
-        for name, own in keys.items():
-            for key, text in zip(own, prepared.texts, strict=True):
-                if key not in done:
-                    self._embedders[name].want(Wanted(key, text, prepared.name))
-        self._waiting.append((prepared, keys))
-        return self._work(rest=False)
-
-    def finish(self) -> None:
-        """Send what is left, if the budget allows, and publish all that can be."""
-        if not self._applier._applied.stopped:
-            self._work(rest=True)
-        self._release(least=1)
-
-    def _work(self, *, rest: bool) -> bool:
-        for embedder in self._embedders.values():
-            if not embedder.work(rest=rest):
-                self._applier._applied.stopped = "the budget is used up"
-                return False
-        self._release(least=_AT_ONCE)
-        return True
-
-    def _release(self, *, least: int) -> None:
-        """Publish documents at the front that wait for nothing, if they are enough to be worth it."""
-        ready = 0
-        for _, keys in self._waiting:
-            if ready == _AT_ONCE or any(key in self._embedders[name].pending for name in keys for key in keys[name]):
-                break
-            ready += 1
-        if ready < least:
-            return
-        self.publisher.publish([self._waiting.popleft()[0] for _ in range(ready)])
-        self._applier.told(ready)
-        self._release(least=least)
-
-    def _prepare(self, document: Document, planned: DocPlan) -> Prepared | None:
-        """Read and cut a document again; None if it is not what the plan saw."""
-        try:
-            data = read(document)
-            if digest_bytes(data) != planned.content:
-                return None
-            texts = self._pipeline.cut(data)
-        except HoldfastError:
-            return None
-        stamp = document.stamp if document.is_settled else None
-        pieces = self._pipeline.pieces(texts)
-        return Prepared(document.name, stamp, planned.content, self._recipe, tuple(texts), pieces)
+def order_of(plan: IndexPlan) -> Order:
+    """What workers have to agree on."""
+    return Order(
+        plan.settings_digest,
+        plan.corpus_digest,
+        plan.retry_failed,
+        plan.revision,
+        {each.name: each.content for each in plan.documents},
+        plan.deleted,
+    )
 
 
 def refuse(plan: IndexPlan, *, max_usd: float | None, accept_loss: bool, allow_empty: bool) -> None:

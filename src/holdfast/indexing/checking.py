@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
+from holdfast.indexing import vectors
 from holdfast.indexing.ledger import Generation, Ledger
 from holdfast.indexing.spaces import Resolved
-from holdfast.indexing.store import VectorStore
+from holdfast.indexing.store import ReadableStore, VectorStore
+
+_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,31 +26,100 @@ class IndexReport:
     """Points in the store that no document has."""
     misshapen: tuple[tuple[str, str], ...] = ()
     """Points whose vectors are missing or of another length, with their documents."""
+    changed: tuple[tuple[str, str], ...] = ()
+    """Points whose vectors are not those that were paid for, with their documents."""
     findings: tuple[str, ...] = ()
+    compared: int = 0
+    """Points whose vectors were compared number by number; none where a store does not give them back."""
     repaired: int = 0
 
     @property
     def ok(self) -> bool:
         """Whether nothing is wrong."""
-        return not (self.missing or self.orphans or self.misshapen or self.findings)
+        return not (self.bad or self.orphans or self.findings)
+
+    @property
+    def bad(self) -> tuple[tuple[str, str], ...]:
+        """Points that have to be written again, with their documents."""
+        return (*self.missing, *self.misshapen, *self.changed)
 
 
-def check(ledger: Ledger, store: VectorStore, generation: Generation, channels: Mapping[str, Resolved]) -> IndexReport:
-    """Compare every point. What a killed run had added counts as an orphan until its document is done."""
-    said = store.fingerprint(generation.collection)
-    findings = []
-    if said is None:
-        findings.append(f"the store was wiped: {generation.collection} is not there")
-    elif (said.get("ledger"), said.get("shape")) != (ledger.id(), generation.shape):
-        findings.append(f"the store was replaced: {generation.collection} is of another index")
-    elif generation.state == "live" and store.live() != generation.collection:
-        findings.append(f"the store asks {store.live()}, not {generation.collection}")
-    expected = dict(ledger.all_points(generation.number))
+def check(
+    ledger: Ledger,
+    store: VectorStore,
+    generation: Generation,
+    channels: Mapping[str, Resolved],
+    *,
+    sample: int | None = None,
+) -> IndexReport:
+    """Compare every point, and the vectors of all or of a sample, spread evenly.
+
+    What a killed run had added counts as an orphan until its document is done.
+    """
+    findings = tuple(_findings(ledger, store, generation))
+    is_there = store.fingerprint(generation.collection) is not None
+    expected = {point: name for name, _, points in ledger.all_points(generation.number) for _, point in points}
     shapes = {name: each.shape for name, each in channels.items()}
-    total, orphans, misshapen = len(expected), [], []
-    for point, document, found in store.scan(generation.collection) if said is not None else ():
-        if expected.pop(point, None) is None:
+    missing, orphans, misshapen = dict(expected), [], []
+    for point, document, found in store.scan(generation.collection) if is_there else ():
+        if missing.pop(point, None) is None:
             orphans.append(point)
         elif not found or any(name not in shapes or not shapes[name].fits(size) for name, size in found.items()):
             misshapen.append((point, document))
-    return IndexReport(total, tuple(sorted(expected.items())), tuple(orphans), tuple(misshapen), tuple(findings))
+    lost = {*missing, *(point for point, _ in misshapen)}
+    compared = 0
+    changed: list[tuple[str, str]] = []
+    if is_there and isinstance(store, ReadableStore):
+        step = 1 if sample is None else max(1, -(-len(expected) // max(1, sample)))
+        for some in _portions(islice(_placed(ledger, generation), None, None, step)):
+            there = {point: (name, piece) for point, name, piece in some if point not in lost}
+            compared += len(there)
+            changed += _compare(ledger, store, generation, channels, there)
+    return IndexReport(
+        len(expected), tuple(sorted(missing.items())), tuple(orphans), tuple(misshapen), tuple(changed), findings,
+        compared,
+    )  # fmt: skip
+
+
+def _findings(ledger: Ledger, store: VectorStore, generation: Generation) -> Iterator[str]:
+    said = store.fingerprint(generation.collection)
+    if said is None:
+        yield f"the store was wiped: {generation.collection} is not there"
+    elif (said.get("ledger"), said.get("shape")) != (ledger.id(), generation.shape):
+        yield f"the store was replaced: {generation.collection} is of another index"
+    elif generation.state == "live" and store.live() != generation.collection:
+        yield f"the store asks {store.live()}, not {generation.collection}"
+
+
+def _placed(ledger: Ledger, generation: Generation) -> Iterator[tuple[str, str, str]]:
+    """Every point with its document and the digest of its chunk."""
+    for name, pieces, points in ledger.all_points(generation.number):
+        for ordinal, point in points:
+            if ordinal < len(pieces):  # else it is to be written again, and how it was cut is forgotten
+                yield point, name, pieces[ordinal]
+
+
+def _portions(placed: Iterator[tuple[str, str, str]]) -> Iterator[list[tuple[str, str, str]]]:
+    while some := list(islice(placed, _AT_ONCE)):
+        yield some
+
+
+def _compare(
+    ledger: Ledger,
+    store: ReadableStore,
+    generation: Generation,
+    channels: Mapping[str, Resolved],
+    points: Mapping[str, tuple[str, str]],
+) -> Iterator[tuple[str, str]]:
+    keys = {(point, name): each.key(points[point][1]) for point in points for name, each in channels.items()}
+    cached = ledger.vectors(list(set(keys.values())))
+    found = store.read(generation.collection, list(points))
+    for point, (document, _) in points.items():
+        own = {name: cached[keys[point, name]] for name in channels if keys[point, name] in cached}
+        there = found.get(point, {})
+        is_same = there.keys() == own.keys() and all(
+            vectors.alike(there[name], vectors.derive(blob, channels[name].shape), channels[name].shape)
+            for name, blob in own.items()
+        )
+        if not is_same:
+            yield point, document

@@ -56,6 +56,7 @@ class Embedder:
         families: Families,
         budget: Budget,
         *,
+        is_shared: bool = False,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -64,6 +65,7 @@ class Embedder:
         self._ledger = ledger
         self._families = families
         self._budget = budget
+        self._is_shared = is_shared
         self._sleep = sleep
         self._clock = clock
 
@@ -75,6 +77,8 @@ class Embedder:
         """Send full batches, and with `rest` the last one too. False if the budget does not allow the next."""
         size = self.channel.channel.batch_size
         while len(self.pending) >= size or (rest and self.pending):
+            if self._drop_known(size):
+                continue
             batch = self._next(size)
             if not batch:
                 return False
@@ -86,6 +90,15 @@ class Embedder:
             for each in batch:
                 del self.pending[each.key]
         return True
+
+    def _drop_known(self, size: int) -> bool:
+        """Leave out what another worker paid for meanwhile."""
+        if not self._is_shared or self._sees_document:  # which is asked for whole documents only
+            return False
+        known = self._ledger.known(list(islice(self.pending, size)))
+        for key in known:
+            del self.pending[key]
+        return bool(known)
 
     def ask(self, texts: Sequence[str]) -> tuple[list[bytes | str], float]:
         """What the model says, checked, and how many seconds it took."""

@@ -54,7 +54,14 @@ class FlatStore:
             if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise Refused(f"{self._path} is a database of another program", hint="Name another file.")
             self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}PRAGMA user_version={_VERSION};COMMIT")
+            self._make()
+
+    def _make(self) -> None:
+        with self._writing() as db:
+            if db.execute("PRAGMA user_version").fetchone()[0] == 0:  # else another process was quicker
+                for statement in filter(str.strip, _SCHEMA.split(";")):
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version={_VERSION}")
 
     @property
     def identity(self) -> str:
@@ -101,6 +108,20 @@ class FlatStore:
             rows = self._db.execute("SELECT id, document FROM point WHERE collection = ?", (collection,)).fetchall()
         for each, document in rows:
             yield each, document, sizes.get(each, {})
+
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
+        """The vectors of points, by channel."""
+        found: dict[str, dict[str, bytes]] = {}
+        with _translated(self._path):
+            for channel in self._shapes(collection):
+                rows = self._db.execute(
+                    "SELECT id, data FROM vector WHERE collection = ? AND channel = ?"
+                    f" AND id IN ({','.join('?' * len(ids))})",
+                    (collection, channel, *ids),
+                )
+                for each, data in rows:
+                    found.setdefault(each, {})[channel] = data
+        return found
 
     def count(self, collection: str) -> int:
         found = self._row("SELECT count(*) FROM point WHERE collection = ?", collection)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from holdfast.digest import digest
+from holdfast.errors import Refused
 from holdfast.indexing.deciding import Decision
 from holdfast.indexing.impact import ChangeImpact
 from holdfast.indexing.ledger import Failure
-from holdfast.indexing.settings import SettingChange
+from holdfast.indexing.settings import SettingChange, SettingKind
 
 
 class Kind(enum.StrEnum):
@@ -148,7 +150,8 @@ class IndexPlan:
     def digest(self) -> str:
         """The same for a plan that does the same."""
         names = [(each.name, each.kind, each.content) for each in self.documents]
-        return digest("plan", self.settings_digest, self.corpus_digest, self.revision, names, self.deleted)
+        doing = (names, self.deleted, self.builds_beside, self.retry_failed, self.to_embed, self.texts, self.tokens)
+        return digest("plan", self.settings_digest, self.corpus_digest, self.revision, doing, self.is_lossy)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -158,6 +161,32 @@ class IndexPlan:
                 decision["impact"] = decision["impact"].value
         totals = {name: getattr(self, name) for name in ("to_embed", "reused", "chunks", "tokens", "usd", "seconds")}
         return plain | {"impact": self.impact.value, "digest": self.digest, "counts": self.counts} | totals
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> IndexPlan:
+        """A plan as `to_dict` gave it, by way of JSON. Refused if it is none, or not what its digest says."""
+        try:
+            taken = {each.name: plain[each.name] for each in fields(cls)}
+            taken |= {name: tuple(taken[name]) for name in ("deleted", "findings")}
+            taken["impact"] = ChangeImpact(taken["impact"])
+            taken["documents"] = tuple(DocPlan(**each | {"kind": Kind(each["kind"])}) for each in taken["documents"])
+            taken["failures"] = tuple(Failure(**each) for each in taken["failures"])
+            taken["channels"] = tuple(map(_channel, taken["channels"]))
+            taken["settings"] = tuple(
+                SettingChange(**each | {"kind": SettingKind(each["kind"])}) for each in taken["settings"]
+            )
+            plan = cls(**taken)
+            is_whole = plan.digest == plain["digest"]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Refused(f"this is no plan: {type(error).__name__}: {error}", hint="Make a new one.") from None
+        if not is_whole:
+            raise Refused("the plan was changed after it was made", hint="Make a new one.")
+        return plan
+
+
+def _channel(plain: Mapping[str, Any]) -> ChannelPlan:
+    decisions = tuple(Decision(**each | {"impact": ChangeImpact(each["impact"])}) for each in plain["decisions"])
+    return ChannelPlan(**dict(plain) | {"decisions": decisions})
 
 
 def impact_of(documents: tuple[DocPlan, ...], deleted: bool, decisions: list[Decision]) -> ChangeImpact:

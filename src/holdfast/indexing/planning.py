@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 
 from holdfast.digest import RunningDigest, digest, digest_bytes
 from holdfast.errors import HoldfastError, Refused
@@ -12,35 +11,35 @@ from holdfast.indexing import vectors
 from holdfast.indexing.deciding import Decision, decide
 from holdfast.indexing.families import Families
 from holdfast.indexing.impact import ChangeImpact
-from holdfast.indexing.ledger import DocRow, Failure, Generation, Ledger
+from holdfast.indexing.ledger import DocRow, Failure, Ledger
 from holdfast.indexing.pipeline import Pipeline, is_text
 from holdfast.indexing.plan import ChannelPlan, DocPlan, IndexPlan, Kind, impact_of
+from holdfast.indexing.rows import Rows
 from holdfast.indexing.settings import SettingChange, changes
-from holdfast.indexing.sources import Document, read
+from holdfast.indexing.sources import Document, Source, portions, read
 from holdfast.indexing.spaces import CANARIES, Resolved
 from holdfast.indexing.standing import Ground, look
 
-_AT_ONCE = 500
 _MEASURED = 1000
 
 
-def corpus_digest(source: Iterable[Document]) -> str:
+def corpus_digest(source: Source) -> str:
     """The same as long as nothing in a source moved, as far as stamps tell, or else the contents."""
     running = RunningDigest()
-    for document in source:
-        running.add(document.name, _mark(document))
+    for some in portions(source):
+        running.add(_marks(some))
     return running.value()
 
 
+def _marks(documents: list[Document]) -> str:
+    return "\0".join([text for each in documents for text in (each.name, each.problem or each.stamp or _mark(each))])
+
+
 def _mark(document: Document) -> str:
-    return document.problem or document.stamp or _content(document) or "unreadable"
-
-
-def _content(document: Document) -> str | None:
     try:
         return digest_bytes(read(document))
     except HoldfastError:
-        return None
+        return "unreadable"
 
 
 @dataclass
@@ -70,15 +69,19 @@ class Planner:
         self._failures: list[Failure] = []
         self._kept_folders: list[str] = []
         self._unchanged = 0
-        self._seen: set[int] = set()
+        self._base = Rows(ledger, self._ground.base)
+        self._live = Rows(ledger, self._ground.live) if self._ground.live is not self._ground.base else self._base
+        self._last = ""
         self._new_names: set[str] = set()
+        self._met_intents: set[str] = set()
 
     def make(self) -> IndexPlan:
         """Go through the source once."""
         revision = self._ledger.revision()
         running = RunningDigest()
-        for some in _portions(self._pipeline.source):
-            self._take(some, running)
+        for some in portions(self._pipeline.source):
+            running.add(_marks(some))
+            self._take_all(some)
         deleted = tuple(self._deleted())
         decisions = self._decisions()
         documents = tuple(self._documents)
@@ -101,40 +104,46 @@ class Planner:
 
     # documents
 
-    def _take(self, some: list[Document], running: RunningDigest) -> None:
-        names = [document.name for document in some]
-        base = self._rows(self._ground.base, names)
-        live = self._rows(self._ground.live, names) if self._ground.live is not self._ground.base else base
+    def _take_all(self, some: list[Document]) -> None:
+        """Pass by those whose row is the next one and says the same: of a million documents, nearly all."""
+        is_plain = self._live is self._base and not (self._retry_failed or self._ground.intents)
+        passes, recipe = self._base.passes, self._recipe
         for document in some:
-            row = base.get(document.name)
-            self._note(document, row)
-            running.add(document.name, _mark(document))
-            if document.name.endswith("/"):
-                self._kept_folders.append(document.name.lstrip("/"))
-                self._failures.append(Failure(document.name, document.problem or "cannot be listed"))
+            name, _, stamp, _, problem = document
+            if is_plain and stamp and problem is None and passes(name, stamp, recipe):
+                self._unchanged += 1
+                self._last = name
             else:
-                self._judge(document, row, live.get(document.name))
+                self._take(document)
 
-    def _rows(self, generation: Generation | None, names: list[str]) -> dict[str, DocRow]:
-        return self._ledger.docs(generation.number, names) if generation else {}
-
-    def _note(self, document: Document, row: DocRow | None) -> None:
-        if not document.name or not is_text(document.name):
-            raise Refused(f"the source gave the name {document.name!r}", hint="A name is text, and not empty.")
-        is_twice = row.number in self._seen if row else document.name in self._new_names
-        if is_twice:
-            raise Refused(f"the source gave {document.name} twice", hint="Give every document a name of its own.")
-        if row:
-            self._seen.add(row.number)
+    def _take(self, document: Document) -> None:
+        name = document.name
+        row = self._find(name)
+        live = row if self._live is self._base else self._live.find(name)
+        if name.endswith("/"):
+            self._kept_folders.append(name.lstrip("/"))
+            self._failures.append(Failure(name, document.problem or "cannot be listed"))
         else:
-            self._new_names.add(document.name)
+            self._judge(document, row, live)
+
+    def _find(self, name: str) -> DocRow | None:
+        """What is published under a name. Refused if it is no name, or was there before."""
+        if not name or "\0" in name or not is_text(name):
+            raise Refused(f"the source gave the name {name!r}", hint="A name is text, and not empty.")
+        row = self._base.find(name)
+        if row is None:
+            if name <= self._last and (name in self._new_names or self._base.has(name)):
+                raise Refused(f"the source gave {name} twice", hint="Give every document a name of its own.")
+            self._new_names.add(name)
+        self._last = max(self._last, name)
+        return row
 
     def _judge(self, document: Document, row: DocRow | None, live: DocRow | None) -> None:
         known = row or live
         data: bytes | None = None
         try:
-            if known is not None and document.problem is None and known.stamp and known.stamp == document.stamp:
-                content = known.content
+            if known is not None and document.problem is None and known[1] and known[1] == document.stamp:
+                content = known[2]
             else:
                 data = read(document)
                 content = digest_bytes(data)
@@ -151,16 +160,18 @@ class Planner:
     def _kind(self, name: str, content: str, row: DocRow | None, live: DocRow | None) -> Kind | None:
         known = row or live
         if name in self._ground.intents:
+            self._met_intents.add(name)
             return Kind.INTERRUPTED
         if known is None:
             return Kind.NEW
-        if known.content != content:
+        _, _, was, recipe = known
+        if was != content:
             return Kind.CHANGED
         if row is None:
-            return Kind.REWRITTEN if known.recipe == self._recipe else Kind.RECHUNKED
-        if row.recipe == 0:
+            return Kind.REWRITTEN if recipe == self._recipe else Kind.RECHUNKED
+        if recipe == 0:
             return Kind.INTERRUPTED
-        if row.recipe != self._recipe:
+        if recipe != self._recipe:
             return Kind.RECHUNKED
         return Kind.CHANGED if self._retry_failed and name in self._ground.failing else None
 
@@ -195,18 +206,13 @@ class Planner:
         return tally.to_embed - before
 
     def _deleted(self) -> Iterator[str]:
-        before = self._ground.base or self._ground.live
-        if before is None:
-            return
-        if not self._ground.intents and len(self._seen) == self._ledger.doc_count(before.number):
-            return
-        names = self._new_names | {failure.document for failure in self._failures}
-        for number, name in self._ledger.all_docs(before.number):
-            is_kept = any(name.startswith(folder) for folder in self._kept_folders)
-            if number not in self._seen and name not in names and not is_kept:
+        """What is published, or may be from a run that was killed, and is not in the source any more."""
+        for name in (self._base if self._ground.base else self._live).rest():
+            if not any(name.startswith(folder) for folder in self._kept_folders):
                 yield name
-        for name in self._ground.intents.keys() - names:
-            if self._ground.base and not self._ledger.docs(self._ground.base.number, [name]):
+        failed = {failure.document for failure in self._failures}
+        for name in sorted(self._ground.intents.keys() - self._met_intents - failed):
+            if not self._base.has(name):
                 yield name
 
     # channels and settings
@@ -274,9 +280,3 @@ def settings_digest(pipeline: Pipeline, ground: Ground) -> str:
     """The same as long as the settings are, and what is known of the models."""
     channels: Mapping[str, object] = {name: each.described() for name, each in ground.channels.items()}
     return digest("settings", recipe_digest(pipeline), channels, ground.shape)
-
-
-def _portions(source: Iterable[Document]) -> Iterator[list[Document]]:
-    documents = iter(source)
-    while some := list(islice(documents, _AT_ONCE)):
-        yield some

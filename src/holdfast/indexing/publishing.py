@@ -8,6 +8,7 @@ from uuid import UUID, uuid5
 
 from holdfast.indexing import vectors
 from holdfast.indexing.ledger import Failure, Generation, Ledger, Published
+from holdfast.indexing.ledger.shares import Share
 from holdfast.indexing.spaces import Resolved
 from holdfast.indexing.store import Point, VectorStore
 
@@ -30,45 +31,59 @@ class Publisher:
     """Publishes into one generation."""
 
     def __init__(
-        self, ledger: Ledger, store: VectorStore, generation: Generation, channels: Mapping[str, Resolved]
+        self,
+        ledger: Ledger,
+        store: VectorStore,
+        generation: Generation,
+        channels: Mapping[str, Resolved],
+        share: Share,
     ) -> None:
         self._ledger = ledger
         self._store = store
         self._generation = generation
         self._channels = channels
+        self._share = share
 
-    def publish(self, documents: Sequence[Prepared]) -> None:
-        """Publish documents all of whose vectors are there, or known to fail.
+    def publish(self, documents: Sequence[Prepared]) -> int:
+        """Publish documents all of whose vectors are there, or known to fail; how many were still one's own.
 
         Killed at any point, the intent stays, and whoever publishes the document next takes away what it no longer has.
         """
-        if not documents:
-            return
         number, collection = self._generation.number, self._generation.collection
         points = {each.name: self._points(each) for each in documents}
         adds = {name: [point.id for point in found] for name, found in points.items()}
-        drops = self._drops(adds)
-        self._ledger.intend(number, adds)
-        self._store.upsert(collection, [point for found in points.values() for point in found])
-        if drops:
-            self._store.delete(collection, drops)
-        self._ledger.publish(number, [self._published(each, points[each.name]) for each in documents])
+        with self._share.holding(list(adds)) as own:
+            self._ledger.intend(number, {name: adds[name] for name in adds if name in own})
+        with self._share.holding(list(own)) as own:  # nobody else writes these to the store before this is left
+            mine = [each for each in documents if each.name in own]
+            drops = self._drops({each.name: adds[each.name] for each in mine})
+            self._store.upsert(collection, [point for each in mine for point in points[each.name]])
+            if drops:
+                self._store.delete(collection, drops)
+            self._ledger.publish(number, [self._published(each, points[each.name]) for each in mine])
+            self._share.done(list(own))
+        return len(mine)
 
-    def delete(self, names: Sequence[str]) -> None:
+    def delete(self, names: Sequence[str]) -> int:
         """Take documents away; the record goes last, so that no vector outlives what knows of it."""
-        drops = self._drops({name: [] for name in names})
-        self._ledger.intend(self._generation.number, dict.fromkeys(names, ()))
-        if drops:
-            self._store.delete(self._generation.collection, drops)
-        self._ledger.remove(self._generation.number, names)
+        number = self._generation.number
+        with self._share.holding(names) as own:
+            self._ledger.intend(number, dict.fromkeys(sorted(own), ()))
+        with self._share.holding(sorted(own)) as own:
+            drops = self._drops({name: [] for name in own})
+            if drops:
+                self._store.delete(self._generation.collection, drops)
+            self._ledger.remove(number, sorted(own))
+            self._share.done(list(own))
+        return len(own)
 
     def _drops(self, adds: Mapping[str, Sequence[str]]) -> list[str]:
         """What documents have, or may have from runs that were killed, and will not have any more."""
-        number = self._generation.number
-        intents = self._ledger.open_intents(number)
+        number, names = self._generation.number, list(adds)
+        intents, points = self._ledger.intents(number, names), self._ledger.points(number, names)
         found: list[str] = []
         for name, ids in adds.items():
-            found += sorted({*self._ledger.points(number, name), *intents.get(name, ())} - set(ids))
+            found += sorted({*points.get(name, ()), *intents.get(name, ())} - set(ids))
         return found
 
     def _points(self, document: Prepared) -> list[Point]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 
@@ -15,8 +16,9 @@ from holdfast.indexing.applying import Applied, Applier
 from holdfast.indexing.checking import IndexReport
 from holdfast.indexing.embedding import Budget
 from holdfast.indexing.families import load_families
-from holdfast.indexing.ledger import Failure, Generation, Ledger
-from holdfast.indexing.ledger.sqlite import SQLiteLedger
+from holdfast.indexing.keeping import forget_old
+from holdfast.indexing.ledger import Failure, Generation, Ledger, Pruned
+from holdfast.indexing.ledger.opening import open_ledger
 from holdfast.indexing.pipeline import Pipeline
 from holdfast.indexing.plan import ChannelPlan, IndexPlan
 from holdfast.indexing.planning import Planner, recipe_digest
@@ -56,9 +58,7 @@ class IndexRun:
         families: Iterable[str | Path] = (),
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        if isinstance(ledger, str) and "://" in ledger:
-            raise Refused(f"there is no ledger at {ledger.partition('://')[0]}://", hint="Name a file.")
-        self._ledger: Ledger = SQLiteLedger(ledger) if isinstance(ledger, str | Path) else ledger
+        self._ledger: Ledger = open_ledger(ledger) if isinstance(ledger, str | Path) else ledger
         self._pipeline = pipeline
         self._families = load_families(families)
         self._sleep = sleep
@@ -99,7 +99,7 @@ class IndexRun:
         """
         applying.refuse(plan, max_usd=max_usd, accept_loss=accept_loss, allow_empty=allow_empty)
         budget = Budget(max_usd, max_embeds)
-        with self._ledger.writing():
+        with self._ledger.working():
             return self._applier(budget, on_progress).apply(plan)
 
     def status(self) -> IndexStatus:
@@ -118,18 +118,19 @@ class IndexRun:
             can_roll_back=self._in("kept") is not None,
         )  # fmt: skip
 
-    def verify(self, *, repair: bool = False) -> IndexReport:
-        """Compare every point of the live index with the ledger; with `repair`, mend what can be without a model."""
+    def verify(self, *, repair: bool = False, sample: int | None = None) -> IndexReport:
+        """Compare every point of the live index with the ledger; with `repair`, mend what can be without a model.
+
+        Vectors are compared number by number, where the store gives them back: all, or `sample` of them.
+        """
         live = self._in("live")
         if live is None:
             raise NotFound("there is no live index", hint="Apply a plan first.")
-        report = self._check(live)
+        report = self._check(live, sample)
         if repair and not report.ok:
             with self._ledger.writing():
                 self._repair(live, report)
-            return replace(
-                self._check(live), repaired=len(report.missing) + len(report.orphans) + len(report.misshapen)
-            )
+            return replace(self._check(live, sample), repaired=len(report.bad) + len(report.orphans))
         return report
 
     def rollback(self) -> int:
@@ -146,6 +147,20 @@ class IndexRun:
             self._ledger.make_live(kept.number)
             return kept.number
 
+    def prune(self, *, keep_generations: int = 1, kept_for: timedelta = timedelta(days=30)) -> Pruned:
+        """Take out what nothing needs: old generations, vectors that no document has had for a while, old records.
+
+        Refused while something is unfinished: what was paid for it looks as if nobody needed it.
+        """
+        if keep_generations < 0 or kept_for < timedelta(0):
+            raise Refused("less than nothing cannot be kept", hint="Give 0 or more.")
+        with self._ledger.writing():
+            live = self._in("live")
+            if live is None or self._in("building") or self._ledger.open_intents(live.number):
+                raise Refused("the index is not finished", hint="Apply a plan first.")
+            forgotten = forget_old(self._ledger, self._pipeline.store, keep=keep_generations)
+            return replace(self._ledger.prune(kept_for_s=kept_for.total_seconds()), generations=forgotten)
+
     def explain(self, name: str) -> list[str]:
         """Why a document would be done again, in sentences; nothing if it would not."""
         live = self._in("live")
@@ -155,7 +170,7 @@ class IndexRun:
             return ["it is not in the source any more"] if found else [f"there is no document {name}"]
         if found is None:
             return ["it was never published"]
-        return [*self._of_document(document, found.content), *self._of_recipe(found.recipe), *self._of_shape(name)]
+        return [*self._of_document(document, found[2]), *self._of_recipe(found[3]), *self._of_shape(name)]
 
     def search(self, channel: str, query: str | Query, *, limit: int = 10) -> list[Hit]:
         """The chunks nearest to a query: a text, which the channel's model is sent, or its vector."""
@@ -173,11 +188,11 @@ class IndexRun:
     def _in(self, state: str) -> Generation | None:
         return next((each for each in reversed(self._ledger.generations()) if each.state == state), None)
 
-    def _check(self, live: Generation) -> IndexReport:
+    def _check(self, live: Generation, sample: int | None) -> IndexReport:
         ground = look(self._pipeline, self._ledger, self._families)
         if ground.shape != live.shape:
             raise Conflict("the settings are not those of the live index", hint="Apply a plan first, or set them back.")
-        return checking.check(self._ledger, self._pipeline.store, live, ground.channels)
+        return checking.check(self._ledger, self._pipeline.store, live, ground.channels, sample=sample)
 
     def _repair(self, live: Generation, report: IndexReport) -> None:
         store = self._pipeline.store
@@ -185,7 +200,7 @@ class IndexRun:
             store.delete(live.collection, report.orphans)
         if store.fingerprint(live.collection) is not None and store.live() != live.collection:
             store.make_live(live.collection)
-        names = {document for _, document in (*report.missing, *report.misshapen)}
+        names = {document for _, document in report.bad}
         self._ledger.redo(live.number, sorted(names))
         plan = self.plan()
         free = tuple(

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import operator
 import os
 import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from holdfast.errors import NotFound, Refused, Unavailable
 
 TEXTS = ("*.md", "*.txt", "*.rst", "*.py")
+_AT_ONCE = 500
 _SETTLED_NS = 2_000_000_000
 """A file that changed this lately may change again within one tick of the disk's clock; its stamp proves nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """Something to index. What it holds is read when it is needed."""
+class Document(NamedTuple):
+    """Something to index. What it holds is read when it is needed. A tuple: there may be millions."""
 
     name: str
     read: Callable[[], bytes | str]
@@ -40,6 +42,9 @@ class Source(Protocol):
     def __iter__(self) -> Iterator[Document]: ...
 
 
+_first = operator.itemgetter(0)
+
+
 @dataclass(frozen=True)
 class Folder:
     """The files of a folder whose names match; links are not followed, hidden ones are left out."""
@@ -50,39 +55,80 @@ class Folder:
     max_bytes: int = 64 * 1024 * 1024
 
     def __iter__(self) -> Iterator[Document]:
+        return (document for some in self.portions() for document in some)
+
+    def portions(self) -> Iterator[list[Document]]:
+        """The same, a folder at a time. NotFound if it is not there."""
         if not os.path.isdir(self.path):
             raise NotFound(
                 f"there is no folder {self.path}", hint="An index is not emptied because its folder is away."
             )
         return self._walk("", time.time_ns() - _SETTLED_NS)
 
-    def _walk(self, under: str, settled_ns: int) -> Iterator[Document]:
+    def _walk(self, under: str, settled_ns: int) -> Iterator[list[Document]]:
+        """Give files in the order of their paths' bytes, as a ledger has them: then both are gone through once."""
         try:
-            with os.scandir(os.path.join(self.path, under)) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
+            entries = self._list(under, settled_ns)
         except OSError as error:
-            yield Document(_text(under) or "/", _never, problem=error.strerror or str(error))
+            yield [Document(_text(under) or "/", _never, problem=error.strerror or str(error))]
             return
-        for entry in entries:
-            path = under + entry.name
-            if entry.name.startswith(".") or _matches(path, self.exclude):
+        some: list[Document] = []
+        for _, found in entries:
+            if not isinstance(found, str):
+                some.append(found)
                 continue
-            if entry.is_dir(follow_symlinks=False):
-                yield from self._walk(path + "/", settled_ns)
-            elif _matches(path, self.include):
-                yield from self._file(entry, path, settled_ns)
+            if some:
+                yield some
+                some = []
+            yield from self._walk(found, settled_ns)
+        if some:
+            yield some
 
-    def _file(self, entry: os.DirEntry[str], path: str, settled_ns: int) -> Iterator[Document]:
+    def _list(self, under: str, settled_ns: int) -> list[tuple[str, Document | str]]:
+        """The files of a folder as documents, and its folders, by where they come: a folder as if it ended with `/`.
+
+        All in one loop, and few calls in it: it is what a plan of an unchanged corpus takes its time for.
+        """
+        excluded, included = _pattern(self.exclude), _pattern(self.include)
+        place = os.path.join(self.path, under)
+        found: list[tuple[str, Document | str]] = []
+        handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # what is in it is looked up from here
         try:
-            found = entry.stat(follow_symlinks=False)
-        except OSError:
-            return  # it went while the folder was listed
-        if not stat.S_ISREG(found.st_mode):
-            return
-        stamp = f"{found.st_dev}.{found.st_ino}.{found.st_size}.{found.st_mtime_ns}.{found.st_ctime_ns}"
-        is_settled = max(found.st_mtime_ns, found.st_ctime_ns) < settled_ns
-        problem = f"is larger than {self.max_bytes} bytes" if found.st_size > self.max_bytes else None
-        yield Document(_text(path), functools.partial(_read, entry.path), stamp, is_settled, problem)
+            with os.scandir(handle) as entries:
+                for entry in entries:
+                    name = entry.name
+                    path = under + name
+                    if name[0] == "." or (excluded and (excluded(name) or excluded(path))):
+                        continue
+                    is_meant = included and (included(name) or included(path))
+                    if not is_meant:
+                        if entry.is_dir(follow_symlinks=False):
+                            found.append((_text(path + "/"), path + "/"))
+                        continue
+                    try:
+                        seen = entry.stat(follow_symlinks=False)
+                    except OSError:
+                        continue  # it went while the folder was listed
+                    kind = stat.S_IFMT(seen.st_mode)
+                    if kind == stat.S_IFREG:
+                        text = path if path.isascii() else _text(path)
+                        found.append((text, self._document(text, place, name, seen, settled_ns)))
+                    elif kind == stat.S_IFDIR:
+                        found.append((_text(path + "/"), path + "/"))
+        finally:
+            os.close(handle)
+        found.sort(key=_first)
+        return found
+
+    def _document(self, text: str, place: str, name: str, seen: os.stat_result, settled_ns: int) -> Document:
+        size, mtime_ns, ctime_ns = seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+        return Document(
+            text,
+            functools.partial(_read, place, name),
+            f"{seen.st_ino}.{size}.{mtime_ns}.{ctime_ns}",  # no device: its number may be another after a restart
+            mtime_ns < settled_ns and ctime_ns < settled_ns,
+            f"is larger than {self.max_bytes} bytes" if size > self.max_bytes else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -113,6 +159,16 @@ def as_source(source: object) -> Source:
     return Given(source)  # type: ignore[arg-type] # it says what is wrong with it itself
 
 
+def portions(source: Source) -> Iterator[list[Document]]:
+    """The documents of a source, some at a time."""
+    if isinstance(source, Folder):
+        yield from source.portions()
+        return
+    documents = iter(source)
+    while some := list(islice(documents, _AT_ONCE)):
+        yield some
+
+
 def read(document: Document) -> bytes:
     """What a document holds. Unavailable if it cannot be read."""
     if document.problem is not None:
@@ -137,19 +193,13 @@ def _document(item: object) -> Document:
     return Document(name, lambda: content)
 
 
-def _matches(path: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a path, or its last part, fits one of some patterns."""
-    found = _pattern(patterns)
-    return found is not None and (found(path.rpartition("/")[2]) or found(path)) is not None
-
-
 @functools.cache
 def _pattern(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None] | None:
     return re.compile("|".join(map(fnmatch.translate, patterns))).match if patterns else None
 
 
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
+def _read(place: str, name: str) -> bytes:
+    with open(os.path.join(place, name), "rb") as file:
         return file.read()
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.digest import digest, digest_bytes
+from holdfast.digest import digest
 from holdfast.errors import Refused
 from holdfast.indexing.deciding import Standing, standing
 from holdfast.indexing.families import Families
-from holdfast.indexing.ledger import Generation, Ledger
+from holdfast.indexing.ledger import Generation, Ledger, vector_key
 from holdfast.indexing.pipeline import Channel, Pipeline
 from holdfast.indexing.vectors import Shape
 
@@ -62,7 +62,7 @@ class Resolved:
 
     def key(self, piece: str) -> str:
         """Names the vector of a chunk, by the digest of its text."""
-        return digest_bytes(f"{self.space}\0{piece}".encode())
+        return vector_key(self.space, piece)
 
     def described(self) -> dict[str, Any]:
         """As a ledger and a store hold it."""

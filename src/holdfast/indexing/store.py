@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from holdfast.errors import NotFound
 from holdfast.indexing.vectors import Query, Shape
@@ -97,4 +97,13 @@ class VectorStore(Protocol):
 
     def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
         """The chunks nearest to a query, of the live collection."""
+        ...
+
+
+@runtime_checkable
+class ReadableStore(VectorStore, Protocol):
+    """A store that gives vectors back, so that a verify can compare their numbers."""
+
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
+        """The vectors of points by channel, in the shape of the collection; points that are not there are left out."""
         ...

@@ -12,6 +12,8 @@ FLOAT_BYTES = 4
 DATATYPES = ("float32", "float16", "int8", "binary", "sparse", "sparse-idf")
 """How numbers are stored. Of a sparse vector, those that are not zero; `sparse-idf` has rare ones count more."""
 _MOST_MEASURED = 1000
+_ALIKE = 0.9999
+"""What is left of a cosine of 1 when a store has rounded."""
 
 
 Query = Sequence[float] | Mapping[int, float]
@@ -134,6 +136,17 @@ def cosines(ones: Sequence[bytes], others: Sequence[bytes]) -> list[float]:
         left, right = (_unit(np, np.frombuffer(each, dtype="<f4").astype("f8")) for each in (one, other))
         found.append(float(left @ right))
     return found
+
+
+def alike(one: bytes, other: bytes, shape: Shape) -> bool:
+    """Whether two vectors of a store are the same; a store may have made one of length 1."""
+    if one == other:
+        return True
+    if len(one) != len(other) or len(one) != shape.size_bytes:
+        return False
+    np = load_numpy()
+    left, right = _units(np, _decode(np, [one, other], shape).astype("f8"))
+    return bool(left @ right >= _ALIKE)
 
 
 def overlap(blobs: Sequence[bytes], shape: Shape, *, neighbours: int = 10) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.indexing.ledger.schema import connect
+from holdfast.indexing.ledger.sqlite import connect
 
 
 def test_every_commit_reaches_the_medium_and_readers_do_not_wait(tmp_path: Path) -> None:

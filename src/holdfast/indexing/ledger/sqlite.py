@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from holdfast import durable
-from holdfast.errors import Conflict, Unavailable
-from holdfast.indexing.ledger import Batch, DocRow, Failure, Generation, LabelRow, Published
-from holdfast.indexing.ledger.schema import connect, translated
+from holdfast.errors import Conflict, Damaged, Refused, Unavailable
+from holdfast.indexing.ledger.schema import SQLITE, VERSION, statements
+from holdfast.indexing.ledger.shares import Alone, Order, Share
+from holdfast.indexing.ledger.tables import Tables
 
-_AT_ONCE = 500
-"""How many values one question names."""
+_APPLICATION = 0x486F4C69  # "HoLi"
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_HINT = "Restore it from a copy. Without one, put it away and apply a new plan: every vector is paid for again."
 
 
-class SQLiteLedger:
+class SQLiteLedger(Tables):
     """The ledger of one index, for one process at a time to write to."""
 
     def __init__(self, path: str | Path) -> None:
@@ -28,14 +31,6 @@ class SQLiteLedger:
     def close(self) -> None:
         """Let go of the file."""
         self._db.close()
-
-    def id(self) -> str:
-        """Its own, made with it: a store says to which ledger it belongs."""
-        return str(self._one("SELECT value FROM meta WHERE key = 'id'")[0])
-
-    def revision(self) -> int:
-        """Greater after every change."""
-        return int(self._one("SELECT value FROM meta WHERE key = 'revision'")[0])
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -48,272 +43,138 @@ class SQLiteLedger:
                 f"the ledger {self._path} cannot be written to: {error.strerror}", hint="Check the folder it is in."
             ) from error
         if not is_free:
-            raise Conflict(f"another run is writing to {self._path}", hint="Wait for it to end, or end it.")
+            raise Conflict(
+                f"another run is writing to {self._path}",
+                hint="Wait for it to end, or end it. Runs that share the work need a ledger in PostgreSQL.",
+            )
         try:
             yield
         finally:
             lock.release()
 
-    # what is known of models
+    def working(self) -> AbstractContextManager[None]:
+        """A file is for one run."""
+        return self.writing()
 
-    def label(self, label: str) -> LabelRow | None:
-        found = self._one("SELECT label, space, dimension, canaries FROM label WHERE label = ?", label)
-        if found is None:
-            return None
-        size = found[2] * 4
-        return LabelRow(
-            found[0],
-            found[1],
-            found[2],
-            tuple(found[3][place : place + size] for place in range(0, len(found[3]), size)),
-        )
+    def turn(self) -> AbstractContextManager[None]:
+        """There is nobody to wait for."""
+        return contextlib.nullcontext()
 
-    def dimension(self, space: str) -> int | None:
-        """How many numbers a cached vector of a space has."""
-        found = self._one("SELECT dimension FROM label WHERE space = ?", space)
-        return int(found[0]) if found else None
+    def join(self, order: Order) -> Share | None:
+        """There is no run that goes on: what one was about is planned anew."""
+        return None
 
-    def set_label(self, row: LabelRow, batch: Batch | None = None) -> None:
-        with self._transaction() as db:
-            values = (row.label, row.space, row.dimension, b"".join(row.canaries))
-            db.execute("INSERT OR REPLACE INTO label VALUES (?, ?, ?, ?)", values)
-            if batch is not None:
-                _add_batch(db, batch)
+    def open(self, order: Order, generation: int) -> Share:
+        """Everything is one's own."""
+        return Alone(order, generation)
 
-    # what was paid for
-
-    def known(self, keys: Sequence[str]) -> set[str]:
-        return {row[0] for row in self._among("SELECT key FROM vector WHERE key", keys)}
-
-    def poisoned(self, keys: Sequence[str]) -> set[str]:
-        return {row[0] for row in self._among("SELECT key FROM failure WHERE key", keys)}
-
-    def vectors(self, keys: Sequence[str]) -> dict[str, bytes]:
-        return dict(self._among("SELECT key, data FROM vector WHERE key", keys))
-
-    def sample(self, space: str, limit: int) -> list[bytes]:
-        found = self._all("SELECT data FROM vector WHERE space = ? ORDER BY key LIMIT ?", space, limit)
-        return [row[0] for row in found]
-
-    def add_batch(self, batch: Batch) -> None:
-        with self._transaction() as db:
-            _add_batch(db, batch)
-
-    def rate(self, space: str) -> float | None:
-        """Texts a second, as measured."""
-        texts, seconds = self._one("SELECT sum(texts), sum(seconds) FROM batch WHERE space = ?", space)
-        return texts / seconds if texts and seconds else None
-
-    def spent(self) -> tuple[int, int, float]:
-        """Texts, tokens and dollars of all batches there were."""
-        texts, tokens, usd = self._one("SELECT sum(texts), sum(tokens), sum(usd) FROM batch")
-        return texts or 0, tokens or 0, usd or 0.0
-
-    # generations
-
-    def generations(self) -> list[Generation]:
-        rows = self._all("SELECT number, state, shape, channels, store, collection FROM generation ORDER BY number")
-        return [Generation(row[0], row[1], row[2], json.loads(row[3]), row[4], row[5]) for row in rows]
-
-    def begin(self, shape: str, channels: Mapping[str, Any], store: str) -> Generation:
-        with self._transaction() as db:
-            added = db.execute(
-                "INSERT INTO generation (state, shape, channels, store, collection) VALUES ('building', ?, ?, ?, '')",
-                (shape, json.dumps(channels), store),
-            )
-            number = int(added.lastrowid or 0)
-            name = f"holdfast_{self.id()[:8]}_{number}"
-            db.execute("UPDATE generation SET collection = ? WHERE number = ?", (name, number))
-        return Generation(number, "building", shape, dict(channels), store, name)
-
-    def make_live(self, number: int) -> None:
-        with self._transaction() as db:
-            db.execute("UPDATE generation SET state = 'kept' WHERE state = 'live' AND number != ?", (number,))
-            db.execute("UPDATE generation SET state = 'live' WHERE number = ?", (number,))
-
-    def describe(self, number: int, channels: Mapping[str, Any]) -> None:
-        with self._transaction() as db:
-            db.execute("UPDATE generation SET channels = ? WHERE number = ?", (json.dumps(channels), number))
-
-    def forget(self, number: int) -> None:
-        with self._transaction() as db:
-            db.execute("DELETE FROM point WHERE doc IN (SELECT number FROM doc WHERE generation = ?)", (number,))
-            for table in ("doc", "intent"):
-                db.execute(f"DELETE FROM {table} WHERE generation = ?", (number,))
-            db.execute("DELETE FROM generation WHERE number = ?", (number,))
-
-    # recipes and cuts
-
-    def recipe(self, digest: str, settings: Mapping[str, Any]) -> int:
-        found = self.find_recipe(digest)
-        if found is not None:
-            return found
-        with self._transaction() as db:
-            added = db.execute(
-                "INSERT INTO recipe (digest, settings) VALUES (?, ?)", (digest, json.dumps(settings, default=str))
-            )
-        return int(added.lastrowid or 0)
-
-    def find_recipe(self, digest: str) -> int | None:
-        found = self._one("SELECT number FROM recipe WHERE digest = ?", digest)
-        return int(found[0]) if found else None
-
-    def last_recipe(self, generation: int) -> int | None:
-        """How the document that was published last was cut."""
-        found = self._one("SELECT recipe FROM doc WHERE generation = ? ORDER BY number DESC LIMIT 1", generation)
-        return int(found[0]) if found else None
-
-    def recipe_settings(self, number: int) -> dict[str, Any]:
-        found = self._one("SELECT settings FROM recipe WHERE number = ?", number)
-        return dict(json.loads(found[0])) if found else {}
-
-    def pieces(self, content: str, recipe: int) -> tuple[str, ...] | None:
-        found = self._one("SELECT pieces FROM cut WHERE content = ? AND recipe = ?", content, recipe)
-        return tuple(found[0].split()) if found else None
-
-    # documents
-
-    def docs(self, generation: int, names: Sequence[str]) -> dict[str, DocRow]:
-        rows = self._among(
-            "SELECT number, name, stamp, content, recipe FROM doc WHERE generation = ? AND name", names, generation
-        )
-        return {row[1]: DocRow(*row) for row in rows}
-
-    def all_docs(self, generation: int) -> Iterable[tuple[int, str]]:
-        return self._all("SELECT number, name FROM doc WHERE generation = ? ORDER BY name", generation)
-
-    def doc_count(self, generation: int) -> int:
-        return int(self._one("SELECT count(*) FROM doc WHERE generation = ?", generation)[0])
-
-    def points(self, generation: int, name: str) -> list[str]:
-        rows = self._all(
-            "SELECT p.id FROM point p JOIN doc d ON d.number = p.doc WHERE d.generation = ? AND d.name = ?",
-            generation,
-            name,
-        )
-        return [row[0] for row in rows]
-
-    def all_points(self, generation: int) -> Iterable[tuple[str, str]]:
-        return self._all(
-            "SELECT p.id, d.name FROM point p JOIN doc d ON d.number = p.doc WHERE d.generation = ?", generation
-        )
-
-    def point_count(self, generation: int) -> int:
-        query = "SELECT count(*) FROM point p JOIN doc d ON d.number = p.doc WHERE d.generation = ?"
-        return int(self._one(query, generation)[0])
-
-    # publishing
-
-    def open_intents(self, generation: int) -> dict[str, tuple[str, ...]]:
-        """What runs that were killed may have added, by document."""
-        rows = self._all("SELECT name, adds FROM intent WHERE generation = ?", generation)
-        return {row[0]: tuple(row[1].split()) for row in rows}
-
-    def intend(self, generation: int, adds: Mapping[str, Sequence[str]]) -> None:
-        """Say which points documents will get. What was intended before and not done is not forgotten."""
-        before = self.open_intents(generation)
-        rows = [
-            (generation, name, " ".join(dict.fromkeys((*before.get(name, ()), *ids)))) for name, ids in adds.items()
-        ]
-        with self._transaction() as db:
-            db.executemany("INSERT OR REPLACE INTO intent VALUES (?, ?, ?)", rows)
-
-    def publish(self, generation: int, documents: Sequence[Published]) -> None:
-        """Write documents down as published and close their intents: the commit point."""
-        with self._transaction() as db:
-            for each in documents:
-                self._publish(db, generation, each)
-
-    def _publish(self, db: sqlite3.Connection, generation: int, each: Published) -> None:
-        _remove(db, generation, each.name)
-        added = db.execute(
-            "INSERT INTO doc (generation, name, stamp, content, recipe) VALUES (?, ?, ?, ?, ?)",
-            (generation, each.name, each.stamp, each.content, each.recipe),
-        )
-        db.executemany("INSERT INTO point VALUES (?, ?, ?)", [(added.lastrowid, *point) for point in each.points])
-        db.execute(
-            "INSERT OR REPLACE INTO cut (content, recipe, pieces) VALUES (?, ?, ?)",
-            (each.content, each.recipe, " ".join(each.pieces)),
-        )
-        _fail(db, each.failures)
-
-    def remove(self, generation: int, names: Sequence[str]) -> None:
-        with self._transaction() as db:
-            for name in names:
-                _remove(db, generation, name)
-
-    def redo(self, generation: int, names: Sequence[str]) -> None:
-        """Have documents published again by the next plan, though nothing about them changed."""
-        with self._transaction() as db:
-            db.executemany(
-                "UPDATE doc SET recipe = 0, stamp = NULL WHERE generation = ? AND name = ?",
-                [(generation, name) for name in names],
-            )
-
-    def fail(self, failures: Sequence[Failure]) -> None:
-        """Say which documents cannot be indexed, in the place of those that were said before."""
-        with self._transaction() as db:
-            db.execute("DELETE FROM failure WHERE key = ''")
-            _fail(db, failures)
-
-    def failures(self) -> list[Failure]:
-        rows = self._all("SELECT document, reason, hint, key FROM failure ORDER BY document, key")
-        return [Failure(*row) for row in rows]
-
-    # asking
-
-    def _one(self, query: str, *values: object) -> Any:
-        with translated(self._path):
-            return self._db.execute(query, values).fetchone()
-
-    def _all(self, query: str, *values: object) -> list[Any]:
+    def ask(self, query: str, *values: object) -> list[Any]:
         with translated(self._path):
             return self._db.execute(query, values).fetchall()
 
-    def _among(self, query: str, names: Sequence[str], *values: object) -> Iterator[Any]:
-        for place in range(0, len(names), _AT_ONCE):
-            some = names[place : place + _AT_ONCE]
-            yield from self._all(f"{query} IN ({','.join('?' * len(some))})", *values, *some)
+    def tell(self, query: str, *values: object) -> int:
+        with translated(self._path):
+            return self._db.execute(query, values).rowcount
+
+    def tell_many(self, query: str, rows: Sequence[Sequence[object]]) -> None:
+        with translated(self._path):
+            self._db.executemany(query, rows)
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[None]:
+        if self._db.in_transaction:
+            yield
+            return
         with translated(self._path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
-                yield self._db
-                self._db.execute("UPDATE meta SET value = value + 1 WHERE key = 'revision'")
+                yield
+                self._db.execute("UPDATE head SET revision = revision + 1")
                 self._db.execute("COMMIT")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):
                     self._db.execute("ROLLBACK")
                 raise
 
-
-def _add_batch(db: sqlite3.Connection, batch: Batch) -> None:
-    db.executemany(
-        "INSERT OR REPLACE INTO vector VALUES (?, ?, ?)",
-        [(key, batch.space, data) for key, data in batch.vectors.items()],
-    )
-    db.execute(
-        "INSERT INTO batch (space, texts, tokens, usd, seconds) VALUES (?, ?, ?, ?, ?)",
-        (batch.space, batch.texts, batch.tokens, batch.usd, batch.seconds),
-    )
-    db.executemany("DELETE FROM failure WHERE key = ?", [(key,) for key in batch.vectors])
-    _fail(db, batch.failures)
+    def shrink(self) -> None:
+        """Give free pages back."""
+        with translated(self._path):
+            self._db.executescript("PRAGMA incremental_vacuum")  # to its end; `execute` would free one page
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
-def _remove(db: sqlite3.Connection, generation: int, name: str) -> None:
-    """Take a document's rows and intent away; also what was said of its failures, which are said anew."""
-    db.execute(
-        "DELETE FROM point WHERE doc IN (SELECT number FROM doc WHERE generation = ? AND name = ?)", (generation, name)
-    )
-    for table in ("doc", "intent"):
-        db.execute(f"DELETE FROM {table} WHERE generation = ? AND name = ?", (generation, name))
-    db.execute("DELETE FROM failure WHERE document = ?", (name,))
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a ledger, made if there is none. Damaged or Refused if the file is no ledger of this version."""
+    with translated(path):
+        _check_length(path)
+        db = sqlite3.connect(path, isolation_level=None, timeout=30, check_same_thread=False)
+        try:
+            _prepare(db, path)
+        except BaseException:
+            db.close()
+            raise
+        return db
 
 
-def _fail(db: sqlite3.Connection, failures: Iterable[Failure]) -> None:
-    db.executemany(
-        "INSERT OR REPLACE INTO failure VALUES (?, ?, ?, ?)",
-        [(each.document, each.key, each.reason, each.hint) for each in failures],
-    )
+def _prepare(db: sqlite3.Connection, path: Path) -> None:
+    db.execute("PRAGMA synchronous=FULL")  # paid work outlives a power loss, too
+    if _version(db) != VERSION:
+        db.execute("PRAGMA auto_vacuum=INCREMENTAL")  # so that pruning gives room back; counts for an empty file only
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            _make(db, path)
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise
+        db.execute("COMMIT")
+    if db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+        raise Refused(f"{path} is a database of another program", hint="Name another file.")
+
+
+def _make(db: sqlite3.Connection, path: Path) -> None:
+    version = _version(db)
+    if version == VERSION:
+        return  # another process was quicker
+    if version > VERSION:
+        raise Refused(f"the ledger {path} is of version {version}", hint="Open it with a newer Holdfast.")
+    if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise Refused(f"{path} is a database of another program", hint="Name another file.")
+    for statement in statements(SQLITE):
+        db.execute(statement)
+    db.execute("INSERT INTO head VALUES (?, ?, 0)", (uuid4().hex, VERSION))
+    db.execute(f"PRAGMA application_id={_APPLICATION}")
+    db.execute(f"PRAGMA user_version={VERSION}")
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _check_length(path: Path) -> None:
+    """A file that says it is longer than it is was cut short; SQLite would notice only where it reads."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(32)
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise Unavailable(f"{path}: {error.strerror}", hint="See that it can be read.") from error
+    page = int.from_bytes(head[16:18], "big")
+    page = 65536 if page == 1 else page
+    if size and (len(head) < 32 or int.from_bytes(head[28:32], "big") * page > size):
+        raise Damaged(f"the ledger {path} was cut short", hint=_HINT)
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Errors of SQLite become ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+            raise Damaged(f"the ledger {path} is damaged: {error}", hint=_HINT) from error
+        raise Unavailable(
+            f"the ledger {path} cannot be used: {error}", hint="See that it can be written to, and try again."
+        ) from error

@@ -1,0 +1,25 @@
+"""Ledgers by what they are called. A back end's file, and with it its driver, is loaded when it is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast.errors import Refused, Unavailable
+from holdfast.indexing.ledger import Ledger
+from holdfast.indexing.ledger.sqlite import SQLiteLedger
+
+
+def open_ledger(place: str | Path) -> Ledger:
+    """Open the ledger in a file, or at a postgresql:// URL; it is made if there is none."""
+    scheme = place.partition("://")[0] if isinstance(place, str) and "://" in place else ""
+    if scheme in ("postgresql", "postgres"):
+        try:
+            from holdfast.indexing.ledger.postgres import PostgresLedger
+        except ImportError:
+            raise Unavailable(
+                "the package psycopg is not installed", hint="Install it with: pip install 'holdfast[postgres]'"
+            ) from None
+        return PostgresLedger(str(place))
+    if scheme:
+        raise Refused(f"there is no ledger at {scheme}://", hint="Name a file, or postgresql://…")
+    return SQLiteLedger(place)

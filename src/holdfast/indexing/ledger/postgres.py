@@ -1,0 +1,221 @@
+"""A ledger in PostgreSQL, on which several workers share a run. `psql` reads it (P5).
+
+Who may work is said by locks of the session, which the server frees when a worker's connection ends, however it does:
+a shared one for those who carry out a run, one alone for whoever changes generations, and one for the turn to begin
+and to end a run. What each does of a run is said by leases (`sharing`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+from psycopg import sql
+from psycopg.pq import TransactionStatus
+
+from holdfast.errors import Conflict, Refused, Unavailable
+from holdfast.indexing.ledger.schema import POSTGRES, VERSION, statements
+from holdfast.indexing.ledger.shares import Order, Share
+from holdfast.indexing.ledger.sharing import RUNS, Shared, begin, find
+from holdfast.indexing.ledger.tables import Tables
+
+_MAKING = 7_364_610_012_411
+"""The lock under which tables are made."""
+_WORK, _TURN = 1, 2
+_TRIES = 3
+_WITHIN = (TransactionStatus.ACTIVE, TransactionStatus.INTRANS, TransactionStatus.INERROR)
+_BROKEN = (psycopg.OperationalError, psycopg.InterfaceError)
+_IS_MADE = (  # asked of the catalog itself: `to_regclass` may answer from what the connection remembers
+    "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = ? AND c.relname = 'head'"
+)
+
+
+class PostgresLedger(Tables):
+    """The ledger of one index, in a schema of its own."""
+
+    name_type = 'TEXT COLLATE "C"'
+
+    def __init__(
+        self, url: str, *, schema: str = "holdfast_index", lease_s: float = 60.0, timeout_s: float = 30.0
+    ) -> None:
+        """`lease_s`: after how long without a sign of life a worker's documents are taken over by others.
+
+        It should be longer than a batch takes. A pooler between has to keep a session to one connection.
+        """
+        if not schema or "\0" in schema or len(schema.encode()) > 63:
+            raise Refused(f"the schema is {schema!r}", hint="Its name has 1 to 63 bytes.")
+        self._url, self._schema, self._timeout_s = url, schema, timeout_s
+        self.lease_s = lease_s
+        self._held = ""
+        self._db: psycopg.Connection[Any] | None = None
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._db is not None:
+            self._db.close()
+        self._db = None
+
+    # who works
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the only one at work. Conflict if others are. A run that nobody is at is given up."""
+        with self._holding("pg_try_advisory_lock", "pg_advisory_unlock"):
+            with self.transaction():
+                self.tell("DELETE FROM run WHERE NOT is_done")
+            yield
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """Be one of those who carry out a run. Conflict while somebody works alone."""
+        with self._holding("pg_try_advisory_lock_shared", "pg_advisory_unlock_shared"):
+            yield
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for one's turn to begin or to end a run."""
+        self.ask(f"SELECT pg_advisory_lock({_key(_TURN)})", self._schema)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Unavailable):  # gone with its connection
+                self.ask(f"SELECT pg_advisory_unlock({_key(_TURN)})", self._schema)
+
+    def join(self, order: Order) -> Share | None:
+        """Take part in the run that does what is asked; None if there is none. Conflict if others do something else."""
+        found = find(self, order)
+        return None if found is None else Shared(self, *found)
+
+    def open(self, order: Order, generation: int) -> Share:
+        """Begin a run, in one's turn."""
+        share = Shared(self, begin(self, order, generation), generation)
+        share.renew()
+        return share
+
+    @contextlib.contextmanager
+    def _holding(self, take: str, give: str) -> Iterator[None]:
+        if self._held:
+            raise Conflict("this run is at work already", hint="Open a run of its own for each worker.")
+        if not self.ask(f"SELECT {take}({_key(_WORK)})", self._schema)[0][0]:
+            raise Conflict("another run is at work on this ledger", hint="Wait for it to end, or end it.")
+        self._held = take
+        try:
+            yield
+        finally:
+            self._held = ""
+            with contextlib.suppress(Unavailable):
+                self.ask(f"SELECT {give}({_key(_WORK)})", self._schema)
+
+    # asking
+
+    def ask(self, query: str, *values: object) -> list[Any]:
+        left = _TRIES if not (self._held or self._is_within()) else 1  # a lock, or a transaction, is gone with it
+        while True:
+            left -= 1
+            with self._translated():
+                try:
+                    return self._ask(query, values)
+                except _BROKEN:
+                    if not left:
+                        raise
+
+    def _ask(self, query: str, values: Sequence[object]) -> list[Any]:
+        with self._connected().cursor(binary=True) as cursor:
+            cursor.execute(_spelt(query), values or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def tell(self, query: str, *values: object) -> int:
+        with self._translated(), self._connected().cursor(binary=True) as cursor:
+            cursor.execute(_spelt(query), values or None)
+            return max(cursor.rowcount, 0)
+
+    def tell_many(self, query: str, rows: Sequence[Sequence[object]]) -> None:
+        if rows:
+            with self._translated(), self._connected().cursor(binary=True) as cursor:
+                cursor.executemany(_spelt(query), rows)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        if self._is_within():
+            yield
+            return
+        self.ask("SELECT 1")  # a connection that broke since is replaced before anything is done on it
+        with self._translated(), self._connected().transaction():
+            yield
+            self.tell("UPDATE head SET revision = revision + 1")
+
+    @contextlib.contextmanager
+    def leasing(self) -> Iterator[None]:
+        """A transaction that says who does what: it changes nothing that a plan looks at."""
+        self.ask("SELECT 1")
+        with self._translated(), self._connected().transaction():
+            yield
+
+    def _is_within(self) -> bool:
+        return self._db is not None and self._db.info.transaction_status in _WITHIN
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        if self._db is None or self._db.closed or self._db.broken:
+            if self._held:
+                raise Unavailable("PostgreSQL was gone in the middle of a run", hint=_AGAIN)
+            self._db = self._connect()
+        return self._db
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        seconds = max(2, int(self._timeout_s))
+        connection = psycopg.connect(self._url, autocommit=True, connect_timeout=seconds)
+        stalled = max(1, int(self.lease_s * 1000))
+        connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self._schema)))
+        connection.execute(sql.SQL("SET idle_in_transaction_session_timeout = {}").format(stalled))
+        return connection
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except _BROKEN as error:
+            raise Unavailable(f"PostgreSQL is gone: {error}", hint=_AGAIN) from error
+        except psycopg.Error as error:
+            raise Unavailable(f"PostgreSQL says: {error}", hint="Look at its log.") from error
+
+    def shrink(self) -> None:
+        """The server's own work."""
+
+    # its tables
+
+    def _prepare(self) -> None:
+        """Make what is not there, once, however many come at the same time."""
+        if not self.ask(_IS_MADE, self._schema):
+            self._make()
+        version = self.ask("SELECT version FROM head")[0][0]
+        if version != VERSION:
+            raise Refused(f"the ledger is of version {version}", hint="Open it with a newer Holdfast.")
+
+    def _make(self) -> None:
+        with self._translated(), self._connected().transaction():
+            self.ask("SELECT pg_advisory_xact_lock(?)", _MAKING)
+            if self.ask(_IS_MADE, self._schema):
+                return  # another worker was quicker
+            self._connected().execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
+            for statement in statements(POSTGRES, RUNS):
+                self.tell(statement)
+            self.tell("INSERT INTO head VALUES (?, ?, 0)", uuid4().hex, VERSION)
+
+
+_AGAIN = "Make a plan and apply it when it is back: what was paid for is kept."
+
+
+def _key(which: int) -> str:
+    return f"{which}, hashtext(?)"
+
+
+def _spelt(query: str) -> Any:
+    return query.replace("?", "%s")

@@ -1,0 +1,155 @@
+"""A run that several workers share on PostgreSQL: a row for each document, and whose it is.
+
+A worker's lease is a time until which its claims count, by the server's clock alone. A claim that was taken over is not
+its first owner's any more: it finds out when it wants to publish, and leaves it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from holdfast.errors import Conflict
+from holdfast.indexing.ledger.shares import Order
+
+if TYPE_CHECKING:
+    from holdfast.indexing.ledger.postgres import PostgresLedger
+
+RUNS = """
+CREATE TABLE run (
+    number {number}, settings_digest TEXT NOT NULL, corpus_digest TEXT NOT NULL, retry_failed BOOLEAN NOT NULL,
+    generation BIGINT NOT NULL, is_done BOOLEAN NOT NULL DEFAULT false, revision BIGINT NOT NULL DEFAULT 0
+);
+CREATE TABLE worker (
+    id TEXT PRIMARY KEY, run BIGINT NOT NULL REFERENCES run ON DELETE CASCADE, until TIMESTAMPTZ NOT NULL
+);
+CREATE TABLE task (
+    run BIGINT NOT NULL REFERENCES run ON DELETE CASCADE, name {name} NOT NULL, content TEXT, owner TEXT,
+    is_moved BOOLEAN NOT NULL DEFAULT false, PRIMARY KEY (run, name)
+);
+"""
+_POLL_S = 0.2
+_FREE = (
+    " FROM task t LEFT JOIN worker w ON w.id = t.owner WHERE t.run = ? AND NOT t.is_moved"
+    " AND (t.owner IS NULL OR w.until IS NULL OR w.until < clock_timestamp())"
+)
+
+
+def find(ledger: PostgresLedger, order: Order) -> tuple[int, int] | None:
+    """The run, and its generation, that does what is asked, or just did; Conflict if others do something else."""
+    rows = ledger.ask(
+        "SELECT number, generation, settings_digest, corpus_digest, retry_failed, is_done, revision FROM run"
+        " ORDER BY number DESC LIMIT 1"
+    )
+    if not rows:
+        return None
+    number, generation, *asked, is_done, revision = rows[0]
+    is_same = asked == [order.settings_digest, order.corpus_digest, order.retry_failed]
+    if is_done:
+        return (number, generation) if is_same and order.revision < revision == ledger.revision() else None
+    is_live = bool(ledger.ask("SELECT 1 FROM worker WHERE run = ? AND until > clock_timestamp() LIMIT 1", number))
+    if is_live and not is_same:
+        raise Conflict("others carry out another plan on this ledger", hint="Wait for them to end, or end them.")
+    has_moved = bool(ledger.ask("SELECT 1 FROM task WHERE run = ? AND is_moved LIMIT 1", number))
+    return (number, generation) if is_same and (is_live or not has_moved) else None
+
+
+def begin(ledger: PostgresLedger, order: Order, generation: int) -> int:
+    """Write down what is to be done. Runs that are over, or that nobody is at, make place."""
+    with ledger.transaction():
+        ledger.tell("DELETE FROM run")
+        number = ledger.ask(
+            "INSERT INTO run (settings_digest, corpus_digest, retry_failed, generation) VALUES (?, ?, ?, ?)"
+            " RETURNING number",
+            order.settings_digest, order.corpus_digest, order.retry_failed, generation,
+        )[0][0]  # fmt: skip
+        tasks: list[tuple[int, str, str | None]] = [(number, name, each) for name, each in order.documents.items()]
+        tasks += [(number, name, None) for name in order.deleted]
+        ledger.tell_many("INSERT INTO task (run, name, content) VALUES (?, ?, ?)", tasks)
+    return int(number)
+
+
+class Shared:
+    """One worker's part in a run that has others."""
+
+    def __init__(
+        self, ledger: PostgresLedger, run: int, generation: int, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self.generation = generation
+        self._ledger = ledger
+        self._run = run
+        self._sleep = sleep
+        self._me = uuid4().hex
+
+    @property
+    def is_shared(self) -> bool:
+        return True
+
+    def wanted(self) -> dict[str, str]:
+        return dict(self._free("t.name, t.content", "t.content IS NOT NULL"))
+
+    def deletions(self) -> list[str]:
+        return [row[0] for row in self._free("t.name", "t.content IS NULL")]
+
+    def claim(self, names: Sequence[str]) -> set[str]:
+        self.renew()
+        with self._ledger.leasing():
+            query = f"SELECT t.name{_FREE} AND t.name = ANY (?) ORDER BY t.name FOR UPDATE OF t SKIP LOCKED"
+            free = [row[0] for row in self._ledger.ask(query, self._run, list(names))]
+            query = "UPDATE task SET owner = ? WHERE run = ? AND name = ANY (?)"
+            self._ledger.tell(query, self._me, self._run, free)
+        return set(free)
+
+    def renew(self) -> None:
+        with self._ledger.leasing():  # a run that is over has no workers: then there is no row, and nothing to claim
+            self._ledger.tell(
+                "INSERT INTO worker SELECT ?, number, clock_timestamp() + make_interval(secs => ?) FROM run"
+                " WHERE number = ? ON CONFLICT (id) DO UPDATE SET until = excluded.until",
+                self._me, self._ledger.lease_s, self._run,
+            )  # fmt: skip
+
+    @contextlib.contextmanager
+    def holding(self, names: Sequence[str]) -> Iterator[set[str]]:
+        self.renew()
+        with self._ledger.transaction():
+            query = "SELECT name FROM task WHERE run = ? AND owner = ? AND name = ANY (?) ORDER BY name FOR UPDATE"
+            yield {row[0] for row in self._ledger.ask(query, self._run, self._me, list(names))}
+
+    def done(self, names: Sequence[str]) -> None:
+        self._ledger.tell("DELETE FROM task WHERE run = ? AND name = ANY (?)", self._run, list(names))
+
+    def moved(self, names: Sequence[str]) -> None:
+        with self._ledger.leasing():
+            query = "UPDATE task SET is_moved = true WHERE run = ? AND owner = ? AND name = ANY (?)"
+            self._ledger.tell(query, self._run, self._me, list(names))
+
+    def all_moved(self) -> list[str]:
+        return [row[0] for row in self._ledger.ask("SELECT name FROM task WHERE run = ? AND is_moved", self._run)]
+
+    def release(self) -> None:
+        with self._ledger.leasing():
+            self._ledger.tell("DELETE FROM worker WHERE id = ?", self._me)
+
+    def left(self) -> bool:
+        while self._ledger.ask("SELECT 1 FROM task WHERE run = ? AND NOT is_moved LIMIT 1", self._run):
+            self.renew()
+            if self._ledger.ask(f"SELECT 1{_FREE} LIMIT 1 FOR UPDATE OF t SKIP LOCKED", self._run):
+                return True
+            self._sleep(_POLL_S)  # others are at it, and may die
+        return False
+
+    def is_open(self) -> bool:
+        return bool(self._ledger.ask("SELECT 1 FROM run WHERE number = ? AND NOT is_done", self._run))
+
+    def close(self) -> None:
+        with self._ledger.transaction():
+            self._ledger.tell("DELETE FROM task WHERE run = ?", self._run)
+            self._ledger.tell("DELETE FROM worker WHERE run = ?", self._run)
+            query = "UPDATE run SET is_done = true, revision = (SELECT revision + 1 FROM head) WHERE number = ?"
+            self._ledger.tell(query, self._run)
+
+    def _free(self, columns: str, which: str) -> list[Any]:
+        return self._ledger.ask(f"SELECT {columns}{_FREE} AND {which}", self._run)

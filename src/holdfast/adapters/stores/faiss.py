@@ -138,6 +138,20 @@ class FaissStore:
         for key, each, document in rows:
             yield each, document, sizes.get(key, {})
 
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
+        """The vectors of points, by channel."""
+        number, shapes = self._found(collection)
+        keys = {each: self._one("SELECT key FROM point WHERE collection = ? AND id = ?", number, each) for each in ids}
+        found: dict[str, dict[str, bytes]] = {}
+        for name, shape in shapes.items():
+            index = self._index(number or 0, name, shape)
+            there = _keys(index)
+            for each, key in keys.items():
+                if key and key[0] in there:
+                    numbers = vectors.packed(index.reconstruct(key[0]))
+                    found.setdefault(each, {})[name] = vectors.derive(numbers, shape)
+        return found
+
     def count(self, collection: str) -> int:
         """How many points have a vector that is really there."""
         number, shapes = self._found(collection)
@@ -298,7 +312,6 @@ class FaissStore:
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):
                     self._db.execute("ROLLBACK")
-                self._indexes.clear()
                 raise
 
     @contextlib.contextmanager

@@ -85,6 +85,14 @@ class QdrantStore:
             if after is None:
                 return
 
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
+        """The vectors of points, by channel."""
+        shapes = self._shapes_of(collection)
+        with self._translated():
+            records = self._client.retrieve(collection, list(ids), with_payload=False, with_vectors=True)
+        found = {str(each.id): each.vector if isinstance(each.vector, dict) else {} for each in records}
+        return {each: {name: _blob(one, shapes[name]) for name, one in by.items()} for each, by in found.items()}
+
     def count(self, collection: str) -> int:
         with self._translated():
             there = self._client.collection_exists(collection)
@@ -162,6 +170,12 @@ def _vector(data: bytes, shape: Shape) -> Any:
 
 def _thin(numbers: Mapping[int, float]) -> models.SparseVector:
     return models.SparseVector(indices=list(numbers), values=list(numbers.values()))
+
+
+def _blob(vector: Any, shape: Shape) -> bytes:
+    if isinstance(vector, models.SparseVector):
+        return sparse.pack(dict(zip(vector.indices, vector.values, strict=True)))
+    return vectors.derive(vectors.packed(vector), shape)
 
 
 def _size(vector: Any, shape: Shape | None) -> int:

@@ -44,12 +44,12 @@ def _step(scene: Scene, corpus: dict[str, str], chosen: dict[str, object]) -> No
     with scene.run(**channel) as run:
         if budget is not None:
             assert isinstance(budget, int)
-            run.apply(run.plan(), max_embeds=budget, accept_loss=True)
+            run.apply(run.plan(), max_embeds=budget, accept_loss=True, allow_empty=True)
             assert scene.model.texts <= budget
         scene.model.texts = 0
         plan = run.plan()
         assert scene.model.texts == 0
-        applied = run.apply(plan, accept_loss=True)
+        applied = run.apply(plan, accept_loss=True, allow_empty=True)
         assert applied.ok
         assert (scene.model.texts, applied.embedded, applied.tokens) == (plan.texts, plan.to_embed, plan.tokens)
         assert run.plan().is_empty

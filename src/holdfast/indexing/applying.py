@@ -16,7 +16,7 @@ from holdfast.indexing.keeping import forget, forget_old
 from holdfast.indexing.ledger import Failure, Generation, Ledger
 from holdfast.indexing.ledger.shares import Order, Share
 from holdfast.indexing.pipeline import Pipeline
-from holdfast.indexing.plan import IndexPlan
+from holdfast.indexing.plan import IndexPlan, Kind
 from holdfast.indexing.planning import Planner, corpus_digest, settings_digest
 from holdfast.indexing.probing import probe
 from holdfast.indexing.spaces import CANARIES, Resolved
@@ -267,9 +267,12 @@ def refuse(plan: IndexPlan, *, max_usd: float | None, accept_loss: bool, allow_e
         measured = lossy[0][0].overlap
         kept = "" if measured is None else f": {measured:.0%} of nearest neighbours stay"
         raise Refused(f"answers may get worse: {lossy[0][1].reason}{kept}", hint="Pass accept_loss=True.")
+    if max_usd is not None and not max_usd >= 0:  # what is no number limits nothing
+        raise Refused(f"the limit is {max_usd} dollars", hint="Give 0 or more.")
     if max_usd is not None and plan.usd is None:
         raise Refused("nobody said what the model costs", hint="Give usd_per_mtok, or max_embeds instead of max_usd.")
-    if plan.deleted and not (plan.unchanged or plan.documents) and not allow_empty:
+    if plan.deleted and not (plan.unchanged or allow_empty) and all(each.kind is Kind.NEW for each in plan.documents):
         raise Refused(
-            "the source has no document any more", hint="Pass allow_empty=True if the index is to be emptied."
+            "the source has no document of the index any more",
+            hint="See that it is the right one. Pass allow_empty=True if all are to be taken out of the index.",
         )

@@ -182,6 +182,15 @@ class Pipeline:
 
 def _channel(model: Any) -> Channel:
     """A channel from a bare model, with what its attributes say of it."""
-    known = ("model", "revision", "doc_prompt", "datatype", "context_scope", "usd_per_mtok", "count_tokens")
+    known = (
+        "model",
+        "revision",
+        "doc_prompt",
+        "datatype",
+        "context_scope",
+        "usd_per_mtok",
+        "count_tokens",
+        "embed_query",
+    )
     said = {name: getattr(model, name) for name in known if getattr(model, name, None) is not None}
     return Channel(model, **said)

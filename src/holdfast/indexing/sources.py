@@ -53,6 +53,8 @@ class Folder:
     include: tuple[str, ...] = TEXTS
     exclude: tuple[str, ...] = ()
     max_bytes: int = 64 * 1024 * 1024
+    without: tuple[str, ...] = ()
+    """Folders below it that are left out with all that is in them, by their paths."""
 
     def __iter__(self) -> Iterator[Document]:
         return (document for some in self.portions() for document in some)
@@ -80,7 +82,8 @@ class Folder:
             if some:
                 yield some
                 some = []
-            yield from self._walk(found, settled_ns)
+            if found[:-1] not in self.without:
+                yield from self._walk(found, settled_ns)
         if some:
             yield some
 

@@ -221,6 +221,7 @@ class Applier:
         report = checking.check(self._ledger, self._pipeline.store, base, ground.channels, sample=_COMPARED)
         if not report.ok:
             raise Damaged(f"the new collection {base.collection} is not whole", hint="Plan and apply again.")
+        forget_old(self._ledger, self._pipeline.store, keep=0)  # first: what is live now is the one to go back to
         self._pipeline.store.make_live(base.collection)
         self._ledger.make_live(base.number)
         self._applied.is_live = True

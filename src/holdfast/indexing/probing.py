@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.digest import digest
+from itertools import count, takewhile
+
+from holdfast.digest import digest, digest_bytes
 from holdfast.errors import Conflict, HoldfastError, Refused, Unavailable
 from holdfast.indexing import sparse, vectors
 from holdfast.indexing.deciding import SAME_MODEL, Standing
@@ -21,9 +23,11 @@ def probe(embedder: Embedder, ledger: Ledger, live: Generation | None) -> None:
     known = ledger.label(channel.label)
     dimension = vectors.dimension_of(found[0])
     if known is not None and known.canaries and not _is_same(found, known.canaries):
-        space = digest(
-            "space", channel.label, known.space
-        )  # never used before: no vector of the old one is taken for it
+        before = _remember(known, found, ledger)
+        if before is not None:  # it is the one that it was before: what was paid for then is as good as it was
+            ledger.set_label(LabelRow(channel.label, before.space, dimension, found), batch)
+            return
+        space = digest("space", channel.label, digest_bytes(b"".join(found)))  # of no other model of this name
         ledger.set_label(LabelRow(channel.label, space, dimension, found), batch)
         raise Conflict(
             f"{channel.channel.model} is another model than it was under this name",
@@ -31,6 +35,16 @@ def probe(embedder: Embedder, ledger: Ledger, live: Generation | None) -> None:
         )
     space = known.space if known else _space(channel, ledger, live, found)
     ledger.set_label(LabelRow(channel.label, space, dimension, found), batch)
+
+
+def _remember(known: LabelRow, found: tuple[bytes, ...], ledger: Ledger) -> LabelRow | None:
+    """Keep what a name stood for, and find the one of those before that is the same as now."""
+    rows = (ledger.label(f"{known.label}#{number}") for number in count())
+    before = [each for each in takewhile(lambda row: row is not None, rows) if each is not None]
+    if all(each.space != known.space for each in before):
+        kept = LabelRow(f"{known.label}#{len(before)}", known.space, known.dimension, known.canaries)
+        ledger.set_label(kept)
+    return next((each for each in before if _is_same(found, each.canaries)), None)
 
 
 def _space(channel: Resolved, ledger: Ledger, live: Generation | None, found: tuple[bytes, ...]) -> str:

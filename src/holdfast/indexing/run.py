@@ -14,6 +14,7 @@ from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
 from holdfast.indexing import applying, checking
 from holdfast.indexing.applying import Applied, Applier
 from holdfast.indexing.checking import IndexReport
+from holdfast.indexing.deciding import Standing
 from holdfast.indexing.embedding import Budget
 from holdfast.indexing.families import load_families
 from holdfast.indexing.keeping import forget_old
@@ -24,6 +25,7 @@ from holdfast.indexing.plan import ChannelPlan, IndexPlan
 from holdfast.indexing.planning import Planner, recipe_digest
 from holdfast.indexing.settings import changes
 from holdfast.indexing.sources import Document, read
+from holdfast.indexing.spaces import resolve_one
 from holdfast.indexing.standing import Ground, look
 from holdfast.indexing.store import Hit
 from holdfast.indexing.vectors import Query
@@ -177,14 +179,30 @@ class IndexRun:
         return [*why, *failed, *([] if done else _of_shape(ground))]
 
     def search(self, channel: str, query: str | Query, *, limit: int = 10) -> list[Hit]:
-        """The chunks nearest to a query: a text, which the channel's model is sent, or its vector."""
+        """The chunks nearest to a query: a text, which the channel's model is sent, or its vector.
+
+        Conflict for a text if the vectors that are live are another model's.
+        """
         if channel not in self._pipeline.channels:
             names = ", ".join(self._pipeline.channels)
             raise NotFound(f"there is no channel {channel!r}", hint=f"The channels are {names}.")
-        asked = self._pipeline.channels[channel].ask(query) if isinstance(query, str) else query
+        asked = self._ask(channel, query) if isinstance(query, str) else query
         return self._pipeline.store.search(channel, asked, limit=limit)
 
     # parts of the above
+
+    def _ask(self, name: str, query: str) -> Query:
+        """The vector of a query, of the space that it is asked of: two models' may be as long, and have no more."""
+        channel, store = self._pipeline.channels[name], self._pipeline.store
+        live = store.live()
+        said = (store.fingerprint(live) or {}) if live else {}
+        found = resolve_one(name, channel, said.get("channels", {}).get(name), self._ledger, self._families)
+        if found.standing in (Standing.UNPROVEN, Standing.OTHER):
+            raise Conflict(
+                f"the live index is not known to be of {channel.model}",
+                hint="Apply a plan first, or ask with the settings that it was made with.",
+            )
+        return channel.ask(query)  # type: ignore[no-any-return]
 
     def _applier(self, budget: Budget, on_progress: Callable[[Applied], None] | None = None) -> Applier:
         return Applier(self._pipeline, self._ledger, self._families, budget, on_progress=on_progress, sleep=self._sleep)

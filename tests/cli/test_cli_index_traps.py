@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -122,3 +123,12 @@ def test_a_setting_that_nobody_knows_is_said_to_count(index: Program) -> None:
     with made(index.project, "wild") as run:
         show_plan(run.plan(), said.append)
     assert any("mood" in line and "not a setting that is known" in line for line in said)
+
+
+def test_a_name_or_a_question_that_is_no_text_is_answered(index: Program) -> None:
+    index("index", "apply")
+    with open(os.fsencode(index.project / "docs") + b"/\xff.md", "wb") as file:
+        file.write(b"A name that no text has.")
+    assert index("index", "apply").code == 0
+    assert index("index", "explain", "docs/\udcff.md").out == "docs/\\xff.md is up to date\n"
+    assert index("index", "search", "\udcff").code == 6

@@ -24,7 +24,7 @@ from holdfast.indexing.pipeline import Pipeline
 from holdfast.indexing.plan import ChannelPlan, IndexPlan
 from holdfast.indexing.planning import Planner, recipe_digest
 from holdfast.indexing.settings import changes
-from holdfast.indexing.sources import Document, read
+from holdfast.indexing.sources import Document, read, spelt
 from holdfast.indexing.spaces import resolve_one
 from holdfast.indexing.standing import Ground, look
 from holdfast.indexing.store import Hit
@@ -165,13 +165,14 @@ class IndexRun:
 
     def explain(self, name: str) -> list[str]:
         """Why a document would be done again, or is not whole, in sentences; nothing if neither is so."""
+        name = spelt(name)
         ground = look(self._pipeline, self._ledger, self._families)
         done, live = (self._row(each, name) for each in (ground.base, ground.live))
         found = done or live
         document = next((each for each in self._pipeline.source if each.name == name), None)
         if document is None:
             return ["it is not in the source any more"] if found else [f"there is no document {name}"]
-        failed = [f"of it failed: {each.reason}" for each in self._ledger.failures() if each.document == name]
+        failed = [_told(each) for each in self._ledger.failures() if each.document == name]
         why = ["a run was killed while it published it"] if name in ground.intents else []
         if found is None:
             return [*why, *(failed or self._of_document(document, "")), "it was never published"]
@@ -248,6 +249,10 @@ class IndexRun:
         new = {name: stage.plain() for name, stage in self._pipeline.cutting().items()}
         found = changes(self._ledger.recipe_settings(recipe), new)
         return [f"{each.name} was {each.old!r} and is {each.new!r}" for each in found] or ["it is to be written again"]
+
+
+def _told(failure: Failure) -> str:
+    return f"a chunk of it failed: {failure.reason}" if failure.key else failure.reason
 
 
 def _of_shape(ground: Ground) -> list[str]:

@@ -72,7 +72,7 @@ class Folder:
         try:
             entries = self._list(under, settled_ns)
         except OSError as error:
-            yield [Document(_text(under) or "/", _never, problem=error.strerror or str(error))]
+            yield [Document(spelt(under) or "/", _never, problem=error.strerror or str(error))]
             return
         some: list[Document] = []
         for _, found in entries:
@@ -106,7 +106,7 @@ class Folder:
                     is_meant = included and (included(name) or included(path))
                     if not is_meant:
                         if entry.is_dir(follow_symlinks=False):
-                            found.append((_text(path + "/"), path + "/"))
+                            found.append((spelt(path + "/"), path + "/"))
                         continue
                     try:
                         seen = entry.stat(follow_symlinks=False)
@@ -114,10 +114,10 @@ class Folder:
                         continue  # it went while the folder was listed
                     kind = stat.S_IFMT(seen.st_mode)
                     if kind == stat.S_IFREG:
-                        text = path if path.isascii() else _text(path)
+                        text = path if path.isascii() else spelt(path)
                         found.append((text, self._document(text, place, name, seen, settled_ns)))
                     elif kind == stat.S_IFDIR:
-                        found.append((_text(path + "/"), path + "/"))
+                        found.append((spelt(path + "/"), path + "/"))
         finally:
             os.close(handle)
         found.sort(key=_first)
@@ -206,7 +206,7 @@ def _read(place: str, name: str) -> bytes:
         return file.read()
 
 
-def _text(path: str) -> str:
+def spelt(path: str) -> str:
     """A path as text that every database takes, whatever its bytes are."""
     return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
 

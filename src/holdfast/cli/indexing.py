@@ -149,7 +149,11 @@ def tell_report(app: App, report: IndexReport) -> None:
         return
     for finding in report.findings:
         output.answer(render.escape(finding))
-    for title, found in (("missing", report.missing), ("misshapen", report.misshapen)):
+    for title, found in (
+        ("missing", report.missing),
+        ("misshapen", report.misshapen),
+        ("changed", report.changed),
+    ):
         if found:
             output.answer(f"{len(found):,} {title}, of")
             for line in render.listing(sorted({document for _, document in found})):

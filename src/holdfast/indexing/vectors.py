@@ -108,6 +108,17 @@ def floats(blob: bytes, shape: Shape) -> list[float]:
     return [float(each) for each in _decode(np, [blob], shape)[0]]
 
 
+def narrowed(blob: bytes, shape: Shape) -> bytes:
+    """What `widened` was given."""
+    return encoded(load_numpy().frombuffer(blob, dtype="<f4"), shape)
+
+
+def encoded(numbers: Any, shape: Shape) -> bytes:
+    """Numbers that a store gives back, as a vector of a shape."""
+    np = load_numpy()
+    return _encode(np, np.asarray(numbers, dtype="<f4"), shape.datatype)
+
+
 def widened(blob: bytes, shape: Shape) -> bytes:
     """A vector of a store as bytes of float32, for stores that know nothing coarser."""
     np = load_numpy()
@@ -142,7 +153,7 @@ def alike(one: bytes, other: bytes, shape: Shape) -> bool:
     """Whether two vectors of a store are the same; a store may have made one of length 1."""
     if one == other:
         return True
-    if len(one) != len(other) or len(one) != shape.size_bytes:
+    if shape.is_sparse or len(one) != len(other) or len(one) != shape.size_bytes:
         return False
     np = load_numpy()
     left, right = _units(np, _decode(np, [one, other], shape).astype("f8"))

@@ -9,7 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -19,7 +19,7 @@ import pytest
 from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.indexing import HashedWords, Pipeline, vectors
 from holdfast.indexing.sparse import pack
-from holdfast.indexing.store import Point
+from holdfast.indexing.store import Point, ReadableStore
 from holdfast.indexing.vectors import DATATYPES, Shape
 
 SHAPES = {"dense": Shape(4)}
@@ -93,6 +93,21 @@ class VectorStoreContract:
     def spelt(self) -> str:
         """How another process finds the class."""
         return f"{type(self).store.__module__}:{type(self).store.__qualname__}"
+
+    def is_read(self, opened: Any, collection: str, points: Sequence[Point], shapes: Mapping[str, Shape]) -> None:
+        """See that a store that gives points back gives these, and no others."""
+        if not isinstance(opened, ReadableStore):
+            return
+        found = opened.read(collection, [*(each.id for each in points), str(uuid5(NAMESPACE_URL, "nobody"))])
+        assert found.keys() == {each.id for each in points}
+        for each in points:
+            there = found[each.id]
+            assert (there.id, there.document, there.ordinal, there.text) == (
+                each.id, each.document, each.ordinal, each.text,
+            )  # fmt: skip
+            assert there.vectors.keys() == each.vectors.keys()
+            for name, data in each.vectors.items():
+                assert vectors.alike(there.vectors[name], data, shapes[name])
 
     # collections
 
@@ -194,13 +209,12 @@ class VectorStoreContract:
         opened.create("coarse", {"dense": shape}, {})
         rows = [[1.0 if place in (number, number + 1) else -0.1 for place in range(16)] for number in range(8)]
         names = [str(uuid5(NAMESPACE_URL, str(number))) for number in range(8)]
-        opened.upsert(
-            "coarse",
-            [
-                Point(name, f"doc {number}", number, "t", {"dense": made(shape, *rows[number])})
-                for number, name in enumerate(names)
-            ],
-        )
+        points = [
+            Point(name, f"doc {number}", number, "t", {"dense": made(shape, *rows[number])})
+            for number, name in enumerate(names)
+        ]
+        opened.upsert("coarse", points)
+        self.is_read(opened, "coarse", points, {"dense": shape})
         assert {sizes["dense"] for _, _, sizes in opened.scan("coarse")} == {shape.size_bytes}
         opened.make_live("coarse")
         found = opened.search("dense", rows[5], limit=3)
@@ -213,6 +227,7 @@ class VectorStoreContract:
             for number, text in enumerate(ODD_TEXTS)
         ]
         opened.upsert("c", points)
+        self.is_read(opened, "c", points, SHAPES)
         opened.make_live("c")
         found = opened.search("dense", [1, 1, 0, 0], limit=50)
         assert {(each.document, each.ordinal, each.text) for each in found} == {

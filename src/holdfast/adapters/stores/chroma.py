@@ -97,6 +97,19 @@ class ChromaStore:
             if len(found["ids"]) < _PAGE:
                 return
 
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
+        points: dict[str, Point] = {}
+        for place, (name, shape) in enumerate(self._shapes(collection).items()):
+            with self._translated():
+                part = self._get(_part(collection, place))
+                found = part.get(ids=list(ids), include=["metadatas", "embeddings", "documents"])
+            rows = zip(found["ids"], found["metadatas"], found["documents"], found["embeddings"], strict=True)
+            for each, said, text, vector in rows:
+                before = points[each].vectors if each in points else {}
+                there = {**before, name: vectors.encoded(vector, shape)}
+                points[each] = Point(each, str(said["document"]), int(said["ordinal"]), str(text), there)
+        return points
+
     def count(self, collection: str) -> int:
         shapes = self._shapes(collection)
         if len(shapes) > 1:  # a point may be without one of its vectors

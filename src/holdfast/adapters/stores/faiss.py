@@ -138,6 +138,26 @@ class FaissStore:
         for key, each, document in rows:
             yield each, document, sizes.get(key, {})
 
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
+        number, shapes = self._found(collection)
+        indexes = {name: self._index(number or 0, name, shape) for name, shape in shapes.items()}
+        there = {name: _keys(index) for name, index in indexes.items()}
+        with self._translated():
+            rows = self._db.execute(
+                "SELECT key, id, document, ordinal, text FROM point WHERE collection = ?"
+                f" AND id IN ({','.join('?' * len(ids))})",
+                (number, *ids),
+            ).fetchall()
+        points = {}
+        for key, each, document, ordinal, text in rows:
+            found = {
+                name: vectors.encoded(index.reconstruct(key), shapes[name])
+                for name, index in indexes.items()
+                if key in there[name]
+            }
+            points[each] = Point(each, document, ordinal, text, found)
+        return points
+
     def count(self, collection: str) -> int:
         """How many points have a vector that is really there."""
         number, shapes = self._found(collection)

@@ -92,6 +92,13 @@ class LanceStore:
                     there = [(name, place, each) for name, (place, each) in places.items() if row[_column(place)]]
                     yield row["id"], row["document"], {name: each.size_bytes for name, _, each in there}
 
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
+        places = self._places(collection)
+        with self._translated():
+            among = f"id IN ({', '.join(map(_quoted, ids))})"
+            rows = self._table(collection).search().where(among).limit(len(ids)).to_list()
+        return {row["id"]: _point(row, places) for row in rows}
+
     def count(self, collection: str) -> int:
         with self._translated():
             return int(self._table(collection).count_rows()) if self._is_there(collection) else 0
@@ -186,6 +193,15 @@ def _row(point: Point, places: Mapping[str, tuple[int, Shape]]) -> dict[str, Any
         data = point.vectors.get(name)
         row[_column(place)] = None if data is None else vectors.floats(data, shape)
     return row
+
+
+def _point(row: Mapping[str, Any], places: Mapping[str, tuple[int, Shape]]) -> Point:
+    there = {
+        name: vectors.encoded(row[_column(place)], shape)
+        for name, (place, shape) in places.items()
+        if row[_column(place)] is not None
+    }
+    return Point(row["id"], row["document"], row["ordinal"], row["text"], there)
 
 
 def _quoted(each: str) -> str:

@@ -85,6 +85,12 @@ class QdrantStore:
             if after is None:
                 return
 
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
+        shapes = self._shapes_of(collection)
+        with self._translated():
+            found = self._client.retrieve(collection, ids=list(ids), with_payload=True, with_vectors=True)
+        return {str(each.id): _point(each, shapes) for each in found}
+
     def count(self, collection: str) -> int:
         with self._translated():
             there = self._client.collection_exists(collection)
@@ -158,6 +164,19 @@ def _sparse(shape: Shape) -> models.SparseVectorParams:
 
 def _vector(data: bytes, shape: Shape) -> Any:
     return _thin(sparse.unpack(data)) if shape.is_sparse else vectors.floats(data, shape)
+
+
+def _point(record: models.Record, shapes: Mapping[str, Shape]) -> Point:
+    said = record.payload or {}
+    vector = record.vector if isinstance(record.vector, dict) else {}
+    there = {name: _data(each, shapes[name]) for name, each in vector.items() if name in shapes}
+    return Point(str(record.id), str(said.get("document")), int(said.get("ordinal", -1)), str(said.get("text")), there)
+
+
+def _data(vector: Any, shape: Shape) -> bytes:
+    if isinstance(vector, models.SparseVector):
+        return sparse.pack(dict(zip(vector.indices, vector.values, strict=True)))
+    return vectors.encoded(vector, shape)
 
 
 def _thin(numbers: Mapping[int, float]) -> models.SparseVector:

@@ -137,6 +137,24 @@ class SQLiteVecStore:
         for key, each, document in rows:
             yield each, document, sizes.get(key, {})
 
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
+        tables = self._tables(collection)
+        with self._translated():
+            rows = self._db.execute(
+                "SELECT p.key, p.id, p.document, p.ordinal, p.text FROM point p JOIN collection c"
+                f" ON c.number = p.collection WHERE c.name = ? AND p.id IN ({','.join('?' * len(ids))})",
+                (collection, *ids),
+            ).fetchall()
+            return {row[1]: Point(row[1], row[2], row[3], row[4], self._vectors(row[0], tables)) for row in rows}
+
+    def _vectors(self, key: int, tables: Mapping[str, tuple[str, Shape]]) -> dict[str, bytes]:
+        found = {}
+        for name, (table, shape) in tables.items():
+            row = self._db.execute(f"SELECT data FROM {table} WHERE key = ?", (key,)).fetchone()
+            if row is not None:
+                found[name] = _decoded(row[0], shape)
+        return found
+
     def count(self, collection: str) -> int:
         found = self._one(
             "SELECT count(*) FROM point WHERE collection = (SELECT number FROM collection WHERE name = ?)", collection
@@ -229,3 +247,8 @@ def _coded(data: bytes, shape: Shape) -> bytes:
     wide = data if is_small else vectors.widened(data, shape)
     last = b"\1" if is_small else vectors.packed([1.0])
     return wide + (bytes(len(last)) if any(wide) else last)
+
+
+def _decoded(data: bytes, shape: Shape) -> bytes:
+    """What `_coded` was given, without the number at its end."""
+    return data[:-1] if shape.datatype == "int8" else vectors.narrowed(data[: -vectors.FLOAT_BYTES], shape)

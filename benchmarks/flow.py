@@ -1,7 +1,8 @@
 """States against LangGraph's own savers: a conversation that grows by a message of 1 KB each step.
 
 Both save in turn, step by step, in one process, at the same durability, so that whatever else the machine does meets
-both. Prints a table of medians and of ratios (ours to theirs).
+both. Prints a table of medians and of ratios (ours to theirs), and what nobody can be quicker than: a bare insert of
+the new message with the same sync, and a graph with a saver that stores nothing.
 
     pip install langgraph langgraph-checkpoint-sqlite langgraph-checkpoint-postgres psycopg-pool
     python benchmarks/flow.py [--steps 200 1000] [--no-postgres] [--graph-only]
@@ -27,7 +28,7 @@ from statistics import mean, median
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 from langchain_core.messages import HumanMessage
-from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -43,7 +44,7 @@ CHANCE = random.Random(5)
 WORDS = ["".join(CHANCE.choices(string.ascii_lowercase, k=CHANCE.randint(2, 9))) for _ in range(3000)]
 MESSAGE_BYTES = 1024
 SESSIONS, SESSION_STEPS = 64, 20
-GRAPH_STEPS, GRAPH_ROUNDS = 200, 5
+GRAPH_STEPS, GRAPH_ROUNDS = 200, 9
 
 
 class Contender(NamedTuple):
@@ -108,15 +109,21 @@ def timed(call: Callable[[], Any]) -> float:
     return (time.perf_counter() - start) * 1000
 
 
-def race(steps: int, pair: tuple[Contender, Contender]) -> dict[str, tuple[float, float]]:
+def race(
+    steps: int, pair: tuple[Contender, Contender], bare: Callable[[dict[str, Any]], Any] | None = None
+) -> dict[str, tuple[float, float]]:
     """Medians in milliseconds, ours and theirs."""
     messages: list[Any] = []
     saves: tuple[list[float], list[float]] = ([], [])
+    least: list[float] = []
     for step in range(steps):
         messages.append(message(step))
         for contender, times in zip(pair, saves, strict=True):
             times.append(timed(lambda c=contender, s=step: c.save(s, list(messages))))
-    found = {
+        if bare is not None:
+            least.append(timed(lambda: bare(messages[-1])))
+    found = {"a bare insert, mean": (mean(least), mean(saves[1]))} if least else {}
+    found |= {
         "save, median": (median(saves[0]), median(saves[1])),
         "save, mean": (mean(saves[0]), mean(saves[1])),
         "save, last tenth": (mean(saves[0][-steps // 10 :]), mean(saves[1][-steps // 10 :])),
@@ -141,8 +148,18 @@ def sqlite_race(steps: int, synchronous: str, folder: Path) -> dict[str, tuple[f
     def reopened() -> States:
         return States(SQLiteStore(mine, synchronous=synchronous))
 
+    least = sqlite3.connect(folder / "least.db", isolation_level=None)
+    least.execute("PRAGMA journal_mode=WAL")
+    least.execute(f"PRAGMA synchronous={synchronous}")
+    least.execute("CREATE TABLE messages (number INTEGER PRIMARY KEY, content TEXT)")
+
+    def bare(one: dict[str, Any]) -> None:
+        least.execute("INSERT INTO messages (content) VALUES (?)", (one["content"],))
+
     with reopened() as states:
-        found = race(steps, (ours(states, reopened), theirs(saver, lambda: SqliteSaver.from_conn_string(str(other)))))
+        pair = ours(states, reopened), theirs(saver, lambda: SqliteSaver.from_conn_string(str(other)))
+        found = race(steps, pair, bare)
+    least.close()
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     payload = steps * MESSAGE_BYTES
@@ -260,6 +277,19 @@ def run_graph(saver: Any, schema: type, thread: str, durability: str) -> float:
     return timed(lambda: graph.invoke({"messages": []}, config, durability=durability))
 
 
+class Nothing(BaseCheckpointSaver[Any]):
+    """Stores nothing: what is left is LangGraph's own time."""
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        return {"configurable": {**config["configurable"], "checkpoint_id": checkpoint["id"]}}
+
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        pass
+
+    def get_tuple(self, config: Any) -> None:
+        return None
+
+
 def graph_race(synchronous: str, folder: Path) -> dict[str, tuple[float, float]]:
     """The same graph on both savers, in turn, a thread each time."""
     connection = sqlite3.connect(folder / "theirs.db", check_same_thread=False)
@@ -270,12 +300,15 @@ def graph_race(synchronous: str, folder: Path) -> dict[str, tuple[float, float]]
     with HoldfastSaver.from_url(f"sqlite:///{folder}/ours.db?synchronous={synchronous.lower()}") as mine:
         for schema in (Messages, Dicts):
             for durability in ("async", "sync"):
-                times: tuple[list[float], list[float]] = ([], [])
+                times: tuple[list[float], ...] = ([], [], [])
                 for number in range(GRAPH_ROUNDS):
                     thread = f"{schema.__name__}-{durability}-{number}"
-                    for own, each in zip(times, (mine, saver), strict=True):
+                    for own, each in zip(times, (mine, saver, Nothing()), strict=True):
                         own.append(run_graph(each, schema, thread, durability))
-                found[f"{schema.__name__.lower()}, durability={durability}"] = (median(times[0]), median(times[1]))
+                name = f"{schema.__name__.lower()}, durability={durability}"
+                ratios = sorted(own / other for own, other in zip(times[0], times[1], strict=True))
+                found[f"{name} (rounds: {ratios[0]:.2f} to {ratios[-1]:.2f})"] = (median(times[0]), median(times[1]))
+                found[f"{name}, storing nothing"] = (median(times[2]), median(times[1]))
     connection.close()
     return found
 

@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from safetensors.torch import load_file, save_file
 
 from holdfast.errors import HoldfastError
 from holdfast.training import load_checkpoint, save_checkpoint, wait_for_save
+from training_peers import Contender, contenders, torch_save
 
 State = dict[str, Any]
 
@@ -50,13 +52,6 @@ def change_a_tenth(state: State) -> None:
         tensor.add_(1)
 
 
-def torch_save(state: State, path: Path) -> None:
-    with open(path, "wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def put_into(loaded: Any, room: Any) -> None:
     """Copy what was loaded to where it belongs, as `load_state_dict` does: a map that nobody looks at is no load."""
     if isinstance(loaded, torch.Tensor):
@@ -64,6 +59,14 @@ def put_into(loaded: Any, room: Any) -> None:
     elif isinstance(loaded, dict):
         for key, value in loaded.items():
             put_into(value, room[key])
+
+
+def drop_from_cache(files: Sequence[Path]) -> None:
+    """Have the system forget what it remembers of files, so that the next to read them reads the disk."""
+    os.sync()
+    for file in files:
+        with open(file, "rb") as handle:
+            os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def timed(act: Callable[[], Any]) -> float:
@@ -135,14 +138,22 @@ class Bench:
         def one_ours() -> None:
             put_into(load_checkpoint(path, only=[f"model.{name}"]), self.state)
 
+        peer_file = folder / "peer.safetensors"
         whole: tuple[list[float], list[float]] = ([], [])
+        cold: tuple[list[float], list[float]] = ([], [])
         one: tuple[list[float], list[float]] = ([], [])
-        for _ in range(self.rounds + 1):
-            whole[1].append(timed(lambda: put_into(load_file(folder / "peer.safetensors"), tensors)))
+        for _ in range(self.rounds + 1):  # the peer's pages are as its writing left them, ours as our reading did
+            whole[1].append(timed(lambda: put_into(load_file(peer_file), tensors)))
             whole[0].append(timed(lambda: put_into(load_checkpoint(path), self.state)))
             one[1].append(timed(one_peer))
             one[0].append(timed(one_ours))
-        self.table.times("full load, verified", whole[0][1:], "safetensors", whole[1][1:], "≤ 1.5")
+        for _ in range(self.rounds):
+            drop_from_cache([peer_file, *Path(path).iterdir()])
+            cold[1].append(timed(lambda: put_into(load_file(peer_file), tensors)))
+            drop_from_cache([peer_file, *Path(path).iterdir()])
+            cold[0].append(timed(lambda: put_into(load_checkpoint(path), self.state)))
+        self.table.times("full load, verified, copied into a model", whole[0][1:], "safetensors", whole[1][1:], "≤ 1.5")
+        self.table.times("… from the disk", cold[0], "safetensors", cold[1], "≤ 1.5")
         self.table.times("one tensor, verified", one[0][1:], "safetensors", one[1][1:], "≤ 5")
 
     def stalling(self) -> None:
@@ -164,20 +175,21 @@ class Bench:
         self.table.times("stall of block=False, warm", ours[1:], "dcp.async_save", peers[1:], "≤ 0.5")
 
 
-def flipped(table: Table, root: Path) -> None:
-    """One flipped bit in 60 random places: how many are loaded silently."""
+def flipped(table: Table, root: Path, peers: dict[str, Contender]) -> None:
+    """One flipped bit in 60 random places: how many are noticed, and how many loaded silently."""
     state = make_state(20)
-    path = Path(save_checkpoint(root / "flips", 1, state)["path"])
-    save_file(flat(state), root / "flips.safetensors")
-    torch_save(state, root / "flips.pt")
-    loads: dict[str, tuple[list[Path], Callable[[], Any]]] = {
-        "Holdfast": (sorted(path.iterdir()), lambda: load_checkpoint(path)),
-        "torch.save": ([root / "flips.pt"], lambda: torch.load(root / "flips.pt", weights_only=True)),
-        "safetensors": ([root / "flips.safetensors"], lambda: load_file(root / "flips.safetensors")),
-    }
-    found = {name: sum(_is_found(files, load, seed) for seed in range(60)) for name, (files, load) in loads.items()}
-    peers = ", ".join(f"{name} {count}" for name, count in found.items() if name != "Holdfast")
-    table.row("one flipped bit, 60 places: found", str(found["Holdfast"]), peers, "", "60")
+    found = {}
+    for name, contender in peers.items():
+        folder = root / f"flips-{name}"
+        folder.mkdir()
+        contender.save(folder, 1, state)
+        files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
+        if name == "Holdfast":
+            files = [path for path in files if path.parent.name.startswith("step-")]  # the rest is not needed to load
+        load = partial(contender.load, folder, make_state(20))
+        found[name] = sum(_is_found(files, load, seed) for seed in range(60))
+    others = ", ".join(f"{name} {count}" for name, count in found.items() if name != "Holdfast")
+    table.row("one flipped bit, 60 places: noticed", str(found["Holdfast"]), others, "", "60")
 
 
 def _is_found(files: list[Path], load: Callable[[], Any], seed: int) -> bool:
@@ -209,59 +221,57 @@ def _flip(file: Path, at: int, bit: int) -> None:
 
 
 _SAVER = """
-import sys, torch
+import sys, warnings
 from pathlib import Path
+warnings.simplefilter("ignore")
 sys.path.insert(0, sys.argv[3])
-from training import make_state, torch_save
-from holdfast.training import save_checkpoint
+from training import make_state
+from training_peers import contenders
+save = contenders()[sys.argv[1]].save
 state = make_state(200)
 print("ready", flush=True)
 sys.stdin.readline()
 step = 2
 while True:
-    if sys.argv[1] == "ours":
-        save_checkpoint(sys.argv[2], step, state, keep_last_k=1)
-    else:
-        torch_save(state, Path(sys.argv[2]) / "state.pt")
+    save(Path(sys.argv[2]), step, state)
     step += 1
     state["model"]["layer0.weight"].add_(1)
 """
 
 
-def killed(table: Table, root: Path, tries: int) -> None:
+def killed(table: Table, root: Path, tries: int, peers: dict[str, Contender]) -> None:
     """`kill -9` while a good checkpoint is being replaced: how often something loads afterwards."""
-    loads = {"ours": 0, "theirs": 0}
-    for name in loads:
+    loads = dict.fromkeys(peers, 0)
+    for name, contender in peers.items():
         for seed in range(tries):
             folder = root / f"kill-{name}"
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-            state = make_state(20)
-            if name == "ours":
-                save_checkpoint(folder, 1, state)
-            else:
-                torch_save(state, folder / "state.pt")
-            here = str(Path(__file__).parent)
-            child = subprocess.Popen(
-                [sys.executable, "-c", _SAVER, name, str(folder), here], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-            assert child.stdin is not None
-            assert child.stdout is not None
-            child.stdout.readline()
-            child.stdin.write(b"go\n")
-            child.stdin.flush()
-            time.sleep(random.Random(seed).uniform(0.02, 0.4))
-            child.send_signal(signal.SIGKILL)
-            child.wait()
+            contender.save(folder, 1, make_state(20))
+            _kill_while_saving(name, folder, random.Random(seed).uniform(0.02, 0.4))
             try:
-                load_checkpoint(folder) if name == "ours" else torch.load(folder / "state.pt", weights_only=True)
+                contender.load(folder, make_state(20)) if name == "Holdfast" else contender.load(
+                    folder, make_state(200)
+                )
                 loads[name] += 1
             except Exception as error:
-                if name == "ours":
+                if name == "Holdfast":
                     print("LOST", error)
-    table.row(
-        f"kill −9 while saving, {tries} times: loads", str(loads["ours"]), f"torch.save {loads['theirs']}", "", "all"
-    )
+    others = ", ".join(f"{name} {count}" for name, count in loads.items() if name != "Holdfast")
+    table.row(f"kill −9 while saving, {tries} times: loads", str(loads["Holdfast"]), others, "", "all")
+
+
+def _kill_while_saving(name: str, folder: Path, after_s: float) -> None:
+    words = [sys.executable, "-c", _SAVER, name, str(folder), str(Path(__file__).parent)]
+    child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdout.readline()
+    child.stdin.write(b"go\n")
+    child.stdin.flush()
+    time.sleep(after_s)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
 
 
 def full(table: Table, root: Path) -> None:
@@ -308,18 +318,20 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=20)
     parser.add_argument("--folder", default=None, help="where to write; a disk with room for five states")
     parser.add_argument("--only", default="saving,loading,stalling,flipped,killed,full")
+    parser.add_argument("--peers", default=",".join(contenders()), help="who takes part in the last rows but one")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         root = Path(name)
         bench = Bench(root, given.mb, given.rounds)
         wanted = given.only.split(",")
+        peers = {name: each for name, each in contenders().items() if name in ("Holdfast", *given.peers.split(","))}
         for part in ("saving", "loading", "stalling"):
             if part in wanted:
                 getattr(bench, part)()
         if "flipped" in wanted:
-            flipped(bench.table, root)
+            flipped(bench.table, root, peers)
         if "killed" in wanted:
-            killed(bench.table, root, given.tries)
+            killed(bench.table, root, given.tries, peers)
         if "full" in wanted:
             full(bench.table, root)
 

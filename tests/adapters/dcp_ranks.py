@@ -33,7 +33,7 @@ def whole(seed: int) -> dict[str, torch.Tensor]:
         "both": torch.randn(40, 7, generator=generator),
         "frozen": torch.arange(600_000, dtype=torch.float32).reshape(1000, 600),
         "few": torch.full((1, 3), float(seed)),  # fewer rows than ranks
-        "rows@501": torch.full((2,), float(seed)),  # what a piece of another tensor might be called
+        "rows@501,0": torch.full((2,), float(seed)),  # what a piece of another tensor might be called
     }
 
 
@@ -46,7 +46,7 @@ def state_of(seed: int, mesh: DeviceMesh) -> dict[str, Any]:
         "empty": torch.empty(0, 3),
         "complex": torch.ones(3, dtype=torch.complex128),
     }
-    return {"model": placed | {"rows@501": tensors["rows@501"]}, "plain": plain, "epoch": seed,
+    return {"model": placed | {"rows@501,0": tensors["rows@501,0"]}, "plain": plain, "epoch": seed,
             "nested": [{"lr": 0.1, "betas": (0.9, 0.99)}, "text"],
             f"rank{dist.get_rank()}": {"rng": torch.get_rng_state(), "mine": dist.get_rank()}}  # fmt: skip
 

@@ -14,8 +14,10 @@ import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from torch.distributed.checkpoint.metadata import MetadataIndex
 
 from holdfast.adapters.dcp import HoldfastReader, HoldfastWriter, holding
+from holdfast.adapters.dcp.described import piece_name
 from holdfast.durable import Lock
 from holdfast.errors import Refused, Unavailable
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
@@ -172,6 +174,12 @@ def test_a_lock_is_held_as_long_as_its_save_and_no_longer(tmp_path: Path, monkey
     writers.clear()
     assert lock.acquire(wait=False)
     lock.release()
+
+
+def test_no_two_pieces_have_one_name() -> None:
+    places = [("a", (0,)), ("a", (3,)), ("a@3", (0,)), ("a@3", (3,)), ("a@3@3", (0,)), ("a@3@0", (0,)), ("b@", ())]
+    names = [piece_name(MetadataIndex(fqn, torch.Size(offsets))) for fqn, offsets in places]
+    assert len(set(names)) == len(names)
 
 
 def test_what_makes_no_sense_is_told(tmp_path: Path) -> None:

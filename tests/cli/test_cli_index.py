@@ -99,6 +99,20 @@ def test_a_plan_calls_no_model_and_says_what_an_apply_does(index: Program) -> No
     assert "Nothing to do" not in shown
 
 
+def test_a_plan_that_was_kept_is_carried_out_if_nothing_moved(index: Program, tmp_path: Path) -> None:
+    kept = tmp_path / "plan.json"
+    kept.write_text(index("index", "plan", "--json").out)
+    (index.project / "docs/cats.md").write_text("Cats hunt.")
+    assert index("index", "apply", "--plan", str(kept)).code == 4
+    kept.write_text(index("index", "plan", "--json").out)
+    assert index("index", "apply", "--plan", str(kept)).out == "3 documents published, 3 chunks embedded\n"
+    assert index("index", "apply", "--plan", str(kept)).code == 4
+    for text, code in (("{", 6), ("[]", 6), ('{"plan": 3}', 6), ('{"plan": {}}', 6), (None, 3)):
+        kept.write_text(text) if text else kept.unlink()
+        refused = index("index", "apply", "--plan", str(kept))
+        assert (refused.code, "hint:" in refused.err) == (code, True)
+
+
 @pytest.mark.parametrize("price", ["", "usd_per_mtok = 3.0"])
 def test_money_is_not_spent_unasked(index: Program, price: str) -> None:
     configure(index.project, price=price)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
+import sqlite3
 import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from holdfast.errors import Conflict, Refused, Unavailable
 from holdfast.flow import (
     BaseCheckpointer,
     Checkpoint,
+    Checkpointer,
     CheckpointMetadata,
     InMemoryCheckpointer,
     SQLiteCheckpointer,
@@ -22,7 +28,7 @@ from holdfast.flow import (
     open_states,
 )
 from holdfast.retention import Policy
-from holdfast.testing.flow_contract import NOON, point
+from holdfast.testing.flow_contract import NOON, conversation, point
 
 
 def urls(tmp_path: Path) -> list[str]:
@@ -130,6 +136,68 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
     states.close()
     with pytest.raises(Refused, match="closed"):
         states.load("s")
+
+
+def test_a_closed_checkpointer_says_so(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with SQLiteCheckpointer(tmp_path / "a.db") as cps:
+            await cps.save(point())
+        with pytest.raises(Refused, match="closed"):
+            await cps.load("s")
+        await cps.close()
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_save_that_is_not_waited_for_is_whole_and_leaves_a_store_that_works(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """While it waits for a lock of somebody else the event loop goes on, and gives it up."""
+    with contextlib.ExitStack() as stack:
+        if kind == "sqlite":
+            url, options = f"sqlite:///{tmp_path}/a.db", {}
+            open_states(url).close()
+            other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+            stack.callback(other.close)
+            hold, release = "BEGIN IMMEDIATE", "ROLLBACK"
+        else:
+            url = request.getfixturevalue("postgres_url")
+            options = {"schema": "cancelled", "pool_size": 1}
+            other = stack.enter_context(psycopg.connect(url))
+            hold, release = "SELECT pg_advisory_xact_lock(hashtextextended('', 0))", "ROLLBACK"
+
+        async def use() -> None:
+            async with open_checkpointer(url, **options) as cps:
+                await cps.save(point("a"))
+                other.execute(hold)
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(cps.save(point("b", {"messages": conversation(10)})), 0.05)
+                other.execute(release)
+                await cps.save(point("c"))
+                assert [each.metadata.checkpoint_id for each in await cps.list("s")] in (
+                    ["c", "a"], ["c", "b", "a"], ["b", "c", "a"],
+                )  # fmt: skip
+                assert (await cps.verify()).ok
+                await cps.clear_all()
+
+        asyncio.run(use())
+
+
+def test_a_forked_child_has_threads_of_its_own(tmp_path: Path) -> None:
+    cps = Checkpointer(lambda: open_states(f"sqlite:///{tmp_path}/a.db"), threads=1)
+    asyncio.run(cps.save(point("parent")))
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(30)  # rather than wait for ever for a thread that is not there
+            asyncio.run(cps.save(point("child")))
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [each.metadata.checkpoint_id for each in asyncio.run(cps.list("s"))] == ["child", "parent"]
+    asyncio.run(cps.close())
 
 
 def test_no_driver_is_loaded_before_it_is_needed() -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import operator
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,8 +20,10 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.graph import END, START, StateGraph
 
-from holdfast import Conflict, HoldfastError
+from holdfast import Conflict, HoldfastError, Refused
 from holdfast.adapters.langgraph import HoldfastSaver
+from holdfast.flow import Place
+from holdfast.testing.flow_contract import point
 
 from .savers import Open, opener
 
@@ -212,3 +218,98 @@ def test_the_history_of_a_delta_channel_ends_at_its_seed_and_leaves_out_the_targ
     assert [write[2] for write in found["d"]["writes"]] == ["of the seed", "a", "b"]
     assert found["none"] == {"writes": []}
     assert saver.get_delta_channel_history(config=target, channels=[]) == {}
+
+
+@pytest.mark.filterwarnings("ignore")  # LangGraph says of delta channels that they are in beta
+def test_runs_that_a_delta_channel_of_a_later_one_is_made_of_are_not_deleted_alone(saver: HoldfastSaver) -> None:
+    graph = delta_graph(saver)
+    for run in ("r1", "r2"):
+        where = config()
+        where["configurable"]["run_id"] = run
+        graph.invoke({"items": ["in"], "count": 1}, where)
+    before = graph.get_state(config()).values
+    assert len(before["items"]) == 4
+    with pytest.raises(Refused, match="'t'") as refused:
+        saver.delete_for_runs(["r1"])
+    assert refused.value.hint
+    assert graph.get_state(config()).values == before
+    saver.delete_for_runs(["r1", "r2"])
+    assert ids(saver) == []
+
+
+def test_sessions_that_are_no_graphs_are_left_alone(saver: HoldfastSaver) -> None:
+    put(saver, config())
+    saver.states.save(point("zzz", session_id="theirs"))
+    assert [each.config["configurable"]["thread_id"] for each in saver.list(None)] == ["t"]
+    assert list(saver.list(None, filter={"source": "other"})) == []
+    with pytest.raises(Refused, match="of no graph"):
+        saver.get_tuple(config("theirs"))
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, "3"])
+def test_a_limit_that_is_none_is_refused(limit: Any) -> None:
+    with HoldfastSaver.from_url("memory://") as saver:
+        put(saver, config())
+        assert len(ids(saver, limit=10**9)) == 1
+        assert ids(saver, limit=0) == []
+        with pytest.raises(Refused, match="limit"):
+            ids(saver, limit=limit)
+
+
+WRITER = """
+import sys
+from langgraph.checkpoint.base import empty_checkpoint
+from holdfast.adapters.langgraph import HoldfastSaver
+
+where = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+first = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "first"}}
+with HoldfastSaver.from_url(sys.argv[1], **{sys.argv[2]: sys.argv[3]} if sys.argv[2] else {}) as saver:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(25):
+        found = saver.get_tuple(where)
+        made = {**empty_checkpoint(), "channel_values": {"texts": [sys.argv[4]] * number}}
+        saver.put(found.config, made, {"source": "loop", "step": number}, {})
+        saver.put_writes(first, [("x", sys.argv[4])], f"task-{number}")
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "redis"])
+def test_two_processes_on_one_thread_lose_nothing_and_agree(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """P9: each remembers what it saw last, and sees what the other saved since."""
+    option, own = {"sqlite": "", "postgres": "schema", "redis": "prefix"}[kind], "two processes"
+    url = (
+        f"sqlite:///{tmp_path}/a.db?synchronous=normal" if kind == "sqlite" else request.getfixturevalue(f"{kind}_url")
+    )
+    with HoldfastSaver.from_url(url, **({option: own} if option else {})) as saver:
+        put(saver, config())
+        seen = [""]
+        command = [sys.executable, "-c", WRITER, url, option, own]
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with contextlib.ExitStack() as stack:
+            workers = [
+                stack.enter_context(subprocess.Popen([*command, name], text=True, env=env, **pipes))  # type: ignore[call-overload]
+                for name in "ab"
+            ]
+            for worker in workers:
+                worker.stdout.readline()
+            for worker in workers:
+                worker.stdin.write("go\n")
+                worker.stdin.flush()
+            while any(worker.poll() is None for worker in workers):
+                found = saver.get_tuple(config())
+                assert found is not None
+                seen.append(found.checkpoint["id"])
+        assert [worker.returncode for worker in workers] == [0, 0]
+        assert seen == sorted(seen)
+        everything = ids(saver)
+        assert len(everything) == 51
+        newest = saver.get_tuple(config())
+        assert newest is not None and newest.checkpoint["id"] == everything[0]
+        writes = saver.states.writes([Place("t", "", "first")])[Place("t", "", "first")]
+        assert len(writes) == 25
+        assert {write.value for write in writes} <= {"a", "b"}
+        assert saver.states.verify().ok

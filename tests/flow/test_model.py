@@ -10,12 +10,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from holdfast.errors import Conflict
-from holdfast.flow import ANYTHING, States, StateStore
+from holdfast.errors import Conflict, NotFound
+from holdfast.flow import ANYTHING, Place, States, StateStore, Write
 from holdfast.flow.memory import MemoryStore
 from holdfast.flow.postgres import PostgresStore
 from holdfast.flow.redis import RedisStore
 from holdfast.flow.sqlite import SQLiteStore
+from holdfast.retention import Policy
 from holdfast.testing.flow_contract import StateStoreContract, point
 
 SESSIONS = st.sampled_from(["s", "t"])
@@ -42,6 +43,7 @@ class Against(RuleBasedStateMachine):
     def start(self) -> None:
         self.saved: list[tuple[str, str, str, Any]] = []
         self.deleted: set[str] = set()
+        self.written: dict[Place, dict[str, int]] = {}
         self.used: list[States] = [States(self.open()), States(self.open(), memory_bytes=0)]
 
     def newest(self, session: str, namespace: str) -> str | None:
@@ -82,6 +84,7 @@ class Against(RuleBasedStateMachine):
         kept = [each for each in self.saved if each[:3] != (session, namespace, checkpoint_id)]
         assert self.used[who].delete(session, checkpoint_id, namespace=namespace) == len(self.saved) - len(kept)
         self.saved = kept
+        self.written.pop(Place(session, namespace, checkpoint_id), None)
 
     @rule(who=st.integers(0, 1), session=SESSIONS, tombstone=st.booleans())
     def delete_session(self, who: int, session: str, tombstone: bool) -> None:
@@ -89,10 +92,55 @@ class Against(RuleBasedStateMachine):
         kept = [each for each in self.saved if each[0] != session]
         assert self.used[who].delete(session, tombstone=tombstone) == len(self.saved) - len(kept)
         self.saved = kept
+        self.written = {place: held for place, held in self.written.items() if place.session != session}
         if tombstone and (is_known or session in self.deleted):
             self.deleted.add(session)
         elif not tombstone:
             self.deleted.discard(session)
+
+    @rule(
+        who=st.integers(0, 1), session=SESSIONS, checkpoint_id=IDS, task=st.sampled_from("kl"),
+        value=st.integers(0, 9), replace=st.booleans(),
+    )  # fmt: skip
+    def write(self, who: int, session: str, checkpoint_id: str, task: str, value: int, replace: bool) -> None:
+        place = Place(session, "", checkpoint_id)
+        try:
+            self.used[who].put_writes(place, [Write(task, 0, "x", value)], replace=replace)
+        except Conflict:
+            assert session in self.deleted
+            return
+        assert session not in self.deleted
+        held = self.written.setdefault(place, {})
+        if replace or task not in held:
+            held[task] = value
+
+    @rule(who=st.integers(0, 1), session=SESSIONS, namespace=NAMESPACES, checkpoint_id=IDS, into=SESSIONS)
+    def fork(self, who: int, session: str, namespace: str, checkpoint_id: str, into: str) -> None:
+        is_known = self.used[1 - who].store.session(into) is not None
+        source = next((each for each in self.saved if each[:3] == (session, namespace, checkpoint_id)), None)
+        try:
+            self.used[who].fork(session, checkpoint_id, into=into, namespace=namespace)
+        except NotFound:
+            assert source is None
+        except Conflict:
+            assert source is not None and is_known
+        else:
+            assert source is not None and not is_known
+            self.saved.append((into, namespace, checkpoint_id, (None, source[3][1])))
+
+    @rule(who=st.integers(0, 1), most=st.integers(0, 3))
+    def prune(self, who: int, most: int) -> None:
+        """The last ones stay, and the last of each namespace."""
+        heads = {each[:2]: each for each in self.saved}
+        kept = [each for each in self.saved if each in self.saved[len(self.saved) - most :] or heads[each[:2]] is each]
+        gone = [each[:3] for each in self.saved if each not in kept]
+        assert [
+            (each.session_id, each.namespace, each.checkpoint_id)
+            for each in self.used[who].prune(Policy(keep_last=most)).removed
+        ] == gone
+        self.saved = kept
+        for place in gone:
+            self.written.pop(Place(*place), None)
 
     @rule(who=st.integers(0, 1), session=SESSIONS)
     def reopen(self, who: int, session: str) -> None:
@@ -120,6 +168,11 @@ class Against(RuleBasedStateMachine):
             for each in self.used[0].metadata(None, None, namespace=None)
         ]
         assert found == [each[:3] for each in reversed(self.saved)]
+        places = [Place(session, "", f"c{number}") for session in "st" for number in range(6)]
+        written = self.used[0].writes(places)
+        assert {place: {each.task_id: each.value for each in held} for place, held in written.items() if held} == {
+            place: held for place, held in self.written.items() if held
+        }
         StateStoreContract.assert_sound(self.used[1])
 
     def teardown(self) -> None:

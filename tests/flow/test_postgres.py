@@ -5,16 +5,20 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import psycopg
 import pytest
 
-from holdfast.errors import Damaged, Refused, Unavailable
-from holdfast.flow import States, StateStore, open_states
+from holdfast.errors import Conflict, Damaged, Refused, Unavailable
+from holdfast.flow import Place, States, StateStore, Write, open_states
 from holdfast.flow.postgres import PostgresStore
 from holdfast.testing.flow_contract import OpenStore, StateStoreContract, conversation, point
 
@@ -36,6 +40,18 @@ class TestPostgres(StateStoreContract):
     @pytest.fixture
     def stores(self, postgres_url: str) -> Callable[[], StateStore]:
         return lambda: PostgresStore(postgres_url, schema=f"other{next(_numbers)}", pool_size=2)
+
+
+class TestBehindPgBouncer(StateStoreContract):
+    """Each transaction may get another connection: no setting, prepared statement or lock outlives it."""
+
+    @pytest.fixture
+    def open_store(self, pgbouncer_url: str, schema: str) -> OpenStore:
+        return lambda tenant="": PostgresStore(pgbouncer_url, tenant=tenant, schema=schema, pool_size=4)
+
+    @pytest.fixture
+    def stores(self, pgbouncer_url: str) -> Callable[[], StateStore]:
+        return lambda: PostgresStore(pgbouncer_url, schema=f"other{next(_numbers)}", pool_size=2)
 
 
 def test_it_is_opened_by_its_url(postgres_url: str, schema: str) -> None:
@@ -71,11 +87,143 @@ def test_a_server_that_goes_away_and_comes_back() -> None:
             with pytest.raises(Unavailable) as unavailable:
                 states.save(point("b", {"messages": conversation(11)}))
             assert unavailable.value.hint
-            server.start()
+            servers.start_patiently(server.start)
             states.save(point("b", {"messages": conversation(11)}))
             assert len(states.list("s")) == 2
             StateStoreContract.assert_sound(states)
         server.cleanup()
+
+
+def test_a_crowd_whose_connections_all_broke_goes_on(postgres_url: str, schema: str) -> None:
+    """More of them lie idle than a call makes tries."""
+    at_once = threading.Barrier(8)
+
+    def work(number: int) -> None:
+        at_once.wait()
+        states.save(point("a", session_id=f"s{number}"))
+
+    with open_states(postgres_url, schema=schema, pool_size=8) as states:
+        with ThreadPoolExecutor(8) as pool, psycopg.connect(postgres_url) as other:
+            _lock_tenant(other)  # until all of them have a connection of their own
+            saving = [pool.submit(work, number) for number in range(8)]
+            _wait_for_locks(postgres_url, 8, saving)
+            other.commit()
+        with psycopg.connect(postgres_url, autocommit=True) as other:
+            found = other.execute(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+                " AND backend_type = 'client backend'"
+            ).fetchall()
+        assert len(found) >= 8
+        states.save(point("b"))
+        assert len(states.sessions()) == 9
+
+
+def _lock_tenant(connection: psycopg.Connection[Any], tenant: str = "") -> None:
+    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (tenant,))
+
+
+def _wait_for_locks(url: str, count: int, tasks: Sequence[Future[Any]]) -> None:
+    """Until so many connections wait for others, or one of the tasks has ended without waiting."""
+    with psycopg.connect(url, autocommit=True) as other:
+        while not any(task.done() for task in tasks):
+            [(waiting,)] = other.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchall()
+            if waiting >= count:
+                return
+            time.sleep(0.01)
+
+
+def test_a_write_beside_a_deletion_does_not_outlive_it(postgres_url: str, schema: str) -> None:
+    with open_states(postgres_url, schema=schema) as states, psycopg.connect(postgres_url) as other:
+        states.save(point("a"))
+        text = psycopg.sql.SQL("SELECT {}.delete_session('', 's', true, NULL, NULL)").format(
+            psycopg.sql.Identifier(schema)
+        )
+        other.execute(text)
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(states.put_writes, Place("s", "", "a"), [Write("t", 0, "x", 1)])
+            _wait_for_locks(postgres_url, 1, [writing])
+            other.commit()
+            with pytest.raises(Conflict, match="deleted"):
+                writing.result()
+        assert states.usage().total_bytes == 0
+
+
+def test_what_is_saved_while_everything_is_cleared_is_whole_or_not_there(postgres_url: str, schema: str) -> None:
+    with open_states(postgres_url, schema=schema) as states, psycopg.connect(postgres_url) as other:
+        states.save(point("old", session_id="old"))
+        text = psycopg.sql.SQL("SELECT 1 FROM {}.checkpoints FOR UPDATE").format(psycopg.sql.Identifier(schema))
+        other.execute(text)  # holds the clearing up between two of its steps
+        with ThreadPoolExecutor(2) as pool:
+            clearing = pool.submit(states.clear_all)
+            _wait_for_locks(postgres_url, 1, [clearing])
+            saving = pool.submit(states.save, point("new", {"messages": conversation(10)}))
+            _wait_for_locks(postgres_url, 2, [saving])
+            other.commit()
+            clearing.result()
+            saving.result()
+        states.forget_parts()
+        StateStoreContract.assert_sound(states)
+        assert [each.checkpoints for each in states.sessions()] == [len(states.metadata("s"))]
+
+
+def test_a_full_disk_leaves_what_was_there() -> None:
+    """A tablespace on a small medium, where one can be mounted."""
+    if os.environ.get("HOLDFAST_TEST_POSTGRES"):
+        pytest.skip("the server is not ours to fill")
+    with TemporaryDirectory(prefix="hf-pg-") as folder, servers.postgres(Path(folder)) as url:
+        small = Path(folder) / "small"
+        small.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "none", small], capture_output=True)
+        if mounted.returncode:
+            pytest.skip("nothing can be mounted here")
+        try:
+            owner = (Path(folder) / "data").stat()
+            os.chown(small, owner.st_uid, owner.st_gid)
+            small.chmod(0o700)
+            with psycopg.connect(url, autocommit=True) as other:
+                other.execute(psycopg.sql.SQL("CREATE TABLESPACE small LOCATION {}").format(str(small)))
+            _fill(f"{url}&options=-c%20default_tablespace%3Dsmall")
+        finally:
+            subprocess.run(["umount", "-l", small], check=True)
+
+
+def _fill(url: str) -> None:
+    with open_states(url, compress=False) as states:
+        saved = 0
+        with pytest.raises(Unavailable, match="no room") as unavailable:
+            for saved in range(1000):
+                texts = [f"{saved}-{at} " * 1000 for at in range(20)]
+                states.save(point(f"c{saved}", {"texts": texts}))
+        assert unavailable.value.hint
+        assert saved > 3
+        states.forget()
+        assert [each.checkpoint_id for each in reversed(states.metadata("s", None))] == [f"c{n}" for n in range(saved)]
+        StateStoreContract.assert_sound(states)
+
+
+@pytest.mark.parametrize("options", [{"schema": "ä" * 32}, {"pool_size": 0}])
+def test_options_that_make_no_sense_are_refused(postgres_url: str, options: dict[str, Any]) -> None:
+    with pytest.raises(Refused) as refused:
+        PostgresStore(postgres_url, **options)
+    assert refused.value.hint
+
+
+def test_a_forked_child_has_connections_of_its_own(postgres_url: str, schema: str) -> None:
+    with open_states(postgres_url, schema=schema) as states:
+        states.save(point("parent"))
+        child = os.fork()
+        if child == 0:
+            try:
+                states.save(point("child"))
+                states.close()
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        pids = [connection.info.backend_pid for connection in states.store._idle]  # type: ignore[attr-defined]
+        states.save(point("after"))
+        assert pids == [connection.info.backend_pid for connection in states.store._idle]  # type: ignore[attr-defined]
+        assert [each.checkpoint_id for each in states.metadata("s")] == ["after", "child", "parent"]
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -11,9 +11,10 @@ from tempfile import TemporaryDirectory
 import pytest
 import redis
 
-from holdfast.errors import Damaged, Unavailable
-from holdfast.flow import StateStore, open_states
+from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
+from holdfast.flow import Place, StateStore, Write, open_states
 from holdfast.flow.redis import RedisStore
+from holdfast.retention import Policy
 from holdfast.testing.flow_contract import OpenStore, StateStoreContract, conversation, point
 
 from . import servers
@@ -34,6 +35,27 @@ class TestRedis(StateStoreContract):
     @pytest.fixture
     def stores(self, redis_url: str) -> Callable[[], StateStore]:
         return lambda: RedisStore(redis_url, prefix=f"other{next(_numbers)}")
+
+
+class TestCluster(StateStoreContract):
+    """Three nodes: a script that touched a key of another slot would be refused."""
+
+    @pytest.fixture
+    def open_store(self, redis_cluster_url: str, prefix: str) -> OpenStore:
+        return lambda tenant="": RedisStore(redis_cluster_url, tenant=tenant, prefix=prefix)
+
+    @pytest.fixture
+    def stores(self, redis_cluster_url: str) -> Callable[[], StateStore]:
+        return lambda: RedisStore(redis_cluster_url, prefix=f"other{next(_numbers)}")
+
+
+def test_the_tenants_of_a_cluster_are_spread_over_its_nodes(redis_cluster_url: str, prefix: str) -> None:
+    for tenant in "abcdef":
+        with open_states(redis_cluster_url, prefix=prefix, tenant=tenant) as states:
+            states.save(point("c", {"messages": conversation(10)}))
+    with redis.RedisCluster.from_url(redis_cluster_url.replace("+cluster", "")) as client:
+        held = [client.scan(match=f"{prefix}:*", count=10_000, target_nodes=node) for node in client.get_primaries()]
+    assert all(keys for _, keys in held)
 
 
 def test_it_is_opened_by_its_url(redis_url: str, prefix: str) -> None:
@@ -94,6 +116,81 @@ def test_a_server_that_is_killed_and_comes_back_has_everything() -> None:
                 states.save(point("late"))
             states.close()
         assert saved > 4
+
+
+FULL = ("--maxmemory", "8mb", "--maxmemory-policy")
+
+
+def test_a_full_server_keeps_what_it_has_and_can_be_emptied() -> None:
+    """A save is whole or not there; what frees memory is never refused for want of it."""
+    with (
+        TemporaryDirectory(prefix="hf-redis-") as name,
+        servers.running_redis(servers.redis_program(), Path(name), *FULL, "noeviction") as url,
+        open_states(url, compress=False) as states,
+    ):
+        saved = 0
+        with pytest.raises(Unavailable, match="full") as unavailable:
+            for saved in range(1000):
+                state = {"texts": [f"{saved}-{at} " * 1000 for at in range(10)]}
+                states.put_writes(Place("s", "", f"c{saved}"), [Write("t", 0, "x", "y" * 2000)])
+                states.save(point(f"c{saved}", state, run_id="r"))
+        assert unavailable.value.hint
+        assert saved > 10
+        with redis.Redis.from_url(url) as client:
+            client.config_set("maxmemory", "1mb")  # far too full, whatever is deleted
+        with pytest.raises(Unavailable, match="full"):
+            states.put_writes(Place("s", "", "c0"), [Write("t", 1, "x", 1)])
+        states.forget()
+        assert [each.checkpoint_id for each in reversed(states.metadata("s", None, run_id="r"))] == [
+            f"c{number}" for number in range(saved)
+        ]
+        StateStoreContract.assert_sound(states)
+        assert states.delete("s", "c0") == 1
+        assert states.prune(Policy(keep_last=2)).removed
+        StateStoreContract.assert_sound(states)
+        states.delete("s")
+        assert states.usage().total_bytes == 0
+
+
+def test_a_server_that_would_throw_states_away_is_refused() -> None:
+    with (
+        TemporaryDirectory(prefix="hf-redis-") as name,
+        servers.running_redis(servers.redis_program(), Path(name), *FULL, "allkeys-lru") as url,
+    ):
+        with pytest.raises(Refused, match="allkeys-lru") as refused:
+            open_states(url)
+        assert refused.value.hint
+        with open_states(url, allow_eviction=True) as states:
+            states.save(point())
+        with redis.Redis.from_url(url) as client:
+            client.config_set("maxmemory-policy", "volatile-lru")  # no key of a store is volatile
+        open_states(url).close()
+
+
+def test_a_closed_store_says_so(redis_url: str, prefix: str) -> None:
+    states = open_states(redis_url, prefix=prefix)
+    states.close()
+    with pytest.raises(Refused, match="closed"):
+        states.load("s")
+
+
+@pytest.mark.parametrize("url", ["redis://localhost:x", "redis://localhost:99999999", "unix://"])
+def test_a_url_that_is_none_is_said_so(url: str) -> None:
+    with pytest.raises(HoldfastError) as error:
+        open_states(url)
+    assert error.value.hint
+
+
+def test_a_cluster_that_is_none_is_said_so() -> None:
+    """A single server on a port, asked as if it were one of many."""
+    [port] = servers.free_ports(1)
+    with (
+        TemporaryDirectory(prefix="hf-redis-") as name,
+        servers.running_redis(servers.redis_program(), Path(name), "--port", str(port), "--bind", "127.0.0.1"),
+        pytest.raises(Unavailable) as unavailable,
+    ):
+        open_states(f"redis+cluster://127.0.0.1:{port}")
+    assert unavailable.value.hint
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
-from holdfast.flow import States
+from holdfast.errors import Conflict, Damaged, HoldfastError, Refused, Unavailable
+from holdfast.flow import Place, States
 from holdfast.flow.sqlite import SQLiteStore
 from holdfast.testing.flow_contract import StateStoreContract, conversation, point
 
@@ -101,6 +101,24 @@ def test_a_forked_child_has_connections_of_its_own(tmp_path: Path) -> None:
         assert os.waitpid(child, 0)[1] == 0
         states.save(point("after"))
         assert [each.checkpoint_id for each in states.metadata("s")] == ["after", "child", "parent"]
+
+
+def test_a_forked_child_does_not_close_what_is_its_parents(tmp_path: Path) -> None:
+    """That could end the log of the parent, who goes on writing to it."""
+    with States(SQLiteStore(tmp_path / "a.db")) as states:
+        states.save(point("parent"))
+        [of_parent] = states.store._pool._idle  # type: ignore[attr-defined]
+        child = os.fork()
+        if child == 0:
+            try:
+                states.close()
+                of_parent.execute("SELECT 1")  # says so if it is closed
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        states.save(point("after"))
+        assert len(states.metadata("s")) == 2
 
 
 def _rows(path: Path) -> dict[str, list[tuple[object, ...]]]:
@@ -239,3 +257,59 @@ def test_errors_have_hints(tmp_path: Path) -> None:
     except HoldfastError as error:
         assert error.hint
         assert json.dumps(error.message)
+
+
+def test_a_file_of_the_first_version_goes_on(tmp_path: Path) -> None:
+    """`format-1.sql` was written by that version: c1 to c4, of which c4 was deleted, and a session that is gone."""
+    path = tmp_path / "a.db"
+    with sqlite3.connect(path) as db:
+        db.executescript((Path(__file__).parent / "format-1.sql").read_text())
+        said = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'checkpoints'").fetchone()[0]
+    with States(SQLiteStore(path)) as states:
+        found = states.list("s")
+        assert [each.metadata.checkpoint_id for each in found] == ["c3", "c2", "c1"]
+        assert all(each.state["messages"] == conversation(each.metadata.step + 4, 700) for each in found)
+        assert [write.value for write in states.writes([Place("s", "", "c3")])[Place("s", "", "c3")]] == [["pending"]]
+        assert [(each.session_id, each.checkpoints) for each in states.sessions()] == [("s", 3)]
+        with pytest.raises(Conflict):
+            states.save(point("late", session_id="gone"))
+        assert states.save(point("c5")).sequence == said + 1  # P10: after c4, and after what is gone
+        StateStoreContract.assert_sound(states)
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_an_upgrade_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    """P3: it is one transaction."""
+    path = tmp_path / "a.db"
+    with sqlite3.connect(path) as db:
+        db.executescript((Path(__file__).parent / "format-1.sql").read_text())
+        db.execute("CREATE TABLE numbers (in_the_way)")
+        before = "\n".join(db.iterdump())
+    with pytest.raises(Unavailable, match="numbers"):
+        SQLiteStore(path)
+    with sqlite3.connect(path) as db:
+        assert "\n".join(db.iterdump()) == before
+        db.execute("DROP TABLE numbers")
+    with States(SQLiteStore(path)) as states:
+        assert len(states.list("s")) == 3
+
+
+def test_numbers_of_what_was_deleted_are_not_given_again(tmp_path: Path) -> None:
+    """P10: also where nothing that was saved is left, and the file was opened anew."""
+    given = []
+    for empty in ("delete one", "delete all", "clear"):
+        with States(SQLiteStore(tmp_path / "a.db")) as states:
+            given.append(states.save(point("c")).sequence)
+            latest = states.sessions()[0].latest
+            if empty == "delete one":
+                states.delete("s", "c")
+                assert states.sessions()[0].latest == latest == given[-1]
+            elif empty == "delete all":
+                states.delete("s", tombstone=False)
+            else:
+                states.clear_all()
+            assert states.usage().sequence == given[-1]
+    with States(SQLiteStore(tmp_path / "a.db")) as states:
+        given.append(states.save(point("c")).sequence)
+    assert given == sorted(set(given))

@@ -33,33 +33,30 @@ class MiniLM:
 
     def __call__(self, texts: Sequence[str]) -> list[Any]:
         self.texts += len(texts)
-        return [self._vector(self._tokenizer.encode(text).ids) for text in texts]
+        ids = [self._tokenizer.encode(text).ids for text in texts]
+        ends = np.cumsum([len(each) for each in ids])[:-1]
+        x = np.concatenate([self._begin(each) for each in ids])  # together: many small products keep threads waiting
+        for layer in range(_LAYERS):
+            x = self._layer(f"encoder.layer.{layer}", x, ends)
+        means = [each.mean(axis=0) for each in np.split(x, ends)]
+        return [each / np.linalg.norm(each) for each in means]
 
-    def _vector(self, ids: list[int]) -> Any:
+    def _begin(self, ids: list[int]) -> Any:
         words = self._weights["embeddings.word_embeddings.weight"][ids]
         places = self._weights["embeddings.position_embeddings.weight"][: len(ids)]
         kind = self._weights["embeddings.token_type_embeddings.weight"][0]
-        x = self._norm("embeddings.LayerNorm", words + places + kind)
-        for layer in range(_LAYERS):
-            x = self._layer(f"encoder.layer.{layer}", x)
-        mean = x.mean(axis=0)
-        return mean / np.linalg.norm(mean)
+        return self._norm("embeddings.LayerNorm", words + places + kind)
 
-    def _layer(self, name: str, x: Any) -> Any:
-        x = self._norm(f"{name}.attention.output.LayerNorm", x + self._attention(name, x))
+    def _layer(self, name: str, x: Any, ends: Any) -> Any:
+        x = self._norm(f"{name}.attention.output.LayerNorm", x + self._attention(name, x, ends))
         inner = self._linear(f"{name}.intermediate.dense", x)
         out = self._linear(f"{name}.output.dense", inner * 0.5 * (1 + _erf(inner / np.sqrt(2))))
         return self._norm(f"{name}.output.LayerNorm", x + out)
 
-    def _attention(self, name: str, x: Any) -> Any:
-        split = [
-            self._linear(f"{name}.attention.self.{part}", x).reshape(len(x), _HEADS, -1).transpose(1, 0, 2)
-            for part in ("query", "key", "value")
-        ]
-        scores = split[0] @ split[1].transpose(0, 2, 1) / np.sqrt(split[0].shape[-1])
-        parts = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        mixed = (parts / parts.sum(axis=-1, keepdims=True)) @ split[2]
-        return self._linear(f"{name}.attention.output.dense", mixed.transpose(1, 0, 2).reshape(len(x), -1))
+    def _attention(self, name: str, x: Any, ends: Any) -> Any:
+        parts = [self._linear(f"{name}.attention.self.{part}", x) for part in ("query", "key", "value")]
+        mixed = [_attend(*each) for each in zip(*(np.split(part, ends) for part in parts), strict=True)]
+        return self._linear(f"{name}.attention.output.dense", np.concatenate(mixed))
 
     def _linear(self, name: str, x: Any) -> Any:
         return x @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
@@ -68,6 +65,14 @@ class MiniLM:
         middle = x - x.mean(axis=-1, keepdims=True)
         scaled = middle / np.sqrt((middle**2).mean(axis=-1, keepdims=True) + 1e-12)
         return scaled * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
+
+
+def _attend(query: Any, key: Any, value: Any) -> Any:
+    heads = [each.reshape(len(each), _HEADS, -1).transpose(1, 0, 2) for each in (query, key, value)]
+    scores = heads[0] @ heads[1].transpose(0, 2, 1) / np.sqrt(heads[0].shape[-1])
+    parts = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    mixed = (parts / parts.sum(axis=-1, keepdims=True)) @ heads[2]
+    return mixed.transpose(1, 0, 2).reshape(len(query), -1)
 
 
 def _erf(x: Any) -> Any:

@@ -299,3 +299,20 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as unavailable:
         PostgresLedger(f"postgresql:///x?host={tmp_path}", timeout_s=0.5)
     assert unavailable.value.hint
+
+
+def test_what_was_taken_over_is_not_ones_own_any_more(hall: Hall) -> None:
+    with hall.scene.run() as run:
+        order = order_of(run.plan())
+    names = list(order.documents)
+    with hall.scene.ledger() as one, hall.scene.ledger() as other:
+        slow = one.open(order, 1)
+        quick = other.join(order)
+        assert slow.claim(names) == set(names)
+        assert quick.claim(names) == set(), "one of them has them"
+        hall.end_lease()
+        assert quick.claim(names) == set(names)
+        with slow.holding(names) as own:
+            assert own == set()
+        with quick.holding(names) as own:
+            assert own == set(names)

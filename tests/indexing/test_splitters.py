@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import pytest
-from langchain_text_splitters import CharacterTextSplitter, MarkdownHeaderTextSplitter, RecursiveCharacterTextSplitter
+from langchain_text_splitters import MarkdownHeaderTextSplitter, MarkdownTextSplitter, RecursiveCharacterTextSplitter
 from pydantic import BaseModel, PrivateAttr
 
 from holdfast.errors import Refused
@@ -40,8 +40,9 @@ def test_every_setting_counts_and_so_does_the_package(more: dict[str, Any]) -> N
     assert stage_of(_recursive()).fingerprint == stage_of(_recursive()).fingerprint
     assert stage_of(_recursive()).fingerprint != stage_of(_recursive(**more)).fingerprint
     assert stage_of(_recursive()).version.startswith("langchain-text-splitters ")
-    other = Splitter(CharacterTextSplitter(chunk_size=40, chunk_overlap=0))
-    assert stage_of(_recursive()).fingerprint != stage_of(other).fingerprint
+    other = MarkdownTextSplitter(chunk_size=40, chunk_overlap=0)
+    alike = _recursive(separators=other._separators)  # all the same but for the class
+    assert stage_of(alike).fingerprint != stage_of(Splitter(other)).fingerprint
 
 
 def test_parts_that_have_a_text_are_taken_by_it() -> None:

@@ -153,6 +153,19 @@ def test_a_store_whose_writer_was_killed_is_brought_right(scene: Scene, kind: st
 # of one store only
 
 
+def test_a_vector_of_another_length_is_found_and_written_again(scene: Scene) -> None:
+    scene.fill(3)
+    with scene.done() as run:
+        collection = scene.store.live()
+        assert collection is not None
+        wrong, document, _ = next(iter(scene.store.scan(collection)))
+        scene.store.upsert(collection, [Point(wrong, document, 0, "text", {"dense": bytes(4)})])
+        assert run.verify().misshapen == ((wrong, document),)
+        before = scene.model.texts
+        assert run.verify(repair=True).ok
+    assert scene.model.texts == before
+
+
 def _filled_faiss(path: Path, count: int) -> Any:
     made = store("faiss")(path)
     made.create("c", SHAPES, {"ledger": "l"})

@@ -17,8 +17,8 @@ import numpy as np
 import pydantic
 import pytest
 
-from holdfast.errors import HoldfastError, Refused
-from holdfast.serde import Registry, Serde, from_json, from_tagged, table, to_json, to_tagged
+from holdfast.errors import Damaged, HoldfastError, Refused
+from holdfast.serde import Envelope, Keys, Registry, Serde, from_json, from_tagged, table, to_json, to_tagged
 
 Ext = msgspec.msgpack.Ext
 pack = msgspec.msgpack.encode
@@ -277,3 +277,16 @@ def test_a_forged_object_is_shown_as_what_it_is(payload: Any) -> None:
 def test_forged_tags_are_typed_errors(form: Any) -> None:
     with pytest.raises(HoldfastError):
         from_tagged(form)
+
+
+@pytest.mark.parametrize("keys", [{"\ud800": bytes(32)}, "text", [("a", bytes(32))], None], ids=repr)
+def test_keys_that_are_none_are_refused(keys: Any) -> None:
+    with pytest.raises(Refused, match="key"):
+        Keys(keys)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 4])
+def test_sealed_bytes_that_were_cut_short_are_damage_not_a_missing_key(cut: int) -> None:
+    envelope = Envelope(Keys({"2026": bytes(32)}))
+    with pytest.raises(Damaged):
+        envelope.open(envelope.close(b"data", b"row")[:cut], b"row")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import output, render
 from holdfast.cli.app import App
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NotFound, Refused
 
 if TYPE_CHECKING:
     from holdfast.indexing.applying import Applied
@@ -86,6 +88,19 @@ def ask(app: App, plan: IndexPlan, limits: Mapping[str, Any], *, yes: bool) -> N
     is_free = not plan.texts or plan.usd == 0
     if not is_free and limits["max_usd"] is None and limits["max_embeds"] is None:
         app.confirm(f"Send {render.count(plan.texts, 'text')} for {_usd(plan.usd)}?", yes=yes)
+
+
+def read_plan(path: Path) -> IndexPlan:
+    """A plan from a file that `plan --json` wrote."""
+    from holdfast.indexing import IndexPlan
+
+    try:
+        said = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {path}", hint="Make it: holdfast index plan --json > plan.json") from None
+    except (OSError, ValueError) as error:
+        raise Refused(f"{path} cannot be read as a plan: {error}", hint="Make a new one.") from None
+    return IndexPlan.from_dict(said.get("plan", said) if isinstance(said, dict) else said)
 
 
 def tell_applied(app: App, plan: IndexPlan, done: Applied) -> None:

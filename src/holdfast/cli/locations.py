@@ -12,6 +12,7 @@ import click
 from holdfast.cli.app import App
 
 SCHEMES = ("sqlite", "postgresql", "postgres", "redis", "rediss", "unix", "memory")
+OBJECT_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "file")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -63,6 +64,9 @@ def asked(app: App, location: str | None, given: Mapping[str, Any], *, not_here:
 
 def of_location(app: App, location: str, given: Mapping[str, Any], *, not_here: Mapping[str, Any]) -> Asked:
     """What was asked of a location that is one."""
+    if location.partition("://")[0] in OBJECT_STORES:
+        command = click.get_current_context().info_name
+        raise click.UsageError(f"a training run goes before the command: holdfast -C {location} {command}")
     if app.directory or app.store:
         raise click.UsageError("-C and --store are for workspaces, not for a flow location")
     for name, value in not_here.items():

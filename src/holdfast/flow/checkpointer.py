@@ -6,7 +6,6 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 from holdfast.flow.model import Checkpoint, Copied
 from holdfast.flow.opening import open_states
 from holdfast.flow.states import States
+from holdfast.flow.threads import Threads
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,8 +52,7 @@ def _threaded(
 
     @wraps(verb)
     async def call(self: Checkpointer, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: verb(self.states, *args, **kwargs))
+        return await self._threads.call(lambda: verb(self.states, *args, **kwargs))
 
     return call
 
@@ -66,7 +65,7 @@ class Checkpointer(BaseCheckpointer):
         self._open = open_
         self._states: States | None = None
         self._lock = threading.Lock()
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-flow")
+        self._threads = Threads(threads, "holdfast-flow")
 
     @property
     def states(self) -> States:
@@ -98,8 +97,7 @@ class Checkpointer(BaseCheckpointer):
 
     async def copy_to(self, other: Checkpointer, **options: Any) -> Copied:
         """Copy everything to another store, of whatever kind; the options are those of `States.copy_to`."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: self.states.copy_to(other.states, **options))
+        return await self._threads.call(lambda: self.states.copy_to(other.states, **options))
 
     async def close(self) -> None:
         """Wait for what is under way, and close."""
@@ -111,7 +109,7 @@ class Checkpointer(BaseCheckpointer):
             self._states.close()
 
     async def __aenter__(self) -> Self:
-        await asyncio.get_running_loop().run_in_executor(self._threads, lambda: self.states)
+        await self._threads.call(lambda: self.states)
         return self
 
     async def __aexit__(

@@ -10,7 +10,6 @@ from holdfast.flow.model import Checkpoint, CheckpointMetadata, Copied
 from holdfast.flow.sealing import Sealer
 from holdfast.flow.store import Base, Place, Row, Stale
 from holdfast.model import Progress
-from holdfast.serde import Registry, Serde
 
 if TYPE_CHECKING:
     from holdfast.flow.states import States
@@ -18,22 +17,44 @@ if TYPE_CHECKING:
 _BATCH = 256
 
 
-def fork(states: States, source: Row, into: str, *, history: bool) -> CheckpointMetadata:
-    """Commit rows that name the same parts. The source is the base of each: if it goes meanwhile, none is made."""
-    if states.store.session(into) is not None:
-        raise Conflict(f"session {into!r} exists, or was deleted", hint="Fork into a new one.")
-    states.forget(into)
+def fork(states: States, source: Row, into: str) -> CheckpointMetadata:
+    """Commit a row that names the same parts. The source is its base: if it goes meanwhile, none is made."""
+    _check_new(states, into)
     try:
-        if not history:
-            return _fork_one(states, source, into)
-        for row in reversed(list(_all_rows(states, source.place.session, source.sequence + 1))):
-            _copy_row(states, row, into)
+        return _fork_one(states, source, into)
     except Stale:
-        raise NotFound(f"checkpoint {source.place.checkpoint_id} is gone", hint="It was deleted just now.") from None
+        raise _gone(source) from None
+
+
+def fork_history(states: States, source: Row, into: str, *, before: int | None) -> CheckpointMetadata:
+    """Commit all rows of a session (those numbered below `before`), oldest first, each with itself as the base.
+
+    One that is deleted meanwhile is left out, as if it had been deleted before. If the source is, nothing is left.
+    """
+    _check_new(states, into)
+    rows = list(_all_rows(states, source.place.session, before))
+    copied = sum(_copy_row(states, row, into) for row in reversed(rows))
     found = states.store.find(into, source.place.namespace, source.place.checkpoint_id)
     if found is None:
-        raise NotFound(f"session {into!r} is gone", hint="It was deleted just now.")
+        begun = states.store.session(into)
+        if begun is not None and begun.checkpoints == copied:
+            states.store.delete_session(into, tombstone=False, if_is=begun)
+        raise _gone(source)
     return states.sealer.metadata(found)
+
+
+def _check_new(states: States, into: str) -> None:
+    if states.store.session(into) is not None:
+        raise _exists(into)
+    states.forget(into)
+
+
+def _exists(into: str) -> Conflict:
+    return Conflict(f"session {into!r} exists, or was deleted", hint="Fork into a new one.")
+
+
+def _gone(source: Row) -> NotFound:
+    return NotFound(f"checkpoint {source.place.checkpoint_id} is gone", hint="It was deleted just now.")
 
 
 def _fork_one(states: States, source: Row, into: str) -> CheckpointMetadata:
@@ -50,7 +71,21 @@ def _fork_one(states: States, source: Row, into: str) -> CheckpointMetadata:
     return states.sealer.metadata(row._replace(sequence=sequence))
 
 
-def _copy_row(states: States, row: Row, into: str) -> None:
+def _copy_row(states: States, row: Row, into: str) -> bool:
+    """Whether there still was something to copy; Conflict if somebody else has begun the new session."""
+    found: Row | None = row
+    while found is not None:
+        try:
+            _commit_copy(states, found, into)
+            return True
+        except Stale:
+            before, found = found, states.store.find(*row.place)
+            if found == before:
+                raise _exists(into) from None
+    return False
+
+
+def _commit_copy(states: States, row: Row, into: str) -> None:
     meta, rope = states.sealer.open_row(row)
     place = row.place._replace(session=into)
     copied = states.sealer.sealed_row(
@@ -65,7 +100,7 @@ def copy(source: States, target: States, *, session: str | None, progress: Progr
 
     Tombstones come last: a copy that is cut off is gone on with by the next one, and has raised nothing meanwhile.
     """
-    opaque = Sealer(Serde(Registry(), on_unknown="keep"), source.sealer.envelope, source.store.tenant)
+    opaque = source.sealer.opaque()
     rows = sorted(_all_rows(source, session, None), key=lambda row: row.sequence)
     copied: dict[str, list[bool]] = {}
     conflicts: dict[str, str] = {}

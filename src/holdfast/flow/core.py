@@ -6,19 +6,19 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as changed
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from holdfast.errors import Damaged, Refused, Unavailable
+from holdfast.flow.asked import check_checkpoint, check_place
 from holdfast.flow.model import Checkpoint, CheckpointMetadata, Encoded
-from holdfast.flow.names import check_name
 from holdfast.flow.remembering import Memory, PartCache, Remembered
 from holdfast.flow.rope import Held, Rope, join
 from holdfast.flow.sealing import Sealer
 from holdfast.flow.store import ANYTHING, Anything, Base, Row, Stale, StateStore, names_in
-from holdfast.flow.weaving import Weaver
+from holdfast.flow.weaving import Changing, Weaver
 from holdfast.serde import Envelope, Keys, Serde
 
 _TRIES = 10
@@ -68,9 +68,11 @@ class Core:
         session was deleted, or if the newest of its namespace is not `expected_parent` (None: there is none yet).
         Refused, with its path, if something in the state cannot be stored.
         """
-        meta = check_metadata(checkpoint.metadata)
+        meta = check_checkpoint(checkpoint, expected_parent)
         if not isinstance(expected_parent, Anything) and meta.parent_id is None:
             meta = changed(meta, parent_id=expected_parent)
+        if self.ttl is not None and meta.parent_id is None:
+            self._free_expired(meta.session_id)
         return self._save(meta, checkpoint.state, expected_parent, replace, self.micros())
 
     def save_copy(self, checkpoint: Checkpoint, saved_at: int) -> CheckpointMetadata:
@@ -91,7 +93,16 @@ class Core:
                 return self._save_on(memory, meta, state, expected_parent, replace, saved_at)
             except Stale:
                 self._remembered.forget(meta.session_id)
-        raise Unavailable("others keep changing this session", hint="Try again.")
+            except Changing:
+                pass  # nothing was stored yet: once more, as it is now
+        raise Unavailable("this session, or its state, keeps being changed meanwhile", hint="Try again.")
+
+    def _free_expired(self, session_id: str) -> None:
+        """Free a session that is gone for having lived too long: what begins anew does not raise what it held."""
+        session = self.store.session(session_id)
+        if session is not None and not session.is_deleted and self.is_old(session.saved_at):
+            self.forget(session_id)
+            self.store.delete_session(session_id, tombstone=False, if_is=session)
 
     def _save_on(
         self,
@@ -102,7 +113,8 @@ class Core:
         replace: bool,
         saved_at: int,
     ) -> CheckpointMetadata:
-        weaver = Weaver(self.sealer.serde.encode, self.sealer.name, memory.known)
+        serde = self.sealer.serde
+        weaver = Weaver(serde.encode, self.sealer.name, memory.known, serde.look)
         rope, woven, encoded = weaver.weave(state, memory.woven)
         size = sum(map(len, encoded))
         if size > self._max_state_bytes:
@@ -153,10 +165,7 @@ class Core:
     def _load(
         self, session_id: str, checkpoint_id: str | None, namespace: str, opened: Callable[[Row], _Opened]
     ) -> _Opened | None:
-        check_name(session_id, "session_id")
-        check_name(namespace, "namespace", empty=True)
-        if checkpoint_id is not None:
-            check_name(checkpoint_id, "checkpoint_id")
+        check_place(session_id, checkpoint_id, namespace)
         if self.is_expired(session_id):
             return None
         row = self.store.find(session_id, namespace, checkpoint_id)
@@ -242,24 +251,3 @@ class Core:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def check_metadata(meta: Any) -> CheckpointMetadata:
-    """Metadata as given; Refused, with the field, if something in it makes no sense."""
-    if not isinstance(meta, CheckpointMetadata):
-        raise Refused("a checkpoint's metadata is no CheckpointMetadata", hint=f"It is a {type(meta).__name__}.")
-    check_name(meta.checkpoint_id, "checkpoint_id")
-    check_name(meta.session_id, "session_id")
-    check_name(meta.namespace, "namespace", empty=True)
-    for value, what in ((meta.parent_id, "parent_id"), (meta.run_id, "run_id")):
-        if value is not None:
-            check_name(value, what)
-    if not isinstance(meta.timestamp, datetime):
-        raise Refused("timestamp is no datetime", hint=f"It is a {type(meta.timestamp).__name__}.")
-    if type(meta.node_name) is not str or type(meta.step) is not int:
-        raise Refused("node_name is text and step a whole number", hint="Give them as such.")
-    if isinstance(meta.tags, str) or not all(type(tag) is str for tag in meta.tags):
-        raise Refused("tags are texts", hint="Give a tuple of str.")
-    if not isinstance(meta.extra, Mapping) or not all(type(key) is str for key in meta.extra):
-        raise Refused("extra is no mapping of names to values", hint="Give a dict with str keys.")
-    return meta

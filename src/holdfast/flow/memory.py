@@ -101,7 +101,8 @@ class MemoryStore:
     def _note(self, row: Row, session: SessionRow | None, sequence: int, *, added: bool) -> None:
         latest = max(sequence, session.latest if session else 0)
         count = (session.checkpoints if session else 0) + added
-        noted = SessionRow(row.place.session, row.family, latest, count, row.saved_at, False)
+        saved_at = max(row.saved_at, session.saved_at if session else row.saved_at)
+        noted = SessionRow(row.place.session, row.family, latest, count, saved_at, False)
         self._own.sessions[row.place.session] = noted
 
     def find(self, session: str, namespace: str, checkpoint_id: str | None) -> Row | None:
@@ -165,9 +166,11 @@ class MemoryStore:
                 self._sweep(family)
             return count
 
-    def delete_session(self, session: str, *, tombstone: bool) -> int:
+    def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
         with self._lock:
             own = self._own
+            if if_is is not None and own.sessions.get(session) != if_is:
+                return 0
             count = self.delete([place for place in own.rows if place.session == session])
             own.writes = {place: writes for place, writes in own.writes.items() if place.session != session}
             known = own.sessions.pop(session, None)
@@ -205,7 +208,9 @@ class MemoryStore:
         with self._lock:
             self._tenants[self._tenant_name] = _Tenant(sequence=self._own.sequence)
 
-    def add_writes(self, place: Place, writes: Sequence[WriteRow], *, replace: bool) -> None:
+    def add_writes(
+        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, patience_seconds: float = 0.0
+    ) -> None:
         with self._lock:
             known = self._own.sessions.get(place.session)
             if known is not None and known.is_deleted:

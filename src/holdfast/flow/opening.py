@@ -38,7 +38,7 @@ def open_store(url: str, *, tenant: str = "", **options: Any) -> StateStore:
     if scheme in ("postgresql", "postgres"):
         url, given = _taken(url, "schema")
         return _driven("postgres", "PostgresStore", "psycopg")(url, tenant=tenant, **(given | options))
-    if scheme in ("redis", "rediss", "unix"):
+    if scheme in ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster"):
         url, given = _taken(url, "prefix")
         return _driven("redis", "RedisStore", "redis")(url, tenant=tenant, **(given | options))
     raise Refused(f"{scheme!r} is no kind of store", hint=_HINT)

@@ -1,7 +1,8 @@
 """States in PostgreSQL, shared by any number of workers on any number of machines.
 
 Every change is one statement that calls one function (`postgres_schema`): whole or not there, whatever happens to the
-client. A connection that breaks is replaced and the call is made again: each is the same when it is made twice.
+client. A connection that breaks is replaced and the call is made again: what is there then is as if it had been made
+once. (What tells how many it deleted may then say less: the first call did it, and its answer was lost.)
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from psycopg import sql
 from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.flow import conflicts
 from holdfast.flow.names import check_name, escape, unescape
-from holdfast.flow.postgres_schema import FUNCTIONS, LOCK, TABLES, VERSION, WEIGHTS
+from holdfast.flow.postgres_schema import FUNCTIONS, LOCK, TABLES, USAGE, VERSION, WEIGHTS
 from holdfast.flow.store import (
     ANYTHING,
     Anything,
@@ -42,7 +43,9 @@ _IS_MADE = (  # asked of the catalog itself: `to_regclass` may answer from what 
     "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
     " WHERE n.nspname = %s AND c.relname = 'version'"
 )
-_BROKEN = (psycopg.OperationalError, psycopg.InterfaceError)
+_PASSING = (psycopg.OperationalError, psycopg.InterfaceError)
+_NO_ROOM = (psycopg.errors.DiskFull, psycopg.errors.OutOfMemory)
+_MOST_SCHEMA_BYTES = 63  # of longer names PostgreSQL takes the beginning, and two of them could be one
 
 
 class PostgresStore:
@@ -68,7 +71,9 @@ class PostgresStore:
         self._tenant = check_name(tenant, "tenant", empty=True)
         self._key = escape(tenant)
         self._url = _checked(url)
-        self._schema = sql.Identifier(check_name(schema, "schema"))
+        self._schema = sql.Identifier(check_name(schema, "schema", most=_MOST_SCHEMA_BYTES))
+        if pool_size < 1:
+            raise Refused(f"pool_size is {pool_size}", hint="Give 1 or more.")
         self._schema_name = schema
         self._prepare_threshold = 5 if prepare else None
         self._size, self._timeout = pool_size, timeout
@@ -175,9 +180,10 @@ class PostgresStore:
         [(count,)] = self._run("SELECT {schema}.delete_rows(%s, %s, %s, %s)", self._key, *columns)
         return int(count)
 
-    def delete_session(self, session: str, *, tombstone: bool) -> int:
-        text = "SELECT {schema}.delete_session(%s, %s, %s)"
-        [(count,)] = self._run(text, self._key, escape(session), tombstone)
+    def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
+        text = "SELECT {schema}.delete_session(%s, %s, %s, %s, %s)"
+        latest, saved_at = (if_is.latest, if_is.saved_at) if if_is else (None, None)
+        [(count,)] = self._run(text, self._key, escape(session), tombstone, latest, saved_at)
         return int(count)
 
     def reopen(self, session: str) -> bool:
@@ -197,7 +203,9 @@ class PostgresStore:
 
     # writes
 
-    def add_writes(self, place: Place, writes: Sequence[WriteRow], *, replace: bool) -> None:
+    def add_writes(
+        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, patience_seconds: float = 0.0
+    ) -> None:
         tasks, indexes, paths, channels, datas = zip(*writes, strict=True)
         texts = [[escape(each) for each in column] for column in (tasks, paths, channels)]
         [(added,)] = self._run(
@@ -227,17 +235,7 @@ class PostgresStore:
         return found
 
     def usage(self) -> UsageRow:
-        [row] = self._run(
-            "SELECT (SELECT count(*) FROM {schema}.sessions WHERE tenant = %(t)s AND NOT deleted),"
-            " (SELECT count(*) FROM {schema}.sessions WHERE tenant = %(t)s AND deleted),"
-            " (SELECT count(*) FROM {schema}.checkpoints WHERE tenant = %(t)s),"
-            " (SELECT count(*) FROM {schema}.parts WHERE tenant = %(t)s),"
-            " (SELECT coalesce(sum(length(refs) + length(data)), 0)::bigint FROM {schema}.parts WHERE tenant = %(t)s),"
-            " (SELECT coalesce(sum(length(meta) + length(refs) + length(shape)), 0)::bigint FROM {schema}.checkpoints"
-            " WHERE tenant = %(t)s) + (SELECT coalesce(sum(length(data)), 0)::bigint FROM {schema}.writes"
-            " WHERE tenant = %(t)s), (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {schema}.numbers)",
-            t=self._key,
-        )
+        [row] = self._run(USAGE, t=self._key)
         return UsageRow(*row)
 
     def weigh(self, sessions: Sequence[str]) -> list[WeightRow]:
@@ -259,10 +257,13 @@ class PostgresStore:
                 with self._connected() as connection, connection.cursor(binary=True) as cursor:
                     found: list[tuple[Any, ...]] = cursor.execute(query, named or values).fetchall()
                     return found
-            except _BROKEN as broken:
-                error = broken
+            except _NO_ROOM as full:
+                raise Unavailable(f"PostgreSQL has no room: {_line(full)}", hint="Make some, and try again.") from full
             except psycopg.Error as wrong:
-                raise Unavailable(f"PostgreSQL says: {_line(wrong)}", hint="Look at its log.") from wrong
+                if wrong.sqlstate and not isinstance(wrong, _PASSING):
+                    raise Unavailable(f"PostgreSQL says: {_line(wrong)}", hint="Look at its log.") from wrong
+                error = wrong
+                self._drop_idle()  # a server that went away took them all: the next try makes a new one
         raise Unavailable(f"PostgreSQL is gone: {_line(error)}", hint="Try again when it is back.") from error
 
     def _begin(self) -> None:
@@ -270,6 +271,11 @@ class PostgresStore:
         self._pid = os.getpid()
         self._free = threading.BoundedSemaphore(self._size)
         self._idle: list[psycopg.Connection[Any]] = []
+
+    def _drop_idle(self) -> None:
+        with contextlib.suppress(IndexError):  # another thread may take the last one
+            while self._idle:
+                self._idle.pop().close()
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
@@ -287,10 +293,9 @@ class PostgresStore:
             except BaseException:
                 connection.close()
                 raise
-            if self._closed:
-                connection.close()
-            else:
-                self._idle.append(connection)
+            self._idle.append(connection)
+            if self._closed:  # while this one was in use
+                self._drop_idle()
         finally:
             self._free.release()
 
@@ -332,8 +337,8 @@ class PostgresStore:
 
     def close(self) -> None:
         self._closed = True
-        while self._pid == os.getpid() and self._idle:
-            self._idle.pop().close()
+        if self._pid == os.getpid():
+            self._drop_idle()
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,8 @@
 """The tables and functions in PostgreSQL. Each change is one call of a function: one round trip, one transaction.
 
-Locks are taken in one order: the family (shared by those who add, alone by those who free), then the session. All end
-with their transaction, so that a pooler between may give each transaction another connection.
+Locks are taken in one order: the tenant (alone by who clears it), the family (shared by those who add, alone by those
+who free), the session. All end with their transaction, so that a pooler between may give each another connection. What
+was looked up before a lock is looked up again under it.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ INSERT INTO {schema}.version VALUES (1);
 FUNCTIONS = """
 CREATE FUNCTION {schema}.lock_family(t text, f bigint, alone boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM pg_advisory_xact_lock_shared(hashtextextended(t, 0));
     IF alone THEN
         PERFORM pg_advisory_xact_lock(hashtextextended(t, f));
     ELSE
@@ -114,12 +116,13 @@ BEGIN
         number := there.sequence;
         UPDATE {schema}.checkpoints SET parent_id = parent, run_id = run, saved_at = at, digest = dig, meta = met,
             refs = ref, shape = shp WHERE sequence = number;
-        UPDATE {schema}.sessions SET saved_at = at WHERE tenant = t AND session = s;
+        UPDATE {schema}.sessions SET saved_at = greatest(saved_at, at) WHERE tenant = t AND session = s;
         PERFORM {schema}.sweep(t, f);
     ELSE
         number := nextval('{name}.numbers');
         INSERT INTO {schema}.checkpoints VALUES (t, s, n, c, number, parent, run, at, f, dig, met, ref, shp);
-        UPDATE {schema}.sessions SET latest = number, checkpoints = checkpoints + 1, saved_at = at
+        UPDATE {schema}.sessions
+            SET latest = number, checkpoints = checkpoints + 1, saved_at = greatest(saved_at, at)
             WHERE tenant = t AND session = s;
     END IF;
 END $$;
@@ -153,18 +156,28 @@ BEGIN
     RETURN removed;
 END $$;
 
-CREATE FUNCTION {schema}.delete_session(t text, s text, tombstone boolean) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION {schema}.delete_session(t text, s text, tombstone boolean, latest_is bigint, saved_is bigint)
+RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     f bigint;
     removed bigint;
 BEGIN
-    DELETE FROM {schema}.writes WHERE tenant = t AND session = s;
-    SELECT family INTO f FROM {schema}.sessions WHERE tenant = t AND session = s;
+    LOOP
+        SELECT family INTO f FROM {schema}.sessions WHERE tenant = t AND session = s;
+        IF NOT FOUND THEN
+            DELETE FROM {schema}.writes WHERE tenant = t AND session = s;
+            RETURN 0;
+        END IF;
+        PERFORM {schema}.lock_family(t, f, true);
+        PERFORM 1 FROM {schema}.sessions WHERE tenant = t AND session = s AND family = f FOR UPDATE;
+        EXIT WHEN FOUND;
+    END LOOP;
+    PERFORM 1 FROM {schema}.sessions WHERE tenant = t AND session = s
+        AND (latest_is IS NULL OR (latest = latest_is AND saved_at = saved_is AND NOT deleted));
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
-    PERFORM {schema}.lock_family(t, f, true);
-    PERFORM 1 FROM {schema}.sessions WHERE tenant = t AND session = s FOR UPDATE;
+    DELETE FROM {schema}.writes WHERE tenant = t AND session = s;
     DELETE FROM {schema}.checkpoints WHERE tenant = t AND session = s;
     GET DIAGNOSTICS removed = ROW_COUNT;
     IF tombstone THEN
@@ -177,12 +190,8 @@ BEGIN
 END $$;
 
 CREATE FUNCTION {schema}.clear(t text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    f bigint;
 BEGIN
-    FOR f IN SELECT DISTINCT family FROM {schema}.sessions WHERE tenant = t ORDER BY family LOOP
-        PERFORM {schema}.lock_family(t, f, true);
-    END LOOP;
+    PERFORM pg_advisory_xact_lock(hashtextextended(t, 0));
     DELETE FROM {schema}.checkpoints WHERE tenant = t;
     DELETE FROM {schema}.sessions WHERE tenant = t;
     DELETE FROM {schema}.parts WHERE tenant = t;
@@ -193,8 +202,12 @@ CREATE FUNCTION {schema}.add_writes(
     t text, s text, n text, c text, tasks text[], indexes bigint[], paths text[], channels text[], datas bytea[],
     replacing boolean
 ) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    f bigint;
 BEGIN
-    PERFORM 1 FROM {schema}.sessions WHERE tenant = t AND session = s AND deleted FOR SHARE;
+    SELECT family INTO f FROM {schema}.sessions WHERE tenant = t AND session = s;
+    PERFORM {schema}.lock_family(t, coalesce(f, 0), false);
+    PERFORM 1 FROM {schema}.sessions WHERE tenant = t AND session = s AND deleted;
     IF FOUND THEN
         RETURN false;
     END IF;
@@ -223,4 +236,16 @@ SELECT s.session,
 FROM unnest(%s::text[]) WITH ORDINALITY asked (name, at)
     JOIN {schema}.sessions s ON s.session = asked.name AND s.tenant = %s AND NOT s.deleted
 ORDER BY at
+"""
+
+USAGE = """
+SELECT (SELECT count(*) FROM {schema}.sessions WHERE tenant = %(t)s AND NOT deleted),
+    (SELECT count(*) FROM {schema}.sessions WHERE tenant = %(t)s AND deleted),
+    (SELECT count(*) FROM {schema}.checkpoints WHERE tenant = %(t)s),
+    (SELECT count(*) FROM {schema}.parts WHERE tenant = %(t)s),
+    (SELECT coalesce(sum(length(refs) + length(data)), 0)::bigint FROM {schema}.parts WHERE tenant = %(t)s),
+    (SELECT coalesce(sum(length(meta) + length(refs) + length(shape)), 0)::bigint FROM {schema}.checkpoints
+        WHERE tenant = %(t)s)
+    + (SELECT coalesce(sum(length(data)), 0)::bigint FROM {schema}.writes WHERE tenant = %(t)s),
+    (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {schema}.numbers)
 """

@@ -2,7 +2,7 @@
 
 Every change is one script (`redis_scripts`). How much of it outlives the server is the server's setting: with
 `appendonly yes` and `appendfsync always` all, as with the other back ends; with less, the last changes may be lost,
-each of them whole.
+each of them whole; without persistence nothing outlives it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 import redis
 from redis.backoff import ExponentialBackoff
+from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
 from holdfast.errors import Damaged, Refused, Unavailable
@@ -43,22 +44,42 @@ _WHOLE = (*_LIGHT, "refs", "shape")
 _SESSION = ("family", "latest", "count", "at", "deleted")
 _TRIES = 3
 _CONNECT_SECONDS = 10
+_CLUSTER = "+cluster"
+_LOST = (redis.ConnectionError, redis.TimeoutError)
 
 
 class RedisStore:
-    """One tenant of one Redis."""
+    """One tenant of one Redis, or of one cluster of them: there, all of a tenant lies on one node."""
 
     def __init__(
-        self, url: str, *, tenant: str = "", prefix: str = "holdfast", timeout: float = 30.0, create: bool = True
+        self,
+        url: str,
+        *,
+        tenant: str = "",
+        prefix: str = "holdfast",
+        timeout: float = 30.0,
+        create: bool = True,
+        allow_eviction: bool = False,
     ) -> None:
-        """`prefix`: what all keys begin with. `create` changes nothing: there are no tables to be made."""
+        """`url`: `redis://…`, `rediss://…`, `unix://…`; `redis+cluster://…` and `rediss+cluster://…` name any node.
+
+        `prefix`: what all keys begin with. `allow_eviction`: use a server that throws keys away when it is full, too.
+        `create` changes nothing: there are no tables to be made.
+        """
         self._tenant = check_name(tenant, "tenant", empty=True)
         self._beginning = f"{_quoted(check_name(prefix, 'prefix'))}:{{"
         self._prefix = f"{self._beginning}{_quoted(tenant)}.}}:"
-        self._client = _client(url, timeout)
+        self._closed = False
+        self._client: Any = self._do(lambda: _client(url, timeout))
         names = ("COMMIT", "DELETE", "DELETE_SESSION", "REOPEN", "BURY", "CLEAR", "ADD_WRITES", "WEIGH")
         self._scripts = {name: self._client.register_script(getattr(redis_scripts, name)) for name in names}
-        self._do(self._client.ping)
+        try:
+            self._do(self._client.ping)
+            if not allow_eviction:
+                self._check_eviction()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def tenant(self) -> str:
@@ -114,7 +135,8 @@ class RedisStore:
         found: list[Row] = []
         last = "+inf" if before is None else f"({before}"
         while limit is None or len(found) < limit:
-            members = self._page(index, last)
+            most = _PAGE if limit is None else min(_PAGE, limit - len(found))
+            members = self._page(index, last, most)
             rows = self._rows([member for member, _ in members], _WHOLE if whole else _LIGHT)
             found += [
                 row
@@ -123,13 +145,13 @@ class RedisStore:
                 and (namespace is None or row.place.namespace == namespace)
                 and (run_id is None or row.run_id == run_id)
             ]
-            if len(members) < _PAGE:
+            if len(members) < most:
                 break
             last = f"({int(members[-1][1])}"
-        return found if limit is None else found[:limit]
+        return found
 
-    def _page(self, index: str, last: str) -> list[tuple[bytes, float]]:
-        found = self._do(lambda: self._client.zrevrangebyscore(index, last, "-inf", 0, _PAGE, withscores=True))
+    def _page(self, index: str, last: str, most: int) -> list[tuple[bytes, float]]:
+        found = self._do(lambda: self._client.zrevrangebyscore(index, last, "-inf", 0, most, withscores=True))
         return cast("list[tuple[bytes, float]]", found)
 
     def _index(self, session: str | None, namespace: str | None, run_id: str | None) -> str:
@@ -152,12 +174,13 @@ class RedisStore:
     def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
         if not names:
             return []
-        pipe = self._client.pipeline(transaction=True)
+        pipe = self._client.pipeline(transaction=False)  # a full server refuses transactions, even ones that only read
         pipe.hmget(f"{self._prefix}refs:{family}", names)
         pipe.hmget(f"{self._prefix}parts:{family}", names)
-        refs, datas = self._do(pipe.execute)
-        found = zip(names, refs, datas, strict=True)
-        return [(name, ref or b"", data) for name, ref, data in found if data is not None]
+        pipe.hmget(f"{self._prefix}refs:{family}", names)  # others mean that it came or went between
+        before, datas, after = self._do(pipe.execute)
+        found = zip(names, before, datas, after, strict=True)
+        return [(name, ref or b"", data) for name, ref, data, same in found if data is not None and ref == same]
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
         if not names:
@@ -184,8 +207,9 @@ class RedisStore:
         members = [_member(place) for place in places]
         return int(self._script("DELETE", *members)) if members else 0
 
-    def delete_session(self, session: str, *, tombstone: bool) -> int:
-        return int(self._script("DELETE_SESSION", _quoted(session), int(tombstone)))
+    def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
+        wanted = (if_is.latest, if_is.saved_at) if if_is else ()
+        return int(self._script("DELETE_SESSION", _quoted(session), int(tombstone), *wanted))
 
     def reopen(self, session: str) -> bool:
         return bool(self._script("REOPEN", _quoted(session)))
@@ -201,7 +225,9 @@ class RedisStore:
 
     # writes
 
-    def add_writes(self, place: Place, writes: Sequence[WriteRow], *, replace: bool) -> None:
+    def add_writes(
+        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, patience_seconds: float = 0.0
+    ) -> None:
         pairs = []
         for write in writes:
             pairs += [f"{_quoted(write.task_id)}:{write.idx}", encode([*map(_said, write[:-1]), write.data])]
@@ -218,7 +244,7 @@ class RedisStore:
         return found
 
     def usage(self) -> UsageRow:
-        pipe = self._client.pipeline(transaction=True)
+        pipe = self._client.pipeline(transaction=False)
         pipe.zcard(f"{self._prefix}sessions")
         pipe.scard(f"{self._prefix}dead")
         pipe.hmget(f"{self._prefix}usage", "checkpoints", "parts", "part_bytes", "row_bytes")
@@ -243,14 +269,30 @@ class RedisStore:
     def _script(self, name: str, *values: Any) -> Any:
         return self._do(lambda: self._scripts[name](keys=[self._prefix], args=values))
 
-    @staticmethod
-    def _do(call: Any) -> Any:
+    def _do(self, call: Any) -> Any:
+        if self._closed:
+            raise Refused("this store was closed", hint="Open it again.")
         try:
             return call()
-        except redis.RedisError as error:
-            raise Unavailable(f"Redis says: {error}", hint="Is it running, and has it room?") from error
+        except redis.OutOfMemoryError as error:
+            raise Unavailable(f"Redis is full: {error}", hint="Delete or prune, or raise its maxmemory.") from error
+        except _LOST as error:
+            raise Unavailable(f"Redis is gone: {error}", hint="Try again when it is back.") from error
+        except (redis.RedisError, RedisClusterException) as error:
+            raise Unavailable(f"Redis says: {error}", hint="Look at its log.") from error
+
+    def _check_eviction(self) -> None:
+        """Refuse a server that makes room by throwing away keys of anybody; they would be parts of states."""
+        for told in self._do(lambda: _memory(self._client)):
+            policy = str(told.get("maxmemory_policy", ""))
+            if int(told.get("maxmemory", 0)) and policy.startswith("allkeys"):
+                raise Refused(
+                    f"this Redis throws keys away when it is full ({policy})",
+                    hint="Set its maxmemory-policy to noeviction; or pass allow_eviction=True and lose states.",
+                )
 
     def close(self) -> None:
+        self._closed = True
         self._client.close()
 
     def __enter__(self) -> Self:
@@ -264,14 +306,16 @@ class RedisStore:
 
 def _client(url: str, timeout: float) -> Any:
     """A client; what is wrong with a URL is not repeated, since a password may be part of that."""
+    scheme, colon, rest = url.partition(":")
+    options: dict[str, Any] = {
+        "socket_timeout": timeout,
+        "socket_connect_timeout": min(timeout, _CONNECT_SECONDS),
+        "retry": Retry(ExponentialBackoff(cap=0.5, base=0.02), _TRIES),  # every call is the same when made twice
+    }
     try:
-        client = redis.Redis.from_url(
-            url,
-            socket_timeout=timeout,
-            socket_connect_timeout=min(timeout, _CONNECT_SECONDS),
-            retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), _TRIES),  # every call is the same when made twice
-            retry_on_error=[redis.ConnectionError, redis.TimeoutError],
-        )
+        if scheme.endswith(_CLUSTER):
+            return redis.RedisCluster.from_url(scheme.removesuffix(_CLUSTER) + colon + rest, **options)
+        client = redis.Redis.from_url(url, retry_on_error=[*_LOST], **options)
         client.connection_pool.make_connection()  # knows the options of the URL; connects to nothing yet
     except (ValueError, TypeError):
         raise Refused(
@@ -279,6 +323,17 @@ def _client(url: str, timeout: float) -> Any:
             hint="Write redis://host:6379/0; special characters of a password are written as %40.",
         ) from None
     return client
+
+
+def _memory(client: Any) -> list[dict[str, Any]]:
+    """What each server tells of its memory; nothing where it may not be asked."""
+    try:
+        if isinstance(client, redis.RedisCluster):
+            primaries = client.nodes_manager.get_nodes_by_server_type("primary")
+            return [client.info("memory", target_nodes=[node]) for node in primaries]
+        return [client.info("memory")]
+    except redis.ResponseError:
+        return []
 
 
 def _quoted(name: str) -> str:

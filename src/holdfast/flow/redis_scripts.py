@@ -1,5 +1,8 @@
 """The changes in Redis, as scripts: each runs alone, and reaches the log of the server whole or not at all.
 
+A server that is full refuses the first call of a script that may need room, but none after a change: so
+scripts that free begin with a `DEL`.
+
 Keys begin with KEYS[1], which has the tenant as its hash tag: all of a tenant lies on one node of a cluster. A member
 is `session:namespace:id`, each quoted.
 
@@ -31,8 +34,9 @@ local function indexes(member, run)
     return found
 end
 local function drop_writes(member)
-    for _, value in ipairs(redis.call('HVALS', key('w:', member))) do count('row_bytes', -#value) end
+    local values = redis.call('HVALS', key('w:', member))
     redis.call('DEL', key('w:', member))
+    for _, value in ipairs(values) do count('row_bytes', -#value) end
     redis.call('SREM', key('ws:', string.match(member, '^([^:]*):')), member)
 end
 local function drop_row(member)
@@ -115,7 +119,9 @@ else
     redis.call('HSET', key('s:', s), 'latest', seq)
     redis.call('ZADD', key('sessions'), seq, s)
 end
-redis.call('HSET', key('s:', s), 'family', family, 'at', at, 'deleted', '0')
+local was = redis.call('HGET', key('s:', s), 'at')
+local noted = was and tonumber(was) > tonumber(at) and was or at
+redis.call('HSET', key('s:', s), 'family', family, 'at', noted, 'deleted', '0')
 redis.call('HSET', row, 'seq', seq, 'parent', parent, 'run', run, 'at', at, 'family', family, 'digest', digest,
     'meta', meta, 'refs', refs, 'shape', shape)
 for _, index in ipairs(indexes(member, run)) do redis.call('ZADD', index, seq, member) end
@@ -138,6 +144,10 @@ return gone
 DELETE_SESSION = f"""{_COMMON}
 local s = ARGV[1]
 local gone = 0
+if ARGV[3] then
+    local known = redis.call('HMGET', key('s:', s), 'latest', 'at', 'deleted')
+    if known[1] ~= ARGV[3] or known[2] ~= ARGV[4] or known[3] == '1' then return 0 end
+end
 for _, member in ipairs(redis.call('SMEMBERS', key('ws:', s))) do drop_writes(member) end
 local family = redis.call('HGET', key('s:', s), 'family')
 for _, member in ipairs(redis.call('ZRANGE', key('all:', s), 0, -1)) do

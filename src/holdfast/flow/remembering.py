@@ -64,7 +64,8 @@ class Remembered:
 
 
 def _cost(memory: Memory) -> int:
-    return sum(map(len, memory.encoded)) + 100 * len(memory.known) + 1000
+    """About so many bytes; the state counts twice, as its values are held on to (see `holdfast.serde.seeing`)."""
+    return 2 * sum(map(len, memory.encoded)) + 100 * len(memory.known) + 1000
 
 
 class PartCache:
@@ -85,7 +86,7 @@ class PartCache:
             self._held, self._bytes = {}, 0
 
     def put(self, family: int, parts: dict[bytes, Held]) -> None:
-        size = sum(len(data) for _, data in parts.values())
+        size = sum([len(data) for _, data in parts.values()])
         with self._lock:
             if self._bytes + size > self._max_bytes:
                 self._held = {}  # a new one: a reader may hold on to the old

@@ -18,6 +18,7 @@ from holdfast.flow.store import NAME_BYTES, names_in
 from holdfast.serde.msgpack import decode, encode
 
 _MOST_LEVELS = 32
+_BYTES, _ITEMS = frozenset({bytes}), frozenset({int, bytes})
 
 
 class Ref(NamedTuple):
@@ -102,7 +103,7 @@ def _fetch_all(refs: bytes, fetch: Fetch, parts: int) -> dict[bytes, Held]:
         new = {name: found[name] for name in wanted}
         held.update(new)
         ropes = [refs for refs, _ in new.values() if refs]
-        if not all(type(refs) is bytes for refs in ropes):
+        if not _BYTES.issuperset(map(type, ropes)):
             raise Damaged("a part names no parts", hint="Use another checkpoint.")
         wanted = [name for name in dict.fromkeys(names_in(b"".join(ropes))) if name not in held] if ropes else []
     raise Damaged("parts of a state are nested without end", hint="Use another checkpoint.")
@@ -140,7 +141,7 @@ class _Walk:
 
 def _shape(data: bytes) -> list[Any]:
     shape = decode(data)
-    if type(shape) is not list or not all(type(item) is int or type(item) is bytes for item in shape):
+    if type(shape) is not list or not _ITEMS.issuperset(map(type, shape)):
         raise Damaged("a stored state has no shape", hint="Use another checkpoint.")
     return shape
 

@@ -10,7 +10,7 @@ from holdfast.errors import Damaged
 from holdfast.flow.model import Checkpoint, CheckpointMetadata
 from holdfast.flow.rope import Held, Rope
 from holdfast.flow.store import NAME_BYTES, Part, PartRow, Place, Row, WriteRow
-from holdfast.serde import Envelope, Serde
+from holdfast.serde import Envelope, Registry, Serde
 from holdfast.serde.msgpack import encode
 
 
@@ -22,6 +22,10 @@ class Sealer:
         self.envelope = envelope
         self._tenant = tenant
         self._naming = envelope.keys.naming if envelope.keys else b""
+
+    def opaque(self) -> Sealer:
+        """One that opens the same, and needs no class registered: what it does not know it keeps as it is."""
+        return Sealer(Serde(Registry(), on_unknown="keep"), self.envelope, self._tenant)
 
     def name(self, data: bytes) -> bytes:
         """The name of a part: its content's SHA-256, cut short; with a key, nobody without it can tell the content."""

@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.errors import Unavailable
 from holdfast.flow import conflicts
 from holdfast.flow.names import escape, unescape
-from holdfast.flow.sqlite_reading import SQLiteReader
+from holdfast.flow.sqlite_reading import LATEST, SAVED_AT, SQLiteReader
 from holdfast.flow.store import (
     ANYTHING,
     Anything,
@@ -24,10 +24,34 @@ from holdfast.flow.store import (
     Part,
     Place,
     Row,
+    SessionRow,
     Stale,
     WriteRow,
     live_names,
 )
+
+_LAST_PART = "(SELECT ifnull(max(number), 0) FROM parts)"
+_GREATEST = "(SELECT ifnull(max(sequence), 0) FROM checkpoints)"
+_KNOWN = f"""
+SELECT s.number, s.family, s.deleted, c.sequence, c.digest,
+    CASE WHEN ?5 IS NULL THEN {_LAST_PART} + 1 ELSE (
+        SELECT b.first_part FROM checkpoints b JOIN sessions t ON t.number = b.owner
+        WHERE b.sequence = ?5 AND b.digest = ?6 AND t.tenant = ?1
+    ) END
+FROM (SELECT 1) LEFT JOIN sessions s ON s.tenant = ?1 AND s.session = ?2
+    LEFT JOIN checkpoints c ON c.owner = s.number AND c.namespace = ?3 AND c.checkpoint_id = ?4
+"""
+"""All that a commit must know: the session, what is at its place, and where the parts of its base begin (or else those
+that come next), which is NULL if the base is not there as it was."""
+_ADD_PART = "INSERT OR IGNORE INTO parts (tenant, family, name, refs, data) VALUES (?, ?, ?, ?, ?)"
+_ADD_ROW = (
+    "INSERT INTO checkpoints (sequence, owner, namespace, checkpoint_id, parent_id, run_id, saved_at, digest, meta,"
+    f" refs, shape, first_part, last_part) VALUES ((SELECT max({_GREATEST}, greatest) + 1 FROM numbers),"
+    f" ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_LAST_PART})"
+)
+_IS_DELETED = "SELECT 1 FROM sessions WHERE tenant = ? AND session = ? AND deleted"
+_ADD_WRITE = "INSERT OR IGNORE INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_REPLACE_WRITE = "INSERT OR REPLACE INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class SQLiteStore(SQLiteReader):
@@ -44,41 +68,29 @@ class SQLiteStore(SQLiteReader):
         expected_parent: str | Anything | None = ANYTHING,
         replace: bool = False,
     ) -> int:
-        place = Place(*map(escape, row.place))
+        session, namespace, checkpoint_id = place = Place(*map(escape, row.place))
         with self._pool.transaction() as db:
-            known = db.execute(
-                "SELECT number, family, deleted FROM sessions WHERE tenant = ? AND session = ?",
-                (self._key, place.session),
-            ).fetchone()
-            number, family, is_deleted = known or (None, row.family, 0)
-            there = self._at(db, number, place)
-            if there is not None and there[1] == row.digest:
-                return int(there[0])
+            found = db.execute(_KNOWN, (self._key, session, namespace, checkpoint_id, *(base or (None, None))))
+            number, family, is_deleted, sequence, digest, first_part = found.fetchone()
+            if sequence is not None and digest == row.digest:
+                return int(sequence)
             conflicts.check(
                 row,
                 is_deleted=bool(is_deleted),
-                is_taken=there is not None and not replace,
-                newest=None if isinstance(expected_parent, Anything) else self._newest(db, number, place.namespace),
+                is_taken=sequence is not None and not replace,
+                newest=None if isinstance(expected_parent, Anything) else self._newest(db, number, namespace),
                 expected_parent=expected_parent,
             )
-            first = self._first_part(db, base)
-            if family != row.family or first is None:
+            if first_part is None or family not in (None, row.family):
                 raise Stale
-            hint = first, self._add_parts(db, parts, family)
-            if there is not None:
-                return self._replace_row(db, int(there[0]), row, hint)
+            if parts:
+                db.executemany(_ADD_PART, [(self._key, row.family, *part) for part in parts])
+            if sequence is not None:
+                return self._replace_row(db, sequence, row, first_part)
             if number is None:
-                number = self._add_session(db, place.session, row)
-            return self._add_row(db, number, place, row, hint)
-
-    @staticmethod
-    def _at(db: sqlite3.Connection, number: int | None, place: Place) -> Any:
-        if number is None:
-            return None
-        return db.execute(
-            "SELECT sequence, digest FROM checkpoints WHERE owner = ? AND namespace = ? AND checkpoint_id = ?",
-            (number, place.namespace, place.checkpoint_id),
-        ).fetchone()
+                number = self._add_session(db, session, row)
+            added = db.execute(_ADD_ROW, (number, *place[1:], *_values(row), first_part))
+            return int(added.lastrowid or 0)
 
     @staticmethod
     def _newest(db: sqlite3.Connection, number: int | None, namespace: str) -> str | None:
@@ -89,58 +101,27 @@ class SQLiteStore(SQLiteReader):
         ).fetchone()
         return unescape(found[0]) if found else None
 
-    def _first_part(self, db: sqlite3.Connection, base: Base | None) -> int | None:
-        """Where the parts of a base begin, or else those that come next; None if the base is not there as it was."""
-        if base is None:
-            return self._last_part(db) + 1
-        found = db.execute(
-            "SELECT c.first_part FROM checkpoints c JOIN sessions s ON s.number = c.owner"
-            " WHERE c.sequence = ? AND c.digest = ? AND s.tenant = ?",
-            (*base, self._key),
-        ).fetchone()
-        return int(found[0]) if found else None
-
-    @staticmethod
-    def _last_part(db: sqlite3.Connection) -> int:
-        return int(db.execute("SELECT ifnull(max(number), 0) FROM parts").fetchone()[0])
-
-    def _add_parts(self, db: sqlite3.Connection, parts: Sequence[Part], family: int) -> int:
-        """Add those that are not there; where they end."""
-        db.executemany(
-            "INSERT OR IGNORE INTO parts (tenant, family, name, refs, data) VALUES (?, ?, ?, ?, ?)",
-            [(self._key, family, *part) for part in parts],
-        )
-        return self._last_part(db)
-
     def _add_session(self, db: sqlite3.Connection, session: str, row: Row) -> int:
         added = db.execute(
-            "INSERT INTO sessions (tenant, session, family, latest, checkpoints, saved_at, deleted)"
-            " VALUES (?, ?, ?, 0, 0, 0, 0)",
+            "INSERT INTO sessions (tenant, session, family, latest, saved_at, deleted) VALUES (?, ?, ?, 0, 0, 0)",
             (self._key, session, row.family),
         )
         return int(added.lastrowid or 0)
 
-    @staticmethod
-    def _add_row(db: sqlite3.Connection, number: int, place: Place, row: Row, hint: tuple[int, int]) -> int:
-        added = db.execute(
-            "INSERT INTO checkpoints (owner, namespace, checkpoint_id, parent_id, run_id, saved_at, digest, meta, refs,"
-            " shape, first_part, last_part) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (number, place.namespace, place.checkpoint_id, *_values(row), *hint),
-        )
+    def _replace_row(self, db: sqlite3.Connection, sequence: int, row: Row, first_part: int) -> int:
         db.execute(
-            "UPDATE sessions SET latest = ?, checkpoints = checkpoints + 1, saved_at = ? WHERE number = ?",
-            (added.lastrowid, row.saved_at, number),
-        )
-        return int(added.lastrowid or 0)
-
-    def _replace_row(self, db: sqlite3.Connection, sequence: int, row: Row, hint: tuple[int, int]) -> int:
+            f"UPDATE sessions AS s SET saved_at = {SAVED_AT}"
+            " WHERE number = (SELECT owner FROM checkpoints WHERE sequence = ?)",
+            (sequence,),
+        )  # the row that told it changes
         db.execute(
             "UPDATE checkpoints SET parent_id = ?, run_id = ?, saved_at = ?, digest = ?, meta = ?, refs = ?, shape = ?,"
-            " first_part = ?, last_part = ? WHERE sequence = ?",
-            (*_values(row), *hint, sequence),
+            f" first_part = ?, last_part = {_LAST_PART} WHERE sequence = ?",
+            (*_values(row), first_part, sequence),
         )
         db.execute(
-            "UPDATE sessions SET saved_at = ? WHERE number = (SELECT owner FROM checkpoints WHERE sequence = ?)",
+            "UPDATE sessions SET saved_at = max(saved_at, ?)"
+            " WHERE number = (SELECT owner FROM checkpoints WHERE sequence = ?)",
             (row.saved_at, sequence),
         )
         self._sweep(db, row.family)
@@ -153,21 +134,21 @@ class SQLiteStore(SQLiteReader):
             count, families = 0, set()
             for place in places:
                 session, namespace, checkpoint_id = map(escape, place)
+                db.execute(
+                    "DELETE FROM writes WHERE tenant = ? AND session = ? AND namespace = ? AND checkpoint_id = ?",
+                    (self._key, session, namespace, checkpoint_id),
+                )
                 known = db.execute(
                     "SELECT number, family FROM sessions WHERE tenant = ? AND session = ?", (self._key, session)
                 ).fetchone()
                 if known is None:
                     continue
+                self._note(db, known[0])
                 gone = db.execute(
                     "DELETE FROM checkpoints WHERE owner = ? AND namespace = ? AND checkpoint_id = ?",
                     (known[0], namespace, checkpoint_id),
                 ).rowcount
-                db.execute(
-                    "DELETE FROM writes WHERE tenant = ? AND session = ? AND namespace = ? AND checkpoint_id = ?",
-                    (self._key, session, namespace, checkpoint_id),
-                )
                 if gone:
-                    db.execute("UPDATE sessions SET checkpoints = checkpoints - 1 WHERE number = ?", (known[0],))
                     families.add(known[1])
                     count += 1
             for family in families:
@@ -175,23 +156,34 @@ class SQLiteStore(SQLiteReader):
         self._shrink(count)
         return count
 
-    def delete_session(self, session: str, *, tombstone: bool) -> int:
+    def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
         key = escape(session)
         with self._pool.transaction() as db:
             known = db.execute(
-                "SELECT number, family FROM sessions WHERE tenant = ? AND session = ?", (self._key, key)
+                f"SELECT number, family, {LATEST}, {SAVED_AT}, deleted FROM sessions s"
+                " WHERE tenant = ? AND session = ?",
+                (self._key, key),
             ).fetchone()
+            if if_is is not None and (known is None or known[2:] != (if_is.latest, if_is.saved_at, 0)):
+                return 0
             db.execute("DELETE FROM writes WHERE tenant = ? AND session = ?", (self._key, key))
             if known is None:
                 return 0
+            self._note(db, known[0])
             count = db.execute("DELETE FROM checkpoints WHERE owner = ?", (known[0],)).rowcount
             if tombstone:
-                db.execute("UPDATE sessions SET deleted = 1, checkpoints = 0 WHERE number = ?", (known[0],))
+                db.execute("UPDATE sessions SET deleted = 1 WHERE number = ?", (known[0],))
             else:
                 db.execute("DELETE FROM sessions WHERE number = ?", (known[0],))
             self._sweep(db, known[1])
         self._shrink(count)
         return count
+
+    @staticmethod
+    def _note(db: sqlite3.Connection, number: int) -> None:
+        """Write down what is told by rows that are about to go: numbers are never given again (P10)."""
+        db.execute(f"UPDATE numbers SET greatest = max(greatest, {_GREATEST})")
+        db.execute(f"UPDATE sessions AS s SET latest = {LATEST}, saved_at = {SAVED_AT} WHERE number = ?", (number,))
 
     def _sweep(self, db: sqlite3.Connection, family: int) -> None:
         """Remove the parts of a family that no row needs."""
@@ -224,14 +216,15 @@ class SQLiteStore(SQLiteReader):
     def bury(self, session: str) -> bool:
         with self._pool.transaction() as db:
             added = db.execute(
-                "INSERT OR IGNORE INTO sessions (tenant, session, family, latest, checkpoints, saved_at, deleted)"
-                " VALUES (?, ?, 0, 0, 0, 0, 1)",
+                "INSERT OR IGNORE INTO sessions (tenant, session, family, latest, saved_at, deleted)"
+                " VALUES (?, ?, 0, 0, 0, 1)",
                 (self._key, escape(session)),
             )
             return added.rowcount > 0
 
     def clear(self) -> None:
         with self._pool.transaction() as db:
+            db.execute(f"UPDATE numbers SET greatest = max(greatest, {_GREATEST})")
             owned = "SELECT number FROM sessions WHERE tenant = ?"
             db.execute(f"DELETE FROM checkpoints WHERE owner IN ({owned})", (self._key,))
             for table in ("sessions", "parts", "writes"):
@@ -240,22 +233,25 @@ class SQLiteStore(SQLiteReader):
 
     # writes
 
-    def add_writes(self, place: Place, writes: Sequence[WriteRow], *, replace: bool) -> None:
+    def add_writes(
+        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, patience_seconds: float = 0.0
+    ) -> None:
         session, namespace, checkpoint_id = map(escape, place)
-        with self._pool.transaction() as db:
-            dead = db.execute(
-                "SELECT 1 FROM sessions WHERE tenant = ? AND session = ? AND deleted", (self._key, session)
-            ).fetchone()
-            if dead:
+        rows = [
+            (self._key, session, namespace, checkpoint_id, escape(write.task_id), write.idx,
+             escape(write.task_path), escape(write.channel), write.data)
+            for write in writes
+        ]  # fmt: skip
+
+        def apply(db: sqlite3.Connection) -> None:
+            if db.execute(_IS_DELETED, (self._key, session)).fetchone():
                 raise conflicts.deleted(place.session)
-            db.executemany(
-                f"INSERT OR {'REPLACE' if replace else 'IGNORE'} INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (self._key, session, namespace, checkpoint_id, escape(write.task_id), write.idx,
-                     escape(write.task_path), escape(write.channel), write.data)
-                    for write in writes
-                ],
-            )  # fmt: skip
+            db.executemany(_REPLACE_WRITE if replace else _ADD_WRITE, rows)
+
+        if patience_seconds and self._pool.offer(apply, patience_seconds):
+            return
+        with self._pool.transaction() as db:
+            apply(db)
 
 
 def _values(row: Row) -> tuple[Any, ...]:

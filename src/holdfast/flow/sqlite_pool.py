@@ -7,44 +7,19 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 from urllib.parse import quote
 
 from holdfast.errors import Damaged, HoldfastError, NotFound, Refused, Unavailable
+from holdfast.flow.sqlite_schema import VERSION, statements_from
+from holdfast.flow.sqlite_sharing import Apply, Shared, Sharing
 
-VERSION = 1
-SCHEMA = """
-CREATE TABLE sessions (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, session TEXT NOT NULL, family INTEGER NOT NULL,
-    latest INTEGER NOT NULL, checkpoints INTEGER NOT NULL, saved_at INTEGER NOT NULL, deleted INTEGER NOT NULL,
-    UNIQUE (tenant, session)
-);
-CREATE INDEX families ON sessions (family, tenant);
-CREATE TABLE checkpoints (
-    sequence INTEGER PRIMARY KEY AUTOINCREMENT, owner INTEGER NOT NULL, namespace TEXT NOT NULL,
-    checkpoint_id TEXT NOT NULL, parent_id TEXT, run_id TEXT, saved_at INTEGER NOT NULL, digest BLOB NOT NULL,
-    meta BLOB NOT NULL, refs BLOB NOT NULL, shape BLOB NOT NULL,
-    first_part INTEGER NOT NULL, last_part INTEGER NOT NULL,
-    UNIQUE (owner, namespace, checkpoint_id)
-);
-CREATE INDEX newest ON checkpoints (owner, sequence);
-CREATE INDEX runs ON checkpoints (run_id) WHERE run_id IS NOT NULL;
-CREATE TABLE parts (
-    number INTEGER PRIMARY KEY, tenant TEXT NOT NULL, family INTEGER NOT NULL, name BLOB NOT NULL, refs BLOB NOT NULL,
-    data BLOB NOT NULL
-);
-CREATE UNIQUE INDEX part_names ON parts (family, name, tenant);
-CREATE TABLE writes (
-    tenant TEXT NOT NULL, session TEXT NOT NULL, namespace TEXT NOT NULL, checkpoint_id TEXT NOT NULL,
-    task_id TEXT NOT NULL, idx INTEGER NOT NULL, task_path TEXT NOT NULL, channel TEXT NOT NULL, data BLOB NOT NULL
-);
-CREATE UNIQUE INDEX write_places ON writes (tenant, session, namespace, checkpoint_id, task_id, idx);
-"""
 _APPLICATION = 0x486F6C64  # "Hold"
 _RETRY_SECONDS = 0.01
-_LOG_PAGES = {"NORMAL": 1000, "FULL": 64, "EXTRA": 64}
+_LOG_PAGES = {"NORMAL": 1000, "FULL": 128, "EXTRA": 128}
 """How long the log may get: where each commit is synced, a short one, soon written over, is several times as fast."""
+_OF_PARENTS: list[list[sqlite3.Connection]] = []
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -58,49 +33,46 @@ class Pool:
         self._create = create
         self._lock = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
+        self._sharing = Sharing()
         self._pid = os.getpid()
         self._closed = False
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Reading:
         """A connection; errors of SQLite become ours."""
-        with _translated(self._path):
-            db = self._take()
-            try:
-                yield db
-            except BaseException:
-                db.close()
-                raise
-            self._give(db)
+        return Reading(self)
 
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Transaction:
         """A connection in a transaction that writes, committed at the end and rolled back on any error.
 
-        Threads of this process wait for each other here, rather than by asking the file again and again.
+        Threads of this process wait for each other here, rather than by asking the file again and again. Writes that
+        wait for a commit go along.
         """
+        return Transaction(self)
+
+    def lock(self) -> tuple[threading.Lock, Sharing]:
+        """Wait until no other thread writes; what is to be released."""
         self._check_process()
-        lock = self._lock
+        lock, sharing = self._lock, self._sharing
         if not lock.acquire(timeout=self._timeout):
             raise Unavailable(f"{self._path} is being written to", hint="Try again.")
-        try:
-            with self.reading() as db:
-                db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield db
-                except HoldfastError:
-                    db.execute("ROLLBACK")
-                    raise
-                db.execute("COMMIT")
-        finally:
-            lock.release()
+        return lock, sharing
+
+    def offer(self, apply: Apply, seconds: float) -> bool:
+        """Let another thread's commit take writes along; whether one did. See `Sharing.offer`."""
+        self._check_process()
+        return self._sharing.offer(apply, seconds)
 
     def close(self) -> None:
+        self._check_process()
         self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        self._close_idle()
 
-    def _take(self) -> sqlite3.Connection:
+    def _close_idle(self) -> None:
+        with contextlib.suppress(IndexError):  # another thread may take the last one
+            while self._idle:
+                self._idle.pop().close()
+
+    def take(self) -> sqlite3.Connection:
         if self._closed:
             raise Refused(f"{self._path} was closed", hint="Open it again.")
         self._check_process()
@@ -112,13 +84,27 @@ class Pool:
     def _check_process(self) -> None:
         """In a forked child, leave the parent's connections to the parent."""
         if self._pid != os.getpid():
-            self._pid, self._lock, self._idle = os.getpid(), threading.Lock(), []
+            _OF_PARENTS.append(self._idle)  # to close one here could end the parent's log
+            self._pid, self._lock, self._idle, self._sharing = os.getpid(), threading.Lock(), [], Sharing()
 
-    def _give(self, db: sqlite3.Connection) -> None:
-        if self._closed:
-            db.close()
-        else:
-            self._idle.append(db)
+    def give(self, db: sqlite3.Connection) -> None:
+        self._idle.append(db)
+        if self._closed:  # while this one was in use
+            self._close_idle()
+
+    def translated(self, error: sqlite3.Error) -> HoldfastError:
+        """What is said of an error of SQLite."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_NOTADB:
+            return Damaged(
+                f"{self._path} is damaged, or no database at all",
+                hint="Name another file, or restore it from a copy.",
+            )
+        if code == sqlite3.SQLITE_CORRUPT or "decode to UTF-8" in str(error):
+            return Damaged(f"{self._path} is damaged: {error}", hint="Restore it from a copy.")
+        return Unavailable(
+            f"{self._path} cannot be used: {error}", hint="See that it can be written to, and try again."
+        )
 
     def _connect(self) -> sqlite3.Connection:
         if not self._create and not os.path.exists(self._path):
@@ -140,19 +126,18 @@ class Pool:
     def _prepare(self, db: sqlite3.Connection) -> None:
         """Make the tables, once, however many open the file at the same time. What is not ours is not changed."""
         has_tables = self._has_tables(db)  # before the version, which is set together with them
-        if has_tables:
-            self._check_ours(db)
+        if has_tables and self._version(db) == VERSION:
             return
-        if not self._create:
-            raise self._nothing()
-        self._patiently(db, "PRAGMA auto_vacuum=INCREMENTAL")
-        self._patiently(db, "PRAGMA journal_mode=WAL")
+        if not has_tables:
+            if not self._create:
+                raise self._nothing()
+            self._patiently(db, "PRAGMA auto_vacuum=INCREMENTAL")
+            self._patiently(db, "PRAGMA journal_mode=WAL")
         self._patiently(db, "BEGIN IMMEDIATE")
         try:
-            if self._has_tables(db):
-                self._check_ours(db)
-            else:
-                for statement in filter(str.strip, SCHEMA.split(";")):
+            version = self._version(db) if self._has_tables(db) else 0
+            if version != VERSION:
+                for statement in statements_from(version):
                     db.execute(statement)
                 db.execute(f"PRAGMA application_id={_APPLICATION}")
                 db.execute(f"PRAGMA user_version={VERSION}")
@@ -165,12 +150,14 @@ class Pool:
     def _has_tables(db: sqlite3.Connection) -> bool:
         return bool(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
-    def _check_ours(self, db: sqlite3.Connection) -> None:
+    def _version(self, db: sqlite3.Connection) -> int:
+        """Of a file that has tables; Refused if they are not ours, or not known here."""
         if db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
             raise Refused(f"{self._path} is a database of another program", hint="Name another file.")
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
-        if version != VERSION:
+        if not 1 <= version <= VERSION:
             raise Refused(f"{self._path} is of version {version}", hint="Open it with a newer Holdfast.")
+        return version
 
     def _nothing(self) -> NotFound:
         return NotFound(f"there are no states in {self._path}", hint="Nothing was saved there yet; look at the name.")
@@ -188,18 +175,72 @@ class Pool:
             time.sleep(_RETRY_SECONDS)
 
 
-@contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code == sqlite3.SQLITE_NOTADB:
-            raise Damaged(
-                f"{path} is damaged, or no database at all", hint="Name another file, or restore it from a copy."
-            ) from error
-        if code == sqlite3.SQLITE_CORRUPT or "decode to UTF-8" in str(error):
-            raise Damaged(f"{path} is damaged: {error}", hint="Restore it from a copy.") from error
-        raise Unavailable(
-            f"{path} cannot be used: {error}", hint="See that it can be written to, and try again."
-        ) from error
+# generators would do for the two below, and take longer than the statements in them
+
+
+class Reading:
+    """A connection, for `with`."""
+
+    __slots__ = ("_db", "_pool")
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def __enter__(self) -> sqlite3.Connection:
+        try:
+            self._db = self._pool.take()
+        except sqlite3.Error as error:
+            raise self._pool.translated(error) from error
+        return self._db
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._pool.give(self._db)
+            return
+        self._db.close()
+        if isinstance(error, sqlite3.Error):
+            raise self._pool.translated(error) from error
+
+
+class Transaction(Reading):
+    """A connection in a transaction, for `with`."""
+
+    __slots__ = ("_lock", "_sharing")
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._lock, self._sharing = self._pool.lock()
+        try:
+            db = super().__enter__()
+            try:
+                db.execute("BEGIN IMMEDIATE")
+            except BaseException as error:
+                super().__exit__(type(error), error, error.__traceback__)
+                raise
+        except BaseException:
+            self._lock.release()
+            raise
+        return db
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._commit(self._sharing.take())
+            super().__exit__(kind, error, trace)  # to close a connection rolls back
+        finally:
+            self._lock.release()
+
+    def _commit(self, shared: Shared) -> None:
+        is_done = False
+        try:
+            shared.apply(self._db)
+            self._db.execute("COMMIT")
+            is_done = True
+        except BaseException as error:
+            super().__exit__(type(error), error, error.__traceback__)
+            raise
+        finally:
+            shared.settle(is_done=is_done)  # P3: not before they are on disk

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,13 +19,20 @@ _ROW = (
     " s.family, c.first_part, c.last_part"
 )
 _FROM = "FROM checkpoints c JOIN sessions s ON s.number = c.owner WHERE s.tenant = ?"
+LATEST = "max(s.latest, ifnull((SELECT max(sequence) FROM checkpoints WHERE owner = s.number), 0))"
+SAVED_AT = "max(s.saved_at, ifnull((SELECT max(saved_at) FROM checkpoints WHERE owner = s.number), 0))"
+_SESSION = (
+    f"SELECT s.session, s.family, {LATEST} AS newest, (SELECT count(*) FROM checkpoints WHERE owner = s.number),"
+    f" {SAVED_AT}, s.deleted FROM sessions s WHERE s.tenant = ?"
+)
 _WEIGHT = """
 SELECT s.session,
     (SELECT ifnull(sum(length(meta) + length(refs) + length(shape)), 0) FROM checkpoints WHERE owner = s.number)
     + (SELECT ifnull(sum(length(data)), 0) FROM writes w WHERE w.tenant = s.tenant AND w.session = s.session),
     s.family,
     (SELECT ifnull(sum(length(refs) + length(data)), 0) FROM parts p WHERE p.family = s.family AND p.tenant = s.tenant),
-    (SELECT count(*) FROM sessions o WHERE o.family = s.family AND o.tenant = s.tenant AND o.checkpoints > 0)
+    (SELECT count(*) FROM sessions o WHERE o.family = s.family AND o.tenant = s.tenant
+        AND EXISTS (SELECT 1 FROM checkpoints WHERE owner = o.number))
 FROM sessions s WHERE s.tenant = ? AND s.session = ? AND NOT s.deleted
 """
 _DENSE = 2
@@ -101,7 +109,7 @@ class SQLiteReader:
                     "SELECT name, refs, data FROM parts WHERE number BETWEEN ? AND ? AND family = ? AND tenant = ?",
                     (*hint, family, self._key),
                 ).fetchall()
-                missing = set(names).difference([row[0] for row in found])
+                missing = set(names).difference(map(itemgetter(0), found))
                 found += self._named(db, "name, refs, data", family, list(missing))
             else:
                 found = list(self._named(db, "name, refs, data", family, names))
@@ -122,18 +130,13 @@ class SQLiteReader:
 
     def session(self, session: str) -> SessionRow | None:
         with self._pool.reading() as db:
-            found = db.execute(
-                "SELECT session, family, latest, checkpoints, saved_at, deleted FROM sessions"
-                " WHERE tenant = ? AND session = ?",
-                (self._key, escape(session)),
-            ).fetchone()
+            found = db.execute(f"{_SESSION} AND s.session = ?", (self._key, escape(session))).fetchone()
         return _session(found) if found else None
 
     def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
         with self._pool.reading() as db:
             found = db.execute(
-                "SELECT session, family, latest, checkpoints, saved_at, deleted FROM sessions"
-                " WHERE tenant = ? AND NOT deleted AND latest < ? ORDER BY latest DESC LIMIT ?",
+                f"{_SESSION} AND NOT s.deleted AND newest < ? ORDER BY newest DESC LIMIT ?",
                 (self._key, _within(1 << 62 if before is None else before), -1 if limit is None else limit),
             )
             return [_session(row) for row in found.fetchall()]
@@ -164,8 +167,10 @@ class SQLiteReader:
             [writes] = db.execute(
                 "SELECT ifnull(sum(length(data)), 0) FROM writes WHERE tenant = ?", (self._key,)
             ).fetchone()
-            given = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'checkpoints'").fetchone()
-        return UsageRow(sessions - dead, dead, rows, parts, part_bytes, row_bytes + writes, given[0] if given else 0)
+            [given] = db.execute(
+                "SELECT max(greatest, (SELECT ifnull(max(sequence), 0) FROM checkpoints)) FROM numbers"
+            ).fetchone()
+        return UsageRow(sessions - dead, dead, rows, parts, part_bytes, row_bytes + writes, given)
 
     def tombstones(self) -> list[str]:
         with self._pool.reading() as db:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from holdfast.errors import Damaged, NotFound, Refused
-from holdfast.flow import copying, upkeep, weighing
+from holdfast.flow import asked, copying, upkeep, weighing
 from holdfast.flow.core import Core
 from holdfast.flow.differ import changes
 from holdfast.flow.model import (
@@ -96,10 +96,8 @@ class States(Core):
         *,
         whole: bool,
     ) -> Iterator[tuple[Row, CheckpointMetadata]]:
-        limit = check_limit(limit)
-        if before is not None and type(before) is not int:
-            raise Refused(f"before is {before!r}", hint="Give the sequence of a checkpoint.")
-        left = limit
+        left = check_limit(limit)
+        asked.check_query(session_id, namespace, before, where, tags, run_id)
         is_filtered = bool(where or tags)
         while left is None or left > 0:
             batch = _BATCH if left is None or is_filtered else min(left, _BATCH)
@@ -117,6 +115,7 @@ class States(Core):
 
     def sessions(self, limit: int | None = 100, *, before: int | None = None) -> Sessions:
         """The sessions, the one saved into last first; `before`: only those whose `latest` is smaller."""
+        asked.check_before(before)
         rows = self.store.sessions(before=before, limit=check_limit(limit))
         return [
             Session(row.session, row.checkpoints, row.latest, moment(row.saved_at))
@@ -152,19 +151,24 @@ class States(Core):
 
     # writes
 
-    def put_writes(self, place: Place, writes: Sequence[Write], *, replace: bool = False) -> None:
-        """Attach pending writes to a checkpoint; of two with one task and index the first stays, unless `replace`."""
-        for name in place:
-            check_name(name, "a name of the checkpoint", empty=True)
+    def put_writes(
+        self, place: Place, writes: Sequence[Write], *, replace: bool = False, patience_seconds: float = 0.0
+    ) -> None:
+        """Attach pending writes to a checkpoint; of two with one task and index the first stays, unless `replace`.
+
+        `patience_seconds`: how long this may wait for a save by another thread, to be stored together with it.
+        """
+        asked.check_writes(place, writes)
         rows = [
             self.sealer.write_row(place, (write.task_id, write.index, write.task_path, write.channel), write.value)
             for write in writes
         ]
         if rows:
-            self.store.add_writes(place, rows, replace=replace)
+            self.store.add_writes(place, rows, replace=replace, patience_seconds=patience_seconds)
 
     def writes(self, places: Sequence[Place]) -> dict[Place, Writes]:
         """The pending writes of checkpoints, each in order of task path, task and index."""
+        asked.check_places(places)
         return {
             place: [
                 Write(row.task_id, row.idx, row.channel, self.sealer.open_write(place, row), row.task_path)
@@ -187,20 +191,25 @@ class States(Core):
         """Begin a new session with a checkpoint of another, in constant time: they share all parts.
 
         `extra["forked_from"]` says where it came from. With `history`, all namespaces come along, all checkpoints up to
-        that one, with their parents and writes, unchanged. Conflict if the new session exists.
+        that one (where none is named: all there are), with their parents and writes, unchanged; not in constant time,
+        and not at once. Conflict if the new session exists.
         """
         check_name(into, "into")
-        return copying.fork(self, self._row(session_id, checkpoint_id, namespace), into, history=history)
+        source = self._row(session_id, checkpoint_id, namespace)
+        if not history:
+            return copying.fork(self, source, into)
+        before = None if checkpoint_id is None else source.sequence + 1
+        return copying.fork_history(self, source, into, before=before)
 
     def diff(self, session_id: str, before_id: str, after_id: str | None = None, *, namespace: str = "") -> StateDiff:
         """What differs between two checkpoints of a session (the second: the newest, where none is named)."""
-        rows = [self._row(session_id, each, namespace) for each in (before_id, after_id)]
-        before, after = map(self.open_row, rows)
+        before, after = (self._whole(session_id, each, namespace) for each in (before_id, after_id))
         found = changes(before.state, after.state, self.sealer.serde.encode)
         return StateDiff(before.metadata, after.metadata, found)
 
     def delete_runs(self, run_ids: Sequence[str]) -> int:
         """Delete the checkpoints of runs, in all sessions; how many there were."""
+        asked.check_texts(run_ids, "run_ids")
         self.forget()
         rows = [row for run_id in run_ids for row in self.store.rows(None, None, run_id=check_name(run_id, "run_id"))]
         return self.store.delete([row.place for row in rows])
@@ -219,6 +228,9 @@ class States(Core):
         A policy's kinds are tags, its score is `extra["score"]`. With the `plan` of a dry run nothing else goes than
         what that named.
         """
+        if not isinstance(policy, Policy):
+            raise Refused(f"a {type(policy).__name__} is no policy", hint="Give a holdfast.retention.Policy.")
+        asked.check_query(session_id, namespace, None, None, (), None)
         return upkeep.prune(self, policy, session_id, namespace=namespace, dry_run=dry_run, shown=plan)
 
     def expire(self) -> Names:
@@ -241,6 +253,8 @@ class States(Core):
         Classes need not be registered. Encrypted anew with the keys of the other. A copy that was cut off is gone on
         with by the next one.
         """
+        if not isinstance(other, States):
+            raise Refused(f"a {type(other).__name__} is no store of states", hint="Give what open_states returned.")
         if session_id is not None:
             check_name(session_id, "session_id")
         return copying.copy(self, other, session=session_id, progress=progress, go_on=go_on)
@@ -261,11 +275,21 @@ class States(Core):
         return upkeep.verify(self, session_id, progress)
 
     def _row(self, session_id: str, checkpoint_id: str | None, namespace: str) -> Row:
-        check_name(session_id, "session_id")
+        asked.check_place(session_id, checkpoint_id, namespace)
         row = None if self.is_expired(session_id) else self.store.find(session_id, namespace, checkpoint_id)
         if row is None:
-            raise NotFound(f"session {session_id!r} has no checkpoint {checkpoint_id or 'at all'!r}", hint="List them.")
+            raise _not_found(session_id, checkpoint_id)
         return row
+
+    def _whole(self, session_id: str, checkpoint_id: str | None, namespace: str) -> Checkpoint:
+        found = self.load(session_id, checkpoint_id, namespace=namespace)
+        if found is None:
+            raise _not_found(session_id, checkpoint_id)
+        return found
+
+
+def _not_found(session_id: str, checkpoint_id: str | None) -> NotFound:
+    return NotFound(f"session {session_id!r} has no checkpoint {checkpoint_id or 'at all'!r}", hint="List them.")
 
 
 def _matches(told: CheckpointMetadata, where: Mapping[str, Any] | None, tags: Sequence[str]) -> bool:
@@ -275,5 +299,8 @@ def _matches(told: CheckpointMetadata, where: Mapping[str, Any] | None, tags: Se
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Equal, and not only because True counts as 1."""
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+    """Equal, and not only because True counts as 1; what cannot be compared as one, as arrays, is not."""
+    try:
+        return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+    except (TypeError, ValueError):
+        return False

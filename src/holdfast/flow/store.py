@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from struct import unpack
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
@@ -91,6 +92,7 @@ class SessionRow(NamedTuple):
     latest: int
     checkpoints: int
     saved_at: int
+    """The latest of those of its rows: a clock that steps back makes no session older."""
     is_deleted: bool
 
 
@@ -184,8 +186,11 @@ class StateStore(Protocol):
     def delete(self, places: Iterable[Place]) -> int:
         """Remove rows with their writes, free the parts that nothing needs any more; how many rows there were."""
 
-    def delete_session(self, session: str, *, tombstone: bool) -> int:
-        """Remove all of a session; with a tombstone, later commits to it are Conflict until it is reopened."""
+    def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
+        """Remove all of a session; with a tombstone, later commits to it are Conflict until it is reopened.
+
+        With `if_is`, only if nothing was saved into it since it was that; else 0, and nothing is changed.
+        """
 
     def reopen(self, session: str) -> bool:
         """Take a tombstone away; whether there was one."""
@@ -199,11 +204,14 @@ class StateStore(Protocol):
     def clear(self) -> None:
         """Remove everything of the tenant, tombstones too. Numbers go on from where they were."""
 
-    def add_writes(self, place: Place, writes: Sequence[WriteRow], *, replace: bool) -> None:
+    def add_writes(
+        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, patience_seconds: float = 0.0
+    ) -> None:
         """Attach writes to a checkpoint, which need not be there yet.
 
         A write with the task and index of one that is there replaces it, or is left out. Conflict if the session was
-        deleted.
+        deleted. They are stored when this returns; a back end may wait up to `patience_seconds` for a commit by another
+        thread that stores them at no cost.
         """
 
     def writes(self, places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
@@ -228,7 +236,10 @@ class StateStore(Protocol):
 
 def names_in(refs: bytes) -> list[bytes]:
     """The names that lie in a row's or part's refs."""
-    return [refs[at : at + NAME_BYTES] for at in range(0, len(refs), NAME_BYTES)]
+    count, rest = divmod(len(refs), NAME_BYTES)
+    if rest:  # damaged: no part has such a name
+        return [refs[at : at + NAME_BYTES] for at in range(0, len(refs), NAME_BYTES)]
+    return list(unpack(f"{NAME_BYTES}s" * count, refs))
 
 
 def live_names(roots: Iterable[bytes], groups: Mapping[bytes, bytes]) -> set[bytes]:

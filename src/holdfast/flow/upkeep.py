@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from holdfast import retention
 from holdfast.errors import HoldfastError
 from holdfast.flow.model import CheckpointMetadata, Pruned, moment
+from holdfast.flow.sealing import Sealer
 from holdfast.flow.store import Place, Row
 from holdfast.model import Problem, Progress, VerifyReport
 from holdfast.serde import NoKey
@@ -104,10 +105,9 @@ def expire(states: States) -> list[str]:
     records.append(retention.Record(id="", sequence=newest, timestamp=now))  # the planner keeps the newest: this moment
     gone = []
     for name in retention.plan(records, retention.Policy(keep_for=states.ttl), now).removed:
-        session = states.store.session(name)
-        if session == rows[name]:
-            states.forget(name)
-            states.store.delete_session(name, tombstone=False)
+        states.forget(name)
+        states.store.delete_session(name, tombstone=False, if_is=rows[name])
+        if states.store.session(name) is None:
             gone.append(name)
     return gone
 
@@ -118,6 +118,7 @@ def verify(states: States, session_id: str | None, progress: Progress | None) ->
     checkpoints = read = 0
     states.forget()
     states.forget_parts()
+    opaque = states.sealer.opaque()
     rows = states.store.rows(session_id, None)
     for number, light in enumerate(rows):
         if progress is not None:
@@ -127,21 +128,28 @@ def verify(states: States, session_id: str | None, progress: Progress | None) ->
             continue
         checkpoints += 1
         try:
-            read += _read(states, row)
-        except (HoldfastError, KeyError) as error:
+            read += _read(states, row, opaque)
+        except KeyError:
+            if states.store.find(*row.place) == row:  # not deleted or replaced meanwhile
+                problems.append(_problem(row.place, "a part is missing"))
+        except HoldfastError as error:
             if isinstance(error, NoKey) and states.sealer.envelope.keys is None:
                 raise  # all of it is sealed: that is no damage
-            detail = "a part is missing" if isinstance(error, KeyError) else str(error)
-            problems.append(Problem("checkpoint", f"{_named(row.place)}: {detail}", (row.place.checkpoint_id,)))
+            problems.append(_problem(row.place, str(error)))
     return VerifyReport(problems, checkpoints, states.store.usage().parts, read)
 
 
-def _read(states: States, row: Row) -> int:
+def _problem(place: Place, detail: str) -> Problem:
+    return Problem("checkpoint", f"{_named(place)}: {detail}", (place.checkpoint_id,))
+
+
+def _read(states: States, row: Row, opaque: Sealer) -> int:
     """Open all of a checkpoint; how many bytes that were. KeyError if a part is missing."""
-    sealer, place = states.sealer, row.place
     meta, state = states.bytes_of(row)
-    writes = states.store.writes([place])[place]
-    return len(meta) + len(state) + sum(len(sealer.open_write_bytes(place, write)) for write in writes)
+    writes = [opaque.open_write_bytes(row.place, write) for write in states.store.writes([row.place])[row.place]]
+    for write in writes:
+        opaque.serde.decode(write)  # nothing else tells whether it is what was written
+    return len(meta) + len(state) + sum(map(len, writes))
 
 
 def _named(place: Place) -> str:

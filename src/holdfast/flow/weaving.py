@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from holdfast.flow.rope import Held, Piece, Ref, Rope, checksum, make_root, make_rope
+from holdfast.serde.seeing import Seen
 
 SMALL_BYTES = 512
 """Smaller elements share a part."""
@@ -33,6 +34,11 @@ _LONG_LEAST, _LONG_MOST, _LONG_MASK, _LONG_TRIES, _WINDOW = 4096, 32768, 127, 10
 
 Encode = Callable[[Any, str], bytes]
 Name = Callable[[bytes], bytes]
+Look = Callable[[list[Any]], Seen | None]
+
+
+class Changing(Exception):
+    """The state is changed by another thread while it is woven."""
 
 
 class Run:
@@ -120,6 +126,19 @@ class Woven(NamedTuple):
     """All parts that it needs."""
     inner: Mapping[str, Woven]
     """Of a dict: what is remembered of its values."""
+    seen: Seen | None = None
+    """Of a list: what tells that it still begins with all that it held."""
+
+
+class Grown(NamedTuple):
+    """A remembered list that was looked at again: its new elements if it goes on from there; what tells next time."""
+
+    fresh: list[Any]
+    elements: list[bytes] | None
+    seen: Seen | None
+
+
+_NOT_GROWN = Grown([], None, None)
 
 
 class Inside(NamedTuple):
@@ -132,10 +151,12 @@ class Inside(NamedTuple):
 class Weaver:
     """Cuts one state. `parts` then holds the parts that are new, `names` all that it needs."""
 
-    def __init__(self, encode: Encode, name: Name, known: Container[bytes] = ()) -> None:
+    def __init__(self, encode: Encode, name: Name, known: Container[bytes] = (), look: Look | None = None) -> None:
         self._encode = encode
         self._name = name
         self._known = known
+        self._look = look
+        self._grown: dict[int, Grown] = {}  # by the memory they go on from: one list may lie in two places
         self.parts: dict[bytes, Held] = {}
         self.names: set[bytes] = set()
 
@@ -146,7 +167,7 @@ class Weaver:
 
         Refused if something in it cannot be stored.
         """
-        elements = self._elements(state, where)
+        elements = self._elements(state, where, memory)
         if elements is None:
             encoded = [self._encode(state, where)]
             inside = self._inside(state, encoded[0], memory)
@@ -172,17 +193,40 @@ class Weaver:
             self.parts[name] = (refs, data)
         return Ref(name, is_rope)
 
-    def _elements(self, state: Any, where: str) -> list[bytes] | None:
+    def _elements(self, state: Any, where: str, memory: Woven | None) -> list[bytes] | None:
         """The keys and values of a dict with text keys, one by one, so that they are not encoded twice."""
         if type(state) is not dict:
             return None
         elements: list[bytes] = []
+        remembered = memory.inner if memory else {}
         for key, value in state.items():
             name = self._encode(key, f"a key of {where}")
             if not _is_text(name):
                 return None
-            elements += (name, self._encode(value, f"{where}[{key!r}]"))
+            place = f"{where}[{key!r}]"
+            known = remembered.get(key) if type(value) is list else None
+            elements += (name, self._encode(value, place) if known is None else self._again(value, place, known))
         return elements
+
+    def _again(self, values: list[Any], where: str, memory: Woven) -> bytes:
+        """A list that is remembered, encoded; where it goes on from there, only what is new is.
+
+        It is looked at before it is encoded and after: what somebody changes meanwhile is not taken for known.
+        """
+        if self._look is None or memory.run is None:
+            return self._encode(values, where)
+        if memory.seen is None or not memory.seen.still(values):
+            seen = self._look(values) if memory.seen is None else None  # one that changes each time is not looked at
+            encoded = self._encode(values, where)
+            self._grown[id(memory)] = Grown([], None, seen if seen and seen.still(values) else None)
+            return encoded
+        fresh = values[memory.length :]
+        seen = self._look(fresh)
+        elements = [self._encode(value, f"{where}[{at}]") for at, value in enumerate(fresh, memory.length)]
+        is_sure = seen is not None and seen.still(fresh)
+        self._grown[id(memory)] = Grown(fresh, elements, memory.seen.plus(seen) if seen and is_sure else None)
+        known = memoryview(memory.encoded)[memory.header :]
+        return b"".join((_array_header(memory.length + len(fresh)), known, *elements))
 
     def _inside(self, value: Any, encoded: bytes, memory: Woven | None) -> Inside | None:
         """Look into a large list or dict; None of anything else, and of dicts that are not written as such."""
@@ -192,22 +236,31 @@ class Weaver:
         if type(value) is list and header:
             return self._list(value, encoded, header, memory)
         if type(value) is dict and header:
-            return self._dict(value, encoded[:header], self._elements(value, "") or [], memory)
+            elements = self._elements(value, "", None) or []
+            _check_same(elements, encoded, header)
+            return self._dict(value, encoded[:header], elements, memory)
         return None
 
     def _list(self, values: list[Any], encoded: bytes, header: int, memory: Woven | None) -> Inside:
-        run, fresh, names = Run(), values, self.names
-        if memory and memory.run and memory.length <= len(values) and _goes_on(encoded, header, memory):
-            run, fresh = memory.run.copy(), values[memory.length :]
-        self.names = set(memory.names) if fresh is not values and memory else set()
-        for value in fresh:
-            element = self._encode(value, "")
+        grown = self._grown.pop(id(memory), _NOT_GROWN)
+        run, fresh, known, names = Run(), values, 0, self.names
+        if memory and memory.run and (grown.elements is not None or _goes_on(values, encoded, header, memory)):
+            run, known = memory.run.copy(), memory.length
+            fresh = values[known:] if grown.elements is None else grown.fresh
+        self.names = set(memory.names) if known and memory else set()
+        elements = grown.elements
+        if elements is None:
+            elements = [self._encode(value, "") for value in fresh]
+            _check_same(elements, encoded, header + (len(memory.encoded) - memory.header if memory and known else 0))
+        for value, element in zip(fresh, elements, strict=True):
             inside = self._inside(value, element, None)
             if inside is None:
                 run.add(element, self)
             else:
                 run.add_nested(b"", inside.pieces, self)
-        woven = Woven(encoded, header, len(values), run, frozenset(self.names), {})
+        length = known + len(fresh)
+        seen = grown.seen if grown.seen and len(grown.seen.items) == length else None  # of all of it, or of no use
+        woven = Woven(encoded, header, length, run, frozenset(self.names), {}, seen)
         self.names |= names
         return Inside([encoded[:header], *run.pieces()], woven)
 
@@ -244,9 +297,15 @@ def _place(data: bytes, start: int) -> int:
     return end
 
 
-def _goes_on(encoded: bytes, header: int, memory: Woven) -> bool:
+def _check_same(elements: list[bytes], encoded: bytes, start: int) -> None:
+    """Changing if what was encoded one by one is not what was encoded as a whole: the parts would not be the state."""
+    if b"".join(elements) != memoryview(encoded)[start:]:
+        raise Changing
+
+
+def _goes_on(values: list[Any], encoded: bytes, header: int, memory: Woven) -> bool:
     """Whether a list begins with all that it held when it was remembered."""
-    return encoded.startswith(memoryview(memory.encoded)[memory.header :], header)
+    return memory.length <= len(values) and encoded.startswith(memoryview(memory.encoded)[memory.header :], header)
 
 
 def _size(pieces: Sequence[bytes]) -> int:
@@ -263,6 +322,13 @@ def _map_header(parts: int) -> bytes:
     if count < 16:
         return bytes([0x80 | count])
     return b"\xde" + count.to_bytes(2, "big") if count < 1 << 16 else b"\xdf" + count.to_bytes(4, "big")
+
+
+def _array_header(count: int) -> bytes:
+    """Says that an array of so many elements follows."""
+    if count < 16:
+        return bytes([0x90 | count])
+    return b"\xdc" + count.to_bytes(2, "big") if count < 1 << 16 else b"\xdd" + count.to_bytes(4, "big")
 
 
 def _header(encoded: bytes) -> int:

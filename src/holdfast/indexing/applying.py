@@ -139,7 +139,10 @@ class Applier:
         return True
 
     def _embedder(self, channel: Resolved, *, is_shared: bool = False) -> Embedder:
-        return Embedder(channel, self._ledger, self._families, self._budget, is_shared=is_shared, sleep=self._sleep)
+        return Embedder(
+            channel, self._ledger, self._families, self._budget,
+            is_shared=is_shared, on_batch=lambda: self._published(0), sleep=self._sleep,
+        )  # fmt: skip
 
     def _base(self, ground: Ground) -> Generation:
         """The generation to publish in, begun if the shape is new. One begun for another shape is dropped."""
@@ -231,7 +234,7 @@ class Applier:
         return ground.live is not None and bool(self._ledger.docs(ground.live.number, [name]))
 
     def _published(self, published: int) -> None:
-        """Count documents as published."""
+        """Count documents as published, and tell how far it is."""
         self._applied.published += published
         self._account()
         if self._on_progress:

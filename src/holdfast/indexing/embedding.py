@@ -57,6 +57,7 @@ class Embedder:
         budget: Budget,
         *,
         is_shared: bool = False,
+        on_batch: Callable[[], None] = lambda: None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -67,6 +68,7 @@ class Embedder:
         self._families = families
         self._budget = budget
         self._is_shared = is_shared
+        self._on_batch = on_batch
         self._sleep = sleep
         self._clock = clock
 
@@ -92,6 +94,7 @@ class Embedder:
             self._failed.update(each.key for each in failed)
             for each in batch:
                 del self.pending[each.key]
+            self._on_batch()
         return True
 
     def _drop_known(self, size: int) -> bool:

@@ -39,7 +39,9 @@ class Shape:
 
     @property
     def size_bytes(self) -> int:
-        """What one vector takes, if it is not sparse."""
+        """What one vector takes; 0 if each takes as much as it needs."""
+        if self.is_sparse:
+            return 0
         if self.datatype == "binary":
             return (self.dimension + 7) // 8
         return self.dimension * {"float32": 4, "float16": 2, "int8": 1}[self.datatype]

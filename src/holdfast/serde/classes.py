@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from holdfast.errors import Refused
 from holdfast.serde.kinds import Kind, kind_of
+from holdfast.serde.seeing import Shown
 
 T = TypeVar("T", bound=type)
 Upgrade = Callable[[Any], Any]
@@ -35,6 +36,8 @@ class Registration:
     version: int
     kind: Kind
     upgrades: Mapping[int, Upgrade] = field(default_factory=dict)
+    shown: Shown | None = None
+    """What an object's encoding depends on, where that is known: if it is the same, it need not be encoded again."""
 
     def make(self, version: int, data: Any) -> Any:
         """An object from data that may be of an older version."""
@@ -82,8 +85,12 @@ class Registry:
         upgrades: Mapping[int, Upgrade] | None = None,
         encode: Callable[[Any], Any] | None = None,
         decode: Callable[[Any], Any] | None = None,
+        shown: Shown | None = None,
     ) -> None:
-        """`register` for a class that is not yours."""
+        """`register` for a class that is not yours.
+
+        `shown` brings all that `encode` depends on, as a tuple that always has the same length.
+        """
         ways = dict(upgrades or {})
         if not isinstance(type_id, str) or not type_id:
             raise Refused(f"{type_id!r} cannot be the id of a class", hint="Give a text such as 'shop.Cart'.")
@@ -94,7 +101,7 @@ class Registry:
             raise Refused(f"{type_id} is {other.cls.__qualname__} already", hint="Give each class an id of its own.")
         if cls in self._by_class and self._by_class[cls].id != type_id:
             raise Refused(f"{cls.__qualname__} is registered as {self._by_class[cls].id}", hint="One id is enough.")
-        entry = Registration(type_id, cls, version, kind_of(cls, encode, decode), ways)
+        entry = Registration(type_id, cls, version, kind_of(cls, encode, decode), ways, shown)
         self._by_class[cls] = self._by_id[type_id] = entry
 
     def of_class(self, cls: type) -> Registration | None:

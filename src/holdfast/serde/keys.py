@@ -28,9 +28,11 @@ class Keys:
 
     def __init__(self, keys: Mapping[str, bytes], *, active: str | None = None) -> None:
         """`keys`: 32 random bytes each. `active`: the last one where it is not said."""
+        if not isinstance(keys, Mapping):
+            raise Refused(f"keys are a {type(keys).__name__}", hint="Give a dict of ids and keys.")
         if not keys or any(not isinstance(key, bytes) or len(key) != 32 for key in keys.values()):
             raise Refused("a key is not 32 bytes", hint="Make one with os.urandom(32), and keep it safe.")
-        if any(not isinstance(name, str) or not 1 <= len(name.encode()) <= 100 for name in keys):
+        if any(not isinstance(name, str) or not 1 <= _utf8_bytes(name) <= 100 for name in keys):
             raise Refused("the id of a key is not a text of up to 100 bytes", hint="Name keys '2026-01' or so.")
         self.active = list(keys)[-1] if active is None else active
         if self.active not in keys:
@@ -50,6 +52,8 @@ class Keys:
         """Decrypt; Damaged if the bytes were changed or belong elsewhere, Refused if the key is not here."""
         length = sealed[0] if sealed else 0
         name = bytes(sealed[1 : 1 + length])
+        if not name or len(name) != length:
+            raise Damaged("sealed bytes were cut short", hint="Use another copy.")
         cipher = self._ciphers.get(name.decode("utf-8", "replace"))
         if cipher is None:
             raise NoKey(f"this is sealed with key {name!r}, which is not given", hint="Add that key; leave it active.")
@@ -59,6 +63,14 @@ class Keys:
         except Exception:  # InvalidTag, or a nonce cut short
             raise Damaged("sealed bytes were changed, or moved from another place", hint="Use another copy.") from None
         return opened
+
+
+def _utf8_bytes(name: str) -> int:
+    """How long a text is in UTF-8; none, if UTF-8 cannot say it."""
+    try:
+        return len(name.encode())
+    except UnicodeEncodeError:
+        return 0
 
 
 def _cipher(key: bytes) -> Any:

@@ -19,6 +19,8 @@ def is_plain(value: Any, *, most_levels: int = _MOST_LEVELS) -> bool:
 
     False also of what is very deep or very wide, which the slower way looks at more closely.
     """
+    if type(value) in _SCALARS:
+        return True
     kinds, level = {type(value)}, [value]
     for _ in range(most_levels):
         if kinds <= _SCALARS:

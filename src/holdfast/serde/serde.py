@@ -10,6 +10,7 @@ from holdfast.serde.classes import Registry, default_registry
 from holdfast.serde.making import Maker
 from holdfast.serde.msgpack import encode
 from holdfast.serde.plain import is_plain
+from holdfast.serde.seeing import Seen, Shown, look
 from holdfast.serde.taking import Taker
 
 _HINT = "Register its class with holdfast.serde.register, or store something else in its place."
@@ -28,6 +29,7 @@ class Serde:
         """`on_unknown="keep"`: objects of classes that are not registered are read as opaque `Unknown`."""
         if on_unknown not in ("raise", "keep"):
             raise Refused(f"on_unknown is {on_unknown!r}", hint="Say 'raise' or 'keep'.")
+        self._registry = registry
         self._takers = (Taker(registry, careful=False), Taker(registry, careful=True))
         self._maker = Maker(registry, keep_unknown=on_unknown == "keep")
         self.decode = self._maker.make
@@ -47,6 +49,14 @@ class Serde:
         except RecursionError:
             path, reason = "", "it is nested too deeply"
         raise Refused(f"{where}{path} cannot be stored: {reason}", hint=_HINT)
+
+    def look(self, values: list[Any]) -> Seen | None:
+        """What can tell later that a list still begins with what it holds now; None if nothing can."""
+        return look(values, self._shown)
+
+    def _shown(self, kind: type) -> Shown | None:
+        entry = self._registry.of_class(kind)
+        return None if entry is None else entry.shown
 
     def _encode_any(self, value: Any) -> bytes:
         quick, careful = self._takers

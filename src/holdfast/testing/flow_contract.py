@@ -6,6 +6,7 @@ which makes back ends that have nothing to do with each other.
 
 from __future__ import annotations
 
+from holdfast.testing.flow_beside import BesideContract
 from holdfast.testing.flow_copying import CopyingContract
 from holdfast.testing.flow_crowds import CrowdContract
 from holdfast.testing.flow_keeping import KeepingContract
@@ -15,5 +16,5 @@ from holdfast.testing.flow_scenes import NOON, OpenStore, conversation, point
 __all__ = ["NOON", "OpenStore", "StateStoreContract", "conversation", "point"]
 
 
-class StateStoreContract(SavingContract, KeepingContract, CrowdContract, CopyingContract):
+class StateStoreContract(SavingContract, KeepingContract, CrowdContract, CopyingContract, BesideContract):
     """The promises of `holdfast.flow.store`, and what the surface says on top of them."""

@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.errors import Conflict, NotFound
 from holdfast.flow import Place, States, Write
+from holdfast.flow.store import WriteRow
 from holdfast.retention import Policy
 from holdfast.testing.flow_scenes import OpenStore, Sound, conversation, point
 
@@ -209,6 +210,22 @@ class KeepingContract(Sound):
         assert len(states.metadata("f", namespace="inner")) == 2
         assert states.writes([Place("f", "", "c1")])[Place("f", "", "c1")] == [Write("t", 0, "x", 1)]
 
+    def test_a_fork_of_the_newest_with_its_history_leaves_nothing_out(self, states: States) -> None:
+        """Also what was saved into other namespaces since."""
+        states.save(point("a", {"messages": conversation(10)}))
+        states.save(point("b", namespace="inner"))
+        assert states.fork("s", into="f", history=True).checkpoint_id == "a"
+        found = [(each.namespace, each.checkpoint_id) for each in states.metadata("f", namespace=None)]
+        assert found == [("inner", "b"), ("", "a")]
+
+    def test_a_write_that_is_damaged_is_named(self, states: States) -> None:
+        states.save(point("a"))
+        states.put_writes(Place("s", "", "a"), [Write("t", 0, "x", 1)])
+        assert states.verify().ok
+        states.store.add_writes(Place("s", "", "a"), [WriteRow("t", 0, "", "x", b"\0\xc1")], replace=True)
+        [problem] = states.verify().problems
+        assert "s/a" in problem.detail
+
     def test_two_steps_are_compared(self, states: States) -> None:
         states.save(point("a", {"x": 1, "y": [1, 2, {"z": 1}], "gone": 1}))
         states.save(point("b", {"x": 1.0, "y": [1, 2, {"z": 2}, 3], "new": 1}))
@@ -288,19 +305,6 @@ class KeepingContract(Sound):
             states.save(point("a", session_id="old"))
             assert states.load("old") is not None
 
-    def test_a_session_that_is_used_again_at_the_last_moment_lives(
-        self, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        now = [1000.0]
-        with States(open_store(), ttl=timedelta(seconds=60), clock=lambda: now[0]) as states:
-            states.save(point("a"))
-            now[0] += 100
-            listed = states.store.sessions()
-            states.save(point("b"))
-            monkeypatch.setattr(states.store, "sessions", lambda: listed)
-            assert states.expire() == []
-            assert states.load("s") == point("b")
-
     # writes
 
     def test_writes_come_back_in_order_and_the_first_one_stays(self, states: States) -> None:
@@ -325,6 +329,14 @@ class KeepingContract(Sound):
         assert states.writes([Place("s", "", "b")])[Place("s", "", "b")] != []
         states.delete("s")
         assert states.usage().total_bytes == 0
+
+    def test_writes_of_what_was_never_saved_are_deleted_too(self, states: States) -> None:
+        place = Place("never", "", "c")
+        for delete in (lambda: states.delete("never", "c"), lambda: states.delete("never"), states.clear_all):
+            states.put_writes(place, [Write("t", 0, "x", 1)])
+            delete()
+            assert states.writes([place]) == {place: []}
+            assert states.usage().total_bytes == 0
 
     def test_many_threads_write_at_once(self, states: States) -> None:
         place = Place("s", "", "c")

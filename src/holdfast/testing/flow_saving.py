@@ -127,7 +127,7 @@ class SavingContract(Sound):
         [
             point(""),
             point(session_id=""),
-            point("x" * 801),
+            point("x" * 501),
             point(FIVE),
             point(timestamp="now"),
             point(step="1"),

@@ -163,13 +163,14 @@ class VectorStoreContract:
     # points
 
     def test_points_are_written_over_and_not_doubled(self, opened: Any) -> None:
+        opened.make_live("c")
         opened.upsert("c", [point(ONE, 1, 0, 0, 0), point(TWO, 0, 1, 0, 0)])
+        assert opened.search("dense", [1, 0, 0, 0], limit=1)[0].text == "text"
         opened.upsert("c", [point(ONE, 0, 0, 1, 0, text="newer")])
         opened.upsert("c", [])
         assert opened.count("c") == 2
         assert sorted(each for each, _, _ in opened.scan("c")) == sorted([ONE, TWO])
         assert [sizes for _, _, sizes in opened.scan("c")] == [{"dense": 16}] * 2
-        opened.make_live("c")
         (best, *_) = opened.search("dense", [0, 0.1, 1, 0], limit=1)
         assert (best.text, best.document, best.ordinal) == ("newer", f"doc-{ONE[:4]}", 0)
         assert best.score == pytest.approx(0.995, abs=0.001)
@@ -235,6 +236,27 @@ class VectorStoreContract:
         }
         assert {document for _, document, _ in opened.scan("c")} == {each.document for each in points}
 
+    @pytest.mark.parametrize("datatype", [each for each in DATATYPES if not each.startswith("sparse")])
+    def test_vectors_are_given_back_in_their_shape(self, opened: Any, datatype: str) -> None:
+        shape = Shape(16, datatype)
+        opened.create("back", {"first": shape, SECOND: Shape(2)}, {})
+        given = [made(shape, *(float(place * (number + 3) % 7 - 3) for place in range(16))) for number in range(3)]
+        names = (ONE, TWO, THREE)
+        opened.upsert("back", [Point(names[each], "d", each, "t", {"first": given[each]}) for each in range(3)])
+        opened.upsert("back", [Point(ONE, "d", 0, "t", {"first": given[0], SECOND: made(Shape(2), 3, 4)})])
+        found = opened.read("back", [*names, "00000000-0000-0000-0000-000000000000"])
+        assert {name: set(each) for name, each in found.items()} == {
+            ONE: {"first", SECOND},
+            TWO: {"first"},
+            THREE: {"first"},
+        }
+        for name, blob in zip(names, given, strict=True):
+            back = found[name]["first"]
+            assert len(back) == shape.size_bytes
+            wide = [vectors.widened(each, shape) for each in (blob, back)]  # it may have been made of length 1
+            assert vectors.cosines(wide[:1], wide[1:])[0] > 0.9999
+        assert opened.read("back", []) == {}
+
     def test_a_vector_of_zeros_is_in_nobodys_way(self, opened: Any) -> None:
         opened.upsert("c", [point(ONE, 0, 0, 0, 0), point(TWO, 0, 1, 0, 0)])
         opened.make_live("c")
@@ -279,6 +301,8 @@ class VectorStoreContract:
         assert {document: sizes.get("plain", 0) for _, document, sizes in opened.scan("thin")} == {
             f"doc {number}": 8 * len(row) for number, row in enumerate(rows)
         }
+        found = opened.read("thin", [numbered(number).id for number in range(4)])
+        assert [found[numbered(number).id]["plain"] for number in range(4)] == [pack(row) for row in rows]
         opened.make_live("thin")
         query = {7: 1.0, 4_294_967_295: 1.0, 5: 1.0}
         assert [each.document for each in opened.search("plain", query)][:1] == ["doc 0"]

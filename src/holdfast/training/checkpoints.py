@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from holdfast.errors import Damaged, Refused
+from holdfast.errors import Damaged, NotFound, Refused
 from holdfast.training import background
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.loading import Opened, find
@@ -133,7 +133,7 @@ def load_checkpoint(
         try:
             state = opened.state(weights_only=weights_only, only=only, map_location=map_location)
             break
-        except Damaged:
+        except (Damaged, NotFound):
             if not tries_left or not opened.is_gone:
                 raise  # else a save has pruned it while it was read, and there is a newer one (P9)
     if restore_rng or loader is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,7 @@ class Opened:
     @property
     def is_gone(self) -> bool:
         """Whether it was removed since it was found."""
-        return isinstance(self.found.path, Path) and not os.path.lexists(self.found.path / MANIFEST)
+        return self.reader.is_gone
 
     def state(self, *, weights_only: bool = False, only: Sequence[str] | None = None, map_location: Any = None) -> Any:
         """The state, or what is wanted of it."""

@@ -196,9 +196,11 @@ class CheckpointManager:
         for each in reversed(found):
             try:
                 resumed = self._resumed(each, tuple(problems), rng, options)
-            except Damaged as error:
-                if isinstance(each.path, Path) and not each.path.exists():
+            except (Damaged, NotFound) as error:
+                if self._folder.reader(each, verify=False).is_gone:
                     return self.resume(step, rng=rng, **options)  # another process has pruned it: look again
+                if isinstance(error, NotFound):
+                    raise  # of what was asked for
                 _log.warning("passed over: %s", error)
                 problems.append(str(error))
                 continue

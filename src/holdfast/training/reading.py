@@ -70,6 +70,11 @@ class Reader:
         self._check(data, entry.digest, self._folder / name)
         return data
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the checkpoint was removed since it was found."""
+        return not os.path.lexists(self._folder / MANIFEST)
+
     def prepare(self, names: Iterable[str]) -> None:
         """Read many tensors at once, with several threads."""
         wanted = [name for name in names if name not in self._ready]

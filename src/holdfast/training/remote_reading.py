@@ -28,6 +28,10 @@ class RemoteReader(Reader):
         super().__init__(found.path, found.manifest, verify=verify)
         self._objects = objects
 
+    @property
+    def is_gone(self) -> bool:
+        return self._objects.get(f"{self._folder.name}/{MANIFEST}") is None
+
     def file(self, name: str) -> bytes:
         entry = self._manifest.files.get(name)
         if entry is None:
@@ -55,7 +59,7 @@ class RemoteReader(Reader):
 
     def _missing(self, name: str) -> NoReturn:
         """Tell a checkpoint that was removed while it was read from one that is damaged."""
-        if self._objects.get(f"{self._folder.name}/{MANIFEST}") is None:
+        if self.is_gone:
             raise NotFound(f"{self._folder} was removed meanwhile", hint="Load again: there is a newer one.")
         raise Damaged(f"{self._folder / name} is missing or too short", hint=_HINT)
 

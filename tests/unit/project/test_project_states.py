@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import Refused
+from holdfast import Refused, Unavailable
+from holdfast.durable import Disk, use_disk
 from holdfast.project import CheckpointManager
 from holdfast.serde import Registry
 
@@ -80,3 +83,25 @@ def test_what_changes_after_the_call_is_not_what_is_saved(place: Place) -> None:
                 await manager.create_checkpoint("b", context={"a": (1,)})
 
     asyncio.run(story())
+
+
+class FullDisk(Disk):
+    """Has no room for what lies outside the folder."""
+
+    def create(self, name: str, *args: object, **options: object) -> int:
+        if name.endswith("list.json.holdfast-new"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+        return super().create(name, *args, **options)  # type: ignore[arg-type]
+
+
+def test_an_interrupted_rollback_is_finished_by_whoever_does_not_know_the_classes(place: Place) -> None:
+    outside = place.area / "list.json"
+    outside.write_text("[]")
+    manager = place.open(registry=REGISTRY, feature_list=outside)
+    made = manager.create_checkpoint("a", state=TEA)
+    outside.write_text('["changed"]')
+    with use_disk(FullDisk()), pytest.raises(Unavailable):
+        manager.rollback(made.id)
+    assert outside.read_text() == '["changed"]'
+    assert "was finished" in place.open(feature_list=outside).recover()[0]
+    assert outside.read_text() == "[]"

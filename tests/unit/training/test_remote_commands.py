@@ -61,3 +61,9 @@ def test_the_general_commands_take_a_url(holdfast: Callable[..., Any], url: str,
     assert holdfast("-C", url, "prune", "--keep-last", "1", "--yes")[1]["pruned"]["removed"] == [1]
     assert [each["step"] for each in holdfast("-C", url, "log")[1]["checkpoints"]] == [3, 2]
     assert holdfast("-C", "foo://x", "log")[0] == 6
+
+
+@pytest.mark.parametrize("command", ["log", "show", "diff", "verify", "prune"])
+def test_a_url_behind_the_command_is_told_where_it_goes(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "s3://bucket/x"]) == 2
+    assert f"holdfast -C s3://bucket/x {command}" in capfd.readouterr().err

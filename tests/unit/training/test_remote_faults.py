@@ -195,12 +195,13 @@ def test_what_dead_saves_left_is_swept_once_it_is_old(
 
 def test_a_request_that_hangs_is_sent_again(url: str, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     save_checkpoint(url, 1, remote_state(1), rng=False)
-    monkeypatch.setenv("AWS_TIMEOUT", "1s")
+    monkeypatch.setenv("AWS_TIMEOUT", "2s")
     answered = threading.Event()
     try:
         server[0].once(f"GET /{place(url)[0]}/runs/exp1/step-00000001/model-", lambda: answered.wait(60))
         assert same(remote_state(1), load_checkpoint(url))
         answered.set()
+        monkeypatch.setenv("AWS_TIMEOUT", "5s")  # a manifest is not sent twice, so nothing else may hang
         answered = threading.Event()
         server[0].once(f"PUT /{place(url)[0]}/runs/exp1/step-00000002/model-", lambda: answered.wait(60))
         save_checkpoint(url, 2, remote_state(2), rng=False)

@@ -102,13 +102,30 @@ def test_pins_of_two_are_both_kept(url: str, server: tuple[Faulty, str]) -> None
     assert [each.pinned for each in manager.history()] == [False, True]
 
 
-def test_a_reader_is_told_that_what_it_reads_was_pruned(url: str, server: tuple[Faulty, str]) -> None:
+@pytest.mark.parametrize("step", ["latest", 1])
+def test_a_reader_of_what_is_just_pruned_gets_the_newer(url: str, server: tuple[Faulty, str], step: Any) -> None:
     save_checkpoint(url, 1, remote_state(1), rng=False)
-    server[0].once("GET /{}/runs/exp1/step-00000001/model-".format(url.split("/")[2]),
-                   lambda: save_as_another(url, 2, remote_state(2), keep_last=1))  # fmt: skip
-    with pytest.raises(NotFound, match="step-00000001 was removed meanwhile"):
-        load_checkpoint(url)
-    assert same(remote_state(2), load_checkpoint(url))
+    moment = f"GET /{url.split('/')[2]}/runs/exp1/step-00000001/model-"
+    prune = lambda: save_as_another(url, 2, remote_state(2), keep_last=1)  # noqa: E731
+    server[0].once(moment, prune)
+    if step == 1:
+        with pytest.raises(NotFound, match="has no checkpoint 1"):
+            load_checkpoint(url, step=step)
+    else:
+        assert same(remote_state(2), load_checkpoint(url, step=step))
+
+
+def test_a_resume_from_what_is_just_pruned_finds_the_newer(url: str, server: tuple[Faulty, str]) -> None:
+    save_checkpoint(url, 1, remote_state(1), rng=False)
+    for moment, step in (("/step-00000001/manifest", 2), ("/step-00000002/model-", 3)):
+        word = f"GET /{url.split('/')[2]}/runs/exp1{moment}"
+        server[0].once(word, lambda step=step: save_as_another(url, step, remote_state(step), keep_last=1))
+        resumed = CheckpointManager(url).resume()
+        assert resumed is not None
+        assert same(remote_state(step), resumed.state)
+        assert resumed.problems == ()
+    with pytest.raises(NotFound, match="nothing that is called"):
+        CheckpointManager(url).resume(only=["nothing"])
 
 
 def test_two_that_prune_at_once_do_not_trip(url: str, server: tuple[Faulty, str]) -> None:

@@ -64,7 +64,8 @@ def test_an_interrupt_leaves_no_thread_at_work() -> None:
         threading.Thread(target=interrupt).start()
         with pytest.raises(KeyboardInterrupt):
             each(work, range(50), threads=2)
-        assert not [thread for thread in threading.enumerate() if thread.name.startswith("holdfast")]
+        ours = (thread for thread in threading.enumerate() if thread.name.startswith("holdfast"))
+        assert not [thread for thread in ours if thread.is_alive()]  # one that has just ended may still be listed
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -18,6 +16,8 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 
+from holdfast.flow.threads import Threads
+
 T = TypeVar("T")
 _PAGE = 8
 
@@ -27,10 +27,10 @@ class Awaiting(BaseCheckpointSaver[Any]):
 
     def __init__(self, threads: int) -> None:
         super().__init__()
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-langgraph")
+        self._threads = Threads(threads, "holdfast-langgraph")
 
     async def _call(self, verb: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, verb)
+        return await self._threads.call(verb)
 
     async def aput(
         self,

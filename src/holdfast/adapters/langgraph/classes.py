@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from langchain_core import documents, messages
@@ -27,6 +28,8 @@ _MESSAGES = (
 )  # fmt: skip
 _DATACLASSES: tuple[type, ...] = (types.Command, types.Interrupt, types.Overwrite, types.TimeoutPolicy)
 _EXTRA, _PRIVATE = "__pydantic_extra__", "__pydantic_private__"
+_SHOWN = attrgetter("__dict__", "__pydantic_fields_set__", _EXTRA, _PRIVATE)
+"""All that `_take_model` looks at."""
 _GIVEN = "="
 _EMPTY: dict[type, str] = {dict: "{}", list: "[]"}
 
@@ -38,8 +41,8 @@ class Classes(Registry):
         super().__init__()
         self._others = others
         for model in _MESSAGES:
-            self._add(model, f"langchain.{model.__name__}", _take_model, partial(_make_model, model))
-        self._add(documents.Document, "langchain.Document", _take_model, partial(_make_model, documents.Document))
+            self._add_model(model)
+        self._add_model(documents.Document)
         for cls in _DATACLASSES:
             self._add(cls, f"langgraph.{cls.__name__}", _take_fields, partial(_make_fields, cls))
         self._add(types.Send, "langgraph.Send", _take_send, _make_send)
@@ -50,6 +53,10 @@ class Classes(Registry):
 
     def of_id(self, type_id: str) -> Registration | None:
         return self._by_id.get(type_id) or self._others.of_id(type_id)
+
+    def _add_model(self, model: type) -> None:
+        make = partial(_make_model, model)
+        self.add(model, f"langchain.{model.__name__}", encode=_take_model, decode=make, shown=_SHOWN)
 
     def _add(self, cls: type, type_id: str, encode: Callable[[Any], Any], decode: Callable[[Any], Any]) -> None:
         self.add(cls, type_id, encode=encode, decode=decode)

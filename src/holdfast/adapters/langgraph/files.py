@@ -15,7 +15,7 @@ from holdfast.model import Restored
 from holdfast.workspace import Workspace
 
 Folder: TypeAlias = Workspace | str | os.PathLike[str]
-_RUNTIME, _DURABILITY = "__pregel_runtime", "__pregel_durability"  # what LangGraph tells of a run that is under way
+RUNTIME, _DURABILITY = "__pregel_runtime", "__pregel_durability"  # what LangGraph tells of a run that is under way
 
 
 class Files:
@@ -48,7 +48,7 @@ class Files:
 def _check_durability(config: RunnableConfig) -> None:
     """Refused where LangGraph saves while the next step runs, whose files would be taken for those of this one."""
     told = config["configurable"]
-    if _RUNTIME in told and told.get(_DURABILITY) not in ("sync", "exit"):
+    if RUNTIME in told and told.get(_DURABILITY) not in ("sync", "exit"):
         raise Refused(
             "the files of a step cannot be saved while the next one runs",
             hint='Run the graph with durability="sync": graph.invoke(…, durability="sync").',

@@ -1,4 +1,4 @@
-"""What `keep_latest` keeps: the newest of each namespace, and what its delta channels are made of.
+"""What may go: all but the newest of each namespace, what delta channels are made of excepted.
 
 A delta channel is stored as a snapshot now and then, and as the writes in between; its value at a checkpoint is found
 by walking the parents back to a snapshot. To delete one of those would empty the channel without a word.
@@ -7,6 +7,7 @@ by walking the parents back to a snapshot. To delete one of those would empty th
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
@@ -29,6 +30,28 @@ def superseded(states: States, thread: str) -> list[Place]:
         needed = _needed(states, rows)
         gone += [row.place for row in rows if row.place not in needed]
     return gone
+
+
+def needed_of_runs(states: States, run_ids: Sequence[str]) -> list[Place]:
+    """The checkpoints of these runs that delta channels of later checkpoints, of other runs, are made of."""
+    gone = {row.place for run_id in run_ids for row in states.store.rows(None, None, run_id=run_id)}
+    needed: list[Place] = []
+    for thread, namespace in {place[:2] for place in gone}:
+        rows = list(all_rows(states, thread, namespace))
+        deltas = {channel for row in rows for channel in _counters(states, row)}
+        for row in rows if deltas else ():
+            parent = row.place._replace(checkpoint_id=row.parent_id or "")
+            if row.place not in gone and parent in gone and _lacks(states, row.place, deltas):
+                needed.append(parent)
+    return needed
+
+
+def _lacks(states: States, place: Place, deltas: set[str]) -> bool:
+    """Whether a checkpoint has a delta channel without its value, which then is made of its parents."""
+    found = _load(states, place)
+    if found is None:
+        return False
+    return bool((deltas & found.checkpoint["channel_versions"].keys()) - found.checkpoint["channel_values"].keys())
 
 
 def _needed(states: States, rows: list[Row]) -> set[Place]:

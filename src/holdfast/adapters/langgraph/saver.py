@@ -22,15 +22,17 @@ from holdfast import flow
 from holdfast.adapters.langgraph import pruning, translating
 from holdfast.adapters.langgraph.awaiting import Awaiting
 from holdfast.adapters.langgraph.classes import Classes
-from holdfast.adapters.langgraph.files import Files, Folder
+from holdfast.adapters.langgraph.files import RUNTIME, Files, Folder
 from holdfast.adapters.langgraph.rows import Newest, all_rows
 from holdfast.errors import Conflict, Refused, Unavailable
 from holdfast.flow import Place, States
+from holdfast.flow.names import check_limit
 from holdfast.flow.store import Row
 from holdfast.model import Restored
 from holdfast.serde import Registry, default_registry
 
 _TRIES = 10
+_PATIENCE_SECONDS = 0.005
 _STRATEGIES = ("keep_latest", "delete")
 
 
@@ -104,11 +106,17 @@ class HoldfastSaver(Awaiting):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Attach what a task wrote to a checkpoint. Conflict if the thread was deleted."""
+        """Attach what a task wrote to a checkpoint. Conflict if the thread was deleted.
+
+        In a graph that runs, the next checkpoint is about to be saved by another thread: both go in one transaction.
+        """
+        is_replacing = translating.are_replacing(writes)
+        is_followed = not is_replacing and RUNTIME in config["configurable"]
         self.states.put_writes(
             translating.place_of(config),
             translating.to_writes(writes, task_id, task_path),
-            replace=translating.are_replacing(writes),
+            replace=is_replacing,
+            patience_seconds=_PATIENCE_SECONDS if is_followed else 0.0,
         )
 
     # reading
@@ -144,11 +152,12 @@ class HoldfastSaver(Awaiting):
         wanted = get_checkpoint_id(config) if config else None
         end = get_checkpoint_id(before) if before else None
         rows = [row for row in all_rows(self.states, thread, namespace) if _is_within(row, wanted, end)]
-        left = len(rows) if limit is None else limit
+        left = len(rows) if limit is None else check_limit(limit) or 0
         for row in sorted(rows, key=lambda row: row.place.checkpoint_id, reverse=True):
             if left <= 0:
                 return
-            if filter and not _matches(translating.told_of(self.states.sealer.metadata(row)), filter):
+            meta = self.states.sealer.metadata(row)
+            if not translating.is_of_a_graph(meta) or not _matches(translating.told_of(meta), filter or {}):
                 continue
             if found := self._tuple(row.place):
                 left -= 1
@@ -179,8 +188,17 @@ class HoldfastSaver(Awaiting):
         self.states.delete(str(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Delete the checkpoints of runs, with their writes, in all threads."""
-        self.states.delete_runs([run_id for run_id in run_ids if run_id])
+        """Delete the checkpoints of runs, with their writes, in all threads.
+
+        Refused, and nothing is deleted, if a delta channel of a later run is made of them.
+        """
+        runs = [run_id for run_id in run_ids if run_id]
+        if needed := pruning.needed_of_runs(self.states, runs):
+            raise Refused(
+                f"a delta channel of a later run of thread {needed[0].session!r} is made of one of these",
+                hint="Delete the later runs with them, or the thread.",
+            )
+        self.states.delete_runs(runs)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all of a thread to another, which must not exist; they share what is stored."""

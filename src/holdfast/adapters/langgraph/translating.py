@@ -21,6 +21,7 @@ from holdfast.errors import Refused
 
 _CHANNEL = "channel:"
 _REST = "checkpoint"
+_TOLD = "metadata"
 WORKSPACE = "workspace"
 """Under this name the metadata of a LangGraph checkpoint tells the checkpoint of the files."""
 
@@ -64,15 +65,22 @@ def to_flow(
         parent_id=get_checkpoint_id(config) or None,
         namespace=namespace_of(config),
         run_id=run_id if isinstance(run_id, str) and run_id else None,
-        extra={"metadata": told} | ({WORKSPACE: files} if files else {}),
+        extra={_TOLD: told} | ({WORKSPACE: files} if files else {}),
     )
     rest = {key: value for key, value in checkpoint.items() if key != "channel_values"}
     values = {_CHANNEL + name: value for name, value in checkpoint["channel_values"].items()}
     return flow.Checkpoint(meta, {_REST: rest, **values})
 
 
+def is_of_a_graph(meta: flow.CheckpointMetadata) -> bool:
+    """Whether a saver saved it; others may keep their own sessions in the same store."""
+    return _TOLD in meta.extra
+
+
 def to_langgraph(saved: flow.Checkpoint, writes: Sequence[flow.Write]) -> CheckpointTuple:
     meta, state = saved.metadata, saved.state
+    if not is_of_a_graph(meta):
+        raise Refused(f"checkpoint {meta.checkpoint_id!r} is of no graph", hint="Use another thread_id.")
     values = {name.removeprefix(_CHANNEL): value for name, value in state.items() if name != _REST}
     place = flow.Place(meta.session_id, meta.namespace, meta.checkpoint_id)
     return CheckpointTuple(
@@ -87,7 +95,7 @@ def to_langgraph(saved: flow.Checkpoint, writes: Sequence[flow.Write]) -> Checkp
 def told_of(meta: flow.CheckpointMetadata) -> Mapping[str, Any]:
     """The metadata as LangGraph has it."""
     files = meta.extra.get(WORKSPACE)
-    told: dict[str, Any] = meta.extra["metadata"]
+    told: dict[str, Any] = meta.extra[_TOLD]
     return told | {WORKSPACE: files} if files else told
 
 

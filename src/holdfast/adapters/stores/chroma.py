@@ -97,6 +97,7 @@ class ChromaStore:
             if len(found["ids"]) < _PAGE:
                 return
 
+<<<<<<< HEAD
     def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
         points: dict[str, Point] = {}
         for place, (name, shape) in enumerate(self._shapes(collection).items()):
@@ -109,6 +110,20 @@ class ChromaStore:
                 there = {**before, name: vectors.encoded(vector, shape)}
                 points[each] = Point(each, str(said["document"]), int(said["ordinal"]), str(text), there)
         return points
+=======
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
+        """The vectors of points, by channel."""
+        found: dict[str, dict[str, bytes]] = {}
+        for place, (name, shape) in enumerate(self._shapes(collection).items()):
+            for start in range(0, len(ids), _PAGE):
+                with self._translated():
+                    some = self._get(_part(collection, place)).get(
+                        ids=list(ids[start : start + _PAGE]), include=["embeddings"]
+                    )
+                for each, vector in zip(some["ids"], some["embeddings"], strict=True):
+                    found.setdefault(each, {})[name] = vectors.derive(vectors.packed(vector), shape)
+        return found
+>>>>>>> 92048d99d8f10b929606b191d2d3cb7ae20a05b7
 
     def count(self, collection: str) -> int:
         shapes = self._shapes(collection)

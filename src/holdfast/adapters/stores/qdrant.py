@@ -85,11 +85,21 @@ class QdrantStore:
             if after is None:
                 return
 
+<<<<<<< HEAD
     def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
         shapes = self._shapes_of(collection)
         with self._translated():
             found = self._client.retrieve(collection, ids=list(ids), with_payload=True, with_vectors=True)
         return {str(each.id): _point(each, shapes) for each in found}
+=======
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
+        """The vectors of points, by channel."""
+        shapes = self._shapes_of(collection)
+        with self._translated():
+            records = self._client.retrieve(collection, list(ids), with_payload=False, with_vectors=True)
+        found = {str(each.id): each.vector if isinstance(each.vector, dict) else {} for each in records}
+        return {each: {name: _blob(one, shapes[name]) for name, one in by.items()} for each, by in found.items()}
+>>>>>>> 92048d99d8f10b929606b191d2d3cb7ae20a05b7
 
     def count(self, collection: str) -> int:
         with self._translated():
@@ -181,6 +191,12 @@ def _data(vector: Any, shape: Shape) -> bytes:
 
 def _thin(numbers: Mapping[int, float]) -> models.SparseVector:
     return models.SparseVector(indices=list(numbers), values=list(numbers.values()))
+
+
+def _blob(vector: Any, shape: Shape) -> bytes:
+    if isinstance(vector, models.SparseVector):
+        return sparse.pack(dict(zip(vector.indices, vector.values, strict=True)))
+    return vectors.derive(vectors.packed(vector), shape)
 
 
 def _size(vector: Any, shape: Shape | None) -> int:

@@ -137,6 +137,7 @@ class SQLiteVecStore:
         for key, each, document in rows:
             yield each, document, sizes.get(key, {})
 
+<<<<<<< HEAD
     def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
         tables = self._tables(collection)
         with self._translated():
@@ -153,6 +154,20 @@ class SQLiteVecStore:
             row = self._db.execute(f"SELECT data FROM {table} WHERE key = ?", (key,)).fetchone()
             if row is not None:
                 found[name] = _decoded(row[0], shape)
+=======
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
+        """The vectors of points, by channel."""
+        found: dict[str, dict[str, bytes]] = {}
+        for name, (table, shape) in self._tables(collection).items():
+            for each in ids:
+                row = self._one(
+                    f"SELECT v.data FROM {table} v JOIN point p USING (key) WHERE p.id = ?"
+                    " AND p.collection = (SELECT number FROM collection WHERE name = ?)",
+                    each, collection,
+                )  # fmt: skip
+                if row:
+                    found.setdefault(each, {})[name] = _decoded(row[0], shape)
+>>>>>>> 92048d99d8f10b929606b191d2d3cb7ae20a05b7
         return found
 
     def count(self, collection: str) -> int:
@@ -240,6 +255,10 @@ class SQLiteVecStore:
 
 def _value(shape: Shape) -> str:
     return "vec_int8(?)" if shape.datatype == "int8" else "?"
+
+
+def _decoded(data: bytes, shape: Shape) -> bytes:
+    return data[:-1] if shape.datatype == "int8" else vectors.derive(data[:-4], shape)
 
 
 def _coded(data: bytes, shape: Shape) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -49,7 +50,10 @@ def init(app: App) -> None:
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
 @pass_app
 def plan(app: App, *, retry_failed: bool) -> None:
-    """Show what an apply would do and cost. No model is called."""
+    """Show what an apply would do and cost. No model is called.
+
+    With --json it prints the plan, which `apply --plan FILE` carries out if nothing moved meanwhile.
+    """
     with _open(app) as run:
         made = run.plan(retry_failed=retry_failed)
     if app.json:
@@ -59,6 +63,7 @@ def plan(app: App, *, retry_failed: bool) -> None:
 
 
 @index.command(cls=Command)
+@click.option("--plan", "file", metavar="FILE", help="The plan to carry out, as `plan --json` printed it.")
 @click.option("--max-usd", type=click.FloatRange(min=0), metavar="DOLLARS", help="Stop before more is spent.")
 @click.option("--max-embeds", type=click.IntRange(min=0), metavar="N", help="Stop before more texts are sent.")
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
@@ -66,7 +71,7 @@ def plan(app: App, *, retry_failed: bool) -> None:
 @click.option("--allow-empty", is_flag=True, help="Empty the index if there is no document any more.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask, whatever it costs.")
 @pass_app
-def apply(app: App, /, *, yes: bool, retry_failed: bool, **limits: Any) -> None:
+def apply(app: App, /, *, file: str | None, yes: bool, retry_failed: bool, **limits: Any) -> None:
     """Bring the index up to date.
 
     It asks where a model costs money, or nobody said what it costs, and no limit was given. Whatever ends it, what was
@@ -77,7 +82,7 @@ def apply(app: App, /, *, yes: bool, retry_failed: bool, **limits: Any) -> None:
     holdfast index apply --max-usd 5
     """
     with _open(app) as run:
-        made = run.plan(retry_failed=retry_failed)
+        made = indexing.read_plan(Path(file)) if file else run.plan(retry_failed=retry_failed)
         if not app.json:
             indexing.show_plan(made, output.note)
         if not made.is_empty:

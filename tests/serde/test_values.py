@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -43,6 +44,12 @@ from .classes import registry as REGISTRY  # noqa: N812 (a constant of this file
 
 SERDE = Serde(REGISTRY)
 KEEPING = Serde(on_unknown="keep")
+
+
+def _told(value: Any) -> str:
+    """The same in every process: without addresses, and without the order of a set."""
+    return re.sub(r" at 0x\w+|frozenset\(.*\)", "…", repr(value))
+
 
 VALUES: list[Any] = [
     None, True, False, 0, -1, 1 << 63, (1 << 64) - 1, -(1 << 63), 1 << 64, -(1 << 63) - 1, 10**400, -(10**400),
@@ -120,25 +127,25 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("value", VALUES, ids=_told)
 def test_a_value_comes_back_the_same(value: Any) -> None:
     assert same(SERDE.decode(SERDE.encode(value)), value)
     assert same(SERDE.decode(SERDE.encode({"a": [value]})), {"a": [value]})
 
 
-@pytest.mark.parametrize("value", VALUES + ARRAYS, ids=repr)
+@pytest.mark.parametrize("value", VALUES + ARRAYS, ids=_told)
 def test_a_value_comes_back_from_json_to_the_byte(value: Any) -> None:
     encoded = SERDE.encode(value)
     assert from_json(to_json(encoded)) == encoded
 
 
-@pytest.mark.parametrize("value", VALUES + ARRAYS, ids=repr)
+@pytest.mark.parametrize("value", VALUES + ARRAYS, ids=_told)
 def test_without_any_class_a_value_can_be_saved_again_to_the_byte(value: Any) -> None:
     encoded = SERDE.encode(value)
     assert KEEPING.encode(KEEPING.decode(encoded)) == encoded
 
 
-@pytest.mark.parametrize("array", ARRAYS, ids=repr)
+@pytest.mark.parametrize("array", ARRAYS, ids=_told)
 def test_an_array_comes_back_writable_and_in_its_order(array: Any) -> None:
     back = SERDE.decode(SERDE.encode(array))
     assert same(back, array)
@@ -241,7 +248,7 @@ def _cart_with_more() -> Cart:
         (memoryview(b"a"), "state"),
         (iter([]), "state"),
     ],
-    ids=repr,
+    ids=_told,
 )
 def test_what_is_not_in_the_table_is_refused_with_its_path(value: Any, path: str) -> None:
     with pytest.raises(Refused) as refused:

@@ -146,7 +146,6 @@ def test_metadata_that_is_not_ours_is_no_error(manager: SyncCheckpointManager) -
         ({"name": "a", "state": ["x"]}, "state"),
         ({"name": "a", "state": {"holdfast.outside": {}}}, "taken"),
     ],
-    ids=repr,
 )
 def test_what_makes_no_sense_is_refused_with_a_hint(
     manager: SyncCheckpointManager, given: dict[str, object], what: str

@@ -59,7 +59,6 @@ def test_a_large_value_is_many_pieces_none_of_them_large() -> None:
         "a\ud83d\ude00bcdef",
         {"key": "abc", "ab\ud83d\ude00": 1},
     ],
-    ids=repr,
 )
 def test_what_would_not_come_back_is_refused(wrong: Any) -> None:
     with pytest.raises((TypeError, ValueError)):

@@ -110,17 +110,6 @@ def floats(blob: bytes, shape: Shape) -> list[float]:
     return [float(each) for each in _decode(np, [blob], shape)[0]]
 
 
-def narrowed(blob: bytes, shape: Shape) -> bytes:
-    """What `widened` was given."""
-    return encoded(load_numpy().frombuffer(blob, dtype="<f4"), shape)
-
-
-def encoded(numbers: Any, shape: Shape) -> bytes:
-    """Numbers that a store gives back, as a vector of a shape."""
-    np = load_numpy()
-    return _encode(np, np.asarray(numbers, dtype="<f4"), shape.datatype)
-
-
 def widened(blob: bytes, shape: Shape) -> bytes:
     """A vector of a store as bytes of float32, for stores that know nothing coarser."""
     np = load_numpy()

@@ -138,7 +138,6 @@ class FaissStore:
         for key, each, document in rows:
             yield each, document, sizes.get(key, {})
 
-<<<<<<< HEAD
     def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
         number, shapes = self._found(collection)
         indexes = {name: self._index(number or 0, name, shape) for name, shape in shapes.items()}
@@ -152,27 +151,12 @@ class FaissStore:
         points = {}
         for key, each, document, ordinal, text in rows:
             found = {
-                name: vectors.encoded(index.reconstruct(key), shapes[name])
+                name: vectors.derive(vectors.packed(index.reconstruct(key)), shapes[name])
                 for name, index in indexes.items()
                 if key in there[name]
             }
             points[each] = Point(each, document, ordinal, text, found)
         return points
-=======
-    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
-        """The vectors of points, by channel."""
-        number, shapes = self._found(collection)
-        keys = {each: self._one("SELECT key FROM point WHERE collection = ? AND id = ?", number, each) for each in ids}
-        found: dict[str, dict[str, bytes]] = {}
-        for name, shape in shapes.items():
-            index = self._index(number or 0, name, shape)
-            there = _keys(index)
-            for each, key in keys.items():
-                if key and key[0] in there:
-                    numbers = vectors.packed(index.reconstruct(key[0]))
-                    found.setdefault(each, {})[name] = vectors.derive(numbers, shape)
-        return found
->>>>>>> 92048d99d8f10b929606b191d2d3cb7ae20a05b7
 
     def count(self, collection: str) -> int:
         """How many points have a vector that is really there."""

@@ -92,29 +92,19 @@ class LanceStore:
                     there = [(name, place, each) for name, (place, each) in places.items() if row[_column(place)]]
                     yield row["id"], row["document"], {name: each.size_bytes for name, _, each in there}
 
-<<<<<<< HEAD
     def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
         places = self._places(collection)
         with self._translated():
-            among = f"id IN ({', '.join(map(_quoted, ids))})"
-            rows = self._table(collection).search().where(among).limit(len(ids)).to_list()
+            rows = [
+                row
+                for start in range(0, len(ids), _AT_ONCE)
+                for row in self._table(collection)
+                .search()
+                .where(_among(ids[start : start + _AT_ONCE]))
+                .limit(_AT_ONCE)
+                .to_list()
+            ]
         return {row["id"]: _point(row, places) for row in rows}
-=======
-    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
-        """The vectors of points, by channel."""
-        places = self._places(collection)
-        names = ["id", *(_column(place) for place, _ in places.values())]
-        found: dict[str, dict[str, bytes]] = {}
-        with self._translated():
-            for start in range(0, len(ids), _AT_ONCE):
-                rows = self._table(collection).search().where(_among(ids[start : start + _AT_ONCE])).select(names)
-                for row in rows.limit(_AT_ONCE).to_list():
-                    there = [(name, row[_column(place)], each) for name, (place, each) in places.items()]
-                    found[row["id"]] = {
-                        name: vectors.derive(vectors.packed(numbers), each) for name, numbers, each in there if numbers
-                    }
-        return found
->>>>>>> 92048d99d8f10b929606b191d2d3cb7ae20a05b7
 
     def count(self, collection: str) -> int:
         with self._translated():
@@ -212,22 +202,17 @@ def _row(point: Point, places: Mapping[str, tuple[int, Shape]]) -> dict[str, Any
     return row
 
 
-<<<<<<< HEAD
 def _point(row: Mapping[str, Any], places: Mapping[str, tuple[int, Shape]]) -> Point:
     there = {
-        name: vectors.encoded(row[_column(place)], shape)
+        name: vectors.derive(vectors.packed(row[_column(place)]), shape)
         for name, (place, shape) in places.items()
         if row[_column(place)] is not None
     }
     return Point(row["id"], row["document"], row["ordinal"], row["text"], there)
 
 
-def _quoted(each: str) -> str:
-    return "'" + each.replace("'", "''") + "'"
-=======
 def _among(ids: Sequence[str]) -> str:
     return "id IN ({})".format(", ".join("'" + each.replace("'", "''") + "'" for each in ids))
->>>>>>> 92048d99d8f10b929606b191d2d3cb7ae20a05b7
 
 
 def _hit(row: Mapping[str, Any]) -> Hit:

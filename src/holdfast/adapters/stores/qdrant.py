@@ -85,21 +85,11 @@ class QdrantStore:
             if after is None:
                 return
 
-<<<<<<< HEAD
     def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
         shapes = self._shapes_of(collection)
         with self._translated():
             found = self._client.retrieve(collection, ids=list(ids), with_payload=True, with_vectors=True)
         return {str(each.id): _point(each, shapes) for each in found}
-=======
-    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
-        """The vectors of points, by channel."""
-        shapes = self._shapes_of(collection)
-        with self._translated():
-            records = self._client.retrieve(collection, list(ids), with_payload=False, with_vectors=True)
-        found = {str(each.id): each.vector if isinstance(each.vector, dict) else {} for each in records}
-        return {each: {name: _blob(one, shapes[name]) for name, one in by.items()} for each, by in found.items()}
->>>>>>> 92048d99d8f10b929606b191d2d3cb7ae20a05b7
 
     def count(self, collection: str) -> int:
         with self._translated():
@@ -179,14 +169,8 @@ def _vector(data: bytes, shape: Shape) -> Any:
 def _point(record: models.Record, shapes: Mapping[str, Shape]) -> Point:
     said = record.payload or {}
     vector = record.vector if isinstance(record.vector, dict) else {}
-    there = {name: _data(each, shapes[name]) for name, each in vector.items() if name in shapes}
+    there = {name: _blob(each, shapes[name]) for name, each in vector.items() if name in shapes}
     return Point(str(record.id), str(said.get("document")), int(said.get("ordinal", -1)), str(said.get("text")), there)
-
-
-def _data(vector: Any, shape: Shape) -> bytes:
-    if isinstance(vector, models.SparseVector):
-        return sparse.pack(dict(zip(vector.indices, vector.values, strict=True)))
-    return vectors.encoded(vector, shape)
 
 
 def _thin(numbers: Mapping[int, float]) -> models.SparseVector:

@@ -137,7 +137,6 @@ class SQLiteVecStore:
         for key, each, document in rows:
             yield each, document, sizes.get(key, {})
 
-<<<<<<< HEAD
     def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
         tables = self._tables(collection)
         with self._translated():
@@ -154,20 +153,6 @@ class SQLiteVecStore:
             row = self._db.execute(f"SELECT data FROM {table} WHERE key = ?", (key,)).fetchone()
             if row is not None:
                 found[name] = _decoded(row[0], shape)
-=======
-    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
-        """The vectors of points, by channel."""
-        found: dict[str, dict[str, bytes]] = {}
-        for name, (table, shape) in self._tables(collection).items():
-            for each in ids:
-                row = self._one(
-                    f"SELECT v.data FROM {table} v JOIN point p USING (key) WHERE p.id = ?"
-                    " AND p.collection = (SELECT number FROM collection WHERE name = ?)",
-                    each, collection,
-                )  # fmt: skip
-                if row:
-                    found.setdefault(each, {})[name] = _decoded(row[0], shape)
->>>>>>> 92048d99d8f10b929606b191d2d3cb7ae20a05b7
         return found
 
     def count(self, collection: str) -> int:
@@ -266,8 +251,3 @@ def _coded(data: bytes, shape: Shape) -> bytes:
     wide = data if is_small else vectors.widened(data, shape)
     last = b"\1" if is_small else vectors.packed([1.0])
     return wide + (bytes(len(last)) if any(wide) else last)
-
-
-def _decoded(data: bytes, shape: Shape) -> bytes:
-    """What `_coded` was given, without the number at its end."""
-    return data[:-1] if shape.datatype == "int8" else vectors.narrowed(data[: -vectors.FLOAT_BYTES], shape)

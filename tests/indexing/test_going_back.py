@@ -119,3 +119,27 @@ def test_a_text_that_fails_again_is_sent_again_once(scene: Scene) -> None:
         applied = run.apply(plan)
         assert (plan.to_embed, applied.embedded, scene.model.texts) == (1, 1, plan.texts)
         assert {each.document for each in applied.failures} == {"a.md", "b.md", "c.md"}
+
+
+def test_a_model_that_comes_back_to_more_work_than_was_planned_is_asked_about(scene: Scene) -> None:
+    """What was written meanwhile has vectors of the other one only: the plan could not know."""
+    scene.fill(2)
+    scene.done().close()
+    right, scene.model = scene.model, Model("wrong")
+    scene.write("meanwhile.md", "a text that only the other model has seen")
+    with scene.run() as run, pytest.raises(Conflict, match="another model"):
+        run.apply(run.plan())
+    scene.done().close()
+    scene.model = right
+    scene.write("new.md", "short")
+    right.texts = 0
+    with scene.run() as run:
+        plan = run.plan()
+        assert plan.to_embed == 1
+        with pytest.raises(Conflict, match="another model"):
+            run.apply(plan)
+        assert right.texts == 8
+        plan = run.plan()
+        assert plan.to_embed > 1
+        assert run.apply(plan).embedded == plan.to_embed
+        assert run.verify().ok

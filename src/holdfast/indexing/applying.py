@@ -104,11 +104,18 @@ class Applier:
         if any(each.probe_texts for each in plan.channels):
             ground = look(self._pipeline, self._ledger, self._families)
             if settings_digest(self._pipeline, ground) != plan.settings_digest:  # a probe found it to be cheaper
-                plan = self._planner(plan).make()
+                plan = self._again(plan)
                 share = self._ledger.join(order_of(plan))
         if share is None:
             share = self._ledger.open(order_of(plan), self._base(ground).number)
         return plan, ground, share
+
+    def _again(self, plan: IndexPlan) -> IndexPlan:
+        """The plan as it is with what a probe found. Conflict if that costs more than was agreed to."""
+        found = self._planner(plan).make()
+        if found.to_embed > plan.to_embed or found.tokens > plan.tokens:
+            raise Conflict("one is another model than the plan was made for", hint="Make a new plan, and look at it.")
+        return found
 
     def _planner(self, plan: IndexPlan) -> Planner:
         return Planner(self._pipeline, self._ledger, self._families, retry_failed=plan.retry_failed)

@@ -181,7 +181,7 @@ class LanceStore:
         except Exception as error:  # of Lance, Arrow or the folder: all mean that it cannot be used
             raise Unavailable(
                 f"{self.identity} cannot be used: {error}",
-                hint="See that the folder can be written to; or put it away and apply a plan.",
+                hint="See that the folder can be written to, and try again; or put it away and apply.",
             ) from error
 
 

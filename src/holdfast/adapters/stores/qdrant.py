@@ -151,7 +151,7 @@ class QdrantStore:
         except Exception as error:  # of the client, of its transport, of the folder: all mean that it cannot be used
             raise Unavailable(
                 f"{self.identity} cannot be used: {error}",
-                hint="See that no other process has it open; or put it away and apply a plan.",
+                hint="See that no other process has it open, and try again; or put it away and apply.",
             ) from error
 
 

@@ -21,7 +21,7 @@ layers: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.installed-dev
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/workspace.py

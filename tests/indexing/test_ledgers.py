@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from holdfast.indexing.ledger.opening import _schema, open_ledger
 from holdfast.indexing.ledger.sqlite import SQLiteLedger
 from holdfast.testing.ledger_contract import LedgerContract, OpenLedger
 
@@ -22,3 +24,27 @@ class TestPostgres(LedgerContract):
     @pytest.fixture
     def open_ledger(self, postgres: Callable[..., Any]) -> OpenLedger:
         return postgres
+
+
+def test_indexes_in_one_database_are_apart_if_their_urls_name_schemas(postgres_url: str, schema: str) -> None:
+    """Or the documents of one project would be taken out as those that the other has not."""
+    place = quote(schema, safe="")
+    with open_ledger(f"{postgres_url}#{place}one") as one, open_ledger(f"{postgres_url}#{place}two") as two:
+        one.begin("shape", {}, "store")
+        assert one.id() != two.id()
+        assert (len(one.generations()), len(two.generations())) == (1, 0)
+    with open_ledger(f"{postgres_url}#{place}one") as again:
+        assert len(again.generations()) == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        ("postgresql://host/db", ("postgresql://host/db", "")),
+        ("postgresql://host/db#docs", ("postgresql://host/db", "docs")),
+        ("postgresql://me:a#b@host/db", ("postgresql://me:a#b@host/db", "")),
+        ("postgresql://me:a#b@host/db#two%20words", ("postgresql://me:a#b@host/db", "two words")),
+    ],
+)
+def test_a_sign_in_a_password_is_no_schema(place: str, found: tuple[str, str]) -> None:
+    assert _schema(place) == found

@@ -177,7 +177,7 @@ def test_a_source_that_lost_everything_does_not_empty_the_index(scene: Scene) ->
     with scene.done() as run:
         for path in scene.docs.iterdir():
             path.unlink()
-        with pytest.raises(Refused, match="no document any more"):
+        with pytest.raises(Refused, match="no document of the index any more"):
             run.apply(run.plan())
         assert run.apply(run.plan(), allow_empty=True).ok
         assert run.status().points == 0

@@ -138,3 +138,16 @@ def test_what_a_sparse_channel_cannot_have_is_refused() -> None:
         Channel(HashedWords(), datatype="sparse", dimension=8)
     with pytest.raises(Refused, match="none of BM25"):
         HashedWords(by_length=2)
+
+
+def test_a_sparse_model_that_counts_in_another_way_is_another_one(scene: Scene) -> None:
+    """Its vectors point nearly the same way, but a search adds up their numbers."""
+    scene.fill(3)
+    for usual, embedded in ((150, True), (300, True), (150, False)):
+        pipeline = Pipeline(source=scene.source, embed={"words": HashedWords(usual_length=usual)}, store=scene.store)
+        with IndexRun(ledger=scene.path / "words.db", pipeline=pipeline) as run:
+            plan = run.plan()
+            applied = run.apply(plan)
+            assert applied.ok
+            assert (applied.embedded, bool(applied.embedded)) == (plan.to_embed, embedded)
+            assert run.verify().ok

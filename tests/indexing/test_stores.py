@@ -5,18 +5,20 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 import pytest
 
 from holdfast.durable import Disk, use_disk
 from holdfast.errors import Damaged
-from holdfast.indexing import ChangeImpact
+from holdfast.indexing import ChangeImpact, HashedWords, IndexRun, Pipeline
 from holdfast.indexing.store import Point
 from holdfast.testing.store_contract import SHAPES, numbered
 
-from .scene import Scene
+from .scene import Model, Scene
 from .stores import KINDS, store
 
 _WORKER = str(Path(__file__).with_name("killed_store.py"))
@@ -76,6 +78,49 @@ def test_a_store_that_lost_points_is_repaired_and_one_that_was_wiped_is_filled_a
         assert run.verify().ok
     assert scene.found("word2 thing1") == "02.md"
     assert scene.model.texts == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_points_that_somebody_changed_by_hand_are_found_and_written_again(
+    scene: Scene, kind: str, tmp_path: Path
+) -> None:
+    scene.fill(4)
+    scene.store.close()
+    scene.store = store(kind)(tmp_path / kind)
+    words = HashedWords() if scene.store.keeps_sparse else Model("second")
+    own = scene.pipeline()
+    pipeline = Pipeline(source=own.source, chunk=own.chunk, embed={**own.channels, "words": words}, store=own.store)
+    with IndexRun(ledger=tmp_path / "ledger.db", pipeline=pipeline) as run:
+        assert run.apply(run.plan()).ok
+        assert run.verify().compared == run.status().points
+        live = scene.store.live()
+        assert live is not None
+        ids = sorted(each for each, _, _ in scene.store.scan(live))
+        texts, vectors, places, others = (scene.store.read(live, ids)[each] for each in ids[:4])
+        forged = [
+            replace(texts, text="a text that nobody wrote"),
+            replace(vectors, vectors={**vectors.vectors, "dense": others.vectors["dense"]}),
+            replace(places, document="another.md"),
+            replace(others, vectors={**others.vectors, "words": texts.vectors["words"]}),
+        ]
+        scene.store.upsert(live, forged)
+        scene.store.upsert(live, [numbered_like(others)])
+        before = scene.model.texts
+        report = run.verify()
+        assert ({point for point, _ in report.changed}, len(report.orphans)) == (set(ids[:4]), 1)
+        assert {document for _, document in report.changed} == {
+            texts.document, vectors.document, places.document, others.document,
+        }  # fmt: skip
+        assert run.verify(repair=True).ok
+        assert scene.store.read(live, [texts.id])[texts.id].text == texts.text
+        assert run.verify().ok
+        assert scene.model.texts == before
+    scene.store.close()
+
+
+def numbered_like(point: Point) -> Point:
+    """A point that no ledger knows."""
+    return replace(point, id=str(uuid5(NAMESPACE_URL, "foreign")))
 
 
 @pytest.mark.parametrize("kind", KINDS)

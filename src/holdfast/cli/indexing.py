@@ -52,7 +52,8 @@ def show_plan(plan: IndexPlan, say: Callable[[str], None]) -> None:
     else:
         say(render.fields(_plan_fields(plan)))
     for change in plan.settings:
-        say(f"  {render.escape(change.name)} was {_value(change.old)} and is {_value(change.new)}")
+        unknown = "" if change.is_known else "; it is not a setting that is known, and so counts"
+        say(f"  {render.escape(change.name)} was {_value(change.old)} and is {_value(change.new)}{unknown}")
     for channel in plan.channels:
         for decision in channel.decisions:
             say(f"  {render.escape(f'{channel.channel}: {decision.action}: {decision.reason}')}")
@@ -134,6 +135,7 @@ def tell_status(app: App, status: IndexStatus) -> None:
         output.answer("Nothing is indexed yet; next: holdfast index apply")
         return
     sent = f"{render.count(status.texts, 'text')}, {status.tokens:,} tokens"
+    failed = {each.document: each.reason for each in status.failures}
     output.answer(
         render.fields(
             [
@@ -141,13 +143,13 @@ def tell_status(app: App, status: IndexStatus) -> None:
                 ("generation", "none is live yet" if status.generation is None else str(status.generation)),
                 ("building", "" if status.building is None else f"{status.building}; holdfast index apply goes on"),
                 ("interrupted", render.count(len(status.interrupted), "document") if status.interrupted else ""),
-                ("failed", render.count(len(status.failures), "document") if status.failures else ""),
+                ("failed", render.count(len(failed), "document") if failed else ""),
                 ("sent so far", f"{sent}, {_usd(status.usd)}" if status.usd else sent),
                 ("rollback", "possible" if status.can_roll_back else ""),
             ]
         )
     )
-    output.notes(render.listing({each.document: each.reason for each in status.failures}))
+    output.notes(render.listing(failed))
 
 
 def tell_report(app: App, report: IndexReport) -> None:
@@ -162,7 +164,11 @@ def tell_report(app: App, report: IndexReport) -> None:
         return
     for finding in report.findings:
         output.answer(render.escape(finding))
-    for title, found in (("missing", report.missing), ("misshapen", report.misshapen)):
+    for title, found in (
+        ("missing", report.missing),
+        ("misshapen", report.misshapen),
+        ("changed", report.changed),
+    ):
         if found:
             output.answer(f"{len(found):,} {title}, of")
             for line in render.listing(sorted({document for _, document in found})):

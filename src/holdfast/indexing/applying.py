@@ -16,7 +16,7 @@ from holdfast.indexing.keeping import forget, forget_old
 from holdfast.indexing.ledger import Failure, Generation, Ledger
 from holdfast.indexing.ledger.shares import Order, Share
 from holdfast.indexing.pipeline import Pipeline
-from holdfast.indexing.plan import IndexPlan
+from holdfast.indexing.plan import IndexPlan, Kind
 from holdfast.indexing.planning import Planner, corpus_digest, settings_digest
 from holdfast.indexing.probing import probe
 from holdfast.indexing.spaces import CANARIES, Resolved
@@ -104,11 +104,18 @@ class Applier:
         if any(each.probe_texts for each in plan.channels):
             ground = look(self._pipeline, self._ledger, self._families)
             if settings_digest(self._pipeline, ground) != plan.settings_digest:  # a probe found it to be cheaper
-                plan = self._planner(plan).make()
+                plan = self._again(plan)
                 share = self._ledger.join(order_of(plan))
         if share is None:
             share = self._ledger.open(order_of(plan), self._base(ground).number)
         return plan, ground, share
+
+    def _again(self, plan: IndexPlan) -> IndexPlan:
+        """The plan as it is with what a probe found. Conflict if that costs more than was agreed to."""
+        found = self._planner(plan).make()
+        if found.to_embed > plan.to_embed or found.tokens > plan.tokens:
+            raise Conflict("one is another model than the plan was made for", hint="Make a new plan, and look at it.")
+        return found
 
     def _planner(self, plan: IndexPlan) -> Planner:
         return Planner(self._pipeline, self._ledger, self._families, retry_failed=plan.retry_failed)
@@ -224,6 +231,7 @@ class Applier:
         report = checking.check(self._ledger, self._pipeline.store, base, ground.channels, sample=_COMPARED)
         if not report.ok:
             raise Damaged(f"the new collection {base.collection} is not whole", hint="Plan and apply again.")
+        forget_old(self._ledger, self._pipeline.store, keep=0)  # first: what is live now is the one to go back to
         self._pipeline.store.make_live(base.collection)
         self._ledger.make_live(base.number)
         self._applied.is_live = True
@@ -270,9 +278,12 @@ def refuse(plan: IndexPlan, *, max_usd: float | None, accept_loss: bool, allow_e
         measured = lossy[0][0].overlap
         kept = "" if measured is None else f": {measured:.0%} of nearest neighbours stay"
         raise Refused(f"answers may get worse: {lossy[0][1].reason}{kept}", hint="Pass accept_loss=True.")
+    if max_usd is not None and not max_usd >= 0:  # what is no number limits nothing
+        raise Refused(f"the limit is {max_usd} dollars", hint="Give 0 or more.")
     if max_usd is not None and plan.usd is None:
         raise Refused("nobody said what the model costs", hint="Give usd_per_mtok, or max_embeds instead of max_usd.")
-    if plan.deleted and not (plan.unchanged or plan.documents) and not allow_empty:
+    if plan.deleted and not (plan.unchanged or allow_empty) and all(each.kind is Kind.NEW for each in plan.documents):
         raise Refused(
-            "the source has no document any more", hint="Pass allow_empty=True if the index is to be emptied."
+            "the source has no document of the index any more",
+            hint="See that it is the right one. Pass allow_empty=True if all are to be taken out of the index.",
         )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
+from holdfast.digest import digest_bytes
 from holdfast.indexing import vectors
 from holdfast.indexing.ledger import Generation, Ledger
 from holdfast.indexing.spaces import Resolved
-from holdfast.indexing.store import ReadableStore, VectorStore
+from holdfast.indexing.store import Point, ReadableStore, VectorStore
 
 _AT_ONCE = 256
 
@@ -27,10 +29,10 @@ class IndexReport:
     misshapen: tuple[tuple[str, str], ...] = ()
     """Points whose vectors are missing or of another length, with their documents."""
     changed: tuple[tuple[str, str], ...] = ()
-    """Points whose vectors are not those that were paid for, with their documents."""
+    """Points whose texts or vectors are not those that were published, with their documents."""
     findings: tuple[str, ...] = ()
     compared: int = 0
-    """Points whose vectors were compared number by number; none where a store does not give them back."""
+    """Points whose texts and vectors were compared; none where a store does not give them back."""
     repaired: int = 0
 
     @property
@@ -52,7 +54,7 @@ def check(
     *,
     sample: int | None = None,
 ) -> IndexReport:
-    """Compare every point, and the vectors of all or of a sample, spread evenly.
+    """Compare every point, and texts and vectors of all or of a sample, spread evenly.
 
     What a killed run had added counts as an orphan until its document is done.
     """
@@ -72,7 +74,7 @@ def check(
     if is_there and isinstance(store, ReadableStore):
         step = 1 if sample is None else max(1, -(-len(expected) // max(1, sample)))
         for some in _portions(islice(_placed(ledger, generation), None, None, step)):
-            there = {point: (name, piece) for point, name, piece in some if point not in lost}
+            there = {each.id: each for each in some if each.id not in lost}
             compared += len(there)
             changed += _compare(ledger, store, generation, channels, there)
     return IndexReport(
@@ -91,15 +93,24 @@ def _findings(ledger: Ledger, store: VectorStore, generation: Generation) -> Ite
         yield f"the store asks {store.live()}, not {generation.collection}"
 
 
-def _placed(ledger: Ledger, generation: Generation) -> Iterator[tuple[str, str, str]]:
-    """Every point with its document and the digest of its chunk."""
+class _Placed(NamedTuple):
+    """A point as the ledger has it."""
+
+    id: str
+    document: str
+    ordinal: int
+    piece: str
+    """The digest of its chunk."""
+
+
+def _placed(ledger: Ledger, generation: Generation) -> Iterator[_Placed]:
     for name, pieces, points in ledger.all_points(generation.number):
         for ordinal, point in points:
             if ordinal < len(pieces):  # else it is to be written again, and how it was cut is forgotten
-                yield point, name, pieces[ordinal]
+                yield _Placed(point, name, ordinal, pieces[ordinal])
 
 
-def _portions(placed: Iterator[tuple[str, str, str]]) -> Iterator[list[tuple[str, str, str]]]:
+def _portions(placed: Iterator[_Placed]) -> Iterator[list[_Placed]]:
     while some := list(islice(placed, _AT_ONCE)):
         yield some
 
@@ -109,17 +120,27 @@ def _compare(
     store: ReadableStore,
     generation: Generation,
     channels: Mapping[str, Resolved],
-    points: Mapping[str, tuple[str, str]],
+    points: Mapping[str, _Placed],
 ) -> Iterator[tuple[str, str]]:
-    keys = {(point, name): each.key(points[point][1]) for point in points for name, each in channels.items()}
+    keys = {(point, name): each.key(points[point].piece) for point in points for name, each in channels.items()}
     cached = ledger.vectors(list(set(keys.values())))
     found = store.read(generation.collection, list(points))
-    for point, (document, _) in points.items():
+    is_piece_of_text = not any(each.channel.sees_document for each in channels.values())
+    for point, placed in points.items():
         own = {name: cached[keys[point, name]] for name in channels if keys[point, name] in cached}
-        there = found.get(point, {})
-        is_same = there.keys() == own.keys() and all(
-            vectors.alike(there[name], vectors.derive(blob, channels[name].shape), channels[name].shape)
-            for name, blob in own.items()
+        there = found.get(point)
+        is_same = (
+            there is not None
+            and (there.document, there.ordinal) == (placed.document, placed.ordinal)
+            and (not is_piece_of_text or digest_bytes(there.text.encode("utf-8", "surrogatepass")) == placed.piece)
+            and _has(there, own, channels)
         )
         if not is_same:
-            yield point, document
+            yield point, placed.document
+
+
+def _has(point: Point, own: Mapping[str, bytes], channels: Mapping[str, Resolved]) -> bool:
+    return point.vectors.keys() == own.keys() and all(
+        vectors.alike(point.vectors[name], vectors.derive(blob, channels[name].shape), channels[name].shape)
+        for name, blob in own.items()
+    )

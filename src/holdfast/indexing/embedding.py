@@ -63,6 +63,7 @@ class Embedder:
     ) -> None:
         self.channel = channel
         self.pending: dict[str, Wanted] = {}
+        self._failed: set[str] = set()
         self._ledger = ledger
         self._families = families
         self._budget = budget
@@ -72,8 +73,9 @@ class Embedder:
         self._clock = clock
 
     def want(self, wanted: Wanted) -> None:
-        """Have a text sent with the next batch."""
-        self.pending.setdefault(wanted.key, wanted)
+        """Have a text sent with the next batch; not one that failed in this very run."""
+        if wanted.key not in self._failed:
+            self.pending.setdefault(wanted.key, wanted)
 
     def work(self, *, rest: bool = False) -> bool:
         """Send full batches, and with `rest` the last one too. False if the budget does not allow the next."""
@@ -89,6 +91,7 @@ class Embedder:
                 raise Refused(f"{self.channel.channel.model} fails for every text: {failed[0].reason}", hint=_HINT)
             if failed:
                 self._ledger.add_batch(Batch(self.channel.space, {}, 0, 0, 0.0, 0.0, tuple(failed)))
+            self._failed.update(each.key for each in failed)
             for each in batch:
                 del self.pending[each.key]
             self._on_batch()

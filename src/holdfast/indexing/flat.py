@@ -109,19 +109,18 @@ class FlatStore:
         for each, document in rows:
             yield each, document, sizes.get(each, {})
 
-    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
-        """The vectors of points, by channel."""
-        found: dict[str, dict[str, bytes]] = {}
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
+        among = f"id IN ({','.join('?' * len(ids))})"
+        found: dict[str, dict[str, bytes]] = {each: {} for each in ids}
         with _translated(self._path):
             for channel in self._shapes(collection):
-                rows = self._db.execute(
-                    "SELECT id, data FROM vector WHERE collection = ? AND channel = ?"
-                    f" AND id IN ({','.join('?' * len(ids))})",
-                    (collection, channel, *ids),
-                )
-                for each, data in rows:
-                    found.setdefault(each, {})[channel] = data
-        return found
+                query = f"SELECT id, data FROM vector WHERE collection = ? AND channel = ? AND {among}"
+                for each, data in self._db.execute(query, (collection, channel, *ids)):
+                    found[each][channel] = data
+            rows = self._db.execute(
+                f"SELECT id, document, ordinal, text FROM point WHERE collection = ? AND {among}", (collection, *ids)
+            ).fetchall()
+        return {row[0]: Point(row[0], row[1], row[2], row[3], found[row[0]]) for row in rows}
 
     def count(self, collection: str) -> int:
         found = self._row("SELECT count(*) FROM point WHERE collection = ?", collection)

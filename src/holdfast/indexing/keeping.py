@@ -8,7 +8,8 @@ from holdfast.indexing.store import VectorStore
 
 def forget(ledger: Ledger, store: VectorStore, generation: Generation) -> None:
     """Drop a generation. The record goes last: a collection that nobody knows of would stay for ever."""
-    if generation.store == store.identity:
+    said = store.fingerprint(generation.collection) or {}
+    if generation.store == store.identity or said.get("ledger") == ledger.id():  # its folder may have been moved
         store.drop(generation.collection)
     ledger.forget(generation.number)
 

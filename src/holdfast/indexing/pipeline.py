@@ -89,6 +89,8 @@ class Channel:
         """The vector of a query. Unavailable if the model does not give one."""
         if not query.strip():
             raise Refused("the query is empty", hint="Ask for something.")
+        if not is_text(query):
+            raise Refused("the query is not text", hint="Give it in UTF-8.")
         try:
             return next(iter((self.embed_query or self.embed)([self.query_prompt + query])))
         except Exception as error:  # a model is others' code, and may raise anything
@@ -182,6 +184,15 @@ class Pipeline:
 
 def _channel(model: Any) -> Channel:
     """A channel from a bare model, with what its attributes say of it."""
-    known = ("model", "revision", "doc_prompt", "datatype", "context_scope", "usd_per_mtok", "count_tokens")
+    known = (
+        "model",
+        "revision",
+        "doc_prompt",
+        "datatype",
+        "context_scope",
+        "usd_per_mtok",
+        "count_tokens",
+        "embed_query",
+    )
     said = {name: getattr(model, name) for name in known if getattr(model, name, None) is not None}
     return Channel(model, **said)

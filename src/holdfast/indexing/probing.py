@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.digest import digest
+from itertools import count, takewhile
+
+from holdfast.digest import digest, digest_bytes
 from holdfast.errors import Conflict, HoldfastError, Refused, Unavailable
 from holdfast.indexing import sparse, vectors
 from holdfast.indexing.deciding import SAME_MODEL, Standing
@@ -20,10 +22,12 @@ def probe(embedder: Embedder, ledger: Ledger, live: Generation | None) -> None:
     found, batch = _ask(embedder)
     known = ledger.label(channel.label)
     dimension = vectors.dimension_of(found[0])
-    if known is not None and known.canaries and not _is_same(found, known.canaries):
-        space = digest(
-            "space", channel.label, known.space
-        )  # never used before: no vector of the old one is taken for it
+    if known is not None and known.canaries and not _is_same(channel, found, known.canaries):
+        before = _remember(channel, known, found, ledger)
+        if before is not None:  # it is the one that it was before: what was paid for then is as good as it was
+            ledger.set_label(LabelRow(channel.label, before.space, dimension, found), batch)
+            return
+        space = digest("space", channel.label, digest_bytes(b"".join(found)))  # of no other model of this name
         ledger.set_label(LabelRow(channel.label, space, dimension, found), batch)
         raise Conflict(
             f"{channel.channel.model} is another model than it was under this name",
@@ -33,6 +37,16 @@ def probe(embedder: Embedder, ledger: Ledger, live: Generation | None) -> None:
     ledger.set_label(LabelRow(channel.label, space, dimension, found), batch)
 
 
+def _remember(channel: Resolved, known: LabelRow, found: tuple[bytes, ...], ledger: Ledger) -> LabelRow | None:
+    """Keep what a name stood for, and find the one of those before that is the same as now."""
+    rows = (ledger.label(f"{known.label}#{number}") for number in count())
+    before = [each for each in takewhile(lambda row: row is not None, rows) if each is not None]
+    if all(each.space != known.space for each in before):
+        kept = LabelRow(f"{known.label}#{len(before)}", known.space, known.dimension, known.canaries)
+        ledger.set_label(kept)
+    return next((each for each in before if _is_same(channel, found, each.canaries)), None)
+
+
 def _space(channel: Resolved, ledger: Ledger, live: Generation | None, found: tuple[bytes, ...]) -> str:
     if channel.standing not in (Standing.UNPROVEN, Standing.FAMILY) or live is None:
         return channel.space
@@ -40,7 +54,7 @@ def _space(channel: Resolved, ledger: Ledger, live: Generation | None, found: tu
     if channel.standing is Standing.FAMILY:
         _check_family(channel, old.canaries if old else (), found)
         return channel.space
-    is_same = old is not None and bool(old.canaries) and _is_same(found, old.canaries)
+    is_same = old is not None and bool(old.canaries) and _is_same(channel, found, old.canaries)
     return old.space if is_same and old else channel.space
 
 
@@ -73,5 +87,9 @@ def _ask(embedder: Embedder) -> tuple[tuple[bytes, ...], Batch]:
     return good, Batch(channel.space, {}, len(CANARIES), tokens, usd, seconds)
 
 
-def _is_same(ones: tuple[bytes, ...], others: tuple[bytes, ...]) -> bool:
-    return len(ones) == len(others) and min(vectors.cosines(ones, others)) >= SAME_MODEL
+def _is_same(channel: Resolved, ones: tuple[bytes, ...], others: tuple[bytes, ...]) -> bool:
+    """Whether one model made both. Of sparse vectors the length counts, too: a search adds up their numbers."""
+    if len(ones) != len(others) or min(vectors.cosines(ones, others)) < SAME_MODEL:
+        return False
+    pairs = zip(vectors.lengths(ones), vectors.lengths(others), strict=True)
+    return not channel.channel.is_sparse or all(min(pair) >= SAME_MODEL * max(pair) for pair in pairs)

@@ -14,17 +14,19 @@ from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
 from holdfast.indexing import applying, checking
 from holdfast.indexing.applying import Applied, Applier
 from holdfast.indexing.checking import IndexReport
+from holdfast.indexing.deciding import Standing
 from holdfast.indexing.embedding import Budget
 from holdfast.indexing.families import load_families
 from holdfast.indexing.keeping import forget_old
-from holdfast.indexing.ledger import Failure, Generation, Ledger, Pruned
+from holdfast.indexing.ledger import DocRow, Failure, Generation, Ledger, Pruned
 from holdfast.indexing.ledger.opening import open_ledger
 from holdfast.indexing.pipeline import Pipeline
 from holdfast.indexing.plan import ChannelPlan, IndexPlan
 from holdfast.indexing.planning import Planner, recipe_digest
 from holdfast.indexing.settings import changes
-from holdfast.indexing.sources import Document, read
-from holdfast.indexing.standing import look
+from holdfast.indexing.sources import Document, read, spelt
+from holdfast.indexing.spaces import resolve_one
+from holdfast.indexing.standing import Ground, look
 from holdfast.indexing.store import Hit
 from holdfast.indexing.vectors import Query
 
@@ -162,25 +164,46 @@ class IndexRun:
             return replace(self._ledger.prune(kept_for_s=kept_for.total_seconds()), generations=forgotten)
 
     def explain(self, name: str) -> list[str]:
-        """Why a document would be done again, in sentences; nothing if it would not."""
-        live = self._in("live")
-        found = self._ledger.docs(live.number, [name]).get(name) if live else None
+        """Why a document would be done again, or is not whole, in sentences; nothing if neither is so."""
+        name = spelt(name)
+        ground = look(self._pipeline, self._ledger, self._families)
+        done, live = (self._row(each, name) for each in (ground.base, ground.live))
+        found = done or live
         document = next((each for each in self._pipeline.source if each.name == name), None)
         if document is None:
             return ["it is not in the source any more"] if found else [f"there is no document {name}"]
+        failed = [_told(each) for each in self._ledger.failures() if each.document == name]
+        why = ["a run was killed while it published it"] if name in ground.intents else []
         if found is None:
-            return ["it was never published"]
-        return [*self._of_document(document, found[2]), *self._of_recipe(found[3]), *self._of_shape(name)]
+            return [*why, *(failed or self._of_document(document, "")), "it was never published"]
+        why += [*self._of_document(document, found[2]), *self._of_recipe(found[3])]
+        return [*why, *failed, *([] if done else _of_shape(ground))]
 
     def search(self, channel: str, query: str | Query, *, limit: int = 10) -> list[Hit]:
-        """The chunks nearest to a query: a text, which the channel's model is sent, or its vector."""
+        """The chunks nearest to a query: a text, which the channel's model is sent, or its vector.
+
+        Conflict for a text if the vectors that are live are another model's.
+        """
         if channel not in self._pipeline.channels:
             names = ", ".join(self._pipeline.channels)
             raise NotFound(f"there is no channel {channel!r}", hint=f"The channels are {names}.")
-        asked = self._pipeline.channels[channel].ask(query) if isinstance(query, str) else query
+        asked = self._ask(channel, query) if isinstance(query, str) else query
         return self._pipeline.store.search(channel, asked, limit=limit)
 
     # parts of the above
+
+    def _ask(self, name: str, query: str) -> Query:
+        """The vector of a query, of the space that it is asked of: two models' may be as long, and have no more."""
+        channel, store = self._pipeline.channels[name], self._pipeline.store
+        live = store.live()
+        said = (store.fingerprint(live) or {}) if live else {}
+        found = resolve_one(name, channel, said.get("channels", {}).get(name), self._ledger, self._families)
+        if found.standing in (Standing.UNPROVEN, Standing.OTHER):
+            raise Conflict(
+                f"the live index is not known to be of {channel.model}",
+                hint="Apply a plan first, or ask with the settings that it was made with.",
+            )
+        return channel.ask(query)  # type: ignore[no-any-return]
 
     def _applier(self, budget: Budget, on_progress: Callable[[Applied], None] | None = None) -> Applier:
         return Applier(self._pipeline, self._ledger, self._families, budget, on_progress=on_progress, sleep=self._sleep)
@@ -210,12 +233,15 @@ class IndexRun:
             small = replace(plan, documents=free, deleted=(), channels=tuple(_unpaid(plan)))
             self._applier(Budget(max_embeds=0)).apply(small)
 
+    def _row(self, generation: Generation | None, name: str) -> DocRow | None:
+        return self._ledger.docs(generation.number, [name]).get(name) if generation else None
+
     def _of_document(self, document: Document, content: str) -> list[str]:
         try:
             is_same = digest_bytes(read(document)) == content
         except HoldfastError as error:
             return [error.message]
-        return [] if is_same else ["its content changed"]
+        return [] if is_same or not content else ["its content changed"]
 
     def _of_recipe(self, recipe: int) -> list[str]:
         if recipe == self._ledger.find_recipe(recipe_digest(self._pipeline)):
@@ -224,12 +250,14 @@ class IndexRun:
         found = changes(self._ledger.recipe_settings(recipe), new)
         return [f"{each.name} was {each.old!r} and is {each.new!r}" for each in found] or ["it is to be written again"]
 
-    def _of_shape(self, name: str) -> list[str]:
-        ground = look(self._pipeline, self._ledger, self._families)
-        why = [f"the models, dimensions or the store changed: {each}" for each in ground.findings]
-        if ground.builds_beside and not why:
-            why = ["the models, dimensions or datatypes changed"]
-        return [*why, *(["a run was killed while it published it"] if name in ground.intents else [])]
+
+def _told(failure: Failure) -> str:
+    return f"a chunk of it failed: {failure.reason}" if failure.key else failure.reason
+
+
+def _of_shape(ground: Ground) -> list[str]:
+    why = [f"the models, dimensions or the store changed: {each}" for each in ground.findings]
+    return why or ["the models, dimensions or datatypes changed"]
 
 
 def _unpaid(plan: IndexPlan) -> Iterable[ChannelPlan]:

@@ -7,6 +7,7 @@ and is named, so that it can be classified: a needless re-embedding is told befo
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,8 @@ class SettingKind(enum.StrEnum):
 
 _KINDS = {
     SettingKind.SECRET: {
-        "api_key", "apikey", "key", "token", "secret", "password", "credentials", "authorization", "headers",
+        "api_key", "apikey", "key", "token", "secret", "password", "credentials", "authorization", "headers", "auth",
+        "bearer", "passwd", "pwd", "passphrase", "credential", "cookie", "cookies", "dsn", "connection_string",
     },
     SettingKind.OPERATIONAL: {
         "batch_size", "batch", "workers", "threads", "concurrency", "parallel", "timeout", "timeout_s", "retries",
@@ -48,7 +50,10 @@ _KINDS = {
     },
 }  # fmt: skip
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
-_SECRET_ENDS = ("_key", "_token", "_secret", "_password", "_credentials")
+_SECRET_ENDS = tuple(f"_{name}" for name in sorted(_KINDS[SettingKind.SECRET]))
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_OF_URL = re.compile(r"(?<=://)[^/@\s]+@")
+_ASKED = re.compile(r"([?&;])([^=&;?\s]+)=([^&;\s]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class SettingChange:
 
 def kind_of(name: str) -> tuple[SettingKind, bool]:
     """Of what kind a setting is, by the last part of its name; also whether that is known."""
-    last = name.rpartition(".")[2].lower()
+    last = _HUMP.sub("_", name.rpartition(".")[2]).replace("-", "_").lower()
     if last.endswith(_SECRET_ENDS):
         return SettingKind.SECRET, True
     found = _KIND_OF.get(last)
@@ -74,12 +79,26 @@ def kind_of(name: str) -> tuple[SettingKind, bool]:
 
 
 def without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as they may be stored: secrets are left out, at any depth."""
+    """Settings as they may be stored: secrets are left out, at any depth, and of addresses."""
     return {
-        str(name): without_secrets(value) if isinstance(value, Mapping) else value
+        str(name): _harmless(value)
         for name, value in settings.items()
         if kind_of(str(name))[0] is not SettingKind.SECRET
     }
+
+
+def _harmless(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return without_secrets(value)
+    if type(value) in (list, tuple):
+        return type(value)(_harmless(each) for each in value)
+    if isinstance(value, str) and "://" in value:
+        return _ASKED.sub(_unless_secret, _OF_URL.sub("", value))
+    return value
+
+
+def _unless_secret(found: re.Match[str]) -> str:
+    return found[1] if kind_of(found[2])[0] is SettingKind.SECRET else found[0]
 
 
 def semantic(settings: Mapping[str, Any]) -> dict[str, Any]:

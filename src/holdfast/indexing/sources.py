@@ -53,6 +53,8 @@ class Folder:
     include: tuple[str, ...] = TEXTS
     exclude: tuple[str, ...] = ()
     max_bytes: int = 64 * 1024 * 1024
+    without: tuple[str, ...] = ()
+    """Folders below it that are left out with all that is in them, by their paths."""
 
     def __iter__(self) -> Iterator[Document]:
         return (document for some in self.portions() for document in some)
@@ -70,7 +72,7 @@ class Folder:
         try:
             entries = self._list(under, settled_ns)
         except OSError as error:
-            yield [Document(_text(under) or "/", _never, problem=error.strerror or str(error))]
+            yield [Document(spelt(under) or "/", _never, problem=error.strerror or str(error))]
             return
         some: list[Document] = []
         for _, found in entries:
@@ -80,7 +82,8 @@ class Folder:
             if some:
                 yield some
                 some = []
-            yield from self._walk(found, settled_ns)
+            if found[:-1] not in self.without:
+                yield from self._walk(found, settled_ns)
         if some:
             yield some
 
@@ -103,7 +106,7 @@ class Folder:
                     is_meant = included and (included(name) or included(path))
                     if not is_meant:
                         if entry.is_dir(follow_symlinks=False):
-                            found.append((_text(path + "/"), path + "/"))
+                            found.append((spelt(path + "/"), path + "/"))
                         continue
                     try:
                         seen = entry.stat(follow_symlinks=False)
@@ -111,10 +114,10 @@ class Folder:
                         continue  # it went while the folder was listed
                     kind = stat.S_IFMT(seen.st_mode)
                     if kind == stat.S_IFREG:
-                        text = path if path.isascii() else _text(path)
+                        text = path if path.isascii() else spelt(path)
                         found.append((text, self._document(text, place, name, seen, settled_ns)))
                     elif kind == stat.S_IFDIR:
-                        found.append((_text(path + "/"), path + "/"))
+                        found.append((spelt(path + "/"), path + "/"))
         finally:
             os.close(handle)
         found.sort(key=_first)
@@ -203,7 +206,7 @@ def _read(place: str, name: str) -> bytes:
         return file.read()
 
 
-def _text(path: str) -> str:
+def spelt(path: str) -> str:
     """A path as text that every database takes, whatever its bytes are."""
     return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
 

@@ -88,12 +88,13 @@ class Resolved:
 def resolve(pipeline: Pipeline, ledger: Ledger, live: Generation | None, families: Families) -> dict[str, Resolved]:
     """Where each channel of a pipeline stands."""
     old = live.channels if live else {}
-    return {name: _resolve(name, each, old.get(name), ledger, families) for name, each in pipeline.channels.items()}
+    return {name: resolve_one(name, each, old.get(name), ledger, families) for name, each in pipeline.channels.items()}
 
 
-def _resolve(
+def resolve_one(
     name: str, channel: Channel, old: Mapping[str, Any] | None, ledger: Ledger, families: Families
 ) -> Resolved:
+    """Where a channel stands to one that was described before."""
     known = families.find(channel.model)
     if known is not None and known[0].context_scope == "document" and not channel.sees_document:
         raise Refused(

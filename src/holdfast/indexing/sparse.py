@@ -63,8 +63,7 @@ def sketch(blob: bytes) -> bytes:
     numbers = [0.0] * _SKETCHED
     for place, number in unpack(blob).items():
         numbers[place % _SKETCHED] += number if (place // _SKETCHED) % 2 else -number
-    length = math.sqrt(sum(each * each for each in numbers)) or 1.0
-    return packed([each / length for each in numbers] + [_ALWAYS])  # so that two empty ones are alike
+    return packed([*numbers, _ALWAYS])  # so that two empty ones are alike
 
 
 def asked(query: Query) -> dict[int, float]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from holdfast.digest import digest, digest_bytes
 from holdfast.errors import Refused
-from holdfast.indexing.settings import semantic, without_secrets
+from holdfast.indexing.settings import SettingKind, kind_of, semantic, without_secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,8 @@ def stage_of(implementation: Callable[..., Any], settings: Mapping[str, Any] | N
 
 def _settings(implementation: Any) -> dict[str, Any]:
     if isinstance(implementation, functools.partial):
-        given = {f"argument {place}": value for place, value in enumerate(implementation.args)}
+        names = _parameters(implementation.func)
+        given = {names.get(place, f"argument {place}"): value for place, value in enumerate(implementation.args)}
         return _settings(implementation.func) | given | implementation.keywords
     declared = getattr(implementation, "settings", None)
     if isinstance(declared, Mapping):
@@ -64,6 +65,15 @@ def _settings(implementation: Any) -> dict[str, Any]:
     if isinstance(implementation, FunctionType | MethodType | type) or not hasattr(implementation, "__dict__"):
         return {}
     return {name: value for name, value in vars(implementation).items() if not name.startswith("_")}
+
+
+def _parameters(function: Any) -> dict[int, str]:
+    """What a function calls its arguments: by that a secret is known."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # built in
+        return {}
+    return {place: each.name for place, each in enumerate(found) if each.kind is not each.VAR_POSITIONAL}
 
 
 def _name(implementation: Any) -> str:
@@ -96,9 +106,13 @@ def _parts(function: FunctionType, unseen: list[str], seen: set[int]) -> list[An
     parts: list[Any] = [_text(function)]
     around = inspect.getclosurevars(function)
     taken = {**around.globals, **around.nonlocals}
-    taken |= {f"default {place}": value for place, value in enumerate(function.__defaults__ or ())}
+    defaults, code = function.__defaults__ or (), function.__code__
+    taken |= zip(code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount], defaults, strict=True)
     taken |= function.__kwdefaults__ or {}
     for name, value in sorted(taken.items()):
+        if isinstance(value, str | bytes) and kind_of(name)[0] is SettingKind.SECRET:
+            unseen.append(name)  # never hashed, and said, lest it is none
+            continue
         if isinstance(value, FunctionType):
             parts += _parts(value, unseen, seen) if value.__module__ == function.__module__ else [_name(value)]
         elif not inspect.ismodule(value) and not isinstance(value, type) and _can_be_spelt(name, value, unseen):

@@ -102,8 +102,8 @@ class VectorStore(Protocol):
 
 @runtime_checkable
 class ReadableStore(VectorStore, Protocol):
-    """A store that gives vectors back, so that a verify can compare their numbers."""
+    """A store that gives points back, so that a verify can compare their texts and numbers."""
 
-    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
-        """The vectors of points by channel, in the shape of the collection; points that are not there are left out."""
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
+        """Points by their ids, vectors in the shape of the collection; those that are not there are left out."""
         ...

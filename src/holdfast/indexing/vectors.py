@@ -140,11 +140,17 @@ def cosines(ones: Sequence[bytes], others: Sequence[bytes]) -> list[float]:
     return found
 
 
+def lengths(blobs: Sequence[bytes]) -> list[float]:
+    """How long cached vectors are."""
+    np = load_numpy()
+    return [float(np.linalg.norm(np.frombuffer(blob, dtype="<f4").astype("f8"))) for blob in blobs]
+
+
 def alike(one: bytes, other: bytes, shape: Shape) -> bool:
     """Whether two vectors of a store are the same; a store may have made one of length 1."""
     if one == other:
         return True
-    if len(one) != len(other) or len(one) != shape.size_bytes:
+    if shape.is_sparse or len(one) != len(other) or len(one) != shape.size_bytes:
         return False
     np = load_numpy()
     left, right = _units(np, _decode(np, [one, other], shape).astype("f8"))

@@ -45,6 +45,10 @@ class HashedWords:
         """A question as a store is asked it: each word once."""
         return {_place(word): 1.0 for word in set(words(text))}
 
+    def embed_query(self, texts: Sequence[str]) -> list[dict[int, float]]:
+        """Questions, as a channel asks for them."""
+        return [self.query(text) for text in texts]
+
     def _vector(self, counts: Counter[str]) -> dict[int, float]:
         longer = 1 - self.by_length + self.by_length * counts.total() / self.usual_length
         found: dict[int, float] = {}

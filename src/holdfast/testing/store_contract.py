@@ -195,13 +195,11 @@ class VectorStoreContract:
         opened.create("coarse", {"dense": shape}, {})
         rows = [[1.0 if place in (number, number + 1) else -0.1 for place in range(16)] for number in range(8)]
         names = [str(uuid5(NAMESPACE_URL, str(number))) for number in range(8)]
-        opened.upsert(
-            "coarse",
-            [
-                Point(name, f"doc {number}", number, "t", {"dense": made(shape, *rows[number])})
-                for number, name in enumerate(names)
-            ],
-        )
+        points = [
+            Point(name, f"doc {number}", number, "t", {"dense": made(shape, *rows[number])})
+            for number, name in enumerate(names)
+        ]
+        opened.upsert("coarse", points)
         assert {sizes["dense"] for _, _, sizes in opened.scan("coarse")} == {shape.size_bytes}
         opened.make_live("coarse")
         found = opened.search("dense", rows[5], limit=3)
@@ -214,6 +212,10 @@ class VectorStoreContract:
             for number, text in enumerate(ODD_TEXTS)
         ]
         opened.upsert("c", points)
+        back = opened.read("c", [each.id for each in points])
+        assert {(each.document, each.ordinal, each.text) for each in back.values()} == {
+            (each.document, each.ordinal, each.text) for each in points
+        }
         opened.make_live("c")
         found = opened.search("dense", [1, 1, 0, 0], limit=50)
         assert {(each.document, each.ordinal, each.text) for each in found} == {
@@ -230,13 +232,13 @@ class VectorStoreContract:
         opened.upsert("back", [Point(names[each], "d", each, "t", {"first": given[each]}) for each in range(3)])
         opened.upsert("back", [Point(ONE, "d", 0, "t", {"first": given[0], SECOND: made(Shape(2), 3, 4)})])
         found = opened.read("back", [*names, "00000000-0000-0000-0000-000000000000"])
-        assert {name: set(each) for name, each in found.items()} == {
+        assert {name: set(each.vectors) for name, each in found.items()} == {
             ONE: {"first", SECOND},
             TWO: {"first"},
             THREE: {"first"},
         }
         for name, blob in zip(names, given, strict=True):
-            back = found[name]["first"]
+            back = found[name].vectors["first"]
             assert len(back) == shape.size_bytes
             wide = [vectors.widened(each, shape) for each in (blob, back)]  # it may have been made of length 1
             assert vectors.cosines(wide[:1], wide[1:])[0] > 0.9999
@@ -287,7 +289,7 @@ class VectorStoreContract:
             f"doc {number}": 8 * len(row) for number, row in enumerate(rows)
         }
         found = opened.read("thin", [numbered(number).id for number in range(4)])
-        assert [found[numbered(number).id]["plain"] for number in range(4)] == [pack(row) for row in rows]
+        assert [found[numbered(number).id].vectors["plain"] for number in range(4)] == [pack(row) for row in rows]
         opened.make_live("thin")
         query = {7: 1.0, 4_294_967_295: 1.0, 5: 1.0}
         assert [each.document for each in opened.search("plain", query)][:1] == ["doc 0"]

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
-from holdfast.adapters.index.config import EMBEDDED, IndexConfig, ModelConfig, read_index_config
+from holdfast.adapters.index.config import EMBEDDED, WORDS, IndexConfig, ModelConfig, read_index_config
 from holdfast.errors import Refused, Unavailable
-from holdfast.indexing import Channel, FlatStore, Folder, IndexRun, Pipeline, PlainChunker
+from holdfast.indexing import Channel, FlatStore, Folder, HashedWords, IndexRun, Pipeline, PlainChunker
 
 _STORES = {
     "qdrant": ("holdfast.adapters.stores.qdrant", "QdrantStore"),
@@ -30,13 +30,12 @@ def open_index(of: IndexConfig | str | os.PathLike[str]) -> Iterator[IndexRun]:
     config = of if isinstance(of, IndexConfig) else read_index_config(of)
     _make_directory(config)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_importing(config.folder))
         store = _store(config)
         if hasattr(store, "close"):
             stack.callback(store.close)
         pipeline = Pipeline(
-            source=Folder(
-                config.path(config.source), include=config.include, exclude=config.exclude, max_bytes=config.max_bytes
-            ),
+            source=_source(config),
             chunk=PlainChunker(config.chunk_size, config.chunk_overlap),
             embed={name: _channel(each, config) for name, each in config.embed.items()},
             store=store,
@@ -45,17 +44,36 @@ def open_index(of: IndexConfig | str | os.PathLike[str]) -> Iterator[IndexRun]:
         yield stack.enter_context(IndexRun(ledger=_ledger(config), pipeline=pipeline, families=families))
 
 
+def _source(config: IndexConfig) -> Folder:
+    """The documents, and never what the index itself writes."""
+    place, own = config.path(config.source), config.path(config.directory)
+    without = (own.relative_to(place).as_posix(),) if own.is_relative_to(place) else ()
+    return Folder(place, include=config.include, exclude=config.exclude, max_bytes=config.max_bytes, without=without)
+
+
 def _make_directory(config: IndexConfig) -> None:
     """The folder of the ledger and the store. git leaves it out, and so do checkpoints: no restore may take back the
-    record of what was paid for."""
+    record of what was paid for. Refused if it has other things in it: they would be left out, too."""
     place = config.path(config.directory)
     try:
         durable.make_folder(place)
+        if not _is_ours(place, config):
+            raise Refused(
+                f"{config.file}: the directory {config.directory} has other things than the index in it",
+                hint="Name a folder that is empty, or not there yet: git and checkpoints leave all of it out.",
+            )
         for name in (".gitignore", ".holdfastignore"):
             if not (place / name).exists():
                 durable.write_atomically(place / name, b"*\n")
     except OSError as error:
         raise Unavailable(f"{place} cannot be made: {error.strerror}", hint="Name another directory.") from error
+
+
+def _is_ours(place: Path, config: IndexConfig) -> bool:
+    if any(config.path(each).is_relative_to(place) for each in (".", config.source)):
+        return False
+    names = set(os.listdir(place))
+    return names <= {".gitignore"} or not names.isdisjoint({".holdfastignore", "ledger.db", "vectors.db", *_STORES})
 
 
 def _ledger(config: IndexConfig) -> str | Path:
@@ -78,33 +96,50 @@ def _store(config: IndexConfig) -> Any:
     return found(config.path(config.directory, config.store))
 
 
+@contextlib.contextmanager
+def _importing(folder: Path) -> Iterator[None]:
+    """Look into a project's folder first, for its model, and for what that imports when it is called."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # somebody else took it away
+            sys.path.remove(str(folder))
+
+
 def _channel(said: ModelConfig, config: IndexConfig) -> Channel:
-    options = dict(said.options)
     if said.call:
         return Channel(
             _function(said.call, config),
             model=said.model,
             embed_query=_function(said.query, config) if said.query else None,
-            **options,
+            **said.options,
         )
-    return _embedded(said, config)
+    return _worded(said) if said.model == WORDS else _embedded(said, config)
 
 
 def _function(name: str, config: IndexConfig) -> Callable[..., Any]:
-    """A function of the project's own: its folder is looked into first."""
+    """A function of the project's own, or of a package."""
     module, _, attribute = name.partition(":")
-    sys.path.insert(0, str(config.folder))
     try:
         found: Any = importlib.import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise Refused(f"{config.file}: {name} cannot be loaded: {error}", hint="See that it can be imported.") from None
-    finally:
-        sys.path.remove(str(config.folder))
+    except (Exception, SystemExit) as error:  # whatever a module does when it is imported: a key that is not there
+        reason = f"{type(error).__name__}: {error}"
+        raise Refused(
+            f"{config.file}: {name} cannot be loaded: {reason}", hint="See that it can be imported."
+        ) from error
     if not callable(found):
         raise Refused(f"{config.file}: {name} cannot be called", hint="It is a function of a list of texts.")
     return found  # type: ignore[no-any-return]
+
+
+def _worded(said: ModelConfig) -> Channel:
+    """A channel of our own sparse model."""
+    model = HashedWords()
+    told: dict[str, Any] = {"model": WORDS, "datatype": model.datatype, "usd_per_mtok": model.usd_per_mtok}
+    return Channel(model, embed_query=model.embed_query, **(told | said.options))
 
 
 def _embedded(said: ModelConfig, config: IndexConfig) -> Channel:
@@ -112,7 +147,7 @@ def _embedded(said: ModelConfig, config: IndexConfig) -> Channel:
     if said.model != EMBEDDED:
         raise Refused(
             f"{config.file}: there is no model {said.model!r} at hand",
-            hint=f'Write model = "{EMBEDDED}", or call = "module:function" for one of your own.',
+            hint=f'Write model = "{EMBEDDED}" or "{WORDS}", or call = "module:function" for one of your own.',
         )
     try:
         from holdfast.adapters.models.wordllama import WordLlama  # an extra

@@ -10,11 +10,14 @@ from typing import Any
 from holdfast import durable
 from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.indexing.sources import TEXTS
+from holdfast.indexing.words import HashedWords
 from holdfast.workspace.tables import OWN, SHARED, Checks, checked, find_table, number, text, texts
 
 STORES = ("flat", "qdrant", "lancedb", "sqlite-vec", "chroma", "faiss")
 EMBEDDED = "wordllama"
 """The name of the model that comes with the extra `holdfast[index]`."""
+WORDS = HashedWords.model
+"""The name of our own sparse model."""
 
 EXAMPLE = """\
 [index]
@@ -181,6 +184,7 @@ _OF_MODEL: Checks = {
     "dimension": number,
     "datatype": text,
     "metric": text,
+    "context_scope": text,
     "batch_size": number,
     "usd_per_mtok": _price,
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,18 +98,22 @@ class ChromaStore:
             if len(found["ids"]) < _PAGE:
                 return
 
-    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
-        """The vectors of points, by channel."""
-        found: dict[str, dict[str, bytes]] = {}
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
+        points: dict[str, Point] = {}
         for place, (name, shape) in enumerate(self._shapes(collection).items()):
             for start in range(0, len(ids), _PAGE):
-                with self._translated():
-                    some = self._get(_part(collection, place)).get(
-                        ids=list(ids[start : start + _PAGE]), include=["embeddings"]
-                    )
-                for each, vector in zip(some["ids"], some["embeddings"], strict=True):
-                    found.setdefault(each, {})[name] = vectors.derive(vectors.packed(vector), shape)
-        return found
+                for each in self._points(_part(collection, place), ids[start : start + _PAGE], name, shape):
+                    before = points[each.id].vectors if each.id in points else {}
+                    points[each.id] = replace(each, vectors={**before, **each.vectors})
+        return points
+
+    def _points(self, part: str, ids: Sequence[str], name: str, shape: Shape) -> Iterator[Point]:
+        with self._translated():
+            found = self._get(part).get(ids=list(ids), include=["metadatas", "embeddings", "documents"])
+        rows = zip(found["ids"], found["metadatas"], found["documents"], found["embeddings"], strict=True)
+        for each, said, text, vector in rows:
+            there = {name: vectors.derive(vectors.packed(vector), shape)}
+            yield Point(each, str(said["document"]), int(said["ordinal"]), str(text), there)
 
     def count(self, collection: str) -> int:
         shapes = self._shapes(collection)
@@ -201,7 +206,8 @@ class ChromaStore:
             raise
         except Exception as error:  # of Chroma, of SQLite below it, of the folder: all mean that it cannot be used
             raise Unavailable(
-                f"{self.identity} cannot be used: {error}", hint="See that the folder can be written to, and try again."
+                f"{self.identity} cannot be used: {error}",
+                hint="See that the folder can be written to, and try again; or put it away and apply.",
             ) from error
 
 

@@ -138,19 +138,25 @@ class FaissStore:
         for key, each, document in rows:
             yield each, document, sizes.get(key, {})
 
-    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
-        """The vectors of points, by channel."""
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
         number, shapes = self._found(collection)
-        keys = {each: self._one("SELECT key FROM point WHERE collection = ? AND id = ?", number, each) for each in ids}
-        found: dict[str, dict[str, bytes]] = {}
-        for name, shape in shapes.items():
-            index = self._index(number or 0, name, shape)
-            there = _keys(index)
-            for each, key in keys.items():
-                if key and key[0] in there:
-                    numbers = vectors.packed(index.reconstruct(key[0]))
-                    found.setdefault(each, {})[name] = vectors.derive(numbers, shape)
-        return found
+        indexes = {name: self._index(number or 0, name, shape) for name, shape in shapes.items()}
+        there = {name: _keys(index) for name, index in indexes.items()}
+        with self._translated():
+            rows = self._db.execute(
+                "SELECT key, id, document, ordinal, text FROM point WHERE collection = ?"
+                f" AND id IN ({','.join('?' * len(ids))})",
+                (number, *ids),
+            ).fetchall()
+        points = {}
+        for key, each, document, ordinal, text in rows:
+            found = {
+                name: vectors.derive(vectors.packed(index.reconstruct(key)), shapes[name])
+                for name, index in indexes.items()
+                if key in there[name]
+            }
+            points[each] = Point(each, document, ordinal, text, found)
+        return points
 
     def count(self, collection: str) -> int:
         """How many points have a vector that is really there."""

@@ -92,20 +92,19 @@ class LanceStore:
                     there = [(name, place, each) for name, (place, each) in places.items() if row[_column(place)]]
                     yield row["id"], row["document"], {name: each.size_bytes for name, _, each in there}
 
-    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
-        """The vectors of points, by channel."""
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
         places = self._places(collection)
-        names = ["id", *(_column(place) for place, _ in places.values())]
-        found: dict[str, dict[str, bytes]] = {}
         with self._translated():
-            for start in range(0, len(ids), _AT_ONCE):
-                rows = self._table(collection).search().where(_among(ids[start : start + _AT_ONCE])).select(names)
-                for row in rows.limit(_AT_ONCE).to_list():
-                    there = [(name, row[_column(place)], each) for name, (place, each) in places.items()]
-                    found[row["id"]] = {
-                        name: vectors.derive(vectors.packed(numbers), each) for name, numbers, each in there if numbers
-                    }
-        return found
+            rows = [
+                row
+                for start in range(0, len(ids), _AT_ONCE)
+                for row in self._table(collection)
+                .search()
+                .where(_among(ids[start : start + _AT_ONCE]))
+                .limit(_AT_ONCE)
+                .to_list()
+            ]
+        return {row["id"]: _point(row, places) for row in rows}
 
     def count(self, collection: str) -> int:
         with self._translated():
@@ -181,7 +180,8 @@ class LanceStore:
             raise
         except Exception as error:  # of Lance, Arrow or the folder: all mean that it cannot be used
             raise Unavailable(
-                f"{self.identity} cannot be used: {error}", hint="See that the folder can be written to, and try again."
+                f"{self.identity} cannot be used: {error}",
+                hint="See that the folder can be written to, and try again; or put it away and apply.",
             ) from error
 
 
@@ -201,6 +201,15 @@ def _row(point: Point, places: Mapping[str, tuple[int, Shape]]) -> dict[str, Any
         data = point.vectors.get(name)
         row[_column(place)] = None if data is None else vectors.floats(data, shape)
     return row
+
+
+def _point(row: Mapping[str, Any], places: Mapping[str, tuple[int, Shape]]) -> Point:
+    there = {
+        name: vectors.derive(vectors.packed(row[_column(place)]), shape)
+        for name, (place, shape) in places.items()
+        if row[_column(place)] is not None
+    }
+    return Point(row["id"], row["document"], row["ordinal"], row["text"], there)
 
 
 def _among(ids: Sequence[str]) -> str:

@@ -85,13 +85,11 @@ class QdrantStore:
             if after is None:
                 return
 
-    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
-        """The vectors of points, by channel."""
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
         shapes = self._shapes_of(collection)
         with self._translated():
-            records = self._client.retrieve(collection, list(ids), with_payload=False, with_vectors=True)
-        found = {str(each.id): each.vector if isinstance(each.vector, dict) else {} for each in records}
-        return {each: {name: _blob(one, shapes[name]) for name, one in by.items()} for each, by in found.items()}
+            found = self._client.retrieve(collection, ids=list(ids), with_payload=True, with_vectors=True)
+        return {str(each.id): _point(each, shapes) for each in found}
 
     def count(self, collection: str) -> int:
         with self._translated():
@@ -152,7 +150,8 @@ class QdrantStore:
             raise
         except Exception as error:  # of the client, of its transport, of the folder: all mean that it cannot be used
             raise Unavailable(
-                f"{self.identity} cannot be used: {error}", hint="See that no other process has it open, and try again."
+                f"{self.identity} cannot be used: {error}",
+                hint="See that no other process has it open, and try again; or put it away and apply.",
             ) from error
 
 
@@ -166,6 +165,13 @@ def _sparse(shape: Shape) -> models.SparseVectorParams:
 
 def _vector(data: bytes, shape: Shape) -> Any:
     return _thin(sparse.unpack(data)) if shape.is_sparse else vectors.floats(data, shape)
+
+
+def _point(record: models.Record, shapes: Mapping[str, Shape]) -> Point:
+    said = record.payload or {}
+    vector = record.vector if isinstance(record.vector, dict) else {}
+    there = {name: _blob(each, shapes[name]) for name, each in vector.items() if name in shapes}
+    return Point(str(record.id), str(said.get("document")), int(said.get("ordinal", -1)), str(said.get("text")), there)
 
 
 def _thin(numbers: Mapping[int, float]) -> models.SparseVector:

@@ -137,18 +137,22 @@ class SQLiteVecStore:
         for key, each, document in rows:
             yield each, document, sizes.get(key, {})
 
-    def read(self, collection: str, ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
-        """The vectors of points, by channel."""
-        found: dict[str, dict[str, bytes]] = {}
-        for name, (table, shape) in self._tables(collection).items():
-            for each in ids:
-                row = self._one(
-                    f"SELECT v.data FROM {table} v JOIN point p USING (key) WHERE p.id = ?"
-                    " AND p.collection = (SELECT number FROM collection WHERE name = ?)",
-                    each, collection,
-                )  # fmt: skip
-                if row:
-                    found.setdefault(each, {})[name] = _decoded(row[0], shape)
+    def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
+        tables = self._tables(collection)
+        with self._translated():
+            rows = self._db.execute(
+                "SELECT p.key, p.id, p.document, p.ordinal, p.text FROM point p JOIN collection c"
+                f" ON c.number = p.collection WHERE c.name = ? AND p.id IN ({','.join('?' * len(ids))})",
+                (collection, *ids),
+            ).fetchall()
+            return {row[1]: Point(row[1], row[2], row[3], row[4], self._vectors(row[0], tables)) for row in rows}
+
+    def _vectors(self, key: int, tables: Mapping[str, tuple[str, Shape]]) -> dict[str, bytes]:
+        found = {}
+        for name, (table, shape) in tables.items():
+            row = self._db.execute(f"SELECT data FROM {table} WHERE key = ?", (key,)).fetchone()
+            if row is not None:
+                found[name] = _decoded(row[0], shape)
         return found
 
     def count(self, collection: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import unquote
 
 from holdfast.errors import Refused, Unavailable
 from holdfast.indexing.ledger import Ledger
@@ -10,7 +11,10 @@ from holdfast.indexing.ledger.sqlite import SQLiteLedger
 
 
 def open_ledger(place: str | Path) -> Ledger:
-    """Open the ledger in a file, or at a postgresql:// URL; it is made if there is none."""
+    """Open the ledger in a file, or at a postgresql:// URL; it is made if there is none.
+
+    Each schema of a database has one: `#name` at the end of a URL names another than the usual.
+    """
     scheme = place.partition("://")[0] if isinstance(place, str) and "://" in place else ""
     if scheme in ("postgresql", "postgres"):
         try:
@@ -19,7 +23,14 @@ def open_ledger(place: str | Path) -> Ledger:
             raise Unavailable(
                 "the package psycopg is not installed", hint="Install it with: pip install 'holdfast[postgres]'"
             ) from None
-        return PostgresLedger(str(place))
+        url, schema = _schema(str(place))
+        return PostgresLedger(url, schema=schema) if schema else PostgresLedger(url)
     if scheme:
         raise Refused(f"there is no ledger at {scheme}://", hint="Name a file, or postgresql://…")
     return SQLiteLedger(place)
+
+
+def _schema(place: str) -> tuple[str, str]:
+    url, _, name = place.rpartition("#")
+    is_name = url and not set(name) & set("/@")  # a password may have such a sign, too
+    return (url, unquote(name)) if is_name else (place, "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import math
 import pathlib
-import re
 import struct
 import subprocess
 import sys
@@ -47,8 +46,8 @@ KEEPING = Serde(on_unknown="keep")
 
 
 def _told(value: Any) -> str:
-    """The same in every process: without addresses, and without the order of a set."""
-    return re.sub(r" at 0x\w+|frozenset\(.*\)", "…", repr(value))
+    """The same in every process: no address, and no order of a set."""
+    return type(value).__name__
 
 
 VALUES: list[Any] = [

@@ -151,7 +151,8 @@ def test_nonsense_at_the_socket_is_answered_with_no(data: bytes, project: Path, 
     (name,) = [path.name for path in with_helper.iterdir() if path.suffix != ".lock"]
     folder = os.open(with_helper, os.O_RDONLY)
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(f"/proc/self/fd/{folder}/{name}")
+        path = f"/proc/self/fd/{folder}/{name}"
+        wait_for(lambda: connection.connect_ex(path) == 0)  # it has a name before it listens
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(100) in (b"no\n", b"")

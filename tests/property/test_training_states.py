@@ -128,10 +128,11 @@ def picture(value: Any) -> Any:
         value = value.detach()
         if value.layout is not torch.strided:
             return (*about, value.is_coalesced(), picture(value._indices()), picture(value._values()))
+        value = value.resolve_conj()  # as it is stored
         stride = tuple(step for step, size in zip(value.stride(), value.shape, strict=True) if size > 1)
-        whole = torch.empty(value.numel(), dtype=value.dtype).copy_(value.resolve_conj().reshape(-1))
+        whole = torch.empty(value.numel(), dtype=value.dtype).copy_(value.reshape(-1))
         content = whole.view(torch.uint8).numpy().tobytes() if whole.numel() else b""
-        return (*about, stride if value.numel() and not value.is_conj() else None, content)
+        return (*about, stride if value.numel() else None, content)
     if isinstance(value, np.ndarray | np.generic):
         return (type(value), value.dtype.str, value.shape, value.tobytes())
     return (type(value), repr(value))

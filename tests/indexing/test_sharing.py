@@ -172,6 +172,43 @@ def test_nobody_takes_over_a_document_while_it_is_written_to_the_store(hall: Hal
     hall.check()
 
 
+def test_what_another_claimed_while_it_was_looked_for_is_the_others(hall: Hall) -> None:
+    """PostgreSQL gives a row that changed under a query as it is now, but joined with what was there before: with no
+    lease, so that it seems to be free."""
+
+    class Late(PostgresLedger):
+        def ask(self, text: str, *given: Any) -> list[Any]:
+            if "SKIP LOCKED" not in text:
+                return super().ask(text, *given)
+            found = super().ask(text.partition(" ORDER BY")[0], *given)
+            claims.append(quick.claim([row[0] for row in found]))
+            return found
+
+    class Meanwhile(FlatStore):
+        def upsert(self, collection: str, points: Sequence[Point]) -> None:
+            nonlocal quick
+            with PostgresLedger(*place, schema=schema) as one, Late(*place, schema=schema) as other:
+                joined, late = one.join(order), other.join(order)
+                assert joined is not None and late is not None
+                quick = joined
+                claims.append(late.claim(list(order.documents)))
+                quick.release()
+                late.release()
+            super().upsert(collection, points)
+
+    claims: list[set[str]] = []
+    quick: Any = None
+    place, schema = hall.place[:1], hall.place[1]
+    hall.scene.store.close()
+    hall.scene.store = Meanwhile(hall.path / "store.db")
+    with hall.scene.run() as run:
+        plan = run.plan()
+        order = order_of(plan)
+        assert run.apply(plan).ok
+    assert [len(each) for each in claims[:2]] == [_DOCS - 64, 0]
+    hall.check()
+
+
 def test_a_worker_whose_plan_others_carried_out_has_nothing_to_do(watched: Watched) -> None:
     mine, theirs = watched.slow.plan(), watched.quick.plan()
     assert watched.quick.apply(theirs).published == _DOCS

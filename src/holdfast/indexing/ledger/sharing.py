@@ -98,7 +98,10 @@ class Shared:
         self.renew()
         with self._ledger.leasing():
             query = f"SELECT t.name{_FREE} AND t.name = ANY (?) ORDER BY t.name FOR UPDATE OF t SKIP LOCKED"
-            free = [row[0] for row in self._ledger.ask(query, self._run, list(names))]
+            locked = [row[0] for row in self._ledger.ask(query, self._run, list(names))]
+            # Who claimed one after that query began is judged by it as if it had no lease: so look again, now that all
+            # of them are locked, before they are taken
+            free = [row[0] for row in self._ledger.ask(f"SELECT t.name{_FREE} AND t.name = ANY (?)", self._run, locked)]
             query = "UPDATE task SET owner = ? WHERE run = ? AND name = ANY (?)"
             self._ledger.tell(query, self._me, self._run, free)
         return set(free)

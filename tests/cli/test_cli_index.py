@@ -227,6 +227,17 @@ def test_init_writes_an_example_after_what_is_there(holdfast: Program, project: 
     assert holdfast("config", "--check").code == 0
 
 
+def test_init_leaves_links_and_modes_as_they_are(holdfast: Program, project: Path) -> None:
+    shared = project / "shared.toml"
+    shared.write_text("watch = true\n")
+    shared.chmod(0o664)
+    (project / "holdfast.toml").symlink_to("shared.toml")
+    assert holdfast("index", "init").code == 0
+    assert (project / "holdfast.toml").is_symlink()
+    assert (shared.stat().st_mode & 0o777, "[index]" in shared.read_text()) == (0o664, True)
+    assert sorted(each.name for each in project.iterdir()) == ["a.txt", "holdfast.toml", "shared.toml", "src"]
+
+
 @pytest.mark.parametrize("store", ["flat", "qdrant", "lancedb", "sqlite-vec", "chroma", "faiss"])
 def test_the_example_indexes_markdown_and_python_in_one_command(holdfast: Program, project: Path, store: str) -> None:
     """With the model that comes in a package, in every store."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,14 +90,21 @@ def write_example(folder: str | os.PathLike[str]) -> Path:
     path = place / (found[1] if found else OWN)
     example = EXAMPLE.replace("[index", "[tool.holdfast.index") if path.name == SHARED else EXAMPLE
     try:
-        before = path.read_bytes() if path.exists() else b""
-        gap = b"\n" if before else b""
-        durable.write_atomically(
-            path, before + (b"" if before.endswith(b"\n") or not before else b"\n") + gap + example.encode()
-        )
+        _append(path, example)
     except OSError as error:
         raise Unavailable(f"{path} cannot be written: {error.strerror}", hint="Write the table by hand.") from error
     return path
+
+
+def _append(path: Path, text: str) -> None:
+    """Write a text after what is there, in one step; links stay links, and who may read it may go on."""
+    real = Path(os.path.realpath(path))
+    before, mode = b"", 0o644
+    if real.exists():
+        before, mode = real.read_bytes(), stat.S_IMODE(real.stat().st_mode)
+    if before:
+        before = before.rstrip(b"\n") + b"\n\n"
+    durable.write_atomically(real, before + text.encode(), mode=mode)
 
 
 # checking

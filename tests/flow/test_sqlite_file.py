@@ -313,3 +313,11 @@ def test_numbers_of_what_was_deleted_are_not_given_again(tmp_path: Path) -> None
     with States(SQLiteStore(tmp_path / "a.db")) as states:
         given.append(states.save(point("c")).sequence)
     assert given == sorted(set(given))
+
+
+@pytest.mark.parametrize(("asked", "found"), [("FULL", 2), ("NORMAL", 1), ("EXTRA", 3)])
+def test_what_was_asked_of_the_medium_is_asked_by_every_connection(tmp_path: Path, asked: str, found: int) -> None:
+    with SQLiteStore(tmp_path / "state.db", synchronous=asked) as store:
+        connection = store._pool._connect()
+        assert connection.execute("PRAGMA synchronous").fetchone() == (found,)
+        connection.close()

@@ -197,6 +197,22 @@ class _Stopping(Disk):
         raise KeyboardInterrupt
 
 
+def test_a_file_of_faiss_is_on_the_medium_before_it_is_named(tmp_path: Path) -> None:
+    """What waited is dropped once the file counts: a power loss must not take the only copy."""
+
+    class Watching(Disk):
+        def fsync(self, fd: int) -> None:
+            synced.append(Path(f"/proc/self/fd/{fd}").resolve().name)
+            super().fsync(fd)
+
+    synced: list[str] = []
+    with use_disk(Watching()):
+        made = _filled_faiss(tmp_path, 1100)
+    made.close()
+    (file,) = tmp_path.glob("*.faiss")
+    assert {f"{file.name}.new", tmp_path.name} <= set(synced)
+
+
 def test_a_writer_of_faiss_that_is_stopped_before_its_file_counts_loses_nothing(tmp_path: Path) -> None:
     made = _filled_faiss(tmp_path, 900)
     with use_disk(_Stopping()), pytest.raises(KeyboardInterrupt):

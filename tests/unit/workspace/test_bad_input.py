@@ -196,7 +196,7 @@ def test_any_text_is_kept_as_it_is_as_message_session_actor_and_metadata(project
 
 def test_numbers_beyond_all_bounds_mean_all_or_none(some: Workspace) -> None:
     assert len(some.list(10**30)) == 2
-    assert some.search("x", limit=10**30) == []
+    assert some.search("a text that is nowhere", limit=10**30) == []
     assert len(some.usage(paths=10**30).paths) == 1
     assert some.prune(Policy(keep_last=10**30)).removed == []
     assert some.save(step=10**30, allow_empty=True).step == 10**30

@@ -51,6 +51,16 @@ def test_save_of_an_unchanged_folder_says_which_checkpoint_holds_it(holdfast):
     assert holdfast("save", "--json", "--allow-empty").json["new"] is True
 
 
+def test_save_after_a_restore_says_that_latest_is_another_one(holdfast, write: Write):
+    holdfast("save", "first")
+    write("app.py", "changed\n")
+    holdfast("save", "second")
+    assert "latest" not in holdfast("save").err
+    holdfast("restore", "a1", "--yes")
+    again = holdfast("save")
+    assert again.out.startswith("a1  nothing changed") and "`latest` is a2" in again.err
+
+
 def test_save_keeps_every_field_that_is_given(holdfast, tmp_path):
     talk = tmp_path / "talk.json"
     talk.write_text('[{"role": "user", "content": "größer"}]')

@@ -179,3 +179,8 @@ def test_global_options_after_the_command_are_explained(holdfast):
 def test_home_is_a_workspace_only_when_it_is_said(holdfast, tmp_path):
     assert holdfast("-C", str(tmp_path / "home"), "save").code == 6
     assert holdfast("-C", str(tmp_path / "home"), "--allow-home", "save").code == 0
+
+
+@pytest.mark.parametrize("command", ["guard", "bisect"])
+def test_the_line_of_usage_shows_where_the_command_comes(holdfast, command):
+    assert holdfast(command, "--help").out.splitlines()[0].endswith(" -- COMMAND...")

@@ -9,10 +9,10 @@ from holdfast.cli.documents import short
 from holdfast.model import Checkpoint, Uncovered
 
 
-def show_saved(checkpoint: Checkpoint, *, new: bool, lost: bool = False) -> None:
+def show_saved(checkpoint: Checkpoint, *, new: bool, lost: bool = False, latest: Checkpoint | None = None) -> None:
     """Print the id of a saved checkpoint and how much changed; warn of what is missing from it.
 
-    lost: something was said of a checkpoint that turned out not to be needed.
+    lost: something was said of a checkpoint that turned out not to be needed. latest: which one that word means now.
     """
     shown = render.paint(short(checkpoint.id), "cyan")
     if new:
@@ -21,6 +21,8 @@ def show_saved(checkpoint: Checkpoint, *, new: bool, lost: bool = False) -> None
         output.answer(f"{shown}  {render.count(len(changed), 'file')} {since}")
     else:
         output.answer(f"{shown}  nothing changed: this checkpoint holds the folder already")
+        if latest is not None and latest.id != checkpoint.id:
+            output.note(f"The folder was restored to it; `latest` is {short(latest.id)}.")
         if lost:
             output.note("What was said of it was not kept; --allow-empty makes a checkpoint of its own.")
     failures = [entry for entry in checkpoint.uncovered if entry.reason.is_failure]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from holdfast import durable
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.workspace import given, place
 from holdfast.workspace.keeping import Keeping
+from holdfast.workspace.plainly import plain_errors
 from holdfast.workspace.restore.journal import Journal
 from holdfast.workspace.stored.repository import Repository, plain_text
 from holdfast.workspace.stored.spelling import OnUnknown, Spelling
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from holdfast.workspace.engine import Engine
     from holdfast.workspace.restore.restore import Wish
     from holdfast.workspace.scope import Paths
-
-
-_FULL = "Make room: pruning, and deleting all but the newest, need none"
-_HINTS = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: "Checkpoints there can be read and exported, not made"}
 
 
 class Workspace(Verbs, Keeping):
@@ -97,7 +93,7 @@ class Workspace(Verbs, Keeping):
         self.recovered: Recovery | None = None
         self.recovery_error: HoldfastError | None = None
         self.purge_error = None
-        with _plain_errors(self.store):
+        with plain_errors(self.store):
             self._open(create=create)
         if watch:
             self.watch()
@@ -125,10 +121,10 @@ class Workspace(Verbs, Keeping):
     ) -> Checkpoint:
         """Keep the folder as it is now, with named state (any values that `holdfast.serde` knows), in one checkpoint.
 
-        With nothing changed this returns the checkpoint that holds this state already, unless `allow_empty` (or a
-        name or a pin asks for one of its own). `rehash` reads every file instead of trusting times; what `include`
-        names is held whatever the rules say. What could not be held is in the result's `uncovered`, and `complete` is
-        then False (P4). On an error nothing is left behind.
+        With nothing changed this returns the checkpoint that the folder stands at (the latest, or what was restored),
+        unless `allow_empty` (or a name or a pin asks for one of its own). `rehash` reads every file instead of
+        trusting times; what `include` names is held whatever the rules say. What could not be held is in the result's
+        `uncovered`, and `complete` is then False (P4). On an error nothing is left behind.
         """
         from holdfast.workspace.capture.save import make_label
         from holdfast.workspace.scope import as_text, inside
@@ -345,7 +341,7 @@ class Workspace(Verbs, Keeping):
         self._repository.sync()
         if Journal(self._repository.own).exists and self._repository.lock.acquire(wait=False):
             try:
-                with _plain_errors(self.store):
+                with plain_errors(self.store):
                     self.recovered = self._engine.recoverer.recover()
             except HoldfastError as error:
                 self.recovery_error = error  # reading goes on; whoever writes meets it again
@@ -366,7 +362,7 @@ class Workspace(Verbs, Keeping):
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        with _plain_errors(self.store):
+        with plain_errors(self.store):
             self._check_is_there()
             self._repository.sync()
             yield
@@ -378,7 +374,7 @@ class Workspace(Verbs, Keeping):
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         """The store, alone; what dead writers left is swept, and what they interrupted is finished first."""
-        with _plain_errors(self.store):
+        with plain_errors(self.store):
             self._check_is_there()
             with self._repository.lock:
                 self._repository.objects.refresh()
@@ -389,22 +385,6 @@ class Workspace(Verbs, Keeping):
                         self.recovered = self._engine.recoverer.recover() or self.recovered
                     self._resume_purge()
                     yield
-
-
-@contextlib.contextmanager
-def _plain_errors(store: Path) -> Iterator[None]:
-    """What the system refuses becomes one sentence and a hint."""
-    try:
-        yield
-    except HoldfastError:
-        raise
-    except OSError as error:
-        place = error.filename or store
-        hint = _HINTS.get(error.errno or 0, "Check the disk and the permissions there")
-        raise Unavailable(
-            f"{os.fsdecode(place) if isinstance(place, str | bytes) else place}: {error.strerror or error}",
-            hint=f"{hint}; nothing was saved or changed.",
-        ) from error
 
 
 def _now() -> datetime:

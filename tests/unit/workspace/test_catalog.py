@@ -99,15 +99,6 @@ class TestAsking:
         assert numbers(full.by_prefix("a")) == [1, 2, 3, 4]
         assert numbers(full.by_prefix("%")) == []
 
-    def test_the_newest_save_of_a_content_is_found_and_of_a_state_if_one_is_asked_for(self, full: Catalog) -> None:
-        def found(content: str, state: str | None) -> int | None:
-            one = full.by_content(content, state)
-            return one and one.sequence
-
-        assert found("content 1", None) == 2
-        assert found("content 1", "state") == 1
-        assert found("content 1", "unheard of") is None
-
     def test_safety_checkpoints_are_told_oldest_first(self, full: Catalog) -> None:
         full.add(row(5, safety=True))
         assert numbers(full.operations()) == [3, 5]

@@ -54,7 +54,6 @@ def test_a_state_that_an_older_checkpoint_holds_is_saved_again_so_that_its_maker
     ws.save_changes("made", details=details, actor="agent")
     (folder / "b.txt").unlink()
     os.utime(folder, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert ws.save("an older one is enough").sequence == 1
     taken = ws.save_changes("taken back", details=details, actor="user")
     assert taken is not None and taken.files_changed == ["b.txt"] and taken.actor == "user"
 

@@ -69,6 +69,12 @@ class TestConfig:
         assert CheckpointEvent("checkpoint_restored") is CheckpointEvent.RESTORED
         assert CheckpointEvent.ERROR == "error"
 
+    def test_an_unknown_event_is_answered_with_texts_that_are_known(self, project: Project) -> None:
+        with pytest.raises(Refused, match="there is no event 'created'") as refused:
+            make(project).on("created", print)
+        for event in CheckpointEvent:
+            assert f"'{event.value}'" in refused.value.hint
+
 
 class TestOpening:
     def test_nothing_is_read_or_written_before_it_is_initialized(self, project: Project) -> None:

@@ -73,5 +73,6 @@ def save(
     if app.json:
         app.document({"checkpoint": documents.whole_checkpoint(saved), "new": new})
     else:
-        show_saved(saved, new=new, lost=bool(message or session or actor or metadata) or step is not None)
+        lost = bool(message or session or actor or metadata) or step is not None
+        show_saved(saved, new=new, lost=lost, latest=None if new else workspace.get("latest"))
     return Exit.DONE if saved.complete else Exit.INCOMPLETE

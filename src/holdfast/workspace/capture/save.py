@@ -68,10 +68,10 @@ class Saver:
             report = encode_uncovered(snapshot.uncovered)
             if not allow_empty and label.name is None and not label.pinned:
                 content = content_key(snapshot.root, object_id(Kind.BLOB, report))
-                row = self._repository.catalog.by_content(content, state_tree.hex() if state is not None else None)
-                if row is not None:
+                same = self._same(head, content, state_tree.hex() if state is not None else None)
+                if same is not None:
                     self._leave(writer, remember)
-                    return self._repository.checkpoint(row)
+                    return same
             checkpoint = self._publish(writer, gathering, snapshot, label, head, state_tree, report)
         except BaseException:
             writer.abort()
@@ -104,6 +104,17 @@ class Saver:
         self._tidy(remember)
         self._durable_head = checkpoint.id
         return checkpoint
+
+    def _same(self, head: Checkpoint | None, content: str, state: str | None) -> Checkpoint | None:
+        """The save that the folder stands at, if it holds this content (and this state, where one is given).
+
+        Another one that happens to hold it does not do: `latest`, and what came after what, would tell another story.
+        """
+        catalog = self._repository.catalog
+        is_save = head is not None and head.operation is None  # else it stands where an undo brought it
+        row = catalog.by_id(head.id) if head is not None and is_save else catalog.nth(0)
+        is_same = row is not None and row.content == content and state in (None, row.state)
+        return self._repository.checkpoint(row) if row is not None and is_same else None
 
     def _leave(self, writer: PackWriter, remember: Callable[[], None], *, is_durable: bool = False) -> None:
         """Make no checkpoint: there is one that holds this."""

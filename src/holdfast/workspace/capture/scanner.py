@@ -115,19 +115,11 @@ class Scanner:
             self.root, held=self._held(head), force=force, memo=memo, repository=surroundings.repository
         )
         given: dict[str, Any] = {"rules": rules, "wanted": wanted, "limits": self._limits}
+        if turn is None:
+            given |= {"rehash": rehash, "except_for": except_for}
         try:
             with Handles(os.fspath(self.root)) as handles:
-                for _ in range(_WALKS):
-                    if turn is not None:
-                        listing, has_moved = turn.listing(handles, self.root, cache, **given)
-                    else:
-                        walk = Walk(handles, self.root, cache=cache, rehash=rehash, except_for=except_for, **given)
-                        listing, has_moved = walk.run(), walk.moved()
-                    if not has_moved:
-                        break
-                    handles.forget("")
-                else:
-                    listing.vanished = True  # it never rested: said in the record (P4)
+                listing = self._walk(turn, handles, cache, given)
                 identity = os.fstat(handles.open(""))
             snapshot = take_snapshot(listing, self.root, gathering, cache, progress)
             now = os.stat(self.root)
@@ -149,6 +141,22 @@ class Scanner:
                 self._store_cache(learnt, listing.folders, self._pack_names())
 
         return snapshot, remember
+
+    def _walk(
+        self, turn: Turn | None, handles: Handles, cache: Mapping[str, Folder], given: Mapping[str, Any]
+    ) -> Listing:
+        """Look at everything, again while something moves past the look; that it never rested is then said (P4)."""
+        for _ in range(_WALKS):
+            if turn is not None:
+                listing, has_moved = turn.listing(handles, self.root, cache, **given)
+            else:
+                walk = Walk(handles, self.root, cache=cache, **given)
+                listing, has_moved = walk.run(), walk.moved()
+            if not has_moved:
+                return listing
+            handles.forget("")
+        listing.vanished = True
+        return listing
 
     def watch(self) -> Watching:
         """Begin to watch, or go on."""

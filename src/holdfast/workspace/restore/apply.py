@@ -23,7 +23,8 @@ from holdfast.scan.attrs import Attr
 from holdfast.scan.folder import INO, MTIME, NLINK, SIZE, WIDTH
 from holdfast.scan.handles import Handles, join, split
 from holdfast.scan.walk import Listing
-from holdfast.shadowgit import Kind, ObjectStore, object_id
+from holdfast.shadowgit import ObjectStore
+from holdfast.workspace.restore.compare import difference, has_no_holes
 from holdfast.workspace.restore.metadata import ABORT, Metadata, make_writable
 from holdfast.workspace.restore.stage import MANY_FILES, Stage
 from holdfast.workspace.stored.tree import Change, Entry
@@ -255,45 +256,12 @@ class Application:
         for path, change in self._changes.items():
             if path in self.failed or path in self.kept or path in self.damaged:
                 continue
-            why = self._difference(path, change)
+            is_ours = path in self._stage.slots or path in self._in_place
+            why = difference(self._handles, path, change.after, is_ours=is_ours)
             if why:
                 self.failed[path] = why
-
-    def _difference(self, path: str, change: Change) -> str:
-        parent, name = split(path)
-        try:
-            status = os.stat(name or ".", dir_fd=self._handles.open(parent), follow_symlinks=False)
-        except OSError:
-            return "" if change.after is None else "gone again after it was restored"
-        after = change.after
-        if after is None:
-            return "there again after it was removed"
-        again = "changed again after it was restored"
-        if stat.S_IFMT(status.st_mode) != after.kind:
-            return again
-        if not after.is_link and status.st_mode != after.attr.mode:
-            return "its mode could not be restored"
-        if status.st_mtime_ns != after.attr.mtime_ns:
-            return again if not after.is_folder else "its time could not be restored"
-        is_ours = path in self._stage.slots or path in self._in_place
-        if after.is_file and is_ours and not self._has_content(path, after, status.st_size):
-            return again
-        if after.attr.is_sparse and os.stat(name, dir_fd=self._handles.open(parent)).st_blocks * 512 >= status.st_size:
-            self.notes[path] = "restored, but without its holes, which this file system does not keep"
-        return ""
-
-    def _has_content(self, path: str, entry: Entry, size: int) -> bool:
-        parent, name = split(path)
-        if entry.attr.parts_bytes is not None:
-            return size == entry.attr.parts_bytes  # its bytes were checked as they were written
-        try:
-            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._handles.open(parent))
-        except OSError:
-            return True  # not readable for its owner, as it was
-        try:
-            return object_id(Kind.BLOB, os.pread(fd, size + 1, 0)) == entry.oid
-        finally:
-            os.close(fd)
+            elif change.after and change.after.attr.is_sparse and has_no_holes(self._handles, path):
+                self.notes[path] = "restored, but without its holes, which this file system does not keep"
 
     def sync(self) -> None:
         """Make everything durable."""

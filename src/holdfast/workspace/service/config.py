@@ -29,7 +29,7 @@ def event_of(value: object) -> CheckpointEvent:
     try:
         return CheckpointEvent(value)
     except ValueError:
-        known = ", ".join(event.name for event in CheckpointEvent)
+        known = ", ".join(repr(event.value) for event in CheckpointEvent)
         raise Refused(f"there is no event {value!r}", hint=f"Choose one of CheckpointEvent: {known}.") from None
 
 

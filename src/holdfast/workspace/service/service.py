@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from holdfast.errors import HoldfastError, Refused
 from holdfast.model import JSON, Checkpoint, CheckpointDiff, Plan, Restored
 from holdfast.retention import Policy
-from holdfast.workspace import place
-from holdfast.workspace.config import read_settings
 from holdfast.workspace.given import a_path
 from holdfast.workspace.scope import Paths
 from holdfast.workspace.service import trail
@@ -29,6 +27,7 @@ from holdfast.workspace.service.config import CheckpointConfig, CheckpointEvent,
 from holdfast.workspace.service.conversation import as_state, copied
 from holdfast.workspace.service.dispatch import Dispatch, Done
 from holdfast.workspace.service.loaded import loaded
+from holdfast.workspace.service.opening import open_workspace
 from holdfast.workspace.service.protection import Ahead, Nothing, Tool, protect
 from holdfast.workspace.stored.spelling import OnUnknown, Spelling
 from holdfast.workspace.upkeep.undoing import UNDO_STEPS
@@ -167,7 +166,7 @@ class CheckpointService:
             "actor": actor,
             "rehash": rehash,
         }
-        options |= {"state": copied(as_state(state), self._spelling), "metadata": _with_turn(metadata, turn)}
+        options |= {"state": copied(as_state(state), self._spelling), "metadata": trail.with_turn(metadata, turn)}
         empty = (step is not None or turn is not None) if allow_empty is None else allow_empty
 
         def work(workspace: Workspace) -> Done[Checkpoint]:
@@ -345,7 +344,7 @@ class CheckpointService:
         if files:
             self._standing = None
             events += self._pruned(workspace)
-        return Done(_told(restored, conversation=conversation), events)
+        return Done(restored if conversation else replace(restored, state={}), events)
 
     # doing it elsewhere
 
@@ -369,12 +368,9 @@ class CheckpointService:
             raise Refused("checkpoints are switched off", hint="Make the service with enabled=True.")
         with self._opening:
             if self._workspace is None:
-                settings = read_settings(self.workspace_dir)
-                options = settings.options() | self._options
-                options["exclude_patterns"] = [*settings.exclude_patterns, *self.config.exclude_patterns]
-                options["watch"] = settings.watch if self._watch is None else self._watch
-                store = _store(self.workspace_dir, self._storage_dir)
-                self._workspace = Workspace(self.workspace_dir, store=store, **options)
+                self._workspace, settings = open_workspace(
+                    self.workspace_dir, self._storage_dir, self.config, watch=self._watch, **self._options
+                )
                 most = self.config.max_checkpoints
                 self._policy = None if most is None else Policy(keep_last=most)
                 if settings.retention is not None and not self._is_told_how_many:
@@ -387,22 +383,11 @@ def _absolute(path: _Path, what: str) -> Path:
     return Path(os.path.abspath(a_path(path, what)))
 
 
-def _store(workspace: Path, storage: Path | None) -> Path | None:
-    """The store of a workspace in a folder of stores; that folder itself where it is a store."""
-    if storage is None or (storage / "holdfast").is_dir():
-        return storage
-    return place.store_folder(workspace.resolve(), store=None, environ={"HOLDFAST_STORE_ROOT": os.fspath(storage)})
-
-
 def _save(workspace: Workspace, message: str, allow_empty: bool, options: Mapping[str, Any]) -> tuple[Checkpoint, bool]:
-    """Save, and whether that made a checkpoint. The state of an earlier one than the head's is saved anew, so that
-    what the folder went through is there to be rewound."""
-    head, before = workspace.head(), workspace.list(1, safety=True)
+    """Save, and whether that made a checkpoint."""
+    before = workspace.list(1, safety=True)
     saved = workspace.save(message, allow_empty=allow_empty, **options)
-    new = not before or saved.sequence > before[0].sequence
-    if not new and head is not None and head.operation is None and saved.id != head.id:
-        saved, new = workspace.save(message, allow_empty=True, **options), True
-    return saved, new
+    return saved, not before or saved.sequence > before[0].sequence
 
 
 def _are_many(workspace: Workspace, most: int) -> bool:
@@ -410,20 +395,3 @@ def _are_many(workspace: Workspace, most: int) -> bool:
     found = workspace.list(2 * max(most, UNDO_STEPS) + 1, safety=True)
     saves = sum(each.operation is None for each in found)
     return saves > most or len(found) - saves > max(most, UNDO_STEPS)
-
-
-def _with_turn(metadata: Mapping[str, JSON] | None, turn: int | None) -> Mapping[str, JSON] | None:
-    if turn is None:
-        return metadata
-    if not isinstance(turn, int) or isinstance(turn, bool):
-        raise Refused("turn is not a whole number", hint=f"It is of type {type(turn).__name__}.")
-    if metadata is not None and not isinstance(metadata, Mapping):
-        return metadata  # for the workspace to refuse
-    said = dict(metadata or {})
-    if said.setdefault(trail.TURN, turn) != turn:
-        raise Refused(f"the turn is {turn}, and {said[trail.TURN]!r} in the metadata", hint="Say it once.")
-    return said
-
-
-def _told(restored: Restored, *, conversation: bool) -> Restored:
-    return restored if conversation else replace(restored, state={})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.errors import NotFound, Refused
-from holdfast.model import Checkpoint
+from holdfast.model import JSON, Checkpoint
 from holdfast.workspace.stored.ids import sequence_of
 from holdfast.workspace.workspace import Workspace
 
@@ -13,6 +13,20 @@ BEFORE = "before"
 """In the metadata of a checkpoint that was made before a tool ran: which."""
 TURN = "turn"
 """In the metadata: the turn of the conversation."""
+
+
+def with_turn(metadata: Mapping[str, JSON] | None, turn: int | None) -> Mapping[str, JSON] | None:
+    """The metadata of a checkpoint of a turn. Refused where the two contradict each other."""
+    if turn is None:
+        return metadata
+    if not isinstance(turn, int) or isinstance(turn, bool):
+        raise Refused("turn is not a whole number", hint=f"It is of type {type(turn).__name__}.")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        return metadata  # for the workspace to refuse
+    said = dict(metadata or {})
+    if said.setdefault(TURN, turn) != turn:
+        raise Refused(f"the turn is {turn}, and {said[TURN]!r} in the metadata", hint="Say it once.")
+    return said
 
 
 def find_step(workspace: Workspace, step: int, session: str | None) -> Checkpoint:

@@ -160,15 +160,6 @@ class Catalog:
         """Up to four checkpoints whose id begins so."""
         return self._rows("id >= ? AND id < ? ORDER BY id LIMIT 4", [prefix, prefix + "\U0010ffff"])
 
-    def by_content(self, content: str, state: str | None) -> Row | None:
-        """The newest save that holds this content (and this state, where one is asked for)."""
-        text = "content = ? AND safety = 0"
-        values = [content]
-        if state is not None:
-            text += " AND state = ?"
-            values.append(state)
-        return next(iter(self._rows(f"{text} ORDER BY id DESC LIMIT 1", values)), None)
-
     def operations(self) -> list[Row]:
         """The safety checkpoints, oldest first."""
         return self._rows("safety = 1 ORDER BY id", [])

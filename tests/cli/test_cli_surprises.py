@@ -184,3 +184,38 @@ def test_home_is_a_workspace_only_when_it_is_said(holdfast, tmp_path):
 @pytest.mark.parametrize("command", ["guard", "bisect"])
 def test_the_line_of_usage_shows_where_the_command_comes(holdfast, command):
     assert holdfast(command, "--help").out.splitlines()[0].endswith(" -- COMMAND...")
+
+
+def test_who_moved_a_folder_is_told_where_its_checkpoints_are(holdfast, project, monkeypatch):
+    saved = holdfast.saved()
+    store = holdfast("where", "--json").json["store"]
+    moved = project.rename(project.parent.parent / project.name)
+    monkeypatch.chdir(moved)
+    absent = holdfast("log")
+    assert absent.code == 3 and f"If it was {project} before: holdfast --store {store} log" in absent.err
+    assert holdfast("--store", store, "log", "--json").json["checkpoints"][0]["id"] == saved
+    assert f"If it was {moved} before: holdfast --store {store} log" in holdfast("log").err  # that store is its own now
+
+
+def test_who_moved_a_folder_does_not_begin_anew_unawares(holdfast, project, monkeypatch):
+    holdfast.saved()
+    monkeypatch.chdir(project.rename(project.parent.parent / project.name))
+    assert f"This store is new. If it was {project} before" in holdfast("save").err
+    assert "If it was" not in holdfast("save", "again").err
+
+
+def test_a_folder_that_was_renamed_is_found_by_looking_and_a_new_one_is_not_taken_for_it(
+    holdfast, project, monkeypatch
+):
+    holdfast.saved()
+    monkeypatch.chdir(project.rename(project.parent / "renamed"))
+    assert f"If it was {project} before" in holdfast("log").err
+    assert "If it was" not in holdfast("save").err
+
+
+def test_nothing_is_said_of_moving_where_every_store_has_its_folder(holdfast, project, tmp_path, monkeypatch):
+    holdfast.saved()
+    other = tmp_path / "home" / "other" / project.name
+    other.mkdir(parents=True)
+    monkeypatch.chdir(other)
+    assert "If it was" not in holdfast("log").err + holdfast("save").err

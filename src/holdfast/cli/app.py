@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,18 +47,33 @@ class App:
             found = nearest(folder, attempt, home=_home(), any_owner=self.store is not None)
         if found is None:
             if not create:
-                raise NotFound(
-                    f"{folder} has no checkpoints yet",
-                    hint="Make the first one with: holdfast save. If the folder was moved: holdfast --store OLD-STORE",
-                )
-            found = self._at(folder, create=True, exclude=exclude, strict=True)
+                first = "Make the first one with: holdfast save."
+                raise NotFound(f"{folder} has no checkpoints yet", hint=" ".join([first, *self._moved_from(folder)]))
+            found = self._made(folder, exclude=exclude)
         return self._opened(found)
 
     def open_here(self) -> tuple[Workspace, bool]:
         """Open or create the store of exactly the named folder, and say whether it is new."""
         folder = self.folder()
         found = _existing(folder, partial(self._at, strict=True))
-        return self._opened(found or self._at(folder, create=True, strict=True)), found is None
+        return self._opened(found or self._made(folder)), found is None
+
+    def _made(self, folder: Path, *, exclude: Sequence[str] = ()) -> Workspace:
+        """Make a store; say where older checkpoints are, if the folder seems to have been moved."""
+        before = self._moved_from(folder, only=Path(os.path.realpath(folder)).name)
+        workspace = self._at(folder, create=True, exclude=exclude, strict=True)
+        for line in before:
+            output.note(render.escape(f"This store is new. {line}"))
+        return workspace
+
+    def _moved_from(self, folder: Path, *, only: str | None = None) -> list[str]:
+        """A sentence for who has moved the folder, if it may have been; with `only`, from a place of that name."""
+        from holdfast.workspace.place import left_behind
+
+        real = Path(os.path.realpath(folder))
+        found = {} if self.store else left_behind(real, os.environ)
+        likely = [(before, store) for before, store in found.items() if only in (None, os.path.basename(before))]
+        return [f"If it was {before} before: holdfast --store {shlex.quote(str(at))} log" for before, at in likely[:1]]
 
     def _at(
         self, folder: Path, *, create: bool = False, exclude: Sequence[str] = (), strict: bool = False

@@ -148,6 +148,20 @@ def read_owner(data: bytes) -> tuple[int, str] | None:
         return None
 
 
+def left_behind(workspace: Path, environ: Mapping[str, str]) -> dict[str, Path]:
+    """Stores of folders that are gone, or of this one from before it came here, by folder; the likeliest first."""
+    found: dict[str, Path] = {}
+    for path in sorted(_stores_root(environ).glob("*/holdfast/store.json")):
+        try:
+            said = read_owner(path.read_bytes())
+        except OSError:
+            continue
+        if said is not None and (said[1] == os.fspath(workspace) or not os.path.lexists(said[1])):
+            found[said[1]] = path.parent.parent
+    own, name = os.fspath(workspace), workspace.name
+    return dict(sorted(found.items(), key=lambda item: (item[0] != own, os.path.basename(item[0]) != name)))
+
+
 def _stores_root(environ: Mapping[str, str]) -> Path:
     if chosen := environ.get("HOLDFAST_STORE_ROOT"):
         return Path(chosen)

@@ -35,6 +35,13 @@ def three(project: Any, ws: Workspace) -> list[str]:
 
 
 class TestCheckpoints:
+    def test_a_hole_in_a_large_file_is_not_counted_once_for_each_part(self, project: Any, ws: Workspace) -> None:
+        with open(project.write("sparse"), "wb") as file:
+            file.truncate(300 << 20)
+        ws.save("first")
+        ws.save("second", allow_empty=True)
+        assert max(each.shared_bytes for each in ws.usage().checkpoints) < packs_bytes(ws)
+
     def test_own_bytes_are_what_comes_back_if_it_goes(self, project: Any, ws: Workspace, three: list[str]) -> None:
         ws.merge()
         for key in (three[2], three[0]):

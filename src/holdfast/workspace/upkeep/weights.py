@@ -72,7 +72,7 @@ class Weights:
         return own
 
     def whole_bytes(self, commit: bytes) -> int:
-        """The bytes of all that a commit names; what it names twice counts twice."""
+        """The bytes of all that a commit names; what several of its folders name counts in each."""
         root = decode_commit(self._objects.commit(commit))
         stack = [root]
         while stack:
@@ -82,7 +82,8 @@ class Weights:
                 stack += missing
                 continue
             tree = stack.pop()
-            inner = sum(self._whole[each] for each in below.trees) + sum(self.sizes.get(oid, 0) for oid in below.blobs)
+            trees, blobs = set(below.trees), set(below.blobs)  # a hole in a large file is one part many times
+            inner = sum(self._whole[each] for each in trees) + sum(self.sizes.get(oid, 0) for oid in blobs)
             self._whole[tree] = self.sizes.get(tree, 0) + inner
         return self.sizes.get(commit, 0) + self._whole[root]
 

@@ -116,6 +116,19 @@ class TestMergePacks:
         git("--git-dir", store.git_dir, "fsck", "--strict", "--no-dangling")
         git("verify-pack", store.packs()[0].path)
 
+    def test_what_git_keeps_to_find_objects_faster_goes_with_the_packs_that_it_names(
+        self, store: ObjectStore, git: Git
+    ) -> None:
+        for number in range(3):
+            add_pack(store, b"own %d" % number)
+        git("--git-dir", store.git_dir, "multi-pack-index", "write")
+        git("--git-dir", store.git_dir, "commit-graph", "write", "--reachable")
+        caches = [store.pack_folder / "multi-pack-index", store.git_dir / "objects" / "info" / "commit-graph"]
+        assert all(path.exists() for path in caches)
+        merge_packs(store, store.packs())
+        assert not any(path.exists() for path in caches)
+        git("--git-dir", store.git_dir, "fsck", "--strict", "--no-dangling")
+
     def test_only_the_packs_that_are_named_are_merged(self, store: ObjectStore) -> None:
         first, second, third = (add_pack(store, b"own %d" % number) for number in range(3))
         merge_packs(store, [first, second])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Workspace
+from holdfast import Unavailable, Workspace
 from holdfast.shadowgit import ObjectStore
 from holdfast.workspace.capture.snapshot import Snapshot
 from holdfast.workspace.stored.gathering import Gathering
@@ -176,3 +176,17 @@ class TestGone:
         project.root.mkdir()
         Path(project.root / "other").write_bytes(b"other")
         assert read_files(project.open()) == {"other"}
+
+
+def test_a_folder_that_is_replaced_while_it_is_read_is_not_taken_for_the_new_one(project: Any, ws: Workspace) -> None:
+    project.write("a/one", b"of the old folder")
+
+    def replace(*_: object) -> None:
+        if not (project.area / "aside").exists():
+            project.root.rename(project.area / "aside")
+            project.write("b/two", b"of the new folder")
+
+    with pytest.raises(Unavailable, match="was replaced while it was read"):
+        ws.save(progress=replace)
+    assert ws.list() == []
+    assert ws.save().files_changed == ["b/two"]

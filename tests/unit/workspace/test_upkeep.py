@@ -393,6 +393,25 @@ class TestCompacting:
             project.open(environ={"PATH": str(program.parent)}).compact()
         assert sorted(os.listdir(project.store / "objects/pack")) == before
 
+    def test_a_pack_whose_bytes_are_not_sound_is_not_taken(
+        self, project: Any, ws: Workspace, texts: list[str], tmp_path: Path, git: Callable[..., bytes]
+    ) -> None:
+        """A disk that does not keep what git writes."""
+        program = tmp_path / "bin" / "git"
+        program.parent.mkdir()
+        program.write_text(
+            "#!/bin/sh\n"
+            'git "$@" || exit\n'
+            'case "$*" in *pack-objects*) for pack in objects/pack/tmp_compact*.pack; do chmod u+w "$pack"\n'
+            'dd if=/dev/zero of="$pack" bs=1 count=40 seek=200 conv=notrunc 2>/dev/null; done;; esac\n'
+        )
+        program.chmod(0o755)
+        before = sorted(os.listdir(project.store / "objects/pack"))
+        with pytest.raises(Unavailable, match="could not compact"):
+            project.open(environ={"PATH": str(program.parent)}).compact()
+        assert sorted(os.listdir(project.store / "objects/pack")) == before
+        assert project.open().verify().ok
+
     def test_the_users_git_settings_have_no_say(self, project: Any, ws: Workspace, texts: list[str]) -> None:
         (project.home / ".gitconfig").write_text("[pack]\n\tpackSizeLimit = 1\n[core]\n\tbare = nonsense\n")
         with pytest.MonkeyPatch.context() as patch:

@@ -19,6 +19,7 @@ from holdfast import Workspace
 from holdfast.model import Reason
 from holdfast.scan import inotify
 from holdfast.scan.narrow import InDoubt, Narrowed
+from holdfast.scan.watch import Watch
 from holdfast.workspace.capture import watching as module
 
 SETTLED_S = 0.06
@@ -250,13 +251,30 @@ class TestWhatIsNotTold:
 
     def test_what_a_rehash_found_is_not_taken_back(self, project, ws: Workspace) -> None:
         with (project.root / "a/file").open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-            mapped[:3] = b"new"
+            mapped[:3] = b"mid"
+            os.utime(project.root / "a/file")
+            time.sleep(SETTLED_S)
+            assert content(ws, ws.save().id, "a/file", project.area) == b"mid"
+            mapped[:3] = b"new"  # a second write to a mapped page leaves the times as they are
             ws.save(rehash=True)
             project.write("b/file", b"new")
             assert content(ws, ws.save().id, "a/file", project.area) == b"new"
 
 
 class TestDoubt:
+    def test_what_is_told_while_ctrl_c_strikes_is_told_only_once_so_everything_is_looked_at(
+        self, project, ws: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def strike(self: Watch, event: inotify.Event) -> bool:
+            raise KeyboardInterrupt
+
+        project.write("a/file", b"new")
+        with monkeypatch.context() as patch:
+            patch.setattr(Watch, "_take", strike)
+            with pytest.raises(KeyboardInterrupt):
+                ws.save()
+        assert ws.save().files_changed == ["a/file"]
+
     def test_more_than_the_queue_holds(self, project, ws: Workspace, looks: Looks) -> None:
         for _ in range(MANY_EVENTS // 2):
             os.utime(project.root / "a/file")

@@ -44,7 +44,7 @@ def why(path: str, repository: Repository, scanner: Scanner) -> Why:
     judged = scanner.judge(head)
     with Handles(os.fspath(scanner.root)) as handles:
         status = _status(handles, wanted)
-        is_folder = path.endswith("/") if status is None else stat.S_ISDIR(status.st_mode)
+        is_folder = _names_a_folder(path) if status is None else stat.S_ISDIR(status.st_mode)
         found = _Asker(judged, handles, scanner.root).decide(wanted, status, is_folder)
     return Why(
         path=wanted or ".",
@@ -159,6 +159,12 @@ class _Asker:
             return os.read(fd, MAX_IGNORE_BYTES) if is_usable else None
         finally:
             os.close(fd)
+
+
+def _names_a_folder(path: str) -> bool:
+    """Whether what is not there would be a folder, going by its name."""
+    name = path.rpartition("/")[2]
+    return not name or name == ".git" or name in DEPENDENCY_FOLDERS
 
 
 def _status(handles: Handles, path: str) -> os.stat_result | None:

@@ -145,12 +145,14 @@ def test_the_workspace_itself_is_held_and_what_is_outside_is_refused(ws: Workspa
         (".git/config", Reason.GIT_DIRECTORY),
         ("node_modules/", Reason.DEPENDENCIES),
         ("web/node_modules/left-pad/index.js", Reason.DEPENDENCIES),
-        ("node_modules", None),
-        (".git", None),
+        ("web/node_modules", Reason.DEPENDENCIES),  # a folder, going by its name
+        (".git", Reason.GIT_DIRECTORY),
+        ("modules", None),
     ],
 )
 def test_what_is_not_there_yet_is_answered_as_if_it_were(project, ws: Workspace, path: str, reason: Reason) -> None:
     found = ws.why(path)
     assert (found.exists, found.held, found.reason) == (False, reason is None, reason)
-    project.write(path.rstrip("/") if reason is None else path if not path.endswith("/") else f"{path}x")
+    is_folder = path.rstrip("/").endswith((".git", "node_modules"))
+    project.write(f"{path}/x" if is_folder else path)
     assert ws.why(path.rstrip("/")).held is (reason is None)

@@ -52,6 +52,10 @@ class TestReasons:
         assert removed(found, Policy(keep_best=2)) == ["c1", "c3", "c5", "c6"]
         assert removed(found, Policy(keep_best=1)) == ["c1", "c3", "c4", "c5", "c6"]
 
+    def test_what_is_no_number_is_not_the_best_by_coming_first(self) -> None:
+        scores = [float("nan"), 3.0, 1.0]
+        assert removed(records(3, score=lambda number: scores[number - 1]), Policy(keep_best=1)) == ["c1"]
+
     def test_one_reason_is_enough(self) -> None:
         assert removed(records(6), Policy(keep_last=1, keep_every=2)) == ["c1", "c3", "c5"]
 

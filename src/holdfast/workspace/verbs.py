@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -68,9 +68,10 @@ class Verbs:
     @contextmanager
     def hold(self, ref: str) -> Iterator[Checkpoint]:
         """Meanwhile, have no prune of any process take a checkpoint: `with ws.hold(ref):`. `delete` does not ask."""
-        with self._reading():
-            checkpoint = self._repository.find(ref)
-        with self._repository.holds.hold(checkpoint.id):
+        with ExitStack() as held:
+            with self._writing():  # not between the plan of a prune and its deed, which would not see it
+                checkpoint = self._repository.find(ref)
+                held.enter_context(self._repository.holds.hold(checkpoint.id))
             yield checkpoint
 
     def state(self, ref: str, name: str) -> JSON:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import Refused, Workspace
+from holdfast.durable import Lock
 from holdfast.retention import Policy
 
 
@@ -186,6 +187,27 @@ def test_what_a_step_that_was_killed_held_is_held_no_longer(project, ws: Workspa
     ws.save()
     assert os.listdir(held) == []
     assert [each.id for each in ws.prune(Policy(keep_last=0), dry_run=False).removed] == [first]
+
+
+@pytest.mark.usefixtures("before")
+def test_a_hold_begins_while_nobody_can_prune_or_sweep(project, ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    free: list[bool] = []
+    acquire = Lock.acquire
+
+    def acquire_and_ask(self: Lock, *, wait: bool = True) -> bool:
+        if "held" in self._path.parts and not free:
+            other = Lock(project.store / "holdfast" / "lock")
+            free.append(acquire(other, wait=False))
+        return acquire(self, wait=wait)
+
+    checkpoint = ws.save()
+    monkeypatch.setattr(Lock, "acquire", acquire_and_ask)
+    with ws.hold(checkpoint.id):
+        assert free == [False]
+        project.write("a", b"more")
+        ws.save()
+        kept = project.open().prune(Policy(keep_last=0), dry_run=False).kept
+        assert kept[checkpoint.id] == "held by a step under way"
 
 
 @pytest.mark.usefixtures("before")

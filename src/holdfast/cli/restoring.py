@@ -45,7 +45,8 @@ def plan_lines(plan: Plan, folder: Path) -> list[str]:
             lines.append(f"  {verb} {render.count(len(paths), 'path')}{remark}")
             lines += render.listing(paths)
     if plan.conflicts:
-        lines.append(f"  leave {render.count(len(plan.conflicts), 'path')} as it is, which others changed since")
+        rest = "as they are" if len(plan.conflicts) > 1 else "as it is"
+        lines.append(f"  leave {render.count(len(plan.conflicts), 'path')} {rest}, changed by others since")
         lines += render.listing(_overlaps(plan.conflicts))
     if plan.doubts and plan:
         lines.append("  undo what may not be the agent's alone")
@@ -61,9 +62,13 @@ def whose(plan: Plan) -> str:
 
 
 def _overlaps(conflicts: Mapping[str, Overlap]) -> dict[str, str]:
-    return {
-        path: f"by {each.actor}: {each.why}; {short(each.before)} has it as it was" for path, each in conflicts.items()
-    }
+    return {path: f"by {each.actor}: {each.why}; {_around(each)}" for path, each in conflicts.items()}
+
+
+def _around(overlap: Overlap) -> str:
+    """The checkpoints on both sides of what could not be undone; one that an agent made is not in the first."""
+    left = f", after it: {short(overlap.after)}" if overlap.after else ""
+    return f"before it: {short(overlap.before)}{left}"
 
 
 def carry_out(

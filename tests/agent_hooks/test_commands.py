@@ -52,6 +52,12 @@ def test_a_dry_run_shows_the_change_and_makes_none(project: Path, home: Path) ->
     assert "+++ " in out and "hook cursor" in out and not (project / ".cursor").exists()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_that_a_project_shares_are_said_not_to_be_for_others(name: str, project: Path) -> None:
+    ran = subprocess.run([*HOOK[:-1], "install", name, "--project"], capture_output=True, text=True, check=True)
+    assert ("do not commit them" in ran.stderr) == (name != "claude-code")
+
+
 def test_what_is_installed_can_be_run_as_it_stands(project: Path, home: Path) -> None:
     run("install", "claude-code", "gemini")
     said = json.loads((home / ".claude" / "settings.json").read_text())["hooks"]

@@ -238,6 +238,13 @@ def test_what_stands_behind_ours_does_not_get_into_a_comment(text: str) -> None:
     assert "// c" in left
 
 
+def test_of_a_key_that_is_there_twice_the_one_that_agents_read_gets_our_entries() -> None:
+    agent = find_agent("claude-code")
+    text = with_entries(f'{{"hooks": {{}}, "hooks": {{"Stop": [{THEIRS}]}}}}', agent, agent.entries(words(agent.name)))
+    read = json.loads(text)["hooks"]
+    assert read["Stop"][0] == json.loads(THEIRS) and len(read["Stop"]) == 2 and "PreToolUse" in read
+
+
 def test_a_text_in_which_others_would_come_to_mean_something_else_is_refused() -> None:
     twice = f'{{"hooks": {{"Stop": [{THEIRS}], "Stop": [{{"hooks": [{OURS}]}}]}}}}'
     with pytest.raises(NotJSON, match="twice"):

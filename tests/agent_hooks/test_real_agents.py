@@ -1,7 +1,7 @@
 """The agents themselves, where they are at hand: they read what we write, and what they call works.
 
 A stand-in on this machine answers for the model. Variables name the programs; without one, its test is skipped, but
-fails under CI where the program comes with what is installed there.
+fails under CI, where `.ci/run` sees to them. Not that of opencode, which asks the network for packages when it starts.
 
     HOLDFAST_TEST_CLAUDE   the program `claude`; else that which comes with the Claude Agent SDK
     HOLDFAST_TEST_GEMINI   `gemini.js`, which node runs
@@ -26,15 +26,15 @@ from .conftest import history
 from .models import ForClaude, ForCodex, ForGemini, ForOpencode, served
 
 TIME_LIMIT_S = 300  # many times what it takes; only so that a program that hangs is not waited for
-IN_CI = ("CLAUDE",)
-NAMED = {name: os.environ.get(f"HOLDFAST_TEST_{name}", "") for name in ("CLAUDE", "GEMINI", "CODEX", "OPENCODE")}
+IN_CI = ("CLAUDE", "GEMINI", "CODEX")
+NAMED = {name: os.environ.get(f"HOLDFAST_TEST_{name}", "") for name in (*IN_CI, "OPENCODE")}
 
 
 def program(name: str) -> str:
     """Where a program is. Where it is not, the test is skipped, or fails under CI."""
     found = NAMED[name] or (_of_the_sdk() if name == "CLAUDE" else "")
     if not found and name in IN_CI and os.environ.get("CI"):
-        pytest.fail(f"HOLDFAST_TEST_{name} does not name the program")
+        pytest.fail(f"HOLDFAST_TEST_{name} does not name the program: .ci/run installs it")
     if not found:
         pytest.skip(f"HOLDFAST_TEST_{name} does not name the program")
     return found

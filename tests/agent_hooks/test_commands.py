@@ -136,6 +136,26 @@ def test_doctor_looks_for_what_gemini_trusts_where_gemini_keeps_it(
     assert doctor("gemini")["trusted"] is True
 
 
+ODD: list[Any] = [5, None, "x", [], {}, [5, "x", None], {"hooks": 5}, [{"hooks": None}, {"hooks": ["x"]}]]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+def test_doctor_is_not_put_off_by_what_else_stands_beside_our_entries(odd: Any, project: Path, home: Path) -> None:
+    run("install", "codex")
+    run("install", "gemini", "--project")
+    codex, gemini = home / ".codex" / "hooks.json", project / ".gemini" / "settings.json"
+    for path in (codex, gemini):
+        said = json.loads(path.read_text())
+        said["hooks"] = {"Odd": odd, **said["hooks"]}
+        next(iter(list(said["hooks"].values())[1]))["hooks"].append(odd)
+        path.write_text(json.dumps({**said, "hooksConfig": odd if path == codex else {"disabled": odd}}))
+    (home / ".codex" / "config.toml").write_text("[hooks]\nstate = 5\n")
+    (home / ".gemini").mkdir()
+    (home / ".gemini" / "trusted_hooks.json").write_text(json.dumps({str(project): odd}))
+    assert doctor("codex", code=8)["trusted"] is False
+    assert doctor("gemini", code=8)["trusted"] is False
+
+
 def test_doctor_tells_of_entries_that_are_not_ours_any_more_and_of_settings_that_cannot_be_read(
     project: Path, home: Path
 ) -> None:

@@ -34,8 +34,10 @@ def test_the_agents_work_goes_and_conflicts_are_named_with_exit_status_8(worked,
     assert "both  (by claude-code: made, and changed since; before it: a1, after it: a2)" in ran.err
     assert (project / "text").read_text() == text(l6="user")
     assert not (project / "made").exists()
-    assert worked("undo", "--yes").code == 0  # it asks nothing, and is not surprised to be told so
+    back = worked("undo", "--yes")  # it asks nothing, and is not surprised to be told so
+    assert back.code == 0 and back.out.startswith("Undid the undoing of an agent's work since a1: ")
     assert (project / "made").exists()
+    assert worked("redo").out.startswith("Redid the undoing of an agent's work since a1: ")
 
 
 def test_the_plan_is_shown_and_nothing_is_done(worked, project):

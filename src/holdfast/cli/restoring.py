@@ -139,23 +139,28 @@ def turn(app: App, *, back: bool) -> int:
         app.document({"restored": documents.restored(done)})
     else:
         verb, other = ("Undid", "redo") if back else ("Redid", "undo")
-        show_restored(done, f"{verb} the restore{_to(workspace, done)}", next_step=f"{other} with: holdfast {other}")
+        show_restored(done, f"{verb} the {_turned(workspace, done)}", next_step=f"{other} with: holdfast {other}")
     return Exit.DONE if done.ok else Exit.INCOMPLETE
 
 
-def _to(workspace: Workspace, done: Restored) -> str:
-    """Return where the restore that was undone or redone had gone to, where that is still known."""
-    checkpoint_id = done.checkpoint
-    while True:
-        try:
-            operation = workspace.get(checkpoint_id).operation
-        except HoldfastError:
-            return ""
-        if operation is None:
-            return ""
-        checkpoint_id = operation.target
-        if operation.verb == "restore":
-            return f" to {short(checkpoint_id)}"
+def _turned(workspace: Workspace, done: Restored) -> str:
+    """Return which restore was undone or redone, as far as that is still known."""
+    operation = _operation(workspace, done.checkpoint)
+    while operation is not None and operation.verb != "restore":
+        operation = _operation(workspace, operation.target)
+    if operation is None:
+        return "restore"
+    made = _operation(workspace, operation.target)
+    if made is not None and made.verb == "without":  # a tree that was made for it, and is nowhere listed
+        return f"undoing of an agent's work since {short(made.target)}"
+    return f"restore to {short(operation.target)}"
+
+
+def _operation(workspace: Workspace, checkpoint_id: str) -> Operation | None:
+    try:
+        return workspace.get(checkpoint_id).operation
+    except HoldfastError:
+        return None
 
 
 def show_restored(done: Restored, what: str, *, next_step: str) -> None:

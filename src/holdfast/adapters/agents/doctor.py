@@ -126,21 +126,18 @@ def _claude_code(agent: Agent, places: Places) -> list[str]:
 def _gemini(
     agent: Agent, text: str, entries: list[Entry], places: Places, scope: Scope
 ) -> tuple[bool | None, list[str]]:
-    config = parse(text).get("hooksConfig")
-    said = config.plain() if config is not None else {}
-    said = said if isinstance(said, dict) else {}
+    said = _mapping(_mapping(parse(text).plain()).get("hooksConfig"))
     problems = []
     if said.get("enabled") is False:
         problems.append("hooks are switched off (hooksConfig.enabled)")
-    if "holdfast" in (said.get("disabled") or []):
+    if "holdfast" in _listed(said.get("disabled")):
         problems.append("our hook is switched off (hooksConfig.disabled)")
     if scope is Scope.USER:
         return None, problems
-    trusted = _json(agent.data(places) / "trusted_hooks.json").get(str(places.project), [])
-    keys = {
-        f"{handler.get('name', '')}:{handler.get('command', '')}" for each in entries for handler in each.value["hooks"]
-    }
-    return bool(isinstance(trusted, list) and keys <= set(map(str, trusted))), problems
+    trusted = _listed(_json(agent.data(places) / "trusted_hooks.json").get(str(places.project)))
+    ours = [handler for each in entries for handler in _listed(each.value.get("hooks")) if is_ours(handler, agent.name)]
+    keys = {f"{handler.get('name', '')}:{handler.get('command', '')}" for handler in ours}
+    return keys <= set(map(str, trusted)), problems
 
 
 def _codex(path: Path, text: str, places: Places) -> tuple[bool | None, list[str]]:
@@ -153,14 +150,11 @@ def _codex(path: Path, text: str, places: Places) -> tuple[bool | None, list[str
     except tomllib.TOMLDecodeError as error:
         return None, [f"{folder / 'config.toml'} cannot be read ({error}): mend it"]
     problems = []
-    features = config.get("features")
-    if isinstance(features, dict) and False in (features.get("hooks"), features.get("codex_hooks")):
+    features = _mapping(config.get("features"))
+    if False in (features.get("hooks"), features.get("codex_hooks")):
         problems.append("hooks are switched off ([features] hooks)")
-    hooks = config.get("hooks")
-    state = hooks.get("state", {}) if isinstance(hooks, dict) else {}
-    trusted = all(
-        isinstance(state.get(key), dict) and state[key].get("trusted_hash") for key in _codex_keys(path, text)
-    )
+    state = _mapping(_mapping(config.get("hooks")).get("state"))
+    trusted = all(_mapping(state.get(key)).get("trusted_hash") for key in _codex_keys(path, text))
     if not trusted:
         problems.append("not trusted yet: start codex, and accept the hooks (/hooks)")
     return trusted, problems
@@ -171,8 +165,8 @@ def _codex_keys(path: Path, text: str) -> list[str]:
     hooks = parse(text).get("hooks")
     for member in (hooks.members or []) if hooks else []:
         event = _CAMEL.sub("_", member.key).lower()
-        for number, group in enumerate(member.value.plain()):
-            for position, handler in enumerate(group.get("hooks", [])):
+        for number, group in enumerate(_listed(member.value.plain())):
+            for position, handler in enumerate(_listed(_mapping(group).get("hooks"))):
                 if is_ours(handler, "codex"):
                     found.append(f"{path}:{event}:{number}:{position}")
     return found
@@ -180,7 +174,15 @@ def _codex_keys(path: Path, text: str) -> list[str]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
+        return _mapping(json.loads(path.read_bytes()))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """What somebody wrote, if it is a mapping, as it should be."""
+    return value if isinstance(value, dict) else {}
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -186,8 +186,27 @@ def test_a_worktree_within_the_project_is_a_workspace_of_its_own(project: Path) 
     tree = project / ".claude" / "worktrees" / "try"
     subprocess.run([*git, "worktree", "add", "-q", str(tree)], check=True, capture_output=True)
     (tree / "b.txt").write_text("b\n")
-    hook("claude-code", event(tree), env={**os.environ, "CLAUDE_PROJECT_DIR": str(project)})
+    inside = {**os.environ, "CLAUDE_PROJECT_DIR": str(project)}
+    hook("claude-code", event(tree), env=inside)
     assert len(history(tree)) == 1
+    edit = {"tool_name": "Edit", "tool_use_id": "t2", "tool_input": {"file_path": str(project / "a.txt")}}
+    hook("claude-code", event(tree, **edit), env=inside)  # from there, a file of the project is changed
+    assert len(history(tree)) == 1 and len(history(project)) == 1
+
+
+def test_a_submodule_that_the_agent_went_into_is_part_of_the_project(project: Path, tmp_path: Path) -> None:
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e@x", "-c", "protocol.file.allow=always", "-C"]
+    other = tmp_path / "library"
+    for folder in (other, project):
+        subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    subprocess.run([*git, str(other), "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    add = [*git, str(project), "submodule", "add", "-q", str(other), "library"]
+    subprocess.run(add, check=True, capture_output=True)
+    (project / "library" / "new.txt").write_text("new\n")
+    inside = {**os.environ, "CLAUDE_PROJECT_DIR": str(project)}
+    hook("claude-code", event(project / "library"), env=inside)
+    (saved,) = history(project)
+    assert {"a.txt", "library/new.txt"} <= set(saved.files_changed)
 
 
 def test_an_agent_in_a_folder_of_the_project_has_the_project_saved(project: Path) -> None:

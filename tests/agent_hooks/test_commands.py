@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,9 +41,21 @@ def test_install_then_doctor_then_uninstall(name: str, project: Path, home: Path
     assert sorted(path for path in home.rglob("*") if ".local" not in path.parts) == before
 
 
+def test_who_names_no_agent_is_told_which_there_are_in_a_line(project: Path) -> None:
+    ran = subprocess.run([sys.executable, "-m", "holdfast.cli", "install"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("error: missing argument 'AGENT...'. Choose from: claude-code, gemini, codex, ")
+
+
 def test_a_dry_run_shows_the_change_and_makes_none(project: Path, home: Path) -> None:
     out = run("install", "cursor", "--project", "--dry-run")
     assert "+++ " in out and "hook cursor" in out and not (project / ".cursor").exists()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_that_a_project_shares_are_said_not_to_be_for_others(name: str, project: Path) -> None:
+    ran = subprocess.run([*HOOK[:-1], "install", name, "--project"], capture_output=True, text=True, check=True)
+    assert ("do not commit them" in ran.stderr) == (name != "claude-code")
 
 
 def test_what_is_installed_can_be_run_as_it_stands(project: Path, home: Path) -> None:
@@ -63,8 +76,6 @@ def test_what_is_installed_can_be_run_as_it_stands(project: Path, home: Path) ->
 
 def _bare(home: Path) -> dict[str, str]:
     """Without a PATH, as some desktop programs start their children."""
-    import os
-
     return {"HOME": str(home), "HOLDFAST_HELPER": "0", "PYTHONPATH": os.environ["PYTHONPATH"]}
 
 
@@ -112,23 +123,77 @@ def test_doctor_tells_whether_gemini_runs_the_hooks(project: Path, home: Path) -
     assert len(doctor("gemini", code=8)["problems"]) == 2
 
 
-def test_doctor_tells_of_entries_that_are_not_ours_any_more_and_of_settings_that_are_broken(
+def test_doctor_looks_for_what_gemini_trusts_where_gemini_keeps_it(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMINI_CLI_HOME", str(home / "elsewhere"))
+    run("install", "gemini", "--project")
+    said = json.loads((project / ".gemini" / "settings.json").read_text())
+    command = said["hooks"]["BeforeTool"][0]["hooks"][0]["command"]
+    kept = home / "elsewhere" / ".gemini" / "trusted_hooks.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(json.dumps({str(project): [f"holdfast:{command}"]}))
+    assert doctor("gemini")["trusted"] is True
+
+
+ODD: list[Any] = [5, None, "x", [], {}, [5, "x", None], {"hooks": 5}, [{"hooks": None}, {"hooks": ["x"]}]]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+def test_doctor_is_not_put_off_by_what_else_stands_beside_our_entries(odd: Any, project: Path, home: Path) -> None:
+    run("install", "codex")
+    run("install", "gemini", "--project")
+    codex, gemini = home / ".codex" / "hooks.json", project / ".gemini" / "settings.json"
+    for path in (codex, gemini):
+        said = json.loads(path.read_text())
+        said["hooks"] = {"Odd": odd, **said["hooks"]}
+        next(iter(list(said["hooks"].values())[1]))["hooks"].append(odd)
+        path.write_text(json.dumps({**said, "hooksConfig": odd if path == codex else {"disabled": odd}}))
+    (home / ".codex" / "config.toml").write_text("[hooks]\nstate = 5\n")
+    (home / ".gemini").mkdir()
+    (home / ".gemini" / "trusted_hooks.json").write_text(json.dumps({str(project): odd}))
+    assert doctor("codex", code=8)["trusted"] is False
+    assert doctor("gemini", code=8)["trusted"] is False
+
+
+def test_doctor_tells_of_entries_that_are_not_ours_any_more_and_of_settings_that_cannot_be_read(
     project: Path, home: Path
 ) -> None:
     run("install", "claude-code")
     settings = home / ".claude" / "settings.json"
-    text = settings.read_text()
-    settings.write_text(text.replace('"timeout": 60', '"timeout": 1', 1))
+    settings.write_text(settings.read_text().replace('"timeout": 60', '"timeout": 1', 1))
     assert "holdfast install claude-code --user" in doctor("claude-code", code=8)["problems"][0]
-    settings.write_text(text.replace('"hooks": {', '"disableAllHooks": true, "hooks": {', 1))
-    assert "switched off" in doctor("claude-code", code=8)["problems"][0]
-    settings.write_text("{")
-    assert "cannot be read" in doctor("claude-code", code=8)["problems"][0]
+    for data in (b"{", b"\xff\xfe{\x00}\x00"):
+        settings.write_bytes(data)
+        assert "cannot be read" in doctor("claude-code", code=8)["problems"][0]
+    settings.unlink()
+    os.mkfifo(settings)
+    assert "is no file" in doctor("claude-code", code=8)["problems"][0]
+    settings.unlink()
+    settings.mkdir()
+    assert "is a folder" in doctor("claude-code", code=8)["problems"][0]
+
+
+def test_doctor_tells_of_any_settings_of_claude_code_that_switch_hooks_off(project: Path, home: Path) -> None:
+    run("install", "claude-code")
+    own, shared = home / ".claude" / "settings.json", project / ".claude" / "settings.json"
+    private = shared.with_name("settings.local.json")
+    shared.parent.mkdir()
+    text = own.read_text()
+    own.write_text(text.replace('"hooks": {', '"disableAllHooks": true, "hooks": {', 1))
+    assert f"switched off (disableAllHooks in {own})" in doctor("claude-code", code=8)["problems"][0]
+    shared.write_text('{"disableAllHooks": false} // the nearest decides')
+    assert not doctor("claude-code")["problems"]
+    own.write_text(text)
+    shared.write_text('{"disableAllHooks": true}')
+    assert f"switched off (disableAllHooks in {shared})" in doctor("claude-code", code=8)["problems"][0]
+    private.write_text('{"disableAllHooks": false}')
+    assert not doctor("claude-code")["problems"]
+    private.write_text('{"disableAllHooks": "no"}')
+    assert str(shared) in doctor("claude-code", code=8)["problems"][0]
 
 
 def test_an_old_claude_code_that_knows_no_arguments_is_not_blocked(project: Path, home: Path) -> None:
-    import os
-
     event = {"session_id": "s", "cwd": str(project), "hook_event_name": "PreToolUse", "tool_name": "Bash"}
     ran = subprocess.run(
         [sys.executable, "-m", "holdfast.cli"],

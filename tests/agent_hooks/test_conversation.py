@@ -14,6 +14,7 @@ import pytest
 
 from holdfast import Workspace
 from holdfast.adapters.agents import transcript
+from holdfast.adapters.agents.event import Event, Kind
 
 from .conftest import HOOK, history, log_text
 
@@ -222,6 +223,24 @@ def test_a_path_that_leads_out_of_the_agents_folder_is_not_written_to(
     _, found = restore("latest", "--with-conversation")
     assert list((home / ".ssh").iterdir()) == []
     assert Path(found["conversation"]["path"]).is_relative_to(home / ".local")
+
+
+def test_a_session_that_is_more_than_a_name_is_not_given_to_anybody_to_run(claude: Conversation, project: Path) -> None:
+    claude.path.write_bytes(b"a\n")
+    said = {"agent": "claude-code", "session": "x; rm -rf ~", "path": str(claude.path), "bytes": 2, "text": "a\n"}
+    Workspace(project).save("bad", state={transcript.STATE: {**said, "sha256": sha256(b"a\n").hexdigest()}})
+    _, found = restore("latest", "--with-conversation")
+    assert not found["conversation"]["resume"] and not found["conversation"]["is_new"]
+
+
+def test_a_file_of_another_user_is_not_read(claude: Conversation, monkeypatch: pytest.MonkeyPatch) -> None:
+    claude.says(3)
+    event = Event("claude-code", Kind.BEFORE, "PreToolUse", session=OLD, transcript=str(claude.path))
+    assert "text" in transcript.capture(event, claude.project)
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    kept = transcript.capture(event, claude.project)
+    assert "not a file of this user" in kept["missing"] and "text" not in kept
 
 
 def test_content_that_is_not_what_was_kept_is_refused_before_anything_is_restored(

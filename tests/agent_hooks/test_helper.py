@@ -81,7 +81,7 @@ def test_a_helper_that_is_killed_while_it_works_leaves_the_work_to_the_hook(proj
     time.sleep(0.3)
     assert process.poll() is None  # it waits for an answer
     os.kill(pid, signal.SIGKILL)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=300) == 0
     assert history(project)[-1].files_changed == ["mine.txt"]
 
 
@@ -136,7 +136,7 @@ def test_something_else_at_the_socket_is_not_believed(project: Path, with_helper
     connection, _ = listener.accept()
     connection.sendall(b"whatever")
     connection.close()
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=300) == 0
     assert len(history(project)) == 1
     listener.close()
     os.close(folder)
@@ -148,7 +148,7 @@ def test_something_else_at_the_socket_is_not_believed(project: Path, with_helper
 def test_nonsense_at_the_socket_is_answered_with_no(data: bytes, project: Path, with_helper: Path) -> None:
     hook(project, "PreToolUse", "t1")
     (pid,) = wait_for(lambda: helpers(with_helper))
-    (name,) = [path.name for path in with_helper.iterdir() if path.suffix != ".lock"]
+    (name,) = wait_for(lambda: [path.name for path in with_helper.iterdir() if path.suffix != ".lock"])
     folder = os.open(with_helper, os.O_RDONLY)
     with socket.socket(socket.AF_UNIX) as connection:
         path = f"/proc/self/fd/{folder}/{name}"
@@ -160,6 +160,32 @@ def test_nonsense_at_the_socket_is_answered_with_no(data: bytes, project: Path, 
     (project / "mine.txt").write_text("user\n")
     hook(project, "PreToolUse", "t2")
     assert helpers(with_helper) == [pid] and len(history(project)) == 2
+
+
+def test_a_request_that_is_meant_for_another_helper_is_answered_with_no(project: Path, with_helper: Path) -> None:
+    hook(project, "PreToolUse", "t1")
+    wait_for(lambda: helpers(with_helper))
+    (project / "mine.txt").write_text("user\n")
+    event = json.dumps({**EVENT, "hook_event_name": "PreToolUse", "tool_use_id": "t2", "cwd": str(project)}).encode()
+    environ = b"\0".join(os.fsencode(f"{key}={os.environ[key]}") for key in ("HOME", "PYTHONPATH"))
+    folder = os.open(with_helper, os.O_RDONLY)
+    (name,) = wait_for(lambda: [path.name for path in with_helper.iterdir() if path.suffix != ".lock"])
+    with socket.socket(socket.AF_UNIX) as connection:
+        wait_for(lambda: connection.connect_ex(f"/proc/self/fd/{folder}/{name}") == 0)
+        about = [
+            b"of another version",
+            b"claude-code",
+            b"",
+            os.fsencode(project),
+            b"1",
+            b"9999999999.0",
+            environ,
+            event,
+        ]
+        connection.sendall(client.pack(about))
+        assert connection.recv(100) == b"no\n"
+    os.close(folder)
+    assert len(history(project)) == 1
 
 
 def test_an_idle_helper_ends_and_leaves_no_socket(

@@ -1,8 +1,9 @@
 """The agents themselves, where they are at hand: they read what we write, and what they call works.
 
-Skipped unless a variable names the program. Nothing is sent anywhere: a stand-in on this machine answers for the model.
+A stand-in on this machine answers for the model. Variables name the programs; without one, its test is skipped, but
+fails under CI, where `.ci/run` sees to them. Not that of opencode, which asks the network for packages when it starts.
 
-    HOLDFAST_TEST_CLAUDE   the program `claude`
+    HOLDFAST_TEST_CLAUDE   the program `claude`; else that which comes with the Claude Agent SDK
     HOLDFAST_TEST_GEMINI   `gemini.js`, which node runs
     HOLDFAST_TEST_CODEX    the program `codex`
     HOLDFAST_TEST_OPENCODE the program `opencode`
@@ -10,6 +11,7 @@ Skipped unless a variable names the program. Nothing is sent anywhere: a stand-i
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -23,11 +25,25 @@ import pytest
 from .conftest import history
 from .models import ForClaude, ForCodex, ForGemini, ForOpencode, served
 
-PROGRAMS = {name: os.environ.get(f"HOLDFAST_TEST_{name}", "") for name in ("CLAUDE", "GEMINI", "CODEX", "OPENCODE")}
+TIME_LIMIT_S = 300  # many times what it takes; only so that a program that hangs is not waited for
+IN_CI = ("CLAUDE", "GEMINI", "CODEX")
+NAMED = {name: os.environ.get(f"HOLDFAST_TEST_{name}", "") for name in (*IN_CI, "OPENCODE")}
 
 
-def needs(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(not PROGRAMS[name], reason=f"HOLDFAST_TEST_{name} does not name the program")
+def program(name: str) -> str:
+    """Where a program is. Where it is not, the test is skipped, or fails under CI."""
+    found = NAMED[name] or (_of_the_sdk() if name == "CLAUDE" else "")
+    if not found and name in IN_CI and os.environ.get("CI"):
+        pytest.fail(f"HOLDFAST_TEST_{name} does not name the program: .ci/run installs it")
+    if not found:
+        pytest.skip(f"HOLDFAST_TEST_{name} does not name the program")
+    return found
+
+
+def _of_the_sdk() -> str:
+    sdk = importlib.util.find_spec("claude_agent_sdk")
+    path = Path(sdk.origin).parent / "_bundled" / "claude" if sdk and sdk.origin else None
+    return str(path) if path and path.exists() else ""
 
 
 def holdfast(*words: str) -> str:
@@ -38,7 +54,7 @@ def holdfast(*words: str) -> str:
 
 def run(words: list[str], **environment: str) -> str:
     ran = subprocess.run(
-        words, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, check=False,
+        words, capture_output=True, text=True, timeout=TIME_LIMIT_S, stdin=subprocess.DEVNULL, check=False,
         env={**os.environ, "PWD": os.getcwd(), **environment},
     )  # fmt: skip
     assert ran.returncode == 0, ran
@@ -47,14 +63,13 @@ def run(words: list[str], **environment: str) -> str:
 
 def claude(address: str, *words: str) -> str:
     return run(
-        [PROGRAMS["CLAUDE"], "-p", "make a file", "--allowedTools", "Bash", *words],
+        [program("CLAUDE"), "-p", "make a file", "--allowedTools", "Bash", *words],
         ANTHROPIC_API_KEY="none",
         ANTHROPIC_BASE_URL=address,
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
     )
 
 
-@needs("CLAUDE")
 def test_claude_code_has_its_tool_protected_and_resumes_a_conversation_that_was_brought_back(project: Path) -> None:
     holdfast("install", "claude-code")
     with served(ForClaude) as address:
@@ -70,7 +85,6 @@ def test_claude_code_has_its_tool_protected_and_resumes_a_conversation_that_was_
         assert "Done." in claude(address, "--resume", said["session"])
 
 
-@needs("GEMINI")
 def test_gemini_has_its_tool_protected(project: Path, home: Path) -> None:
     settings = home / ".gemini" / "settings.json"
     settings.parent.mkdir()
@@ -78,7 +92,7 @@ def test_gemini_has_its_tool_protected(project: Path, home: Path) -> None:
     holdfast("install", "gemini")
     with served(ForGemini) as address:
         run(
-            ["node", PROGRAMS["GEMINI"], "-p", "make a file", "--yolo", "--skip-trust", "-m", "gemini-2.5-flash"],
+            ["node", program("GEMINI"), "-p", "make a file", "--yolo", "--skip-trust", "-m", "gemini-2.5-flash"],
             GEMINI_API_KEY="none",
             GOOGLE_GEMINI_BASE_URL=address,
         )
@@ -87,7 +101,6 @@ def test_gemini_has_its_tool_protected(project: Path, home: Path) -> None:
     assert second.files_changed == ["made.txt"] and second.metadata["tool"] == "run_shell_command"
 
 
-@needs("CODEX")
 def test_codex_has_its_tool_protected_once_the_hooks_are_trusted_and_resumes_what_was_brought_back(
     project: Path, home: Path
 ) -> None:
@@ -102,7 +115,7 @@ def test_codex_has_its_tool_protected_once_the_hooks_are_trusted_and_resumes_wha
         config = f'model = "m"\nmodel_provider = "stand-in"\n[model_providers.stand-in]\n{provider}'
         (home / ".codex" / "config.toml").write_text(config + "".join(state))  # as if the user had accepted them
         assert json.loads(holdfast("doctor", "codex", "--json"))["agents"][0]["trusted"] is True
-        words = [PROGRAMS["CODEX"], "exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"]
+        words = [program("CODEX"), "exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"]
         assert "Done." in run([*words, "make a file"])
         first, second = history(project)
         assert (first.actor, second.actor) == (None, "codex")
@@ -115,7 +128,7 @@ def test_codex_has_its_tool_protected_once_the_hooks_are_trusted_and_resumes_wha
 def _codex_hooks(project: Path) -> dict[str, Any]:
     """The hooks that Codex finds, as it lists them for its editors."""
     server = subprocess.Popen(
-        [PROGRAMS["CODEX"], "app-server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        [program("CODEX"), "app-server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         text=True,
     )  # fmt: skip
     try:
@@ -134,7 +147,6 @@ def _codex_hooks(project: Path) -> dict[str, Any]:
         server.communicate()
 
 
-@needs("OPENCODE")
 def test_opencode_loads_the_plugin_and_has_its_tool_protected(project: Path, home: Path) -> None:
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     holdfast("install", "opencode")
@@ -146,7 +158,7 @@ def test_opencode_loads_the_plugin_and_has_its_tool_protected(project: Path, hom
         }
         config = {"provider": {"stand-in": provider}, "model": "stand-in/m", "permission": "allow", "autoupdate": False}
         (home / ".config" / "opencode" / "opencode.json").write_text(json.dumps(config))
-        run([PROGRAMS["OPENCODE"], "run", "make a file"], OPENCODE_DISABLE_MODELS_FETCH="1")
+        run([program("OPENCODE"), "run", "make a file"], OPENCODE_DISABLE_MODELS_FETCH="1")
     first, second = history(project)
     assert (first.actor, second.actor) == (None, "opencode")
     assert second.files_changed == ["made.txt"] and second.metadata["tool"] == "bash"

@@ -94,7 +94,7 @@ def test_what_is_no_json_is_not_taken_for_it(text: str) -> None:
 def test_an_untouched_file_gets_its_bytes_back_and_a_new_one_goes(name: str, scope: Scope, places: Places) -> None:
     agent = find_agent(name)
     path = agent.settings(places, scope)
-    for before in (None, b'\xef\xbb\xbf{ "odd" :\t1 ,\n}'):
+    for before in (None, b'\xef\xbb\xbf{ "odd" :\t1 ,\n}', b"", b" \n"):
         if before is not None and name == "opencode":
             continue  # its file is ours alone
         if before is not None:
@@ -103,7 +103,7 @@ def test_an_untouched_file_gets_its_bytes_back_and_a_new_one_goes(name: str, sco
             path.chmod(0o640)
         carry_out(plan_install(agent, scope, places, words(name)), places.environ)
         assert not plan_install(agent, scope, places, words(name))
-        assert path.read_bytes().startswith((before or b"")[:3])
+        assert path.read_bytes().startswith((before or b"").strip()[:3])
         if before is not None:
             assert path.stat().st_mode & 0o777 == 0o640
         carry_out(plan_uninstall(agent, scope, places), places.environ)
@@ -163,6 +163,17 @@ def test_a_link_to_the_settings_stays_a_link(places: Places) -> None:
     assert link.is_symlink() and json.loads(real.read_text())["hooks"]
     assert change.backup.read_text() == "{}\n"
     assert sorted(path.name for path in real.parent.iterdir()) == ["claude.json"]
+
+
+def test_a_pipe_in_the_place_of_settings_holds_nobody_up(places: Places) -> None:
+    agent = find_agent("claude-code")
+    path = agent.settings(places, Scope.USER)
+    path.parent.mkdir()
+    os.mkfifo(path)
+    with pytest.raises(Refused, match="is no file"):
+        plan_install(agent, Scope.USER, places, words("claude-code"))
+    with pytest.raises(Refused, match="is no file"):
+        plan_uninstall(agent, Scope.USER, places)
 
 
 @pytest.mark.parametrize("data", [b'{"a": ', b"\xff\xfe", b'{"hooks": []}', b'{"hooks": {"Stop": {}}}', b"[]"])
@@ -225,6 +236,13 @@ def test_what_stands_behind_ours_does_not_get_into_a_comment(text: str) -> None:
     left = without_entries(text, "claude-code")
     assert parse(left).plain() == {"hooks": {"Stop": [json.loads(THEIRS)]}}
     assert "// c" in left
+
+
+def test_of_a_key_that_is_there_twice_the_one_that_agents_read_gets_our_entries() -> None:
+    agent = find_agent("claude-code")
+    text = with_entries(f'{{"hooks": {{}}, "hooks": {{"Stop": [{THEIRS}]}}}}', agent, agent.entries(words(agent.name)))
+    read = json.loads(text)["hooks"]
+    assert read["Stop"][0] == json.loads(THEIRS) and len(read["Stop"]) == 2 and "PreToolUse" in read
 
 
 def test_a_text_in_which_others_would_come_to_mean_something_else_is_refused() -> None:

@@ -31,18 +31,20 @@ def test_the_agents_work_goes_and_conflicts_are_named_with_exit_status_8(worked,
     ran = worked("undo", "--agent", "--yes")
     assert ran.code == 8
     assert ran.out == "Undid what agents did since a1: 1 written, 1 removed, 1 conflict; undo with: holdfast undo\n"
-    assert "both  (by claude-code: made, and changed since; a1 has it as it was)" in ran.err
+    assert "both  (by claude-code: made, and changed since; before it: a1, after it: a2)" in ran.err
     assert (project / "text").read_text() == text(l6="user")
     assert not (project / "made").exists()
-    assert worked("undo").code == 0
+    back = worked("undo", "--yes")  # it asks nothing, and is not surprised to be told so
+    assert back.code == 0 and back.out.startswith("Undid the undoing of an agent's work since a1: ")
     assert (project / "made").exists()
+    assert worked("redo").out.startswith("Redid the undoing of an agent's work since a1: ")
 
 
 def test_the_plan_is_shown_and_nothing_is_done(worked, project):
     ran = worked("undo", "--agent", "claude-code", "--dry-run")
     assert ran.code == 0
     assert ran.out.splitlines()[0] == f"Undoing claude-code since a1 in {project} would:"
-    assert "  leave 1 path as it is, which others changed since" in ran.out
+    assert "  leave 1 path as it is, changed by others since" in ran.out
     assert (project / "text").read_text() == text(l1="agent", l6="user")
 
 
@@ -100,7 +102,7 @@ def test_where_only_conflicts_are_left_they_are_named(worked):
 @pytest.mark.parametrize(
     "words",
     [
-        ["undo", "--yes"],
+        ["undo", "--dry-run"],
         ["undo", "--since", "a1"],
         ["undo", "--agent", "--since", "a1", "--whole-session"],
         ["restore", "a1", "--agent", "claude-code"],

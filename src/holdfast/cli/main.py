@@ -73,7 +73,7 @@ def _usage(error: click.ClickException) -> tuple[str, str]:
 
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "holdfast"
-    message = error.format_message()
+    message = error.format_message().replace("\n\t", " ")
     message = message[:1].lower() + message[1:]
     for theirs, ours in _SAID.items():
         message = message.replace(theirs, ours)

@@ -45,7 +45,8 @@ def plan_lines(plan: Plan, folder: Path) -> list[str]:
             lines.append(f"  {verb} {render.count(len(paths), 'path')}{remark}")
             lines += render.listing(paths)
     if plan.conflicts:
-        lines.append(f"  leave {render.count(len(plan.conflicts), 'path')} as it is, which others changed since")
+        rest = "as they are" if len(plan.conflicts) > 1 else "as it is"
+        lines.append(f"  leave {render.count(len(plan.conflicts), 'path')} {rest}, changed by others since")
         lines += render.listing(_overlaps(plan.conflicts))
     if plan.doubts and plan:
         lines.append("  undo what may not be the agent's alone")
@@ -61,9 +62,13 @@ def whose(plan: Plan) -> str:
 
 
 def _overlaps(conflicts: Mapping[str, Overlap]) -> dict[str, str]:
-    return {
-        path: f"by {each.actor}: {each.why}; {short(each.before)} has it as it was" for path, each in conflicts.items()
-    }
+    return {path: f"by {each.actor}: {each.why}; {_around(each)}" for path, each in conflicts.items()}
+
+
+def _around(overlap: Overlap) -> str:
+    """The checkpoints on both sides of what could not be undone; one that an agent made is not in the first."""
+    left = f", after it: {short(overlap.after)}" if overlap.after else ""
+    return f"before it: {short(overlap.before)}{left}"
 
 
 def carry_out(
@@ -134,23 +139,28 @@ def turn(app: App, *, back: bool) -> int:
         app.document({"restored": documents.restored(done)})
     else:
         verb, other = ("Undid", "redo") if back else ("Redid", "undo")
-        show_restored(done, f"{verb} the restore{_to(workspace, done)}", next_step=f"{other} with: holdfast {other}")
+        show_restored(done, f"{verb} the {_turned(workspace, done)}", next_step=f"{other} with: holdfast {other}")
     return Exit.DONE if done.ok else Exit.INCOMPLETE
 
 
-def _to(workspace: Workspace, done: Restored) -> str:
-    """Return where the restore that was undone or redone had gone to, where that is still known."""
-    checkpoint_id = done.checkpoint
-    while True:
-        try:
-            operation = workspace.get(checkpoint_id).operation
-        except HoldfastError:
-            return ""
-        if operation is None:
-            return ""
-        checkpoint_id = operation.target
-        if operation.verb == "restore":
-            return f" to {short(checkpoint_id)}"
+def _turned(workspace: Workspace, done: Restored) -> str:
+    """Return which restore was undone or redone, as far as that is still known."""
+    operation = _operation(workspace, done.checkpoint)
+    while operation is not None and operation.verb != "restore":
+        operation = _operation(workspace, operation.target)
+    if operation is None:
+        return "restore"
+    made = _operation(workspace, operation.target)
+    if made is not None and made.verb == "without":  # a tree that was made for it, and is nowhere listed
+        return f"undoing of an agent's work since {short(made.target)}"
+    return f"restore to {short(operation.target)}"
+
+
+def _operation(workspace: Workspace, checkpoint_id: str) -> Operation | None:
+    try:
+        return workspace.get(checkpoint_id).operation
+    except HoldfastError:
+        return None
 
 
 def show_restored(done: Restored, what: str, *, next_step: str) -> None:

@@ -43,7 +43,7 @@ class Tools:
         self._actor = actor
         self._session = session
         self._told: object = None
-        self.all = {tool.name: tool for tool in self._table()}
+        self.all = {tool.name: tool for tool in (*self._changing(), *self._looking())}
 
     def call(self, tool: Tool, arguments: dict[str, Any], *, client: str) -> Answer:
         """Do what a tool does, and add what else there is to know (P4)."""
@@ -141,16 +141,9 @@ class Tools:
             notes.append(answers.words(f"An interrupted restore could not be dealt with: {error}"))
         return notes
 
-    def _table(self) -> Sequence[Tool]:
-        """All that an agent is told of the tools, in one place."""
+    def _looking(self) -> Sequence[Tool]:
+        """All that an agent is told of the tools that change nothing."""
         return (
-            Tool(
-                "checkpoint_save", "Save a checkpoint",
-                "Keep the workspace as it is now. Costs little where little changed; changes no file.",
-                takes(message=text("Why, in a line.", 2000), name=text("A name to find it by; unique."),
-                      pinned=flag("Keep it when others are pruned.")),
-                schemas.SAVED, self.save, changes=True, repeatable=False,
-            ),
             Tool(
                 "checkpoint_list", "List checkpoints", "Checkpoints, newest first.",
                 takes(limit=number("The most to answer with.", 20, least=1, most=answers.ENTRIES_MAX),
@@ -174,6 +167,26 @@ class Tools:
                 schemas.PLAN, self.preview,
             ),
             Tool(
+                "checkpoint_search", "Search checkpoints",
+                "Which files and saved states have a text, where it came and went, and who brought it.",
+                takes("text", text=text("What to look for, as it stands.", 1000), ignore_case=flag("Or capital."),
+                      paths=schemas.PATHS, offset=schemas.OFFSET,
+                      limit=number("The most to answer with.", 20, least=1, most=answers.ENTRIES_MAX)),
+                schemas.FOUND, self.search,
+            ),
+        )  # fmt: skip
+
+    def _changing(self) -> Sequence[Tool]:
+        """All that it is told of those that make or change something."""
+        return (
+            Tool(
+                "checkpoint_save", "Save a checkpoint",
+                "Keep the workspace as it is now. Costs little where little changed; changes no file.",
+                takes(message=text("Why, in a line.", 2000), name=text("A name to find it by; unique."),
+                      pinned=flag("Keep it when others are pruned.")),
+                schemas.SAVED, self.save, changes=True, repeatable=False,
+            ),
+            Tool(
                 "checkpoint_restore", "Restore a checkpoint",
                 "Make the workspace, or some paths, exactly as a checkpoint holds them: files change, and those made "
                 "since are removed. Call checkpoint_preview first, and give the same arguments and its digest. What is "
@@ -187,14 +200,6 @@ class Tools:
                 "Take back the last restore that was not taken back yet, whoever asked for it. What is there now is "
                 "saved first.",
                 takes(), schemas.RESTORED, self.undo, changes=True, destroys=True, repeatable=False,
-            ),
-            Tool(
-                "checkpoint_search", "Search checkpoints",
-                "Which files and saved states have a text, where it came and went, and who brought it.",
-                takes("text", text=text("What to look for, as it stands.", 1000), ignore_case=flag("Or capital."),
-                      paths=schemas.PATHS, offset=schemas.OFFSET,
-                      limit=number("The most to answer with.", 20, least=1, most=answers.ENTRIES_MAX)),
-                schemas.FOUND, self.search,
             ),
         )  # fmt: skip
 

@@ -66,7 +66,7 @@ class UserGit:
         """How the branch gets back; None if it is there. Refused if it cannot, or something would be lost."""
         if not recorded.commit_hash or not recorded.branch:
             raise Refused(
-                f"the checkpoint was made {recorded}, which names no branch to set back",
+                f"the checkpoint names no branch and commit to set back to ({recorded})",
                 hint='Leave git="reset" out; the files come back without it.',
             )
         if found.branch != recorded.branch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import tomllib
@@ -13,8 +14,10 @@ from typing import Any
 from holdfast.adapters.agents.agent import Agent, Entry, Places, Scope
 from holdfast.adapters.agents.settings.jsonc import NotJSON, parse
 from holdfast.adapters.agents.settings.ours import are_same, found_entries, is_ours
+from holdfast.adapters.agents.settings.reading import decode, read_bytes
 from holdfast.adapters.agents.settings.shim import is_current
 from holdfast.adapters.agents.windows import Fired, Windows
+from holdfast.errors import Refused
 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -51,12 +54,12 @@ def examine(agent: Agent, places: Places, words: Sequence[str], windows: Windows
     for scope in Scope:
         path = agent.settings(places, scope)
         try:
-            text = path.read_text("utf-8-sig")
+            text = decode(path, read_bytes(path))
             entries = _ours(agent, text, words)
-        except (OSError, UnicodeDecodeError):
+        except NotADirectoryError:  # there is no such file, nor could there be
             continue
-        except NotJSON as error:
-            problems.append(f"{path} cannot be read ({error}): mend it")
+        except (OSError, Refused, NotJSON) as error:
+            problems.append(f"{path} cannot be read ({_why(error)}): mend it")
             continue
         if not entries:
             continue
@@ -72,9 +75,13 @@ def examine(agent: Agent, places: Places, words: Sequence[str], windows: Windows
         installed=installed,
         trusted=trusted,
         fired=windows.fired.get(agent.name),
-        problems=tuple(problems),
+        problems=tuple(dict.fromkeys(problems)),
         not_covered=agent.not_covered,
     )
+
+
+def _why(error: Exception) -> str:
+    return error.message if isinstance(error, Refused) else getattr(error, "strerror", None) or str(error)
 
 
 def _ours(agent: Agent, text: str, words: Sequence[str]) -> list[Entry]:
@@ -96,31 +103,41 @@ def _allowed(
     agent: Agent, path: Path, text: str, entries: list[Entry], places: Places, scope: Scope
 ) -> tuple[bool | None, list[str]]:
     if agent.name == "claude-code":
-        off = parse(text).get("disableAllHooks")
-        return None, ["hooks are switched off (disableAllHooks)"] if off is not None and off.value is True else []
+        return None, _claude_code(agent, places)
     if agent.name == "gemini":
-        return _gemini(path, text, entries, places, scope)
+        return _gemini(agent, text, entries, places, scope)
     if agent.name == "codex":
         return _codex(path, text, places)
     return None, []
 
 
-def _gemini(path: Path, text: str, entries: list[Entry], places: Places, scope: Scope) -> tuple[bool | None, list[str]]:
-    config = parse(text).get("hooksConfig")
-    said = config.plain() if config is not None else {}
-    said = said if isinstance(said, dict) else {}
+def _claude_code(agent: Agent, places: Places) -> list[str]:
+    """Any of its files may switch hooks off; of several that say something, the nearest to the project decides."""
+    own, private = (agent.settings(places, scope) for scope in (Scope.USER, Scope.PROJECT))
+    off = None
+    for path in (own, private.with_name("settings.json"), private):
+        with contextlib.suppress(OSError, Refused, NotJSON):
+            said = parse(decode(path, read_bytes(path))).get("disableAllHooks")
+            if said is not None and isinstance(said.value, bool):
+                off = path if said.value else None
+    return [f"hooks are switched off (disableAllHooks in {off})"] if off else []
+
+
+def _gemini(
+    agent: Agent, text: str, entries: list[Entry], places: Places, scope: Scope
+) -> tuple[bool | None, list[str]]:
+    said = _mapping(_mapping(parse(text).plain()).get("hooksConfig"))
     problems = []
     if said.get("enabled") is False:
         problems.append("hooks are switched off (hooksConfig.enabled)")
-    if "holdfast" in (said.get("disabled") or []):
+    if "holdfast" in _listed(said.get("disabled")):
         problems.append("our hook is switched off (hooksConfig.disabled)")
     if scope is Scope.USER:
         return None, problems
-    trusted = _json(places.home / ".gemini" / "trusted_hooks.json").get(str(places.project), [])
-    keys = {
-        f"{handler.get('name', '')}:{handler.get('command', '')}" for each in entries for handler in each.value["hooks"]
-    }
-    return bool(isinstance(trusted, list) and keys <= set(map(str, trusted))), problems
+    trusted = _listed(_json(agent.data(places) / "trusted_hooks.json").get(str(places.project)))
+    ours = [handler for each in entries for handler in _listed(each.value.get("hooks")) if is_ours(handler, agent.name)]
+    keys = {f"{handler.get('name', '')}:{handler.get('command', '')}" for handler in ours}
+    return keys <= set(map(str, trusted)), problems
 
 
 def _codex(path: Path, text: str, places: Places) -> tuple[bool | None, list[str]]:
@@ -133,14 +150,11 @@ def _codex(path: Path, text: str, places: Places) -> tuple[bool | None, list[str
     except tomllib.TOMLDecodeError as error:
         return None, [f"{folder / 'config.toml'} cannot be read ({error}): mend it"]
     problems = []
-    features = config.get("features")
-    if isinstance(features, dict) and False in (features.get("hooks"), features.get("codex_hooks")):
+    features = _mapping(config.get("features"))
+    if False in (features.get("hooks"), features.get("codex_hooks")):
         problems.append("hooks are switched off ([features] hooks)")
-    hooks = config.get("hooks")
-    state = hooks.get("state", {}) if isinstance(hooks, dict) else {}
-    trusted = all(
-        isinstance(state.get(key), dict) and state[key].get("trusted_hash") for key in _codex_keys(path, text)
-    )
+    state = _mapping(_mapping(config.get("hooks")).get("state"))
+    trusted = all(_mapping(state.get(key)).get("trusted_hash") for key in _codex_keys(path, text))
     if not trusted:
         problems.append("not trusted yet: start codex, and accept the hooks (/hooks)")
     return trusted, problems
@@ -151,8 +165,8 @@ def _codex_keys(path: Path, text: str) -> list[str]:
     hooks = parse(text).get("hooks")
     for member in (hooks.members or []) if hooks else []:
         event = _CAMEL.sub("_", member.key).lower()
-        for number, group in enumerate(member.value.plain()):
-            for position, handler in enumerate(group.get("hooks", [])):
+        for number, group in enumerate(_listed(member.value.plain())):
+            for position, handler in enumerate(_listed(_mapping(group).get("hooks"))):
                 if is_ours(handler, "codex"):
                     found.append(f"{path}:{event}:{number}:{position}")
     return found
@@ -160,7 +174,15 @@ def _codex_keys(path: Path, text: str) -> list[str]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
+        return _mapping(json.loads(path.read_bytes()))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """What somebody wrote, if it is a mapping, as it should be."""
+    return value if isinstance(value, dict) else {}
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

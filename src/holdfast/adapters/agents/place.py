@@ -8,6 +8,7 @@ from pathlib import Path
 
 from holdfast.adapters.agents.event import Event
 from holdfast.errors import HoldfastError
+from holdfast.scan.usergit import common_dir, git_dir
 from holdfast.workspace.place import store_folder
 
 
@@ -20,8 +21,7 @@ def workspaces_of(event: Event, *, cwd: str, home: Path, environ: Mapping[str, s
     if target is not None and len(named) > 1:
         inside = [folder for folder in named if target.is_relative_to(folder)] or inside
     if inside:
-        folder = max(inside, key=lambda each: len(each.parts))
-        return [_worktree(here, folder) if here is not None else folder]
+        return [_within(max(inside, key=lambda each: len(each.parts)), here, target)]
     if named and (here is None or len(named) > 1):
         return list(dict.fromkeys(named))
     if here is not None:
@@ -43,12 +43,21 @@ def _real(path: str) -> Path | None:
     return real
 
 
+def _within(project: Path, here: Path | None, target: Path | None) -> Path:
+    """The project, or the worktree in it that the agent is in; unless its tool is about a file that is not in there."""
+    tree = _worktree(here, project) if here is not None else project
+    if target is None or target.is_relative_to(tree) or not target.is_relative_to(project):
+        return tree
+    return _worktree(target, project)
+
+
 def _worktree(here: Path, project: Path) -> Path:
     """The folder of a git worktree that lies within the project and that the agent is in, else the project."""
     for folder in (here, *here.parents):
         if folder == project:
             break
-        if (folder / ".git").is_file():
+        git = git_dir(folder)
+        if git is not None and common_dir(git) != git:  # which a submodule has to itself, and belongs to the project
             return folder
     return project
 

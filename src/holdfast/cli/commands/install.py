@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from holdfast.adapters.agents.agent import Scope
 from holdfast.adapters.agents.registry import NAMES, find_agent
 from holdfast.adapters.agents.settings.install import plan_install
 from holdfast.cli import output
@@ -35,4 +36,6 @@ def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry
     if not (app.json or dry_run) and any(changes):
         if "codex" in agents:
             output.note("Codex runs no hook that you have not trusted: start it once and accept them (/hooks).")
+        if scope is Scope.PROJECT and set(agents) != {"claude-code"}:  # its file for a project is private
+            output.note("They name a program of this computer: do not commit them for others.")
         output.note("Start the agent anew, and see whether they fire: holdfast doctor")

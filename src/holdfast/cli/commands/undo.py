@@ -17,7 +17,7 @@ _ALL = ""  # `--agent` without a name: every actor but the user
 @click.option("--whole-session", is_flag=True, help="Of an agent: since its latest session began.")
 @click.option("--unsaved", is_flag=True, help="Of an agent: also what no checkpoint has yet.")
 @click.option("--dry-run", is_flag=True, help="Of an agent: only show what would be done.")
-@click.option("-y", "--yes", is_flag=True, help="Of an agent: do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
 def undo(
     app: App, *, agent: str | None, since: str | None, whole_session: bool, unsaved: bool, dry_run: bool, yes: bool
@@ -36,8 +36,8 @@ def undo(
     holdfast undo --agent claude-code --since b14
     """
     if agent is None:
-        if since is not None or whole_session or unsaved or dry_run or yes:
-            raise click.UsageError("these options go with --agent")
+        if since is not None or whole_session or unsaved or dry_run:
+            raise click.UsageError("--since, --whole-session, --unsaved and --dry-run go with --agent")
         return turn(app, back=True)
     if since is not None and whole_session:
         raise click.UsageError("--since and --whole-session exclude each other")

@@ -19,9 +19,8 @@ from holdfast.adapters.agents.agent import Agent, Places, Scope
 from holdfast.adapters.agents.folders import own_folder
 from holdfast.adapters.agents.settings.jsonc import NotJSON
 from holdfast.adapters.agents.settings.ours import with_entries, without_entries
+from holdfast.adapters.agents.settings.reading import decode, read_bytes
 from holdfast.errors import Conflict, Refused
-
-_MOST_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Change:
 def plan_install(agent: Agent, scope: Scope, places: Places, words: Sequence[str]) -> Change:
     """Say what installing would change. Refused if the file cannot be understood."""
     path = _real(agent.settings(places, scope))
-    before = _read(path)
+    before = read_bytes(path)
     if agent.own_file is not None:
         text = agent.own_file(words)
         if before is not None and before != text.encode() and not _is_own_file(before, text):
@@ -53,7 +52,7 @@ def plan_install(agent: Agent, scope: Scope, places: Places, words: Sequence[str
         return _change(agent, path, before, text.encode(), places)
     receipt = _Receipt.read(path, places.environ)
     base = receipt.original(before, path, places.environ) if receipt else before
-    text = _text(path, base)
+    text = decode(path, base)
     try:
         after = with_entries(text, agent, agent.entries(words))
     except NotJSON as error:
@@ -64,7 +63,7 @@ def plan_install(agent: Agent, scope: Scope, places: Places, words: Sequence[str
 def plan_uninstall(agent: Agent, scope: Scope, places: Places) -> Change:
     """Say what uninstalling would change."""
     path = _real(agent.settings(places, scope))
-    before = _read(path)
+    before = read_bytes(path)
     receipt = _Receipt.read(path, places.environ)
     base = receipt.original(before, path, places.environ) if receipt else before
     if base is None:
@@ -73,7 +72,7 @@ def plan_uninstall(agent: Agent, scope: Scope, places: Places) -> Change:
         ours = _is_own_file(base, agent.own_file(["holdfast"]))
         return _change(agent, path, before, None if ours else base, places, removes=True)
     try:
-        after = without_entries(_text(path, base), agent.name)  # it may have had some before this receipt
+        after = without_entries(decode(path, base), agent.name)  # it may have had some before this receipt
     except NotJSON as error:
         raise _refused(path, error) from None
     left = _encoded(after, base)
@@ -91,7 +90,7 @@ def carry_out(change: Change, environ: Mapping[str, str]) -> None:
 
 
 def _carry_out(change: Change, environ: Mapping[str, str]) -> None:
-    if _read(change.path) != change.before:
+    if read_bytes(change.path) != change.before:
         raise Conflict(f"{change.path} was changed by somebody else meanwhile", hint="Try again.")
     made = [folder for folder in change.path.parents if not folder.exists()]
     receipt = _Receipt.read(change.path, environ)
@@ -103,7 +102,7 @@ def _carry_out(change: Change, environ: Mapping[str, str]) -> None:
         new.write(change.path, environ, after=_digest(change.after))
     for folder in reversed(made):
         durable.disk().mkdir(str(folder), mode=0o755)
-    if _read(change.path) != change.before:
+    if read_bytes(change.path) != change.before:
         raise Conflict(f"{change.path} was changed by somebody else meanwhile", hint="Try again.")
     if change.after is None:
         durable.disk().unlink(str(change.path))
@@ -183,26 +182,6 @@ def _digest(data: bytes) -> str:
 def _real(path: Path) -> Path:
     """Where a file really is: a link to it stays a link."""
     return Path(os.path.realpath(path))
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-    except FileNotFoundError:
-        return None
-    except IsADirectoryError:
-        raise Refused(f"{path} is a folder", hint="Move it away, and install again.") from None
-    if len(data) > _MOST_BYTES:
-        raise Refused(f"{path} is larger than {_MOST_BYTES >> 20} MiB", hint="It does not look like settings.")
-    return data
-
-
-def _text(path: Path, data: bytes | None) -> str:
-    try:
-        return (data or b"").decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise Refused(f"{path} is not UTF-8", hint="Nothing was changed. Save it as UTF-8, and try again.") from None
 
 
 def _encoded(text: str, before: bytes | None) -> bytes:

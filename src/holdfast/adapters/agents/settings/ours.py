@@ -75,11 +75,12 @@ def with_entries(text: str, agent: Agent, entries: list[Entry]) -> str:
 def without_entries(text: str, agent: str) -> str:
     """The text without any entry of ours, and without lists that are empty for that reason."""
     given = text
-    while True:
+    while text.strip():
         shorter = _without_one(text, agent)
         if shorter is None:
-            return text if text == given else _checked(given, text, agent, {})
+            break
         text = shorter
+    return text if text == given else _checked(given, text, agent, {})
 
 
 def _checked(before: str, after: str, agent: str, frame: Mapping[str, Any]) -> str:

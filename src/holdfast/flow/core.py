@@ -71,8 +71,8 @@ class Core:
         meta = check_checkpoint(checkpoint, expected_parent)
         if not isinstance(expected_parent, Anything) and meta.parent_id is None:
             meta = changed(meta, parent_id=expected_parent)
-        if self.ttl is not None and meta.parent_id is None:
-            self._free_expired(meta.session_id)
+        if meta.parent_id is None:
+            self.free_expired(meta.session_id)
         return self._save(meta, checkpoint.state, expected_parent, replace, self.micros())
 
     def save_copy(self, checkpoint: Checkpoint, saved_at: int) -> CheckpointMetadata:
@@ -97,8 +97,10 @@ class Core:
                 pass  # nothing was stored yet: once more, as it is now
         raise Unavailable("this session, or its state, keeps being changed meanwhile", hint="Try again.")
 
-    def _free_expired(self, session_id: str) -> None:
+    def free_expired(self, session_id: str) -> None:
         """Free a session that is gone for having lived too long: what begins anew does not raise what it held."""
+        if self.ttl is None:
+            return
         session = self.store.session(session_id)
         if session is not None and not session.is_deleted and self.is_old(session.saved_at):
             self.forget(session_id)

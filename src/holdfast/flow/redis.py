@@ -25,6 +25,7 @@ from holdfast.flow.store import (
     ANYTHING,
     Anything,
     Base,
+    Copy,
     Part,
     PartRow,
     Place,
@@ -71,7 +72,7 @@ class RedisStore:
         self._prefix = f"{self._beginning}{_quoted(tenant)}.}}:"
         self._closed = False
         self._client: Any = self._do(lambda: _client(url, timeout))
-        names = ("COMMIT", "DELETE", "DELETE_SESSION", "REOPEN", "BURY", "CLEAR", "ADD_WRITES", "WEIGH")
+        names = ("COMMIT", "BEGIN", "DELETE", "DELETE_SESSION", "REOPEN", "BURY", "CLEAR", "ADD_WRITES", "WEIGH")
         self._scripts = {name: self._client.register_script(getattr(redis_scripts, name)) for name in names}
         try:
             self._do(self._client.ping)
@@ -113,6 +114,20 @@ class RedisStore:
             expected_parent=expected_parent if status == b"moved" else ANYTHING,
         )
         return int(more[0])
+
+    def begin(self, session: str, copies: Sequence[Copy], *, reopen: bool = False) -> list[int]:
+        values: list[Any] = [_quoted(session), copies[0].row.family, int(reopen), len(copies)]
+        for row, base, _ in copies:
+            values += [_member(row.place), _optional(row.parent_id), _optional(row.run_id), row.saved_at, row.digest]
+            values += [row.meta, row.refs, row.shape, *base]
+        for row, _, writes in copies:
+            values += [value for write in writes for value in (_member(row.place), *_pair(write))]
+        status, *numbers = self._script("BEGIN", *values)
+        if status == b"stale":
+            raise Stale
+        if status == b"exists":
+            raise conflicts.exists(session)
+        return [int(number) for number in numbers]
 
     # reading
 
@@ -228,9 +243,7 @@ class RedisStore:
     def add_writes(
         self, place: Place, writes: Sequence[WriteRow], *, replace: bool, patience_seconds: float = 0.0
     ) -> None:
-        pairs = []
-        for write in writes:
-            pairs += [f"{_quoted(write.task_id)}:{write.idx}", encode([*map(_said, write[:-1]), write.data])]
+        pairs = (value for write in writes for value in _pair(write))
         if not self._script("ADD_WRITES", _member(place), int(replace), *pairs):
             raise conflicts.deleted(place.session)
 
@@ -368,6 +381,11 @@ def _row(member: bytes, values: Sequence[Any]) -> Row:
     refs, shape = cast("tuple[bytes, bytes]", whole or (b"", b""))
     parent, run = (_unquoted(name) if name else None for name in (parent, run))
     return Row(place, int(sequence), parent, run, int(saved_at), digest, meta, refs, shape, int(family))
+
+
+def _pair(write: WriteRow) -> tuple[str, bytes]:
+    """The field of a write, and what it holds."""
+    return f"{_quoted(write.task_id)}:{write.idx}", encode([*map(_said, write[:-1]), write.data])
 
 
 def _write(value: bytes) -> WriteRow:

@@ -187,19 +187,20 @@ class States(Core):
         into: str,
         namespace: str = "",
         history: bool = False,
+        reopen: bool = False,
     ) -> CheckpointMetadata:
         """Begin a new session with a checkpoint of another, in constant time: they share all parts.
 
         `extra["forked_from"]` says where it came from. With `history`, all namespaces come along, all checkpoints up to
-        that one (where none is named: all there are), with their parents and writes, unchanged; not in constant time,
-        and not at once. Conflict if the new session exists.
+        that one (where none is named: all there are), with their parents and writes, unchanged: not in constant time,
+        but in one step. Conflict if the new session exists, or was deleted and is not to be reopened.
         """
         check_name(into, "into")
         source = self._row(session_id, checkpoint_id, namespace)
         if not history:
-            return copying.fork(self, source, into)
+            return copying.fork(self, source, into, reopen=reopen)
         before = None if checkpoint_id is None else source.sequence + 1
-        return copying.fork_history(self, source, into, before=before)
+        return copying.fork_history(self, source, into, before=before, reopen=reopen)
 
     def diff(self, session_id: str, before_id: str, after_id: str | None = None, *, namespace: str = "") -> StateDiff:
         """What differs between two checkpoints of a session (the second: the newest, where none is named)."""

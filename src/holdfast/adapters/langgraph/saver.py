@@ -201,11 +201,12 @@ class HoldfastSaver(Awaiting):
         self.states.delete_runs(runs)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all of a thread to another, which must not exist; they share what is stored."""
-        target = str(target_thread_id)
+        """Copy all of a thread to another, which must not exist, in one step; they share what is stored."""
         for last in self.states.metadata(str(source_thread_id), 1, namespace=None):
-            self.states.reopen(target)
-            self.states.fork(last.session_id, last.checkpoint_id, into=target, namespace=last.namespace, history=True)
+            self.states.fork(
+                last.session_id, last.checkpoint_id, into=str(target_thread_id), namespace=last.namespace, history=True,
+                reopen=True,
+            )  # fmt: skip
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Keep the newest of each namespace, and what its delta channels are made of; or, with "delete", nothing."""

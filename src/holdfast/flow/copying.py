@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Conflict, Damaged, NotFound, Unavailable
-from holdfast.flow import conflicts
+from holdfast.flow import conflicts, parents
 from holdfast.flow.model import Checkpoint, CheckpointMetadata, Copied
 from holdfast.flow.sealing import Sealer
 from holdfast.flow.store import Base, Copy, Place, Row, Stale
@@ -78,6 +78,7 @@ def _gone(source: Row) -> NotFound:
 
 def _forked(states: States, source: Row, into: str) -> Copy:
     told = states.sealer.metadata(source)
+    parents.check_whole(told)
     meta = CheckpointMetadata(
         checkpoint_id=told.checkpoint_id, session_id=into, timestamp=told.timestamp, node_name=told.node_name,
         step=told.step, namespace=told.namespace, tags=told.tags, run_id=told.run_id,

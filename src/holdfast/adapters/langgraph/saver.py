@@ -192,13 +192,7 @@ class HoldfastSaver(Awaiting):
 
         Refused, and nothing is deleted, if a delta channel of a later run is made of them.
         """
-        runs = [run_id for run_id in run_ids if run_id]
-        if needed := pruning.needed_of_runs(self.states, runs):
-            raise Refused(
-                f"a delta channel of a later run of thread {needed[0].session!r} is made of one of these",
-                hint="Delete the later runs with them, or the thread.",
-            )
-        self.states.delete_runs(runs)
+        self.states.delete_runs([run_id for run_id in run_ids if run_id])
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all of a thread to another, which must not exist, in one step; they share what is stored."""

@@ -3,6 +3,9 @@
 A server that is full refuses the first call of a script that may need room, but none after a change: so
 scripts that free begin with a `DEL`.
 
+Each begins by looking for two keys that never exist. While a slot of a cluster is being moved neither node lets a
+script do that, nor knows all keys of the slot: nothing is changed, and the client tries again.
+
 Keys begin with KEYS[1], which has the tenant as its hash tag: all of a tenant lies on one node of a cluster. A member
 is `session:namespace:id`, each quoted.
 
@@ -22,6 +25,8 @@ from __future__ import annotations
 _COMMON = """
 local P = KEYS[1]
 local function key(...) return P .. table.concat({...}) end
+local looked = redis.pcall('EXISTS', key('never'), key('nowhere'))
+if type(looked) == 'table' then return redis.error_reply('TRYAGAIN the slot of this tenant is being moved') end
 local function count(field, by) redis.call('HINCRBY', key('usage'), field, by) end
 local function row_size(member)
     local row = key('row:', member)

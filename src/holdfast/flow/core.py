@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from holdfast.errors import Damaged, Refused, Unavailable
-from holdfast.flow.asked import check_checkpoint, check_place
+from holdfast.flow.asked import check_checkpoint, check_options, check_place
 from holdfast.flow.model import Checkpoint, CheckpointMetadata, Encoded
 from holdfast.flow.remembering import Memory, PartCache, Remembered
 from holdfast.flow.rope import Held, Rope, join
@@ -44,6 +44,7 @@ class Core:
 
         `memory_bytes`: up to so much is remembered of states and of parts, each, to save work.
         """
+        check_options(ttl, max_state_bytes, memory_bytes)
         envelope = Envelope(keys, compress=compress, max_bytes=max_state_bytes)
         self.store = store
         self.sealer = Sealer(serde or Serde(), envelope, store.tenant)

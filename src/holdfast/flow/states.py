@@ -161,7 +161,8 @@ class States(Core):
     def put_writes(
         self, place: Place, writes: Sequence[Write], *, replace: bool = False, patience_seconds: float = 0.0
     ) -> None:
-        """Attach pending writes to a checkpoint; of two with one task and index the first stays, unless `replace`.
+        """Attach pending writes to a checkpoint; of two with one task and index the first stays, or else the last one
+        if they `replace`.
 
         `patience_seconds`: how long this may wait for a save by another thread, to be stored together with it.
         """
@@ -170,8 +171,10 @@ class States(Core):
             self.sealer.write_row(place, (write.task_id, write.index, write.task_path, write.channel), write.value)
             for write in writes
         ]
-        if rows:
-            self.store.add_writes(place, rows, replace=replace, patience_seconds=patience_seconds)
+        single = {row[:2]: row for row in (rows if replace else reversed(rows))}
+        if single:
+            kept = list(single.values())
+            self.store.add_writes(place, kept, replace=replace, patience_seconds=patience_seconds)
 
     def writes(self, places: Sequence[Place]) -> dict[Place, Writes]:
         """The pending writes of checkpoints, each in order of task path, task and index."""

@@ -90,6 +90,16 @@ class ForkingContract(Sound):
         assert [each.checkpoint_id for each in states.metadata("f")] == ["a"]
         self.assert_sound(states)
 
+    def test_a_write_that_somebody_left_under_the_new_name_does_not_take_the_place_of_a_copied_one(
+        self, states: States
+    ) -> None:
+        states.save(point("a"))
+        states.put_writes(Place("s", "", "a"), [Write("t", 0, "x", "copied")])
+        states.put_writes(Place("f", "", "a"), [Write("t", 0, "x", "left"), Write("t", 1, "x", "more")])
+        states.fork("s", into="f", history=True)
+        found = states.writes([Place("f", "", "a")])[Place("f", "", "a")]
+        assert [each.value for each in found] == ["copied", "more"]
+
     @pytest.mark.parametrize("history", [False, True])
     def test_a_fork_of_which_only_the_answer_was_lost_is_made_once(
         self, states: States, monkeypatch: pytest.MonkeyPatch, history: bool

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 from conftest import Program
 
-from holdfast.flow import Checkpoint, CheckpointMetadata, Place, States, Write, open_states
+from holdfast.flow import MADE_OF_PARENTS, Checkpoint, CheckpointMetadata, Place, States, Write, open_states
 from holdfast.serde import Registry, Serde, from_json, read_keys
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -283,11 +283,13 @@ def test_prune_wants_to_know_of_what_and_what_to_keep(holdfast: Program, store: 
 
 def test_prune_leaves_delta_channels_whole(holdfast: Program, opened) -> None:
     with opened() as states:
-        for name in ("a", "b"):
-            save(states, "s", name, extra={"metadata": {"counters_since_delta_snapshot": {"messages": 1}}})
+        for name, parent in (("a", None), ("b", "a"), ("c", "b")):
+            marks = {"messages": name == "c"}
+            save(states, "s", name, parent_id=parent, extra={MADE_OF_PARENTS: marks})
     ran = holdfast("prune", URL, "--session", "s", "--keep-last", "1", "--yes")
-    assert ran.code == 6 and "delta" in ran.err
-    assert len(holdfast("log", URL, "--session", "s", "--json").json["checkpoints"]) == 2
+    assert ran.code == 0
+    left = holdfast("log", URL, "--session", "s", "--json").json["checkpoints"]
+    assert [each["checkpoint_id"] for each in left] == ["c", "b"]
 
 
 # verify, usage

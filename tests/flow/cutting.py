@@ -17,7 +17,7 @@ class Wire:
     def __init__(self, listener: socket.socket, server: str) -> None:
         self._listener = listener
         self._server = server
-        self._when = ""
+        self._when, self._after, self._for_good = "", 0, False
         self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
@@ -29,17 +29,28 @@ class Wire:
         for thread in self._threads:
             thread.join()
 
-    def cut(self, when: str) -> None:
-        """Cut the connection that is used next: `request` (the server never hears of it) or `answer` (it did it)."""
+    def cut(self, when: str, *, after: int = 0, for_good: bool = False) -> None:
+        """Cut the connection that is used next: `request` (the server never hears of it) or `answer` (it did it).
+
+        `after`: so many are let through first. `for_good`: all that come later are cut, too, as if the client had died.
+        """
         with self._lock:
-            self._when = when
+            self._when, self._after, self._for_good = when, after, for_good
+
+    def mend(self) -> None:
+        """Cut nothing any more."""
+        self.cut("")
 
     def _is_time_to(self, when: str) -> bool:
         with self._lock:
             if self._when != when:
                 return False
-            self._when = ""
+            self._after -= 1
+            if self._after >= 0:
+                return False
             self.cuts += 1
+            if not self._for_good:
+                self._when = ""
             return True
 
     def _accept(self) -> None:

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -147,18 +148,53 @@ _SLOTS = 16384
 @contextlib.contextmanager
 def redis_cluster(folder: Path) -> Iterator[str]:
     """The URL of a cluster of three nodes that share the slots."""
+    with redis_nodes(folder, _NODES) as nodes:
+        _join(list(nodes.values()), list(nodes))
+        yield f"redis+cluster://127.0.0.1:{next(iter(nodes))}"
+
+
+@contextlib.contextmanager
+def replicated_cluster(folder: Path) -> Iterator[tuple[str, dict[int, Redis]]]:
+    """The URL of such a cluster in which each node has a replica, and all nodes: the first three, then the replicas."""
+    with redis_nodes(folder, 2 * _NODES) as nodes:
+        (first, *others), ports = nodes.values(), list(nodes)
+        _join([first, *others[: _NODES - 1]], ports[:_NODES])
+        for port, replica, primary in zip(ports[_NODES:], others[_NODES - 1 :], [first, *others], strict=False):
+            wait_for(replica.ping, RedisError)
+            first.execute_command("CLUSTER MEET", "127.0.0.1", port)
+            own = primary.execute_command("CLUSTER MYID")
+            wait_for(partial(replica.execute_command, "CLUSTER REPLICATE", own), RedisError)  # once it knows of it
+            wait_for(partial(_check_link, replica), RedisError)
+        yield f"redis+cluster://127.0.0.1:{ports[0]}", nodes
+
+
+def _check_link(replica: Redis) -> None:
+    if replica.info("replication").get("master_link_status") != "up":
+        raise RedisError("not yet")
+
+
+@contextlib.contextmanager
+def redis_nodes(folder: Path, count: int) -> Iterator[dict[int, Redis]]:
+    """Empty nodes, by their ports."""
     program = redis_program()
-    ports = free_ports(_NODES)
     with contextlib.ExitStack() as stack:
-        for port in ports:
+        nodes = {}
+        for port in free_ports(count):
             own = folder / str(port)
             own.mkdir()
             options = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(own), "--save", ""]
-            options += ["--cluster-enabled", "yes", "--cluster-node-timeout", "60000"]
+            options += [
+                "--cluster-enabled",
+                "yes",
+                "--cluster-node-timeout",
+                "60000",
+                "--repl-diskless-sync-delay",
+                "0",
+            ]
             server = stack.enter_context(subprocess.Popen([program, *options], stdout=subprocess.DEVNULL))
             stack.callback(server.kill)
-        _join([stack.enter_context(Redis(port=port)) for port in ports], ports)
-        yield f"redis+cluster://127.0.0.1:{ports[0]}"
+            nodes[port] = stack.enter_context(Redis(port=port))
+        yield nodes
 
 
 def _join(nodes: Sequence[Redis], ports: Sequence[int]) -> None:

@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -205,3 +205,47 @@ def test_no_driver_is_loaded_before_it_is_needed() -> None:
     code += " 'zstandard', 'sqlite3') if m in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+ODD_PATHS = ["a?b.db", "a#b.db", "100%25.db", "a b.db", "ä.db", "a%20b.db", "a&synchronous=off.db", "tab\t.db"]
+
+
+def test_a_file_of_any_name_is_that_file(tmp_path: Path) -> None:
+    async def use(name: str) -> None:
+        async with SQLiteCheckpointer(tmp_path / name) as cps:
+            await cps.save(point("c", {"name": name}))
+
+    for name in [*ODD_PATHS, os.fsdecode(b"\xff.db")]:
+        asyncio.run(use(name))
+        assert (tmp_path / name).is_file()
+    made = {each.name for each in tmp_path.iterdir() if not each.name.endswith(("-wal", "-shm"))}
+    assert made == {*ODD_PATHS, os.fsdecode(b"\xff.db")}
+
+
+@pytest.mark.parametrize("name", ["a#b.db", "a\tb.db", "a\nb.db", "a.db#"])
+def test_a_url_of_which_a_part_would_be_left_out_is_refused(name: str, tmp_path: Path) -> None:
+    """Another file would be used, and perhaps one that is somebody else's."""
+    with pytest.raises(Refused) as refused:
+        open_states(f"sqlite:///{tmp_path}/{name}")
+    assert refused.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ttl": timedelta(0)},
+        {"ttl": timedelta(days=-1)},
+        {"ttl": 5},
+        {"max_state_bytes": -1},
+        {"max_state_bytes": 1.5},
+        {"memory_bytes": -1},
+        {"memory_bytes": None},
+    ],
+    ids=str,
+)
+def test_limits_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+    """States that live for no time would be lost as they are saved."""
+    with pytest.raises(Refused, match=next(iter(options))) as refused:
+        open_states("memory://", **options)
+    assert refused.value.hint

@@ -23,11 +23,13 @@ from holdfast.flow.model import (
     Write,
 )
 from holdfast.flow.opening import open_states, open_store
+from holdfast.flow.parents import MADE_OF_PARENTS
 from holdfast.flow.states import States
 from holdfast.flow.store import ANYTHING, Place, StateStore
 
 __all__ = [
     "ANYTHING",
+    "MADE_OF_PARENTS",
     "BaseCheckpointer",
     "Change",
     "Checkpoint",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from holdfast.errors import Refused
@@ -12,6 +12,15 @@ from holdfast.flow.names import check_name
 from holdfast.flow.store import Anything, Place
 
 _INDEX_BITS = 63
+
+
+def check_options(ttl: Any, max_state_bytes: Any, memory_bytes: Any) -> None:
+    """How long states live and how large they may be; one that lives for no time is lost when it is saved."""
+    if ttl is not None and (not isinstance(ttl, timedelta) or ttl <= timedelta(0)):
+        raise Refused(f"ttl is {ttl!r}", hint="Give a timedelta of some length, or None.")
+    for value, what in ((max_state_bytes, "max_state_bytes"), (memory_bytes, "memory_bytes")):
+        if type(value) is not int or value < 0:
+            raise Refused(f"{what} is {value!r}", hint="Give a whole number, 0 or more.")
 
 
 def check_checkpoint(checkpoint: Any, expected_parent: Any) -> CheckpointMetadata:

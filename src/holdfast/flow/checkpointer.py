@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
@@ -10,6 +11,7 @@ from functools import wraps
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
+from urllib.parse import quote
 
 from holdfast.flow.model import Checkpoint, Copied
 from holdfast.flow.opening import open_states
@@ -134,7 +136,8 @@ class SQLiteCheckpointer(Checkpointer):
     """Checkpoints in one file."""
 
     def __init__(self, path: str | Path, **options: Any) -> None:
-        super().__init__(lambda: open_states(f"sqlite:///{path}", **options))
+        url = f"sqlite:///{quote(os.fsencode(path))}"  # of any characters: none is taken for a part of a URL
+        super().__init__(lambda: open_states(url, **options))
 
 
 class PostgresCheckpointer(Checkpointer):

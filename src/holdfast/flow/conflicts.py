@@ -26,3 +26,7 @@ def check(
 
 def deleted(session: str) -> Conflict:
     return Conflict(f"session {session!r} was deleted", hint="Use a new session id, or reopen it.")
+
+
+def exists(session: str) -> Conflict:
+    return Conflict(f"session {session!r} exists, or was deleted", hint="Fork into a new one.")

@@ -5,60 +5,80 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.errors import Conflict, Damaged, NotFound
+from holdfast.errors import Conflict, Damaged, NotFound, Unavailable
+from holdfast.flow import conflicts, parents
 from holdfast.flow.model import Checkpoint, CheckpointMetadata, Copied
 from holdfast.flow.sealing import Sealer
-from holdfast.flow.store import Base, Place, Row, Stale
+from holdfast.flow.store import Base, Copy, Place, Row, Stale
 from holdfast.model import Progress
 
 if TYPE_CHECKING:
     from holdfast.flow.states import States
 
 _BATCH = 256
+_TRIES = 10
 
 
-def fork(states: States, source: Row, into: str) -> CheckpointMetadata:
-    """Commit a row that names the same parts. The source is its base: if it goes meanwhile, none is made."""
-    _check_new(states, into)
+def fork(states: States, source: Row, into: str, *, reopen: bool = False) -> CheckpointMetadata:
+    """Begin a session with a row that names the same parts. If the source goes meanwhile, none is begun."""
+    _check_new(states, into, reopen=reopen)
     try:
-        return _fork_one(states, source, into)
+        return _begin(states, into, [_forked(states, source, into)], reopen=reopen)[0]
     except Stale:
         raise _gone(source) from None
 
 
-def fork_history(states: States, source: Row, into: str, *, before: int | None) -> CheckpointMetadata:
-    """Commit all rows of a session (those numbered below `before`), oldest first, each with itself as the base.
+def fork_history(
+    states: States, source: Row, into: str, *, before: int | None, reopen: bool = False
+) -> CheckpointMetadata:
+    """Begin a session with all rows of another (those numbered below `before`), oldest first, in one step.
 
-    One that is deleted meanwhile is left out, as if it had been deleted before. If the source is, nothing is left.
+    If one of them goes meanwhile, look again: it is left out, as if it had been deleted before. If the source is, none
+    is begun.
     """
-    _check_new(states, into)
-    rows = list(_all_rows(states, source.place.session, before))
-    copied = sum(_copy_row(states, row, into) for row in reversed(rows))
-    found = states.store.find(into, source.place.namespace, source.place.checkpoint_id)
-    if found is None:
-        begun = states.store.session(into)
-        if begun is not None and begun.checkpoints == copied:
-            states.store.delete_session(into, tombstone=False, if_is=begun)
-        raise _gone(source)
-    return states.sealer.metadata(found)
+    _check_new(states, into, reopen=reopen)
+    for _ in range(_TRIES):
+        rows = list(_all_rows(states, source.place.session, before))[::-1]
+        places = [row.place for row in rows]
+        if source.place not in places:
+            raise _gone(source)
+        try:
+            begun = _begin(states, into, _copies(states, rows, into), reopen=reopen)
+            return begun[places.index(source.place)]
+        except Stale:
+            pass
+    raise Unavailable("others keep deleting from this session", hint="Try again.")
 
 
-def _check_new(states: States, into: str) -> None:
-    if states.store.session(into) is not None:
-        raise _exists(into)
+def _check_new(states: States, into: str, *, reopen: bool) -> None:
+    states.free_expired(into)
+    known = states.store.session(into)
+    if known is not None and not (known.is_deleted and reopen):
+        raise conflicts.exists(into)
     states.forget(into)
 
 
-def _exists(into: str) -> Conflict:
-    return Conflict(f"session {into!r} exists, or was deleted", hint="Fork into a new one.")
+def _begin(states: States, into: str, copies: list[Copy], *, reopen: bool = False) -> list[CheckpointMetadata]:
+    """One commit (P3). Where all of it is there already, this was done, and only the answer was lost."""
+    try:
+        numbers = states.store.begin(into, copies, reopen=reopen)
+    except Conflict:
+        there = {(row.place, row.digest): row.sequence for row in _all_rows(states, into, None)}
+        found = [there.get((copy.row.place, copy.row.digest)) for copy in copies]
+        numbers = [number for number in found if number is not None]
+        if len(numbers) < len(copies):
+            raise
+    pairs = zip(copies, numbers, strict=True)
+    return [states.sealer.metadata(copy.row._replace(sequence=number)) for copy, number in pairs]
 
 
 def _gone(source: Row) -> NotFound:
     return NotFound(f"checkpoint {source.place.checkpoint_id} is gone", hint="It was deleted just now.")
 
 
-def _fork_one(states: States, source: Row, into: str) -> CheckpointMetadata:
+def _forked(states: States, source: Row, into: str) -> Copy:
     told = states.sealer.metadata(source)
+    parents.check_whole(told)
     meta = CheckpointMetadata(
         checkpoint_id=told.checkpoint_id, session_id=into, timestamp=told.timestamp, node_name=told.node_name,
         step=told.step, namespace=told.namespace, tags=told.tags, run_id=told.run_id,
@@ -66,33 +86,22 @@ def _fork_one(states: States, source: Row, into: str) -> CheckpointMetadata:
     )  # fmt: skip
     _, rope = states.sealer.open_row(source)
     row = states.sealer.row(meta, rope, family=source.family, saved_at=states.micros())
-    base = Base(source.sequence, source.digest)
-    sequence = states.store.commit(row, [], base=base, expected_parent=None)
-    return states.sealer.metadata(row._replace(sequence=sequence))
+    return Copy(row, Base(source.sequence, source.digest))
 
 
-def _copy_row(states: States, row: Row, into: str) -> bool:
-    """Whether there still was something to copy; Conflict if somebody else has begun the new session."""
-    found: Row | None = row
-    while found is not None:
-        try:
-            _commit_copy(states, found, into)
-            return True
-        except Stale:
-            before, found = found, states.store.find(*row.place)
-            if found == before:
-                raise _exists(into) from None
-    return False
-
-
-def _commit_copy(states: States, row: Row, into: str) -> None:
-    meta, rope = states.sealer.open_row(row)
-    place = row.place._replace(session=into)
-    copied = states.sealer.sealed_row(
-        place, row.parent_id, row.run_id, meta, rope, family=row.family, saved_at=states.micros()
-    )
-    states.store.commit(copied, [], base=Base(row.sequence, row.digest))
-    _copy_writes(states, row.place, states, place)
+def _copies(states: States, rows: list[Row], into: str) -> list[Copy]:
+    """The same rows for another session, with their writes."""
+    sealer, now, made = states.sealer, states.micros(), []
+    for at in range(0, len(rows), _BATCH):
+        some = rows[at : at + _BATCH]
+        writes = states.store.writes([row.place for row in some])
+        for row in some:
+            meta, rope = sealer.open_row(row)
+            to = row.place._replace(session=into)
+            copied = sealer.sealed_row(to, row.parent_id, row.run_id, meta, rope, family=row.family, saved_at=now)
+            moved = [sealer.moved_write(row.place, to, write) for write in writes[row.place]]
+            made.append(Copy(copied, Base(row.sequence, row.digest), moved))
+    return made
 
 
 def copy(source: States, target: States, *, session: str | None, progress: Progress | None, go_on: bool) -> Copied:
@@ -103,12 +112,12 @@ def copy(source: States, target: States, *, session: str | None, progress: Progr
     opaque = source.sealer.opaque()
     rows = sorted(_all_rows(source, session, None), key=lambda row: row.sequence)
     copied: dict[str, list[bool]] = {}
-    conflicts: dict[str, str] = {}
+    refused: dict[str, str] = {}
     damaged: dict[tuple[str, str, str], str] = {}
     for number, light in enumerate(rows):
         if progress is not None:
             progress("copying", number, len(rows))
-        if light.place.session in conflicts:
+        if light.place.session in refused:
             continue
         try:
             is_new = _copy_checkpoint(source, target, light.place, opaque)
@@ -116,7 +125,7 @@ def copy(source: States, target: States, *, session: str | None, progress: Progr
             if not go_on:
                 raise
             if isinstance(error, Conflict):
-                conflicts[light.place.session] = error.message
+                refused[light.place.session] = error.message
             else:
                 damaged[light.place] = error.message
             continue
@@ -124,7 +133,7 @@ def copy(source: States, target: States, *, session: str | None, progress: Progr
             copied.setdefault(light.place.session, []).append(is_new)
     dead = [name for name in source.store.tombstones() if session is None or name == session]
     new, seen = sum(map(sum, copied.values())), sum(map(len, copied.values()))
-    return Copied(len(copied), new, seen - new, sum(map(target.store.bury, dead)), conflicts, damaged)
+    return Copied(len(copied), new, seen - new, sum(map(target.store.bury, dead)), refused, damaged)
 
 
 def _copy_checkpoint(source: States, target: States, place: Place, opaque: Sealer) -> bool | None:
@@ -140,19 +149,19 @@ def _copy_checkpoint(source: States, target: States, place: Place, opaque: Seale
         return _copy_checkpoint(source, target, place, opaque)
     before = target.store.find(*place)
     saved = target.save_copy(Checkpoint(opaque.metadata(row, meta), opaque.serde.decode(joined)), row.saved_at)
-    _copy_writes(source, place, target, place, opaque)
+    _copy_writes(source, target, place, opaque)
     return before is None or before.sequence != saved.sequence
 
 
-def _copy_writes(source: States, place: Place, target: States, to: Place, opaque: Sealer | None = None) -> None:
-    sealer = opaque or source.sealer
-    rows = source.store.writes([place])[place]
+def _copy_writes(source: States, target: States, place: Place, opaque: Sealer) -> None:
     moved = [
-        target.sealer.write_row(to, (row.task_id, row.idx, row.task_path, row.channel), sealer.open_write(place, row))
-        for row in rows
+        target.sealer.write_row(
+            place, (row.task_id, row.idx, row.task_path, row.channel), opaque.open_write(place, row)
+        )
+        for row in source.store.writes([place])[place]
     ]
     if moved:
-        target.store.add_writes(to, moved, replace=False)
+        target.store.add_writes(place, moved, replace=False)
 
 
 def _all_rows(states: States, session: str | None, before: int | None) -> Iterator[Row]:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from holdfast.errors import Damaged, Refused, Unavailable
-from holdfast.flow.asked import check_checkpoint, check_place
+from holdfast.flow.asked import check_checkpoint, check_options, check_place
 from holdfast.flow.model import Checkpoint, CheckpointMetadata, Encoded
 from holdfast.flow.remembering import Memory, PartCache, Remembered
 from holdfast.flow.rope import Held, Rope, join
@@ -44,6 +44,7 @@ class Core:
 
         `memory_bytes`: up to so much is remembered of states and of parts, each, to save work.
         """
+        check_options(ttl, max_state_bytes, memory_bytes)
         envelope = Envelope(keys, compress=compress, max_bytes=max_state_bytes)
         self.store = store
         self.sealer = Sealer(serde or Serde(), envelope, store.tenant)
@@ -71,8 +72,8 @@ class Core:
         meta = check_checkpoint(checkpoint, expected_parent)
         if not isinstance(expected_parent, Anything) and meta.parent_id is None:
             meta = changed(meta, parent_id=expected_parent)
-        if self.ttl is not None and meta.parent_id is None:
-            self._free_expired(meta.session_id)
+        if meta.parent_id is None:
+            self.free_expired(meta.session_id)
         return self._save(meta, checkpoint.state, expected_parent, replace, self.micros())
 
     def save_copy(self, checkpoint: Checkpoint, saved_at: int) -> CheckpointMetadata:
@@ -97,8 +98,10 @@ class Core:
                 pass  # nothing was stored yet: once more, as it is now
         raise Unavailable("this session, or its state, keeps being changed meanwhile", hint="Try again.")
 
-    def _free_expired(self, session_id: str) -> None:
+    def free_expired(self, session_id: str) -> None:
         """Free a session that is gone for having lived too long: what begins anew does not raise what it held."""
+        if self.ttl is None:
+            return
         session = self.store.session(session_id)
         if session is not None and not session.is_deleted and self.is_old(session.saved_at):
             self.forget(session_id)

@@ -14,6 +14,7 @@ from holdfast.flow.store import (
     ANYTHING,
     Anything,
     Base,
+    Copy,
     Part,
     PartRow,
     Place,
@@ -104,6 +105,18 @@ class MemoryStore:
         saved_at = max(row.saved_at, session.saved_at if session else row.saved_at)
         noted = SessionRow(row.place.session, row.family, latest, count, saved_at, False)
         self._own.sessions[row.place.session] = noted
+
+    def begin(self, session: str, copies: Sequence[Copy], *, reopen: bool = False) -> list[int]:
+        with self._lock:
+            own, known = self._own, self._own.sessions.get(session)
+            if known is not None and not (known.is_deleted and reopen):
+                raise conflicts.exists(session)
+            if {copy.base for copy in copies} - {(row.sequence, row.digest) for row in own.rows.values()}:
+                raise Stale
+            own.sessions.pop(session, None)
+            for copy in copies:
+                self.add_writes(copy.row.place, copy.writes, replace=True)
+            return [self.commit(copy.row, []) for copy in copies]
 
     def find(self, session: str, namespace: str, checkpoint_id: str | None) -> Row | None:
         with self._lock:

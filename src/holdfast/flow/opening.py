@@ -94,11 +94,12 @@ def _taken(url: str, option: str) -> tuple[str, dict[str, str]]:
 def _sqlite_path(url: str) -> tuple[str, dict[str, Any]]:
     """The file of `sqlite:///state.db` (relative) or `sqlite:////var/state.db`, and the options after a `?`."""
     parts = urlsplit(url)
-    path = unquote(parts.path)[1:]
+    path = unquote(parts.path, errors="surrogateescape")[1:]
     options = dict(parse_qsl(parts.query))
-    if parts.netloc or not url.startswith("sqlite:///") or not path or options.keys() - {"synchronous"}:
+    is_cut = set(url) & set("#\t\r\n")  # the parser leaves these out, and another file would be meant
+    if parts.netloc or not url.startswith("sqlite:///") or not path or options.keys() - {"synchronous"} or is_cut:
         raise Refused(
             "this URL of SQLite names no file, or has an unknown option",
-            hint="Write sqlite:///state.db or sqlite:////var/lib/app/state.db.",
+            hint="Write sqlite:///state.db or sqlite:////var/lib/app/state.db; # is written as %23.",
         )
     return path, options

@@ -1,8 +1,9 @@
 """States in PostgreSQL, shared by any number of workers on any number of machines.
 
-Every change is one statement that calls one function (`postgres_schema`): whole or not there, whatever happens to the
-client. A connection that breaks is replaced and the call is made again: what is there then is as if it had been made
-once. (What tells how many it deleted may then say less: the first call did it, and its answer was lost.)
+Every change is one statement that calls one function (`postgres_schema`), or one transaction: whole or not there,
+whatever happens to the client. A connection that breaks is replaced and the call is made again: what is there then is
+as if it had been made once. (What tells how many it deleted may then say less: the first call did it, and its answer
+was lost.)
 """
 
 from __future__ import annotations
@@ -10,45 +11,45 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar
 
 import psycopg
 from psycopg import sql
 
 from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.flow import conflicts
-from holdfast.flow.names import check_name, escape, unescape
-from holdfast.flow.postgres_schema import FUNCTIONS, LOCK, TABLES, USAGE, VERSION, WEIGHTS
+from holdfast.flow.names import check_name, escape
+from holdfast.flow.postgres_reading import PostgresReader, unescaped
+from holdfast.flow.postgres_schema import ADD_ROWS, ADD_WRITES, FUNCTIONS, LOCK, TABLES, VERSION
 from holdfast.flow.store import (
     ANYTHING,
     Anything,
     Base,
+    Copy,
     Part,
-    PartRow,
     Place,
     Row,
     SessionRow,
     Stale,
-    UsageRow,
-    WeightRow,
     WriteRow,
 )
 
+T = TypeVar("T")
 _TRIES = 3
-_ROW = "session, namespace, checkpoint_id, sequence, parent_id, run_id, saved_at, digest, meta"
-_SESSION = "session, family, latest, checkpoints, saved_at, deleted"
 _IS_MADE = (  # asked of the catalog itself: `to_regclass` may answer from what the connection remembers
     "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
     " WHERE n.nspname = %s AND c.relname = 'version'"
 )
+_REOPEN = "DELETE FROM {schema}.sessions WHERE tenant = %s AND session = %s AND deleted RETURNING 1"
+_ADD_SESSION = "INSERT INTO {schema}.sessions VALUES (%s, %s, %s, 0, 0, 0, %s) ON CONFLICT DO NOTHING RETURNING 1"
 _PASSING = (psycopg.OperationalError, psycopg.InterfaceError)
 _NO_ROOM = (psycopg.errors.DiskFull, psycopg.errors.OutOfMemory)
 _MOST_SCHEMA_BYTES = 63  # of longer names PostgreSQL takes the beginning, and two of them could be one
 
 
-class PostgresStore:
+class PostgresStore(PostgresReader):
     """One tenant of one schema."""
 
     def __init__(
@@ -78,7 +79,7 @@ class PostgresStore:
         self._prepare_threshold = 5 if prepare else None
         self._size, self._timeout = pool_size, timeout
         self._closed = False
-        self._begin()
+        self._start()
         try:
             self._make_tables(create=create)
         except BaseException:
@@ -116,62 +117,37 @@ class PostgresStore:
             row,
             is_deleted=status == "deleted",
             is_taken=status == "taken",
-            newest=_unescaped(newest),
+            newest=unescaped(newest),
             expected_parent=expected_parent if status == "moved" else ANYTHING,
         )
         return int(number)
 
-    # reading
+    def begin(self, session: str, copies: Sequence[Copy], *, reopen: bool = False) -> list[int]:
+        done = self._do(lambda cursor: self._begin(cursor, escape(session), copies, reopen=reopen))
+        if done is None:
+            raise conflicts.exists(session)
+        if any(status != "saved" for status, _ in done):
+            raise Stale
+        return [number for _, number in done]
 
-    def find(self, session: str, namespace: str, checkpoint_id: str | None) -> Row | None:
-        text = f"SELECT {_ROW}, refs, shape, family FROM {{schema}}.checkpoints"
-        text += " WHERE tenant = %s AND session = %s AND namespace = %s"
-        values = [self._key, escape(session), escape(namespace)]
-        if checkpoint_id is None:
-            text += " ORDER BY sequence DESC LIMIT 1"
-        else:
-            text += " AND checkpoint_id = %s"
-            values.append(escape(checkpoint_id))
-        return next(iter(map(_row, self._run(text, *values))), None)
-
-    def rows(
-        self,
-        session: str | None,
-        namespace: str | None,
-        *,
-        before: int | None = None,
-        limit: int | None = None,
-        run_id: str | None = None,
-        whole: bool = False,
-    ) -> list[Row]:
-        columns = "refs, shape" if whole else "''::bytea, ''::bytea"
-        text = f"SELECT {_ROW}, {columns}, family FROM {{schema}}.checkpoints WHERE tenant = %s"
-        values: list[Any] = [self._key]
-        for column, value in (("session", session), ("namespace", namespace), ("run_id", run_id)):
-            if value is not None:
-                text += f" AND {column} = %s"
-                values.append(escape(value))
-        if before is not None:
-            text += " AND sequence < %s"
-            values.append(_within(before))
-        return [_row(row) for row in self._run(f"{text} ORDER BY sequence DESC LIMIT %s", *values, limit)]
-
-    def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
-        text = "SELECT name, refs, data FROM {schema}.parts WHERE family = %s AND name = ANY (%s) AND tenant = %s"
-        return cast("list[PartRow]", self._run(text, family, list(names), self._key))
-
-    def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
-        text = "SELECT name, refs FROM {schema}.parts WHERE family = %s AND name = ANY (%s) AND tenant = %s"
-        return dict(self._run(f"{text} AND refs <> ''", family, list(names), self._key))
-
-    def session(self, session: str) -> SessionRow | None:
-        text = f"SELECT {_SESSION} FROM {{schema}}.sessions WHERE tenant = %s AND session = %s"
-        return next(iter(map(_session, self._run(text, self._key, escape(session)))), None)
-
-    def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
-        text = f"SELECT {_SESSION} FROM {{schema}}.sessions WHERE tenant = %s AND NOT deleted AND latest < %s"
-        last = (1 << 63) - 1 if before is None else _within(before)
-        return [_session(row) for row in self._run(f"{text} ORDER BY latest DESC LIMIT %s", self._key, last, limit)]
+    def _begin(
+        self, cursor: psycopg.Cursor[Any], session: str, copies: Sequence[Copy], *, reopen: bool
+    ) -> list[tuple[str, int]] | None:
+        """What became of each row, and all of them are undone if one was not saved; None if there is such a session."""
+        done: list[tuple[str, int]] = []
+        family = copies[0].row.family
+        with cursor.connection.transaction():
+            cursor.execute(self._query("SELECT {schema}.lock_family(%s, %s, false)"), (self._key, family))
+            if reopen:
+                cursor.execute(self._query(_REOPEN), (self._key, session))
+            if not cursor.execute(self._query(_ADD_SESSION), (self._key, session, family, False)).fetchone():
+                return None
+            cursor.execute(self._query(ADD_ROWS), (*_columns(copies), self._key, session, family))
+            done = cursor.fetchall()
+            if any(status != "saved" for status, _ in done):
+                raise psycopg.Rollback
+            cursor.execute(self._query(ADD_WRITES), (self._key, session, *_write_columns(copies)))
+        return done
 
     # deleting
 
@@ -187,16 +163,10 @@ class PostgresStore:
         return int(count)
 
     def reopen(self, session: str) -> bool:
-        text = "DELETE FROM {schema}.sessions WHERE tenant = %s AND session = %s AND deleted RETURNING 1"
-        return bool(self._run(text, self._key, escape(session)))
-
-    def tombstones(self) -> list[str]:
-        text = "SELECT session FROM {schema}.sessions WHERE tenant = %s AND deleted"
-        return [unescape(name) for (name,) in self._run(text, self._key)]
+        return bool(self._run(_REOPEN, self._key, escape(session)))
 
     def bury(self, session: str) -> bool:
-        text = "INSERT INTO {schema}.sessions VALUES (%s, %s, 0, 0, 0, 0, true) ON CONFLICT DO NOTHING RETURNING 1"
-        return bool(self._run(text, self._key, escape(session)))
+        return bool(self._run(_ADD_SESSION, self._key, escape(session), 0, True))
 
     def clear(self) -> None:
         self._run("SELECT {schema}.clear(%s)", self._key)
@@ -215,48 +185,23 @@ class PostgresStore:
         if not added:
             raise conflicts.deleted(place.session)
 
-    def writes(self, places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
-        found: dict[Place, list[WriteRow]] = {place: [] for place in places}
-        if not places:
-            return found
-        columns = [[escape(name) for name in column] for column in zip(*places, strict=True)]
-        rows = self._run(
-            "SELECT session, namespace, checkpoint_id, task_id, idx, task_path, channel, data FROM {schema}.writes"
-            " JOIN unnest(%s::text[], %s::text[], %s::text[]) u (s, n, c)"
-            " ON session = s AND namespace = n AND checkpoint_id = c WHERE tenant = %s",
-            *columns, self._key,
-        )  # fmt: skip
-        for row in rows:
-            task_id, idx, task_path, channel, data = row[3:]
-            write = WriteRow(unescape(task_id), idx, unescape(task_path), unescape(channel), data)
-            found[Place(*map(unescape, row[:3]))].append(write)
-        for own in found.values():
-            own.sort(key=lambda write: (write.task_path, write.task_id, write.idx))
-        return found
-
-    def usage(self) -> UsageRow:
-        [row] = self._run(USAGE, t=self._key)
-        return UsageRow(*row)
-
-    def weigh(self, sessions: Sequence[str]) -> list[WeightRow]:
-        rows = self._run(WEIGHTS, [escape(name) for name in sessions], self._key)
-        return [WeightRow(unescape(session), *more) for session, *more in rows]
-
-    def tenants(self) -> list[str]:
-        rows = self._run("SELECT tenant FROM {schema}.sessions UNION SELECT tenant FROM {schema}.writes")
-        return sorted(unescape(name) for (name,) in rows)
-
     # the server
 
     def _run(self, text: str, *values: Any, **named: Any) -> list[tuple[Any, ...]]:
-        """Run one statement, again on another connection if this one is broken; all rows."""
-        query = sql.SQL(text).format(schema=self._schema)
+        """Run one statement; all rows."""
+        query = self._query(text)
+        return self._do(lambda cursor: cursor.execute(query, named or values).fetchall())
+
+    def _query(self, text: str) -> sql.Composed:
+        return sql.SQL(text).format(schema=self._schema)
+
+    def _do(self, act: Callable[[psycopg.Cursor[Any]], T]) -> T:
+        """Do something, once more on another connection if this one is broken."""
         error: Exception | None = None
         for _ in range(_TRIES):
             try:
                 with self._connected() as connection, connection.cursor(binary=True) as cursor:
-                    found: list[tuple[Any, ...]] = cursor.execute(query, named or values).fetchall()
-                    return found
+                    return act(cursor)
             except _NO_ROOM as full:
                 raise Unavailable(f"PostgreSQL has no room: {_line(full)}", hint="Make some, and try again.") from full
             except psycopg.Error as wrong:
@@ -266,7 +211,7 @@ class PostgresStore:
                 self._drop_idle()  # a server that went away took them all: the next try makes a new one
         raise Unavailable(f"PostgreSQL is gone: {_line(error)}", hint="Try again when it is back.") from error
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         """Begin without connections; in a forked child too, which leaves the parent's to the parent."""
         self._pid = os.getpid()
         self._free = threading.BoundedSemaphore(self._size)
@@ -283,7 +228,7 @@ class PostgresStore:
         if self._closed:
             raise Refused("this store was closed", hint="Open it again.")
         if self._pid != os.getpid():
-            self._begin()
+            self._start()
         if not self._free.acquire(timeout=self._timeout):
             raise Unavailable("all connections to PostgreSQL are in use", hint="Raise pool_size, or try again.")
         try:
@@ -379,20 +324,22 @@ def _escaped(name: str | None) -> str | None:
     return None if name is None else escape(name)
 
 
-def _unescaped(name: str | None) -> str | None:
-    return None if name is None else unescape(name)
+def _columns(copies: Sequence[Copy]) -> list[list[Any]]:
+    """The rows of copies, and their bases, column by column."""
+    rows = [
+        (*map(escape, row.place[1:]), _escaped(row.parent_id), _escaped(row.run_id), row.saved_at, row.digest, row.meta,
+         row.refs, row.shape, *base)
+        for row, base, _ in copies
+    ]  # fmt: skip
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _row(values: Sequence[Any]) -> Row:
-    session, namespace, checkpoint_id, sequence, parent, run, saved_at, digest, meta, refs, shape, family = values
-    place = Place(unescape(session), unescape(namespace), unescape(checkpoint_id))
-    return Row(place, sequence, _unescaped(parent), _unescaped(run), saved_at, digest, meta, refs, shape, family)
-
-
-def _session(values: Sequence[Any]) -> SessionRow:
-    return SessionRow(unescape(values[0]), *values[1:])
-
-
-def _within(number: int) -> int:
-    """A number that PostgreSQL can hold."""
-    return max(min(number, (1 << 63) - 1), -(1 << 63))
+def _write_columns(copies: Sequence[Copy]) -> list[list[Any]]:
+    """The writes of copies, column by column."""
+    rows = [
+        (*map(escape, row.place[1:]), escape(write.task_id), write.idx, escape(write.task_path), escape(write.channel),
+         write.data)
+        for row, _, writes in copies
+        for write in writes
+    ]  # fmt: skip
+    return [list(column) for column in zip(*rows, strict=True)] or [[]] * 7

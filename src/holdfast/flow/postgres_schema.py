@@ -249,3 +249,25 @@ SELECT (SELECT count(*) FROM {schema}.sessions WHERE tenant = %(t)s AND NOT dele
     + (SELECT coalesce(sum(length(data)), 0)::bigint FROM {schema}.writes WHERE tenant = %(t)s),
     (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {schema}.numbers)
 """
+
+ADD_ROWS = """
+SELECT done.status, done.number
+FROM unnest(
+    %s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %s::bytea[], %s::bytea[], %s::bytea[], %s::bytea[],
+    %s::bigint[], %s::bytea[]
+) WITH ORDINALITY u (n, c, parent, run, saved_at, digest, meta, refs, shape, base, base_digest, at),
+    (SELECT %s::text AS t, %s::text AS s, %s::bigint AS f) o,
+    LATERAL {schema}.commit_row(
+        o.t, o.s, u.n, u.c, u.parent, u.run, u.saved_at, o.f, u.digest, u.meta, u.refs, u.shape,
+        '{{}}', '{{}}', '{{}}', u.base, u.base_digest, false, NULL, false
+    ) done
+ORDER BY at
+"""
+
+ADD_WRITES = """
+INSERT INTO {schema}.writes SELECT %s, %s, u.* FROM unnest(
+    %s::text[], %s::text[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bytea[]
+) u
+ON CONFLICT (tenant, session, namespace, checkpoint_id, task_id, idx) DO UPDATE
+SET task_path = excluded.task_path, channel = excluded.channel, data = excluded.data
+"""

@@ -3,6 +3,9 @@
 A server that is full refuses the first call of a script that may need room, but none after a change: so
 scripts that free begin with a `DEL`.
 
+Each begins by looking for two keys that never exist. While a slot of a cluster is being moved neither node lets a
+script do that, nor knows all keys of the slot: nothing is changed, and the client tries again.
+
 Keys begin with KEYS[1], which has the tenant as its hash tag: all of a tenant lies on one node of a cluster. A member
 is `session:namespace:id`, each quoted.
 
@@ -22,6 +25,8 @@ from __future__ import annotations
 _COMMON = """
 local P = KEYS[1]
 local function key(...) return P .. table.concat({...}) end
+local looked = redis.pcall('EXISTS', key('never'), key('nowhere'))
+if type(looked) == 'table' then return redis.error_reply('TRYAGAIN the slot of this tenant is being moved') end
 local function count(field, by) redis.call('HINCRBY', key('usage'), field, by) end
 local function row_size(member)
     local row = key('row:', member)
@@ -79,7 +84,49 @@ local function sweep(family)
 end
 """
 
-COMMIT = f"""{_COMMON}
+_ADDING = """
+local function is_there(number, digest)
+    local found = redis.call('ZRANGEBYSCORE', key('every'), number, number)[1]
+    return found and redis.call('HGET', key('row:', found), 'digest') == digest
+end
+local function put_row(member, parent, run, at, family, digest, meta, refs, shape)
+    local s = string.match(member, '^([^:]*):')
+    local row = key('row:', member)
+    local seq, old = unpack(redis.call('HMGET', row, 'seq', 'run'))
+    if seq then
+        if old and old ~= '' then redis.call('ZREM', key('run:', old), member) end
+        count('row_bytes', -row_size(member))
+    else
+        seq = redis.call('INCR', key('seq'))
+        count('checkpoints', 1)
+        redis.call('HINCRBY', key('s:', s), 'count', 1)
+        redis.call('HSET', key('s:', s), 'latest', seq)
+        redis.call('ZADD', key('sessions'), seq, s)
+    end
+    local was = redis.call('HGET', key('s:', s), 'at')
+    local noted = was and tonumber(was) > tonumber(at) and was or at
+    redis.call('HSET', key('s:', s), 'family', family, 'at', noted, 'deleted', '0')
+    redis.call('HSET', row, 'seq', seq, 'parent', parent, 'run', run, 'at', at, 'family', family, 'digest', digest,
+        'meta', meta, 'refs', refs, 'shape', shape)
+    for _, index in ipairs(indexes(member, run)) do redis.call('ZADD', index, seq, member) end
+    redis.call('SADD', key('of:', family), member)
+    count('row_bytes', row_size(member))
+    return seq
+end
+"""
+
+_WRITING = """
+local function put_write(member, field, value)
+    local s = string.match(member, '^([^:]*):')
+    local old = redis.call('HSTRLEN', key('w:', member), field)
+    redis.call('SADD', key('ws:', s), member)
+    redis.call('ZADD', key('written'), 0, s)
+    count('row_bytes', #value - old)
+    redis.call('HSET', key('w:', member), field, value)
+end
+"""
+
+COMMIT = f"""{_COMMON}{_ADDING}
 local s, n, c, parent, run, at, family, digest, meta, refs, shape, base, base_digest, compare, expected, replacing =
     unpack(ARGV, 1, 16)
 local member = s .. ':' .. n .. ':' .. c
@@ -95,10 +142,7 @@ if compare == '1' then
     if newest ~= expected then return {{'moved', newest}} end
 end
 if known[1] and known[1] ~= family then return {{'stale'}} end
-if base ~= '' then
-    local found = redis.call('ZRANGEBYSCORE', key('every'), base, base)[1]
-    if not found or redis.call('HGET', key('row:', found), 'digest') ~= base_digest then return {{'stale'}} end
-end
+if base ~= '' and not is_there(base, base_digest) then return {{'stale'}} end
 for i = 17, #ARGV, 3 do
     if redis.call('HSETNX', key('parts:', family), ARGV[i], ARGV[i + 2]) == 1 then
         count('parts', 1)
@@ -106,29 +150,27 @@ for i = 17, #ARGV, 3 do
         if ARGV[i + 1] ~= '' then redis.call('HSET', key('refs:', family), ARGV[i], ARGV[i + 1]) end
     end
 end
-local seq
-if there then
-    seq = redis.call('HGET', row, 'seq')
-    local old = redis.call('HGET', row, 'run')
-    if old and old ~= '' then redis.call('ZREM', key('run:', old), member) end
-    count('row_bytes', -row_size(member))
-else
-    seq = redis.call('INCR', key('seq'))
-    count('checkpoints', 1)
-    redis.call('HINCRBY', key('s:', s), 'count', 1)
-    redis.call('HSET', key('s:', s), 'latest', seq)
-    redis.call('ZADD', key('sessions'), seq, s)
-end
-local was = redis.call('HGET', key('s:', s), 'at')
-local noted = was and tonumber(was) > tonumber(at) and was or at
-redis.call('HSET', key('s:', s), 'family', family, 'at', noted, 'deleted', '0')
-redis.call('HSET', row, 'seq', seq, 'parent', parent, 'run', run, 'at', at, 'family', family, 'digest', digest,
-    'meta', meta, 'refs', refs, 'shape', shape)
-for _, index in ipairs(indexes(member, run)) do redis.call('ZADD', index, seq, member) end
-redis.call('SADD', key('of:', family), member)
-count('row_bytes', row_size(member))
+local seq = put_row(member, parent, run, at, family, digest, meta, refs, shape)
 if there then sweep(family) end
 return {{'saved', tostring(seq)}}
+"""
+
+BEGIN = f"""{_COMMON}{_ADDING}{_WRITING}
+local s, family, reopening, rows = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local deleted = redis.call('HGET', key('s:', s), 'deleted')
+if deleted and not (deleted == '1' and reopening == '1') then return {{'exists'}} end
+for i = 5, 4 + 10 * rows, 10 do
+    if not is_there(ARGV[i + 8], ARGV[i + 9]) then return {{'stale'}} end
+end
+count('checkpoints', 0)
+redis.call('SREM', key('dead'), s)
+redis.call('DEL', key('s:', s))
+local numbers = {{'saved'}}
+for i = 5, 4 + 10 * rows, 10 do
+    numbers[#numbers + 1] = put_row(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], family, unpack(ARGV, i + 4, i + 7))
+end
+for i = 5 + 10 * rows, #ARGV, 3 do put_write(ARGV[i], ARGV[i + 1], ARGV[i + 2]) end
+return numbers
 """
 
 DELETE = f"""{_COMMON}
@@ -215,17 +257,13 @@ redis.call('DEL', key('every'), key('sessions'), key('written'), key('dead'), ke
 return 1
 """
 
-ADD_WRITES = f"""{_COMMON}
+ADD_WRITES = f"""{_COMMON}{_WRITING}
 local member, replacing = ARGV[1], ARGV[2]
 local s = string.match(member, '^([^:]*):')
 if redis.call('HGET', key('s:', s), 'deleted') == '1' then return 0 end
-redis.call('SADD', key('ws:', s), member)
-redis.call('ZADD', key('written'), 0, s)
 for i = 3, #ARGV, 2 do
-    local old = redis.call('HGET', key('w:', member), ARGV[i])
-    if replacing == '1' or not old then
-        count('row_bytes', #ARGV[i + 1] - (old and #old or 0))
-        redis.call('HSET', key('w:', member), ARGV[i], ARGV[i + 1])
+    if replacing == '1' or redis.call('HEXISTS', key('w:', member), ARGV[i]) == 0 then
+        put_write(member, ARGV[i], ARGV[i + 1])
     end
 end
 return 1

@@ -97,10 +97,16 @@ class Sealer:
         return {name: (refs, open_(data, self._part_identity(name, refs, family))) for name, refs, data in parts}
 
     def write_row(self, place: Place, task: tuple[str, int, str, str], value: Any) -> WriteRow:
-        task_id, index, task_path, channel = task
-        data = self.serde.encode(value, f"the write to {channel!r}")
-        sealed = self.envelope.close(data, self._identity("write", *place, task_id, index, channel))
-        return WriteRow(task_id, index, task_path, channel, sealed)
+        data = self.serde.encode(value, f"the write to {task[-1]!r}")
+        return self._sealed_write(place, WriteRow(*task, b""), data)
+
+    def _sealed_write(self, place: Place, row: WriteRow, data: bytes) -> WriteRow:
+        identity = self._identity("write", *place, row.task_id, row.idx, row.channel)
+        return row._replace(data=self.envelope.close(data, identity))
+
+    def moved_write(self, place: Place, to: Place, row: WriteRow) -> WriteRow:
+        """The same write for another place."""
+        return self._sealed_write(to, row, self.open_write_bytes(place, row))
 
     def open_write(self, place: Place, row: WriteRow) -> Any:
         return self.serde.decode(self.open_write_bytes(place, row))

@@ -21,6 +21,7 @@ from holdfast.flow.store import (
     ANYTHING,
     Anything,
     Base,
+    Copy,
     Part,
     Place,
     Row,
@@ -49,7 +50,8 @@ _ADD_ROW = (
     f" refs, shape, first_part, last_part) VALUES ((SELECT max({_GREATEST}, greatest) + 1 FROM numbers),"
     f" ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_LAST_PART})"
 )
-_IS_DELETED = "SELECT 1 FROM sessions WHERE tenant = ? AND session = ? AND deleted"
+_IS_KNOWN = "SELECT 1 FROM sessions WHERE tenant = ? AND session = ?"
+_IS_DELETED = f"{_IS_KNOWN} AND deleted"
 _ADD_WRITE = "INSERT OR IGNORE INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _REPLACE_WRITE = "INSERT OR REPLACE INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
@@ -68,29 +70,51 @@ class SQLiteStore(SQLiteReader):
         expected_parent: str | Anything | None = ANYTHING,
         replace: bool = False,
     ) -> int:
-        session, namespace, checkpoint_id = place = Place(*map(escape, row.place))
         with self._pool.transaction() as db:
-            found = db.execute(_KNOWN, (self._key, session, namespace, checkpoint_id, *(base or (None, None))))
-            number, family, is_deleted, sequence, digest, first_part = found.fetchone()
-            if sequence is not None and digest == row.digest:
-                return int(sequence)
-            conflicts.check(
-                row,
-                is_deleted=bool(is_deleted),
-                is_taken=sequence is not None and not replace,
-                newest=None if isinstance(expected_parent, Anything) else self._newest(db, number, namespace),
-                expected_parent=expected_parent,
-            )
-            if first_part is None or family not in (None, row.family):
-                raise Stale
-            if parts:
-                db.executemany(_ADD_PART, [(self._key, row.family, *part) for part in parts])
-            if sequence is not None:
-                return self._replace_row(db, sequence, row, first_part)
-            if number is None:
-                number = self._add_session(db, session, row)
-            added = db.execute(_ADD_ROW, (number, *place[1:], *_values(row), first_part))
-            return int(added.lastrowid or 0)
+            return self._commit(db, row, parts, base, expected_parent, replace=replace)
+
+    def _commit(
+        self,
+        db: sqlite3.Connection,
+        row: Row,
+        parts: Sequence[Part],
+        base: Base | None,
+        expected_parent: str | Anything | None = ANYTHING,
+        *,
+        replace: bool = False,
+    ) -> int:
+        session, namespace, checkpoint_id = place = Place(*map(escape, row.place))
+        found = db.execute(_KNOWN, (self._key, session, namespace, checkpoint_id, *(base or (None, None))))
+        number, family, is_deleted, sequence, digest, first_part = found.fetchone()
+        if sequence is not None and digest == row.digest:
+            return int(sequence)
+        conflicts.check(
+            row,
+            is_deleted=bool(is_deleted),
+            is_taken=sequence is not None and not replace,
+            newest=None if isinstance(expected_parent, Anything) else self._newest(db, number, namespace),
+            expected_parent=expected_parent,
+        )
+        if first_part is None or family not in (None, row.family):
+            raise Stale
+        if parts:
+            db.executemany(_ADD_PART, [(self._key, row.family, *part) for part in parts])
+        if sequence is not None:
+            return self._replace_row(db, sequence, row, first_part)
+        if number is None:
+            number = self._add_session(db, session, row)
+        added = db.execute(_ADD_ROW, (number, *place[1:], *_values(row), first_part))
+        return int(added.lastrowid or 0)
+
+    def begin(self, session: str, copies: Sequence[Copy], *, reopen: bool = False) -> list[int]:
+        with self._pool.transaction() as db:
+            if reopen:
+                self._reopen(db, session)
+            if db.execute(_IS_KNOWN, (self._key, escape(session))).fetchone():
+                raise conflicts.exists(session)
+            for copy in copies:
+                db.executemany(_REPLACE_WRITE, self._write_values(copy.row.place, copy.writes))
+            return [self._commit(db, copy.row, [], copy.base) for copy in copies]
 
     @staticmethod
     def _newest(db: sqlite3.Connection, number: int | None, namespace: str) -> str | None:
@@ -208,10 +232,13 @@ class SQLiteStore(SQLiteReader):
 
     def reopen(self, session: str) -> bool:
         with self._pool.transaction() as db:
-            gone = db.execute(
-                "DELETE FROM sessions WHERE tenant = ? AND session = ? AND deleted", (self._key, escape(session))
-            )
-            return gone.rowcount > 0
+            return self._reopen(db, session)
+
+    def _reopen(self, db: sqlite3.Connection, session: str) -> bool:
+        gone = db.execute(
+            "DELETE FROM sessions WHERE tenant = ? AND session = ? AND deleted", (self._key, escape(session))
+        )
+        return gone.rowcount > 0
 
     def bury(self, session: str) -> bool:
         with self._pool.transaction() as db:
@@ -236,15 +263,10 @@ class SQLiteStore(SQLiteReader):
     def add_writes(
         self, place: Place, writes: Sequence[WriteRow], *, replace: bool, patience_seconds: float = 0.0
     ) -> None:
-        session, namespace, checkpoint_id = map(escape, place)
-        rows = [
-            (self._key, session, namespace, checkpoint_id, escape(write.task_id), write.idx,
-             escape(write.task_path), escape(write.channel), write.data)
-            for write in writes
-        ]  # fmt: skip
+        rows = self._write_values(place, writes)
 
         def apply(db: sqlite3.Connection) -> None:
-            if db.execute(_IS_DELETED, (self._key, session)).fetchone():
+            if db.execute(_IS_DELETED, (self._key, escape(place.session))).fetchone():
                 raise conflicts.deleted(place.session)
             db.executemany(_REPLACE_WRITE if replace else _ADD_WRITE, rows)
 
@@ -252,6 +274,14 @@ class SQLiteStore(SQLiteReader):
             return
         with self._pool.transaction() as db:
             apply(db)
+
+    def _write_values(self, place: Place, writes: Sequence[WriteRow]) -> list[tuple[Any, ...]]:
+        """What is written of writes."""
+        where = (self._key, *map(escape, place))
+        return [
+            (*where, escape(write.task_id), write.idx, escape(write.task_path), escape(write.channel), write.data)
+            for write in writes
+        ]
 
 
 def _values(row: Row) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from holdfast.errors import Damaged, NotFound, Refused
-from holdfast.flow import asked, copying, upkeep, weighing
+from holdfast.flow import asked, copying, parents, upkeep, weighing
 from holdfast.flow.core import Core
 from holdfast.flow.differ import changes
 from holdfast.flow.model import (
@@ -130,15 +130,22 @@ class States(Core):
     ) -> int:
         """Delete one checkpoint, or the session with all its namespaces; how many there were.
 
-        A deleted session leaves a tombstone, so that a writer that comes late cannot raise it: to save into it again,
-        `reopen` it, or delete it with `tombstone=False`.
+        Refused if a later checkpoint is made of that one (see `holdfast.flow.parents`). A deleted session leaves a
+        tombstone, so that a writer that comes late cannot raise it: to save into it again, `reopen` it, or delete it
+        with `tombstone=False`.
         """
         check_name(session_id, "session_id")
         check_name(namespace, "namespace", empty=True)
-        self.forget(session_id)
         if checkpoint_id is None:
+            self.forget(session_id)
             return self.store.delete_session(session_id, tombstone=tombstone)
-        return self.store.delete([Place(session_id, namespace, check_name(checkpoint_id, "checkpoint_id"))])
+        return self._delete([Place(session_id, namespace, check_name(checkpoint_id, "checkpoint_id"))])
+
+    def _delete(self, places: Sequence[Place]) -> int:
+        parents.check_not_needed(self, places)
+        for session in {place.session for place in places}:
+            self.forget(session)
+        return self.store.delete(places)
 
     def reopen(self, session_id: str) -> bool:
         """Let a deleted session be saved into again; whether it was deleted."""
@@ -154,7 +161,8 @@ class States(Core):
     def put_writes(
         self, place: Place, writes: Sequence[Write], *, replace: bool = False, patience_seconds: float = 0.0
     ) -> None:
-        """Attach pending writes to a checkpoint; of two with one task and index the first stays, unless `replace`.
+        """Attach pending writes to a checkpoint; of two with one task and index the first stays, or else the last one
+        if they `replace`.
 
         `patience_seconds`: how long this may wait for a save by another thread, to be stored together with it.
         """
@@ -163,8 +171,10 @@ class States(Core):
             self.sealer.write_row(place, (write.task_id, write.index, write.task_path, write.channel), write.value)
             for write in writes
         ]
-        if rows:
-            self.store.add_writes(place, rows, replace=replace, patience_seconds=patience_seconds)
+        single = {row[:2]: row for row in (rows if replace else reversed(rows))}
+        if single:
+            kept = list(single.values())
+            self.store.add_writes(place, kept, replace=replace, patience_seconds=patience_seconds)
 
     def writes(self, places: Sequence[Place]) -> dict[Place, Writes]:
         """The pending writes of checkpoints, each in order of task path, task and index."""
@@ -187,19 +197,20 @@ class States(Core):
         into: str,
         namespace: str = "",
         history: bool = False,
+        reopen: bool = False,
     ) -> CheckpointMetadata:
         """Begin a new session with a checkpoint of another, in constant time: they share all parts.
 
         `extra["forked_from"]` says where it came from. With `history`, all namespaces come along, all checkpoints up to
-        that one (where none is named: all there are), with their parents and writes, unchanged; not in constant time,
-        and not at once. Conflict if the new session exists.
+        that one (where none is named: all there are), with their parents and writes, unchanged: not in constant time,
+        but in one step. Conflict if the new session exists, or was deleted and is not to be reopened.
         """
         check_name(into, "into")
         source = self._row(session_id, checkpoint_id, namespace)
         if not history:
-            return copying.fork(self, source, into)
+            return copying.fork(self, source, into, reopen=reopen)
         before = None if checkpoint_id is None else source.sequence + 1
-        return copying.fork_history(self, source, into, before=before)
+        return copying.fork_history(self, source, into, before=before, reopen=reopen)
 
     def diff(self, session_id: str, before_id: str, after_id: str | None = None, *, namespace: str = "") -> StateDiff:
         """What differs between two checkpoints of a session (the second: the newest, where none is named)."""
@@ -208,11 +219,13 @@ class States(Core):
         return StateDiff(before.metadata, after.metadata, found)
 
     def delete_runs(self, run_ids: Sequence[str]) -> int:
-        """Delete the checkpoints of runs, in all sessions; how many there were."""
+        """Delete the checkpoints of runs, in all sessions; how many there were.
+
+        Refused, and nothing is deleted, if a checkpoint of another run is made of one of them.
+        """
         asked.check_texts(run_ids, "run_ids")
-        self.forget()
         rows = [row for run_id in run_ids for row in self.store.rows(None, None, run_id=check_name(run_id, "run_id"))]
-        return self.store.delete([row.place for row in rows])
+        return self._delete([row.place for row in rows])
 
     def prune(
         self,
@@ -223,7 +236,8 @@ class States(Core):
         dry_run: bool = False,
         plan: Pruned | None = None,
     ) -> Pruned:
-        """Delete what a policy has no reason to keep. The newest of each namespace, and what is tagged `pinned`, stay.
+        """Delete what a policy has no reason to keep. The newest of each namespace, and what is tagged `pinned`, stay,
+        and so do those that others which stay are made of.
 
         A policy's kinds are tags, its score is `extra["score"]`. With the `plan` of a dry run nothing else goes than
         what that named.

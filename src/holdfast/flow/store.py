@@ -84,6 +84,24 @@ class Base(NamedTuple):
     digest: bytes
 
 
+class WriteRow(NamedTuple):
+    """A pending write as it is stored."""
+
+    task_id: str
+    idx: int
+    task_path: str
+    channel: str
+    data: bytes
+
+
+class Copy(NamedTuple):
+    """A row for another session, of which the base has all parts, and the writes that come with it."""
+
+    row: Row
+    base: Base
+    writes: Sequence[WriteRow] = ()
+
+
 class SessionRow(NamedTuple):
     """A session as it is stored."""
 
@@ -94,16 +112,6 @@ class SessionRow(NamedTuple):
     saved_at: int
     """The latest of those of its rows: a clock that steps back makes no session older."""
     is_deleted: bool
-
-
-class WriteRow(NamedTuple):
-    """A pending write as it is stored."""
-
-    task_id: str
-    idx: int
-    task_path: str
-    channel: str
-    data: bytes
 
 
 class WeightRow(NamedTuple):
@@ -152,6 +160,13 @@ class StateStore(Protocol):
         Conflict if the session was deleted; if the place holds something else and `replace` is not asked for (replaced,
         it keeps its number); if the newest row of the namespace is not `expected_parent` (None: there is none). Stale
         if `base` is not there as it was, or the session is of another family than the row.
+        """
+
+    def begin(self, session: str, copies: Sequence[Copy], *, reopen: bool = False) -> list[int]:
+        """Begin a session with copies of rows of one family, in this order, all of them or none; their numbers.
+
+        Conflict if there is a session of that name, or was one, unless a deleted one is to be reopened. Stale if a base
+        is not there as it was.
         """
 
     def find(self, session: str, namespace: str, checkpoint_id: str | None) -> Row | None:

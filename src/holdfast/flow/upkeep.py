@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from holdfast import retention
 from holdfast.errors import HoldfastError
+from holdfast.flow import parents
 from holdfast.flow.model import CheckpointMetadata, Pruned, moment
 from holdfast.flow.sealing import Sealer
 from holdfast.flow.store import Place, Row
@@ -36,8 +37,10 @@ def prune(
     records = [_record(states, row, told[key], policy, key in heads) for key, row in rows.items()]
     measured = _measure(states, rows) if policy.max_bytes is not None else None
     plan = retention.plan(records, policy, datetime.fromtimestamp(states.now(), UTC), bytes_without=measured)
-    agreed = None if shown is None else {each.sequence for each in shown.removed}
-    removed = [key for key in plan.removed if agreed is None or int(key) in agreed]
+    known = None if shown is None else {each.sequence for each in shown.removed}
+    agreed = {key for key in plan.removed if known is None or int(key) in known}
+    needed = _needed(told, agreed)
+    removed = [key for key in plan.removed if key in agreed - needed]
     freed = 0
     if not dry_run and removed:
         before = states.store.usage()
@@ -46,8 +49,16 @@ def prune(
         after = states.store.usage()
         freed = before.part_bytes + before.row_bytes - after.part_bytes - after.row_bytes
     kept = {int(key): why for key, why in plan.kept.items()}
-    kept |= {int(key): "not in the plan that was shown" for key in set(plan.removed).difference(removed)}
+    kept |= {int(key): "not in the plan that was shown" for key in plan.removed if key not in agreed}
+    kept |= {int(key): "a later one is made of it" for key in agreed & needed}
     return Pruned([told[key] for key in removed], kept, freed, is_done=not dry_run)
+
+
+def _needed(told: dict[str, CheckpointMetadata], gone: set[str]) -> set[str]:
+    """Those that checkpoints which stay are made of."""
+    by_place = {Place(each.session_id, each.namespace, each.checkpoint_id): key for key, each in told.items()}
+    kept = [place for place, key in by_place.items() if key not in gone]
+    return {by_place[place] for place in parents.needed(kept, {place: told[key] for place, key in by_place.items()})}
 
 
 def _measure(states: States, rows: dict[str, Row]) -> Callable[[Sequence[str]], int]:

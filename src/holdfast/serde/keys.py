@@ -54,9 +54,10 @@ class Keys:
         name = bytes(sealed[1 : 1 + length])
         if not name or len(name) != length:
             raise Damaged("sealed bytes were cut short", hint="Use another copy.")
-        cipher = self._ciphers.get(name.decode("utf-8", "replace"))
+        said = name.decode("utf-8", "replace")
+        cipher = self._ciphers.get(said)
         if cipher is None:
-            raise NoKey(f"this is sealed with key {name!r}, which is not given", hint="Add that key; leave it active.")
+            raise NoKey(f"this is sealed with key {said!r}, which is not given", hint="Add that key; leave it active.")
         nonce, body = sealed[1 + length : 1 + length + _NONCE], sealed[1 + length + _NONCE :]
         try:
             opened: bytes = cipher.decrypt(bytes(nonce), bytes(body), name + b"\0" + identity)

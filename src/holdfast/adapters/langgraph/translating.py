@@ -15,6 +15,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_id,
     get_checkpoint_metadata,
 )
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from holdfast import flow
 from holdfast.errors import Refused
@@ -22,6 +23,8 @@ from holdfast.errors import Refused
 _CHANNEL = "channel:"
 _REST = "checkpoint"
 _TOLD = "metadata"
+COUNTERS = "counters_since_delta_snapshot"
+"""Under this name LangGraph's metadata has the delta channels of which a checkpoint holds no snapshot."""
 WORKSPACE = "workspace"
 """Under this name the metadata of a LangGraph checkpoint tells the checkpoint of the files."""
 
@@ -65,11 +68,19 @@ def to_flow(
         parent_id=get_checkpoint_id(config) or None,
         namespace=namespace_of(config),
         run_id=run_id if isinstance(run_id, str) and run_id else None,
-        extra={_TOLD: told} | ({WORKSPACE: files} if files else {}),
+        extra={_TOLD: told} | ({WORKSPACE: files} if files else {}) | _marked(checkpoint, told),
     )
     rest = {key: value for key, value in checkpoint.items() if key != "channel_values"}
     values = {_CHANNEL + name: value for name, value in checkpoint["channel_values"].items()}
     return flow.Checkpoint(meta, {_REST: rest, **values})
+
+
+def _marked(checkpoint: Checkpoint, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Which delta channels are made of the writes before, and which are whole here."""
+    values = checkpoint["channel_values"]
+    marks = {name: False for name, value in values.items() if isinstance(value, _DeltaSnapshot)}
+    marks |= {name: name not in values for name in told.get(COUNTERS) or () if name in checkpoint["channel_versions"]}
+    return {flow.MADE_OF_PARENTS: marks} if marks else {}
 
 
 def is_of_a_graph(meta: flow.CheckpointMetadata) -> bool:
@@ -79,21 +90,22 @@ def is_of_a_graph(meta: flow.CheckpointMetadata) -> bool:
 
 def to_langgraph(saved: flow.Checkpoint, writes: Sequence[flow.Write]) -> CheckpointTuple:
     meta, state = saved.metadata, saved.state
-    if not is_of_a_graph(meta):
-        raise Refused(f"checkpoint {meta.checkpoint_id!r} is of no graph", hint="Use another thread_id.")
+    told = told_of(meta)
     values = {name.removeprefix(_CHANNEL): value for name, value in state.items() if name != _REST}
     place = flow.Place(meta.session_id, meta.namespace, meta.checkpoint_id)
     return CheckpointTuple(
         config=config_of(place),
         checkpoint=cast(Checkpoint, {**state[_REST], "channel_values": values}),
-        metadata=cast(CheckpointMetadata, told_of(meta)),
+        metadata=cast(CheckpointMetadata, told),
         parent_config=config_of(place._replace(checkpoint_id=meta.parent_id)) if meta.parent_id else None,
         pending_writes=[(write.task_id, write.channel, write.value) for write in writes],
     )
 
 
 def told_of(meta: flow.CheckpointMetadata) -> Mapping[str, Any]:
-    """The metadata as LangGraph has it."""
+    """The metadata as LangGraph has it; Refused where no saver saved it."""
+    if not is_of_a_graph(meta):
+        raise Refused(f"checkpoint {meta.checkpoint_id!r} is of no graph", hint="Use another thread_id.")
     files = meta.extra.get(WORKSPACE)
     told: dict[str, Any] = meta.extra[_TOLD]
     return told | {WORKSPACE: files} if files else told

@@ -12,11 +12,8 @@ from holdfast.cli.app import App
 from holdfast.cli.flow import telling
 from holdfast.cli.flow.opening import Location, keys_of, opened, session_of
 from holdfast.cli.locations import Asked
-from holdfast.errors import Refused
 from holdfast.flow import CheckpointMetadata, Pruned, States
 from holdfast.retention import Policy
-
-_DELTAS = "counters_since_delta_snapshot"
 
 
 def prune(app: App, place: Asked, policy: Policy, *, every: bool, dry_run: bool, yes: bool) -> None:
@@ -29,7 +26,6 @@ def prune(app: App, place: Asked, policy: Policy, *, every: bool, dry_run: bool,
         session = None if place.session is None else session_of(location, states, place.session)
         _tell_others(location, place)
         plan = states.prune(policy, session, namespace=place.namespace, dry_run=True)
-        _check_deltas(states, plan)
         if not plan:
             _tell_nothing(app, states, plan)
             return
@@ -54,18 +50,6 @@ def _tell_others(location: Location, place: Asked) -> None:
         others = [name for name in location.tenants(None) if name]
         if others:
             output.note(f"Only the tenant without a name; pass --tenant for: {', '.join(map(telling.name, others))}")
-
-
-def _check_deltas(states: States, plan: Pruned) -> None:
-    """Refuse what would empty a channel of LangGraph that is made of what earlier checkpoints wrote."""
-    for session in dict.fromkeys(each.session_id for each in plan.removed):
-        for told in states.metadata(session, None, namespace=None):
-            theirs = told.extra.get("metadata")
-            if isinstance(theirs, dict) and theirs.get(_DELTAS):
-                raise Refused(
-                    f"session {session!r} has delta channels, of which older checkpoints are part",
-                    hint="Prune it with HoldfastSaver.prune, which knows what they need.",
-                )
 
 
 def _tell_nothing(app: App, states: States, plan: Pruned) -> None:

@@ -191,9 +191,10 @@ class TrainingFolder:
         return found
 
     def mark_last(self, found: Found) -> None:
-        """Let `last` point to a checkpoint."""
-        about = {"step": found.step, "sequence": found.manifest.sequence, "path": found.path.name}
-        self._write_marker(LAST, about)
+        """Let `last` point to a checkpoint; the greatest number that was ever given stays in it (P10)."""
+        given = (self.last_marker() or {}).get("sequence", 0)
+        sequence = max(found.manifest.sequence, given if isinstance(given, int) else 0)
+        self._write_marker(LAST, {"step": found.step, "sequence": sequence, "path": found.path.name})
 
     def mark_best(self, found: Found, metric: str, mode: str) -> bool:
         """Let `best.json` point to a checkpoint; False if it does already."""
@@ -202,6 +203,16 @@ class TrainingFolder:
             "step": found.step, "path": found.path.name,
         }  # fmt: skip
         return self._write_marker(BEST, about)
+
+    def mark_rest(self, stay: list[Found]) -> None:
+        """Let the markers point to what stays, before what they point to loses its name."""
+        if stay:
+            self.mark_last(stay[-1])
+        with contextlib.suppress(Damaged):  # a `best.json` that nobody understands points nowhere
+            marker = deciding(self)
+            best = self.best_of(stay, *marker) if marker else None
+            if marker and best:
+                self.mark_best(best, *marker)
 
     def _write_marker(self, name: str, about: dict[str, Any]) -> bool:
         text = json.dumps({"schema_version": SCHEMA_VERSION, "kind": KIND, **about}, indent=2).encode() + b"\n"

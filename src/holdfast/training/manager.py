@@ -226,10 +226,12 @@ class CheckpointManager:
         self._rewinds = True
         try:
             with self._folder.writing():
-                there = {(each.path, each.manifest.sequence) for each in self._folder.look()[0]}
-                for each in damaged:
-                    if (each.path, each.manifest.sequence) in there:  # else somebody has put a sound one there
-                        _log.warning("put aside: %s", self._folder.put_aside(each.path))
+                known = {(each.path, each.manifest.sequence) for each in damaged}
+                found = self._folder.look()[0]  # somebody may have put a sound one there meanwhile
+                doomed = [each for each in found if (each.path, each.manifest.sequence) in known]
+                self._folder.mark_rest([each for each in found if each not in doomed])
+                for each in doomed:
+                    _log.warning("put aside: %s", self._folder.put_aside(each.path))
         except Unavailable as error:  # a folder that can only be read is still good to go on from
             _log.warning("what is damaged stays where it is: %s", error)
 
@@ -237,8 +239,8 @@ class CheckpointManager:
 
     def pin(self, step: int, *, pinned: bool = True) -> None:
         """Keep a checkpoint whatever the policy says; or no longer."""
-        found = self._folder.get(check_step(step))
-        with self._folder.writing():
+        with self._folder.writing():  # nobody prunes it between the look and the pin
+            found = self._folder.get(check_step(step))
             steps = self._folder.pinned()
             self._folder.pin(steps | {found.step} if pinned else steps - {found.step})
 

@@ -153,6 +153,17 @@ class RemoteFolder:
             return True
         return self.objects.replace(name, text, seen) is not None
 
+    def mark_rest(self, stay: list[Found]) -> None:
+        """Let the markers point to what stays, before what they point to loses its name; who is quicker is right."""
+        if stay and (last := self.parsed(LAST, self.last)):
+            self.mark(LAST, last | {"step": stay[-1].step, "path": stay[-1].path.name}, self.last)
+        seen = self.objects.see(BEST)
+        marker = self.parsed(BEST, seen) or {}
+        best = self.best_of(stay, str(marker.get("metric")), str(marker.get("mode")))
+        if best is not None:
+            value = best.manifest.metric(marker["metric"])
+            self.mark(BEST, marker | {"value": value, "step": best.step, "path": best.path.name}, seen)
+
     def pinned(self) -> set[int]:
         self._pins = self.objects.see(_PINS)
         if self._pins is None:

@@ -36,6 +36,7 @@ def save_remote(folder: RemoteFolder, wish: Wish) -> dict[str, Any]:
     stem = f"{step_name(wish.step)}/"
     for wrong in broken:
         if wrong.step == wish.step:
+            folder.mark_rest(found)
             folder.put_aside(wrong.path)
     replaced = folder.objects.see(stem + MANIFEST) if wish.rewind else None
     earlier = folder.full(found[-1]) if found else None
@@ -49,6 +50,8 @@ def save_remote(folder: RemoteFolder, wish: Wish) -> dict[str, Any]:
         environment=wish.environment, config_hash=wish.config_hash, writer="holdfast",
     )  # fmt: skip
     _check_there(folder, stem, manifest)  # P3: what is named is there
+    if wish.pin:  # before there is anything to pin: whoever finds the checkpoint finds it pinned
+        _pin(folder, wish.step)
     tag = _publish(folder, stem, manifest, replaced)
     return _conclude(folder, wish, Found(folder.path / step_name(wish.step), manifest), written, tag)
 
@@ -123,8 +126,6 @@ def _take_back(folder: RemoteFolder, stem: str, manifest: Manifest) -> None:
 
 def _conclude(folder: RemoteFolder, wish: Wish, new: Found, written: list[WrittenShard], tag: str) -> dict[str, Any]:
     """Move the markers, then prune; what counts is in the manifests already."""
-    if wish.pin:
-        _pin(folder, wish.step)
     for _ in range(_TRIES):
         best_seen = folder.objects.see(BEST) if wish.best_key else None
         found = [new if one.path == new.path else one for one in folder.look()[0]]

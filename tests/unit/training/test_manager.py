@@ -16,6 +16,7 @@ import torch
 
 from holdfast.errors import Damaged, NotFound, Refused
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
+from holdfast.training.folder import TrainingFolder
 
 
 def steps(folder: Path) -> list[int]:
@@ -131,6 +132,23 @@ def test_a_shard_that_no_manifest_names_is_named_by_verify(tmp_path: Path) -> No
     path = Path(manager.save(1, {"x": torch.ones(3)})["path"])
     (path / "model-00009-of-00009.safetensors").write_bytes(b"extra")
     assert [problem.detail for problem in manager.verify().problems] == ["is not of this checkpoint"]
+
+
+def test_what_is_pruned_while_one_waits_to_pin_it_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager, other = (CheckpointManager(tmp_path, keep_last=1) for _ in range(2))
+    for step in (1, 2):
+        save_checkpoint(tmp_path, step, {"x": step})
+    writing = TrainingFolder.writing
+
+    def after_another(folder: TrainingFolder) -> Any:
+        monkeypatch.setattr(TrainingFolder, "writing", writing)
+        other.prune()
+        return writing(folder)
+
+    monkeypatch.setattr(TrainingFolder, "writing", after_another)
+    with pytest.raises(NotFound, match="no checkpoint 1"):
+        manager.pin(1)
+    assert not (tmp_path / ".holdfast" / "pins.json").exists()
 
 
 def test_history_tells_metrics_and_pins_and_prune_can_be_tried(tmp_path: Path) -> None:

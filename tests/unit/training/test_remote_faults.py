@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 from datetime import timedelta
@@ -131,7 +132,8 @@ def test_a_damaged_newest_is_put_aside_and_never_swept(
     url: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for step in (1, 2):
-        save_checkpoint(url, step, {"x": torch.full((10,), float(step))}, rng=False)
+        state, metrics = {"x": torch.full((10,), float(step))}, {"loss": 3.0 - step}
+        save_checkpoint(url, step, state, metrics=metrics, best_key="loss", rng=False)
     manifest = RemoteFolder(url).get(2).manifest
     bucket, key = place(f"{url}/step-00000002/{manifest.tensors['x'].file}")
     client(server).put_object(Bucket=bucket, Key=key, Body=b"")
@@ -140,6 +142,10 @@ def test_a_damaged_newest_is_put_aside_and_never_swept(
     assert resumed is not None
     assert resumed.step == 1
     assert [each.step for each in manager.history()] == [1]
+    for marker in ("last", "best.json"):
+        bucket, key = place(f"{url}/{marker}")
+        said = json.loads(client(server).get_object(Bucket=bucket, Key=key)["Body"].read())
+        assert (said["step"], said["path"], said.get("value")) == (1, "step-00000001", {"best.json": 2.0}.get(marker))
     monkeypatch.setattr(uploading, "_LITTER_AFTER", timedelta(seconds=-1))
     manager.save(2, {"x": torch.full((10,), 5.0)})
     names = {entry.key for entry in RemoteFolder(url).objects.list("step-00000002")}

@@ -189,4 +189,18 @@ class PutAside(Scene):
             assert sorted(os.listdir(self.out / name)) == sorted(os.listdir(self._kept / "step-00000004"))
 
 
-SCENES = (Pin, Unpin, SavePinned, Prune, Replace, ReplaceBest, ReplacePinned, PutAside)
+class SaveOverBroken(PutAside):
+    """The newest has a manifest that cannot be read, and its step is saved again."""
+
+    swallows = False
+
+    def arrange(self) -> None:
+        manifest = self.out / "step-00000004" / "manifest.json"
+        manifest.chmod(0o600)
+        manifest.write_bytes(b"{}")
+
+    def act(self) -> None:
+        self.save(4, 0.5, rewind=True)
+
+
+SCENES = (Pin, Unpin, SavePinned, Prune, Replace, ReplaceBest, ReplacePinned, PutAside, SaveOverBroken)

@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 import torch
-from tests.crash.training_scenes import SCENES, Scene
 
 from holdfast import durable
 from holdfast.errors import HoldfastError
@@ -25,6 +24,8 @@ from holdfast.testing.faults import (
     every_point,
 )
 from holdfast.testing.medium import Survives
+
+from .training_scenes import SCENES, Scene
 
 torch.set_num_threads(1)  # a forked child has none of its parent's threads, and would wait for them
 

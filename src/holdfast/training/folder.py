@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from holdfast.training.stored.layout import (
 )
 from holdfast.training.stored.manifest import Manifest
 from holdfast.training.telling import system_errors
+
+_log = logging.getLogger("holdfast")
 
 _SAVING = "saving"
 _REMOVING = "removing"
@@ -140,6 +143,7 @@ class TrainingFolder:
             return self._best(found)
         if step == "latest":
             if found:
+                pass_over(broken)
                 return found[-1]
         else:
             for each in found:
@@ -330,6 +334,12 @@ class TrainingFolder:
         """Set which steps are pinned. The lock is held."""
         text = json.dumps({"schema_version": SCHEMA_VERSION, "steps": sorted(steps)}).encode() + b"\n"
         write_atomically(self._private / _PINS, text, via=self._private / f"{_SAVING}-pins", mode=0o644)
+
+
+def pass_over(broken: list[Broken]) -> None:
+    """Tell of what cannot be read, and may have been the newest (P4)."""
+    for each in broken:
+        _log.warning("passed over: %s", each.error)
 
 
 def deciding(folder: TrainingFolder) -> tuple[str, str] | None:

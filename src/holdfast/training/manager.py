@@ -16,7 +16,7 @@ from holdfast.errors import Damaged, HoldfastError, NotFound, Refused, Unavailab
 from holdfast.model import VerifyReport
 from holdfast.training import background, checking, retaining
 from holdfast.training.checkpoints import run_of, save_state, set_back
-from holdfast.training.folder import Found, TrainingFolder
+from holdfast.training.folder import Found, TrainingFolder, pass_over
 from holdfast.training.loading import Opened
 from holdfast.training.metrics import check_metrics
 from holdfast.training.preemption import Preemption
@@ -148,8 +148,7 @@ class CheckpointManager:
     def history(self) -> list[TrainingCheckpoint]:
         """All checkpoints, in the order in which they were saved; what is broken is logged and left out."""
         found, broken = self._folder.look()
-        for each in broken:
-            _log.warning("passed over: %s", each.error)
+        pass_over(broken)
         pinned = self._folder.pinned()
         return [_noun(each, pinned) for each in found]
 

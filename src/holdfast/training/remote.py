@@ -15,7 +15,7 @@ from typing import Any
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound
 from holdfast.training.briefly import Brief, remembered
-from holdfast.training.folder import Broken, Found, TrainingFolder
+from holdfast.training.folder import Broken, Found, TrainingFolder, pass_over
 from holdfast.training.objects import Entry, Objects, Seen
 from holdfast.training.remote_reading import RemoteReader
 from holdfast.training.stored.layout import (
@@ -98,6 +98,7 @@ class RemoteFolder:
         """The checkpoint of a step, or `latest` or `best`."""
         found, broken = self.look()
         if step == "latest" and found:
+            pass_over(broken)
             return self.full(found[-1])
         if step == "best":
             marker = self.best_marker() or {}

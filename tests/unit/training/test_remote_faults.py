@@ -153,12 +153,19 @@ def test_a_damaged_newest_is_put_aside_and_never_swept(
     assert load_checkpoint(url)["x"][0] == 5
 
 
-def test_a_step_whose_manifest_is_broken_can_be_saved_again(url: str, server: Server) -> None:
+def test_a_step_whose_manifest_is_broken_can_be_saved_again(
+    url: str, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     save_checkpoint(url, 1, {"x": 1})
     bucket, prefix = place(url)
     client(server).put_object(Bucket=bucket, Key=f"{prefix}/step-00000001/manifest.json", Body=b"{}")
     with pytest.raises(Damaged):
         load_checkpoint(url)
+    save_checkpoint(f"{url}/other", 1, {"x": 1})
+    save_checkpoint(f"{url}/other", 2, {"x": 2})
+    client(server).put_object(Bucket=bucket, Key=f"{prefix}/other/step-00000002/manifest.json", Body=b"{}")
+    assert load_checkpoint(f"{url}/other") == {"x": 1}
+    assert "passed over: " in caplog.text
     save_checkpoint(url, 1, {"x": 2})
     assert load_checkpoint(url) == {"x": 2}
     found = client(server).get_object(Bucket=bucket, Key=f"{prefix}/step-00000001/manifest.json.damaged-1")

@@ -231,7 +231,7 @@ class CheckpointManager:
                 self._folder.mark_rest([each for each in found if each not in doomed])
                 for each in doomed:
                     _log.warning("put aside: %s", self._folder.put_aside(each.path))
-        except Unavailable as error:  # a folder that can only be read is still good to go on from
+        except (Unavailable, Refused) as error:  # a folder that can only be read is still good to go on from
             _log.warning("what is damaged stays where it is: %s", error)
 
     # keeping

@@ -156,6 +156,26 @@ def test_a_number_that_was_given_to_what_is_put_aside_is_not_given_again(tmp_pat
     assert manager.save(2, {"x": 2})["sequence"] == 3
 
 
+def test_a_sound_one_that_another_puts_in_place_meanwhile_is_not_put_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (1, 2):
+        save_checkpoint(tmp_path, step, {"x": torch.full((3,), float(step))})
+    damage(str(tmp_path / "step-00000002"))
+    writing = TrainingFolder.writing
+
+    def after_another(folder: TrainingFolder) -> Any:
+        monkeypatch.setattr(TrainingFolder, "writing", writing)
+        save_checkpoint(tmp_path, 2, {"x": torch.full((3,), 5.0)}, rewind=True)
+        return writing(folder)
+
+    monkeypatch.setattr(TrainingFolder, "writing", after_another)
+    resumed = CheckpointManager(tmp_path).resume()
+    assert resumed is not None
+    assert resumed.step == 1
+    assert load_checkpoint(tmp_path, step=2)["x"].tolist() == [5.0, 5.0, 5.0]
+
+
 def test_what_is_pruned_while_one_waits_to_pin_it_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manager, other = (CheckpointManager(tmp_path, keep_last=1) for _ in range(2))
     for step in (1, 2):

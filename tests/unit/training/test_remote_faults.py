@@ -186,6 +186,46 @@ def test_nothing_is_named_that_is_not_there(url: str, server: Server) -> None:
     assert same(remote_state(1), load_checkpoint(url))
 
 
+def test_what_is_old_is_not_taken_for_granted(url: str, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody may be about to sweep it."""
+    server[0].refuses = lambda number, what: "403 Forbidden" if "PUT" in what and "manifest.json" in what else ""
+    with pytest.raises(Unavailable):
+        save_checkpoint(url, 1, {"x": torch.ones(10)}, rng=False)
+    server[0].calm()
+    server[0].requests.clear()
+    monkeypatch.setattr(uploading, "_TRUSTED_FOR", timedelta(days=-1))
+    save_checkpoint(url, 1, {"x": torch.ones(10)}, rng=False)
+    assert [what for what in server[0].requests if what.startswith("PUT") and ".safetensors?" in what]
+
+
+def test_a_state_that_changes_while_it_is_sent_is_no_checkpoint(url: str, server: Server) -> None:
+    state = {"big": torch.zeros(3_000_000)}
+    server[0].once("uploads", lambda: state["big"].fill_(1.0))
+    with pytest.raises(Refused, match="changed while it was saved: big"):
+        save_checkpoint(url, 1, state, rng=False)
+    assert CheckpointManager(url).history() == []
+    save_checkpoint(url, 1, state, rng=False)
+    assert load_checkpoint(url)["big"].min() == 1
+
+
+def test_a_removal_that_stops_halfway_leaves_nothing_that_looks_whole(url: str, server: Server) -> None:
+    for step in (1, 2):
+        save_checkpoint(url, step, {"x": torch.full((10,), float(step))}, rng=False)
+    asked: list[str] = []
+
+    def refuses(number: int, what: str) -> str:
+        if what.startswith(("DELETE", "POST")):
+            asked.append(what)
+        return "403 Forbidden" if len(asked) > 1 else ""
+
+    server[0].refuses = refuses
+    with pytest.raises(Unavailable):
+        CheckpointManager(url, keep_last=1).prune()
+    server[0].calm()
+    assert [each.step for each in CheckpointManager(url).history()] == [2]
+    assert CheckpointManager(url).verify().ok
+
+
 def test_what_dead_saves_left_is_swept_once_it_is_old(
     url: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ One start is costly, so one act has many scenes: groups of one to four of the sa
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import shutil
@@ -60,12 +61,12 @@ def check(state: dict[str, Any], seed: int) -> None:
     assert state["nested"] == [{"lr": 0.1, "betas": (0.9, 0.99)}, "text"]
 
 
-def save(folder: Path, step: int, mesh: DeviceMesh, **options: Any) -> None:
+def save(folder: Path | str, step: int, mesh: DeviceMesh, **options: Any) -> None:
     writer = HoldfastWriter(folder, step=step, **options)
     dcp.save(state_of(step, mesh), storage_writer=writer, process_group=mesh.get_group())
 
 
-def load(folder: Path, step: int, mesh: DeviceMesh, saved_by: int) -> None:
+def load(folder: Path | str, step: int, mesh: DeviceMesh, saved_by: int) -> None:
     state = state_of(0, mesh)
     mine = f"rank{dist.get_rank()}"
     if dist.get_rank() >= saved_by:
@@ -76,7 +77,7 @@ def load(folder: Path, step: int, mesh: DeviceMesh, saved_by: int) -> None:
         assert state[mine]["mine"] == dist.get_rank()
 
 
-def save_beside(folder: Path, mesh: DeviceMesh) -> None:
+def save_beside(folder: Path | str, mesh: DeviceMesh) -> None:
     state, group = state_of(3, mesh), mesh.get_group()
     future = dcp.async_save(state, storage_writer=HoldfastWriter(folder), checkpoint_id="3", process_group=group)
     for tensor in state["model"].values():
@@ -251,10 +252,46 @@ def go_on(root: Path) -> None:
     check(load_three, 3)
 
 
+def in_store(url: str) -> None:
+    """Groups of ranks save to an object store and load from it; a failure of one leaves what was there."""
+    meshes = {count: DeviceMesh("cpu", list(range(count))) for count in (1, 2, 3)}
+    if dist.get_rank() < 2:
+        two = meshes[2]
+        save(url, 1, two)
+        writer = HoldfastWriter(url, step=2)
+        dcp.save(state_of(2, two), storage_writer=writer, process_group=two.get_group())
+        if dist.get_rank() == 0:
+            assert writer.saved["files_shared"] == 2  # `frozen`, of each rank
+        save_beside(url, two)
+        state = state_of(4, two)
+        if dist.get_rank() == 1:
+            state["rank1"]["bad"] = HoldfastError
+        with contextlib.suppress(CheckpointException):
+            dcp.save(state, storage_writer=HoldfastWriter(url, step=4), process_group=two.get_group())
+            raise AssertionError("it was saved")
+        try:
+            save(url, 3, two)
+        except CheckpointException as error:
+            assert "step 3 is saved already" in str(error)
+        else:
+            raise AssertionError("it was saved")
+    dist.barrier()
+    for count, mesh in meshes.items():
+        if dist.get_rank() < count:
+            load(url, 3, mesh, 2)
+        dist.barrier()
+
+
+def kill_in_store(url: str) -> None:
+    """One rank dies once its shards are sent."""
+    dcp.save(state_of(4, DeviceMesh("cpu", [0, 1])), storage_writer=Killed(url, step=4))
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    {"scenes": scenes, "kill": kill, "go_on": go_on}[sys.argv[1]](Path(sys.argv[2]))
+    acts = {act.__name__: act for act in (scenes, kill, go_on, in_store, kill_in_store)}
+    acts[sys.argv[1]](sys.argv[3] if len(sys.argv) > 3 else Path(sys.argv[2]))
     Path(sys.argv[2], f"{sys.argv[1]}-done-{dist.get_rank()}").touch()
     dist.barrier()  # a rank that leaves while others still speak to it makes them abort
     os._exit(0)  # the threads of gloo do not always outlive the end of the interpreter

@@ -195,5 +195,5 @@ def test_what_makes_no_sense_is_told(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="use_collectives"):
         HoldfastWriter(tmp_path, step=2).set_up_storage_writer(True, use_collectives=False)
     for face in (HoldfastWriter, HoldfastReader):
-        with pytest.raises(Refused, match="is a URL"):
-            face("s3://bucket/x")
+        with pytest.raises(Refused, match="is a URL"):  # of which a `Path` has eaten a slash
+            face(Path("s3://bucket/x"))

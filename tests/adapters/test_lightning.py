@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,30 @@ def test_what_no_file_names_any_more_goes(tmp_path: Path) -> None:
     assert io.load_checkpoint(tmp_path / "1.ckpt") == {"x": 1}
     io.save_checkpoint({"x": "new"}, tmp_path / "1.ckpt")
     assert io.load_checkpoint(tmp_path / "1.ckpt") == {"x": "new"}
+    assert len(list((tmp_path / STORE).glob("step-*"))) == 2
+
+
+def test_two_trainers_in_one_folder_do_not_sweep_what_the_other_is_about_to_name(tmp_path: Path) -> None:
+    start, errors = threading.Barrier(2), []
+
+    def save(name: str) -> None:
+        try:
+            start.wait()
+            for number in range(8):
+                HoldfastIO().save_checkpoint({"x": number, "global_step": number}, tmp_path / f"{name}-{number}.ckpt")
+                HoldfastIO().remove_checkpoint(tmp_path / f"{name}-{number - 1}.ckpt")
+        except Exception as error:
+            errors.append(error)
+
+    trainers = [threading.Thread(target=save, args=(name,)) for name in ("one", "other")]
+    for trainer in trainers:
+        trainer.start()
+    for trainer in trainers:
+        trainer.join()
+    assert errors == []
+    assert sorted(path.name for path in tmp_path.glob("*.ckpt")) == ["one-7.ckpt", "other-7.ckpt"]
+    for path in tmp_path.glob("*.ckpt"):
+        assert HoldfastIO().load_checkpoint(path)["x"] == 7
     assert len(list((tmp_path / STORE).glob("step-*"))) == 2
 
 

@@ -74,3 +74,32 @@ def test_prune_shows_its_plan_and_keeps_the_best(holdfast: Program, run: str) ->
     assert "2 stays: the best" in holdfast("-C", run, "prune", "--keep-last", "1", "--dry-run").out
     assert holdfast("-C", run, "prune", "--keep-last", "1", "--yes", "--json").json["pruned"]["removed"] == [1]
     assert sorted(path.name for path in Path(run).glob("step-*")) == ["step-00000002", "step-00000003"]
+
+
+def test_what_is_stored_as_bytes_changed_by_nobody_knows_how_much(holdfast: Program, tmp_path: Path) -> None:
+    from holdfast.training import save_checkpoint
+
+    for step in (1, 2):
+        state = {"wide": torch.full((3,), float(step), dtype=torch.complex128), "plain": torch.full((3,), float(step))}
+        save_checkpoint(tmp_path, step, state, rng=False)
+    found = holdfast("-C", str(tmp_path), "diff", "1", "2", "--json").json["changes"]
+    assert [(each["name"], each["max_change"]) for each in found] == [("plain", 1.0), ("wide", None)]
+
+
+def test_prune_deletes_no_more_than_it_showed(holdfast: Program, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.cli import app
+    from holdfast.training import save_checkpoint
+
+    def saved_meanwhile(self: object, question: str, *, yes: bool) -> None:
+        save_checkpoint(run, 4, {})
+
+    monkeypatch.setattr(app.App, "confirm", saved_meanwhile)
+    assert holdfast("-C", run, "prune", "--keep-last", "1").out == "1 checkpoint deleted\n"
+    assert sorted(path.name for path in Path(run).glob("step-*")) == [f"step-0000000{step}" for step in (2, 3, 4)]
+
+
+def test_a_marker_that_makes_no_sense_lets_nothing_be_pruned(holdfast: Program, run: str) -> None:
+    Path(run, "best.json").write_text('{"schema_version": 1, "metric": 5, "mode": "min"}')
+    shown = holdfast("-C", run, "prune", "--keep-last", "1", "--dry-run")
+    assert "To be deleted, for good: nothing" in shown.out
+    assert "does not tell which checkpoint is the best" in shown.out

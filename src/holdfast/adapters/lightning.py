@@ -9,21 +9,23 @@ it does.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.plugins.io import CheckpointIO
 
-from holdfast.durable import disk, write_atomically
+from holdfast.durable import Lock, disk, make_folder, write_atomically
 from holdfast.errors import Damaged, NotFound, Refused
 from holdfast.training.checking import verify
 from holdfast.training.checkpoints import folder_of, load_checkpoint, save_checkpoint
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.frameworks import torch_side
-from holdfast.training.stored.layout import SCHEMA_VERSION, check_schema, step_name
+from holdfast.training.stored.layout import PRIVATE, SCHEMA_VERSION, check_schema, step_name
 from holdfast.training.telling import system_errors
 
 STORE = ".holdfast-checkpoints"
@@ -42,11 +44,13 @@ class HoldfastIO(CheckpointIO):  # type: ignore[misc]
             raise Refused("storage_options are given", hint="Leave them out: HoldfastIO has none.")
         target = folder_of(path)
         folder = TrainingFolder(target.parent / STORE)
-        step = max((found.step for found in folder.look()[0]), default=-1) + 1
-        meta = save_checkpoint(folder.path, step, checkpoint, metadata={"global_step": checkpoint.get("global_step")})
-        about = {"schema_version": SCHEMA_VERSION, "kind": _KIND, "store": STORE, "step": meta["step"]}
-        write_atomically(target, json.dumps(about).encode() + b"\n", mode=0o644)
-        self._sweep(folder)
+        with _naming(folder):
+            step = max((found.step for found in folder.look()[0]), default=-1) + 1
+            metadata = {"global_step": checkpoint.get("global_step")}
+            save_checkpoint(folder.path, step, checkpoint, metadata=metadata)
+            about = {"schema_version": SCHEMA_VERSION, "kind": _KIND, "store": STORE, "step": step}
+            write_atomically(target, json.dumps(about).encode() + b"\n", mode=0o644)
+            self._sweep(folder)
 
     def load_checkpoint(
         self, path: str | os.PathLike[str], map_location: Any | None = None, weights_only: bool | None = None
@@ -78,7 +82,10 @@ class HoldfastIO(CheckpointIO):  # type: ignore[misc]
         with system_errors("removing", target):
             if os.path.lexists(target):
                 disk().unlink(str(target))
-        self._sweep(TrainingFolder(target.parent / STORE))
+        folder = TrainingFolder(target.parent / STORE)
+        if folder.path.is_dir():
+            with _naming(folder):
+                self._sweep(folder)
 
     def _sweep(self, folder: TrainingFolder) -> None:
         """Remove the checkpoints that no file names any more; the newest stays in any case."""
@@ -90,6 +97,19 @@ class HoldfastIO(CheckpointIO):  # type: ignore[misc]
             for each in found[:-1]:
                 if each.step not in named:
                     folder.remove(each)
+
+
+@contextlib.contextmanager
+def _naming(folder: TrainingFolder) -> Iterator[None]:
+    """Alone from the save to the name: what another trainer has saved and not yet named must not be swept (P9)."""
+    with system_errors("writing to", folder.path):
+        make_folder(folder.path / PRIVATE, mode=0o777)
+        lock = Lock(folder.path / PRIVATE / "naming")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _named(path: Path) -> tuple[Path, int]:

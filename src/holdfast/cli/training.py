@@ -146,10 +146,7 @@ def prune(app: App, run: TrainingFolder, wishes: dict[str, Any], *, dry_run: boo
     if wishes["keep_last"] is None and wishes["keep_every"] is None:
         raise Refused("nothing says what to keep, so everything is kept", hint="Pass --keep-last N or --keep-every N.")
     keep = retaining.Keep(wishes["keep_last"], 1, wishes["keep_every"])
-    marker = run.best_marker() or {}
-    options: dict[str, Any] = {
-        "best_key": marker.get("metric"), "mode": marker.get("mode", "min"), "now": datetime.now(UTC),
-    }  # fmt: skip
+    options: dict[str, Any] = {"best_key": None, "mode": "min", "now": datetime.now(UTC)}  # `best.json` says which
     plan = retaining.plan(run, run.look()[0], keep, **options)
     if not app.json and (dry_run or not yes):
         say = output.answer if dry_run else output.note
@@ -162,7 +159,7 @@ def prune(app: App, run: TrainingFolder, wishes: dict[str, Any], *, dry_run: boo
         return
     app.confirm("Delete them?", yes=yes)
     with run.writing():
-        done = retaining.prune(run, run.look()[0], keep, **options)
+        done = retaining.prune(run, run.look()[0], keep, **options, shown=plan)
     if app.json:
         app.document({"pruned": {"removed": done.removed, "kept": done.kept}})
     else:

@@ -12,6 +12,7 @@ from holdfast.training import frameworks
 from holdfast.training.folder import Found, TrainingFolder
 from holdfast.training.reading import Reader
 from holdfast.training.stored.manifest import TensorEntry
+from holdfast.training.tree import tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,9 @@ class StateDiff:
 def compare(old: Found, new: Found, run: TrainingFolder) -> StateDiff:
     """Compare two checkpoints of a run; only tensors whose digests differ are read, and verified."""
     readers = run.reader(old, verify=True), run.reader(new, verify=True)
+    texts = [reader.file(found.manifest.state_file) for reader, found in zip(readers, (old, new), strict=True)]
+    documents = [json.loads(text) for text in texts]
+    disguised = set().union(*map(_disguised, documents))
     before, after = old.manifest.tensors, new.manifest.tensors
     changes = []
     same = 0
@@ -53,14 +57,24 @@ def compare(old: Found, new: Found, run: TrainingFolder) -> StateDiff:
         if was and now and (was.digest, was.dtype, was.shape) == (now.digest, now.dtype, now.shape):
             same += 1
         else:
-            changes.append(_change(name, was, now, readers))
-    texts = [reader.file(found.manifest.state_file) for reader, found in zip(readers, (old, new), strict=True)]
-    return StateDiff(changes, same, _values(*texts))
+            changes.append(_change(name, was, now, None if name in disguised else readers))
+    return StateDiff(changes, same, _values(*documents))
+
+
+def _disguised(document: dict[str, Any]) -> set[str]:
+    """The tensors whose type the format does not have: they are stored as bytes, whose distances say nothing."""
+    trees = (document["state"], document.get("resume"))
+    nodes = [node for tree in trees for _, node in tensors(tree) if "names" in node]
+    parts = [(name, about) for node in nodes for name, about in zip(node["names"], node.get("parts", []), strict=False)]
+    return {name for name, about in parts if about.get("dtype")} | {
+        name for node in nodes if node.get("dtype") for name in node["names"]
+    }
 
 
 def _change(
-    name: str, was: TensorEntry | None, now: TensorEntry | None, readers: tuple[Reader, Reader]
+    name: str, was: TensorEntry | None, now: TensorEntry | None, readers: tuple[Reader, Reader] | None
 ) -> TensorChange:
+    """What became of a tensor; how far it moved only with `readers` of the old and the new."""
     if was is None or now is None:
         entry = was or now
         assert entry is not None
@@ -68,7 +82,7 @@ def _change(
     if (was.dtype, was.shape) != (now.dtype, now.shape):
         return TensorChange(name, "reshaped", f"{_shown(was)} → {_shown(now)}")
     side: Any = next((side for side in ("torch", "numpy") if _is_there(side)), None)
-    if side is None:
+    if side is None or readers is None:
         return TensorChange(name, "changed", _shown(now))
     largest, moved, length = frameworks.named(side).distance(readers[0].fetch(name), readers[1].fetch(name))
     return TensorChange(name, "changed", _shown(now), largest, moved / length if length else math.inf)
@@ -84,8 +98,8 @@ def _shown(entry: TensorEntry) -> str:
     return f"{entry.dtype}{list(entry.shape)}"
 
 
-def _values(old: bytes, new: bytes) -> dict[str, tuple[Any, Any]]:
-    before, after = (dict(_leaves(json.loads(text)["state"], "")) for text in (old, new))
+def _values(old: dict[str, Any], new: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    before, after = (dict(_leaves(document["state"], "")) for document in (old, new))
     paths = sorted(before.keys() | after.keys())
     return {path: (before.get(path), after.get(path)) for path in paths if before.get(path) != after.get(path)}
 

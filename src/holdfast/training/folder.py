@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from holdfast.training.stored.layout import (
 )
 from holdfast.training.stored.manifest import Manifest
 from holdfast.training.telling import system_errors
+
+_log = logging.getLogger("holdfast")
 
 _SAVING = "saving"
 _REMOVING = "removing"
@@ -140,6 +143,7 @@ class TrainingFolder:
             return self._best(found)
         if step == "latest":
             if found:
+                pass_over(broken)
                 return found[-1]
         else:
             for each in found:
@@ -191,9 +195,10 @@ class TrainingFolder:
         return found
 
     def mark_last(self, found: Found) -> None:
-        """Let `last` point to a checkpoint."""
-        about = {"step": found.step, "sequence": found.manifest.sequence, "path": found.path.name}
-        self._write_marker(LAST, about)
+        """Let `last` point to a checkpoint; the greatest number that was ever given stays in it (P10)."""
+        given = (self.last_marker() or {}).get("sequence", 0)
+        sequence = max(found.manifest.sequence, given if isinstance(given, int) else 0)
+        self._write_marker(LAST, {"step": found.step, "sequence": sequence, "path": found.path.name})
 
     def mark_best(self, found: Found, metric: str, mode: str) -> bool:
         """Let `best.json` point to a checkpoint; False if it does already."""
@@ -202,6 +207,16 @@ class TrainingFolder:
             "step": found.step, "path": found.path.name,
         }  # fmt: skip
         return self._write_marker(BEST, about)
+
+    def mark_rest(self, stay: list[Found]) -> None:
+        """Let the markers point to what stays, before what they point to loses its name."""
+        if stay:
+            self.mark_last(stay[-1])
+        with contextlib.suppress(Damaged):  # a `best.json` that nobody understands points nowhere
+            marker = deciding(self)
+            best = self.best_of(stay, *marker) if marker else None
+            if marker and best:
+                self.mark_best(best, *marker)
 
     def _write_marker(self, name: str, about: dict[str, Any]) -> bool:
         text = json.dumps({"schema_version": SCHEMA_VERSION, "kind": KIND, **about}, indent=2).encode() + b"\n"
@@ -319,6 +334,12 @@ class TrainingFolder:
         """Set which steps are pinned. The lock is held."""
         text = json.dumps({"schema_version": SCHEMA_VERSION, "steps": sorted(steps)}).encode() + b"\n"
         write_atomically(self._private / _PINS, text, via=self._private / f"{_SAVING}-pins", mode=0o644)
+
+
+def pass_over(broken: list[Broken]) -> None:
+    """Tell of what cannot be read, and may have been the newest (P4)."""
+    for each in broken:
+        _log.warning("passed over: %s", each.error)
 
 
 def deciding(folder: TrainingFolder) -> tuple[str, str] | None:

@@ -16,7 +16,7 @@ from holdfast.errors import Damaged, HoldfastError, NotFound, Refused, Unavailab
 from holdfast.model import VerifyReport
 from holdfast.training import background, checking, retaining
 from holdfast.training.checkpoints import run_of, save_state, set_back
-from holdfast.training.folder import Found, TrainingFolder
+from holdfast.training.folder import Found, TrainingFolder, pass_over
 from holdfast.training.loading import Opened
 from holdfast.training.metrics import check_metrics
 from holdfast.training.preemption import Preemption
@@ -148,8 +148,7 @@ class CheckpointManager:
     def history(self) -> list[TrainingCheckpoint]:
         """All checkpoints, in the order in which they were saved; what is broken is logged and left out."""
         found, broken = self._folder.look()
-        for each in broken:
-            _log.warning("passed over: %s", each.error)
+        pass_over(broken)
         pinned = self._folder.pinned()
         return [_noun(each, pinned) for each in found]
 
@@ -226,19 +225,21 @@ class CheckpointManager:
         self._rewinds = True
         try:
             with self._folder.writing():
-                there = {(each.path, each.manifest.sequence) for each in self._folder.look()[0]}
-                for each in damaged:
-                    if (each.path, each.manifest.sequence) in there:  # else somebody has put a sound one there
-                        _log.warning("put aside: %s", self._folder.put_aside(each.path))
-        except Unavailable as error:  # a folder that can only be read is still good to go on from
+                known = {(each.path, each.manifest.sequence) for each in damaged}
+                found = self._folder.look()[0]  # somebody may have put a sound one there meanwhile
+                doomed = [each for each in found if (each.path, each.manifest.sequence) in known]
+                self._folder.mark_rest([each for each in found if each not in doomed])
+                for each in doomed:
+                    _log.warning("put aside: %s", self._folder.put_aside(each.path))
+        except (Unavailable, Refused) as error:  # a folder that can only be read is still good to go on from
             _log.warning("what is damaged stays where it is: %s", error)
 
     # keeping
 
     def pin(self, step: int, *, pinned: bool = True) -> None:
         """Keep a checkpoint whatever the policy says; or no longer."""
-        found = self._folder.get(check_step(step))
-        with self._folder.writing():
+        with self._folder.writing():  # nobody prunes it between the look and the pin
+            found = self._folder.get(check_step(step))
             steps = self._folder.pinned()
             self._folder.pin(steps | {found.step} if pinned else steps - {found.step})
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound
 from holdfast.training.briefly import Brief, remembered
-from holdfast.training.folder import Broken, Found, TrainingFolder
+from holdfast.training.folder import Broken, Found, TrainingFolder, pass_over
 from holdfast.training.objects import Entry, Objects, Seen
 from holdfast.training.remote_reading import RemoteReader
 from holdfast.training.stored.layout import (
@@ -98,6 +98,7 @@ class RemoteFolder:
         """The checkpoint of a step, or `latest` or `best`."""
         found, broken = self.look()
         if step == "latest" and found:
+            pass_over(broken)
             return self.full(found[-1])
         if step == "best":
             marker = self.best_marker() or {}
@@ -152,6 +153,17 @@ class RemoteFolder:
         if seen is not None and seen.data == text:
             return True
         return self.objects.replace(name, text, seen) is not None
+
+    def mark_rest(self, stay: list[Found]) -> None:
+        """Let the markers point to what stays, before what they point to loses its name; who is quicker is right."""
+        if stay and (last := self.parsed(LAST, self.last)):
+            self.mark(LAST, last | {"step": stay[-1].step, "path": stay[-1].path.name}, self.last)
+        seen = self.objects.see(BEST)
+        marker = self.parsed(BEST, seen) or {}
+        best = self.best_of(stay, str(marker.get("metric")), str(marker.get("mode")))
+        if best is not None:
+            value = best.manifest.metric(marker["metric"])
+            self.mark(BEST, marker | {"value": value, "step": best.step, "path": best.path.name}, seen)
 
     def pinned(self) -> set[int]:
         self._pins = self.objects.see(_PINS)

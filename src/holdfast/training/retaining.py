@@ -77,11 +77,14 @@ def _protected(folder: TrainingFolder, found: Found, keep: Keep) -> str:
 
 
 def prune(
-    folder: TrainingFolder, found: Sequence[Found], keep: Keep, *, best_key: str | None, mode: str, now: datetime
-) -> Trimmed:
-    """Remove what nothing keeps. The lock is held."""
+    folder: TrainingFolder, found: Sequence[Found], keep: Keep, *, best_key: str | None, mode: str, now: datetime,
+    shown: Trimmed | None = None,
+) -> Trimmed:  # fmt: skip
+    """Remove what nothing keeps; of that, only what a plan has `shown`, if one was. The lock is held."""
     decided = plan(folder, found, keep, best_key=best_key, mode=mode, now=now)
+    removed = [step for step in decided.removed if shown is None or step in shown.removed]
+    kept = decided.kept | {step: "was not shown" for step in decided.removed if step not in removed}
     by_step = {each.step: each for each in found}
-    for step in decided.removed:
+    for step in removed:
         folder.remove(by_step[step])
-    return Trimmed(decided.removed, decided.kept, is_done=True)
+    return Trimmed(removed, kept, is_done=True)

@@ -92,12 +92,12 @@ def conclude(
 ) -> dict[str, Any]:
     """Make a checkpoint of a stage that holds all its shards: the rest of the files, the name, the markers."""
     manifest = _describe(folder, stage, wish, shards, found)
+    if wish.pin:  # before there is anything to pin: whoever finds the checkpoint finds it pinned
+        folder.pin(folder.pinned() | {wish.step})
     path = folder.publish(stage, wish.step)
     new = Found(path, manifest)
     found = [each for each in found if each.path != path] + [new]
     folder.mark_last(new)
-    if wish.pin:
-        folder.pin(folder.pinned() | {wish.step})
     is_best = _mark_best(folder, wish, found, new)
     folder.sweep()  # what the new one replaced
     pruned = prune(folder, found, wish.keep, best_key=wish.best_key, mode=wish.mode, now=manifest.timestamp)
@@ -110,6 +110,7 @@ def _make_room(folder: TrainingFolder, step: int, found: list[Found], broken: li
     if any(each.path == target for each in found) or not os.path.lexists(target):
         return
     if any(each.path == target and os.path.lexists(target / MANIFEST) for each in broken):
+        folder.mark_rest(found)
         folder.put_aside(target)
         return
     raise Conflict(f"{target} is there, and is not a checkpoint of Holdfast", hint="Move it away, or save elsewhere.")

@@ -36,8 +36,7 @@ class Arena:
         places = _places(payloads)
         self._make_room(max((end for _, end in places.values()), default=0))
         side: Any = frameworks.named(self._framework)
-        devices = side.Devices(sources.values()) if self._framework == "torch" else None
-        late = set().union(*(side.held_by(optimizer) for optimizer in gate)) if devices and devices.devices else set()
+        devices, late = _devices(sources, gate) if self._framework == "torch" else (None, set())
         held = [payload for payload in payloads if _address(sources[payload.name]) in late]
         first = [payload for payload in payloads if _address(sources[payload.name]) not in late]
         for group, waiting in ((first, ()), (held, tuple(gate))):
@@ -85,6 +84,15 @@ def _places(payloads: Sequence[Payload]) -> dict[str, tuple[int, int]]:
             at = -(-(at + payload.n_bytes) // _PAGE) * _PAGE
 
     return dict(places())
+
+
+def _devices(sources: Mapping[str, Any], gate: Sequence[Any]) -> tuple[Any, set[int]]:
+    """The CUDA devices that a state lies on, and where the tensors lie that only a step of the gated ones changes."""
+    from holdfast.training.frameworks.torch_gate import Devices, held_by  # PyTorch is there, as it was found
+
+    devices = Devices(sources.values())
+    held: set[int] = set().union(*(held_by(optimizer) for optimizer in gate)) if devices.devices else set()
+    return devices, held
 
 
 def _reading(side: Any, room: Any, start: int, end: int) -> Callable[[], memoryview]:

@@ -213,13 +213,14 @@ class Builder:
         self._wanted: Wanted = wanted or (lambda where: True)
         self._tensors_only = tensors_only
         self._lazily = lazily
-        self._nodes = {node["names"][0]: node for _, node in tensors(tree, root) if "names" in node}
+        self._tensors = list(tensors(tree, root))
+        self._nodes = {node["names"][0]: node for _, node in self._tensors if "names" in node}
         self._made: dict[str, Any] = {}
 
     def names(self) -> list[str]:
         """The tensors that are needed for what is wanted."""
         found: dict[str, None] = {}
-        for where, node in tensors(self._tree, self._root):
+        for where, node in self._tensors:
             if self._wanted(where):
                 found |= dict.fromkeys([node["of"]] if "of" in node else node["names"])
         return list(found)

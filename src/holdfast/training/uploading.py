@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from holdfast.training.saving import Wish, check_step, told
 from holdfast.training.sending import Sender
 from holdfast.training.stored.layout import BEST, LAST, MANIFEST, PRIVATE, step_name, step_of
 from holdfast.training.stored.manifest import Manifest
-from holdfast.training.stored.shards import arrange
+from holdfast.training.stored.shards import Payload, arrange
 from holdfast.training.threads import each
 from holdfast.training.writing import WrittenShard
 
@@ -32,15 +33,37 @@ def save_remote(folder: RemoteFolder, wish: Wish) -> dict[str, Any]:
     On an error what was written stays for half a day: whoever saves the same step again does not send it again. Then
     a later save removes it.
     """
+    found, replaced = prepare(folder, wish)
+    written = send(folder, found, wish.step, wish.payloads, threads=wish.threads)
+    return commit(folder, wish, written, found, replaced)
+
+
+def prepare(folder: RemoteFolder, wish: Wish) -> tuple[list[Found], Seen | None]:
+    """Look at what is there, and see that the step is free; returns also the manifest that it will replace."""
     found, broken = check_step(folder, wish)  # type: ignore[arg-type]
-    stem = f"{step_name(wish.step)}/"
     for wrong in broken:
         if wrong.step == wish.step:
+            folder.mark_rest(found)
             folder.put_aside(wrong.path)
-    replaced = folder.objects.see(stem + MANIFEST) if wish.rewind else None
+    return found, folder.objects.see(f"{step_name(wish.step)}/{MANIFEST}") if wish.rewind else None
+
+
+def send(
+    folder: RemoteFolder, found: list[Found], step: int, payloads: Sequence[Payload], *, threads: int | None
+) -> list[WrittenShard]:
+    """Bring tensors into the folder of a step, where nobody sees them before `commit`. `found` was just looked at."""
+    stem = f"{step_name(step)}/"
     earlier = folder.full(found[-1]) if found else None
     sender = Sender(folder.objects, stem, earlier, _there(folder, stem))
-    written = each(sender.bring, arrange(wish.payloads), threads=wish.threads)
+    return each(sender.bring, arrange(payloads), threads=threads)
+
+
+def commit(
+    folder: RemoteFolder, wish: Wish, written: list[WrittenShard], found: list[Found], replaced: Seen | None
+) -> dict[str, Any]:
+    """Make a checkpoint of what was sent: the documents, the manifest, the markers."""
+    stem = f"{step_name(wish.step)}/"
+    sender = Sender(folder.objects, stem, None, _there(folder, stem))
     files = {shard.name: shard.entry for shard in written} | sender.documents(wish, written)
     manifest = Manifest(
         step=wish.step, sequence=_claim(folder, found), created_at=wish.created_at,
@@ -49,6 +72,8 @@ def save_remote(folder: RemoteFolder, wish: Wish) -> dict[str, Any]:
         environment=wish.environment, config_hash=wish.config_hash, writer="holdfast",
     )  # fmt: skip
     _check_there(folder, stem, manifest)  # P3: what is named is there
+    if wish.pin:  # before there is anything to pin: whoever finds the checkpoint finds it pinned
+        _pin(folder, wish.step)
     tag = _publish(folder, stem, manifest, replaced)
     return _conclude(folder, wish, Found(folder.path / step_name(wish.step), manifest), written, tag)
 
@@ -123,8 +148,6 @@ def _take_back(folder: RemoteFolder, stem: str, manifest: Manifest) -> None:
 
 def _conclude(folder: RemoteFolder, wish: Wish, new: Found, written: list[WrittenShard], tag: str) -> dict[str, Any]:
     """Move the markers, then prune; what counts is in the manifests already."""
-    if wish.pin:
-        _pin(folder, wish.step)
     for _ in range(_TRIES):
         best_seen = folder.objects.see(BEST) if wish.best_key else None
         found = [new if one.path == new.path else one for one in folder.look()[0]]

@@ -131,7 +131,7 @@ def test_a_forked_child_has_no_save_in_flight(tmp_path: Path) -> None:
 
 
 def test_the_next_step_of_an_optimiser_waits_once_and_its_hooks_do_not_gather() -> None:
-    from holdfast.training.frameworks.torch_side import _once_before_step, held_by
+    from holdfast.training.frameworks.torch_gate import _once_before_step, held_by
 
     weight = torch.nn.Parameter(torch.ones(2))
     optimizer = torch.optim.Adam([weight])

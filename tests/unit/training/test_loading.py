@@ -312,3 +312,15 @@ def test_a_device_that_is_not_here_is_no_damage(place: Any, saved: Path) -> None
     with pytest.raises(Unavailable, match="cannot be brought to"):
         load_checkpoint(saved, map_location=place)
     assert same(load_checkpoint(saved, map_location="cpu"), load_checkpoint(saved))
+
+
+@pytest.mark.parametrize("path", ["", "last"])
+def test_a_newest_that_cannot_be_read_is_passed_over_and_told(
+    path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for step in (1, 2):
+        save_checkpoint(tmp_path, step, {"x": step})
+    (tmp_path / "step-00000002" / "manifest.json").unlink()
+    assert load_checkpoint(tmp_path / path)["x"] == 1
+    assert [record.message.partition(" ")[0] for record in caplog.records] == ["passed"]
+    assert "step-00000002 has no manifest.json" in caplog.text

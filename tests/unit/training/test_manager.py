@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -16,6 +17,7 @@ import torch
 
 from holdfast.errors import Damaged, NotFound, Refused
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
+from holdfast.training.folder import TrainingFolder
 
 
 def steps(folder: Path) -> list[int]:
@@ -131,6 +133,64 @@ def test_a_shard_that_no_manifest_names_is_named_by_verify(tmp_path: Path) -> No
     path = Path(manager.save(1, {"x": torch.ones(3)})["path"])
     (path / "model-00009-of-00009.safetensors").write_bytes(b"extra")
     assert [problem.detail for problem in manager.verify().problems] == ["is not of this checkpoint"]
+
+
+def test_a_marker_of_a_newer_version_keeps_nobody_from_going_on(tmp_path: Path) -> None:
+    for step in (1, 2):
+        save_checkpoint(tmp_path, step, {"x": torch.full((3,), float(step))})
+    damage(str(tmp_path / "step-00000002"))
+    (tmp_path / "last").write_text('{"schema_version": 99}')
+    resumed = CheckpointManager(tmp_path).resume()
+    assert resumed is not None
+    assert resumed.step == 1
+    assert steps(tmp_path) == [1, 2]  # who cannot say what the markers mean does not touch what they point to
+
+
+def test_a_number_that_was_given_to_what_is_put_aside_is_not_given_again(tmp_path: Path) -> None:
+    for step in (1, 2):
+        save_checkpoint(tmp_path, step, {"x": torch.full((3,), float(step))})
+    damage(str(tmp_path / "step-00000002"))
+    manager = CheckpointManager(tmp_path)
+    manager.resume()
+    assert json.loads((tmp_path / "last").read_text())["path"] == "step-00000001"
+    assert manager.save(2, {"x": 2})["sequence"] == 3
+
+
+def test_a_sound_one_that_another_puts_in_place_meanwhile_is_not_put_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (1, 2):
+        save_checkpoint(tmp_path, step, {"x": torch.full((3,), float(step))})
+    damage(str(tmp_path / "step-00000002"))
+    writing = TrainingFolder.writing
+
+    def after_another(folder: TrainingFolder) -> Any:
+        monkeypatch.setattr(TrainingFolder, "writing", writing)
+        save_checkpoint(tmp_path, 2, {"x": torch.full((3,), 5.0)}, rewind=True)
+        return writing(folder)
+
+    monkeypatch.setattr(TrainingFolder, "writing", after_another)
+    resumed = CheckpointManager(tmp_path).resume()
+    assert resumed is not None
+    assert resumed.step == 1
+    assert load_checkpoint(tmp_path, step=2)["x"].tolist() == [5.0, 5.0, 5.0]
+
+
+def test_what_is_pruned_while_one_waits_to_pin_it_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager, other = (CheckpointManager(tmp_path, keep_last=1) for _ in range(2))
+    for step in (1, 2):
+        save_checkpoint(tmp_path, step, {"x": step})
+    writing = TrainingFolder.writing
+
+    def after_another(folder: TrainingFolder) -> Any:
+        monkeypatch.setattr(TrainingFolder, "writing", writing)
+        other.prune()
+        return writing(folder)
+
+    monkeypatch.setattr(TrainingFolder, "writing", after_another)
+    with pytest.raises(NotFound, match="no checkpoint 1"):
+        manager.pin(1)
+    assert not (tmp_path / ".holdfast" / "pins.json").exists()
 
 
 def test_history_tells_metrics_and_pins_and_prune_can_be_tried(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 from datetime import timedelta
@@ -131,7 +132,8 @@ def test_a_damaged_newest_is_put_aside_and_never_swept(
     url: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for step in (1, 2):
-        save_checkpoint(url, step, {"x": torch.full((10,), float(step))}, rng=False)
+        state, metrics = {"x": torch.full((10,), float(step))}, {"loss": 3.0 - step}
+        save_checkpoint(url, step, state, metrics=metrics, best_key="loss", rng=False)
     manifest = RemoteFolder(url).get(2).manifest
     bucket, key = place(f"{url}/step-00000002/{manifest.tensors['x'].file}")
     client(server).put_object(Bucket=bucket, Key=key, Body=b"")
@@ -140,6 +142,10 @@ def test_a_damaged_newest_is_put_aside_and_never_swept(
     assert resumed is not None
     assert resumed.step == 1
     assert [each.step for each in manager.history()] == [1]
+    for marker in ("last", "best.json"):
+        bucket, key = place(f"{url}/{marker}")
+        said = json.loads(client(server).get_object(Bucket=bucket, Key=key)["Body"].read())
+        assert (said["step"], said["path"], said.get("value")) == (1, "step-00000001", {"best.json": 2.0}.get(marker))
     monkeypatch.setattr(uploading, "_LITTER_AFTER", timedelta(seconds=-1))
     manager.save(2, {"x": torch.full((10,), 5.0)})
     names = {entry.key for entry in RemoteFolder(url).objects.list("step-00000002")}
@@ -147,12 +153,19 @@ def test_a_damaged_newest_is_put_aside_and_never_swept(
     assert load_checkpoint(url)["x"][0] == 5
 
 
-def test_a_step_whose_manifest_is_broken_can_be_saved_again(url: str, server: Server) -> None:
+def test_a_step_whose_manifest_is_broken_can_be_saved_again(
+    url: str, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     save_checkpoint(url, 1, {"x": 1})
     bucket, prefix = place(url)
     client(server).put_object(Bucket=bucket, Key=f"{prefix}/step-00000001/manifest.json", Body=b"{}")
     with pytest.raises(Damaged):
         load_checkpoint(url)
+    save_checkpoint(f"{url}/other", 1, {"x": 1})
+    save_checkpoint(f"{url}/other", 2, {"x": 2})
+    client(server).put_object(Bucket=bucket, Key=f"{prefix}/other/step-00000002/manifest.json", Body=b"{}")
+    assert load_checkpoint(f"{url}/other") == {"x": 1}
+    assert "passed over: " in caplog.text
     save_checkpoint(url, 1, {"x": 2})
     assert load_checkpoint(url) == {"x": 2}
     found = client(server).get_object(Bucket=bucket, Key=f"{prefix}/step-00000001/manifest.json.damaged-1")
@@ -171,6 +184,46 @@ def test_nothing_is_named_that_is_not_there(url: str, server: Server) -> None:
         save_checkpoint(url, 1, remote_state(1), rng=False)
     save_checkpoint(url, 1, remote_state(1), rng=False)
     assert same(remote_state(1), load_checkpoint(url))
+
+
+def test_what_is_old_is_not_taken_for_granted(url: str, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody may be about to sweep it."""
+    server[0].refuses = lambda number, what: "403 Forbidden" if "PUT" in what and "manifest.json" in what else ""
+    with pytest.raises(Unavailable):
+        save_checkpoint(url, 1, {"x": torch.ones(10)}, rng=False)
+    server[0].calm()
+    server[0].requests.clear()
+    monkeypatch.setattr(uploading, "_TRUSTED_FOR", timedelta(days=-1))
+    save_checkpoint(url, 1, {"x": torch.ones(10)}, rng=False)
+    assert [what for what in server[0].requests if what.startswith("PUT") and ".safetensors?" in what]
+
+
+def test_a_state_that_changes_while_it_is_sent_is_no_checkpoint(url: str, server: Server) -> None:
+    state = {"big": torch.zeros(3_000_000)}
+    server[0].once("uploads", lambda: state["big"].fill_(1.0))
+    with pytest.raises(Refused, match="changed while it was saved: big"):
+        save_checkpoint(url, 1, state, rng=False)
+    assert CheckpointManager(url).history() == []
+    save_checkpoint(url, 1, state, rng=False)
+    assert load_checkpoint(url)["big"].min() == 1
+
+
+def test_a_removal_that_stops_halfway_leaves_nothing_that_looks_whole(url: str, server: Server) -> None:
+    for step in (1, 2):
+        save_checkpoint(url, step, {"x": torch.full((10,), float(step))}, rng=False)
+    asked: list[str] = []
+
+    def refuses(number: int, what: str) -> str:
+        if what.startswith(("DELETE", "POST")):
+            asked.append(what)
+        return "403 Forbidden" if len(asked) > 1 else ""
+
+    server[0].refuses = refuses
+    with pytest.raises(Unavailable):
+        CheckpointManager(url, keep_last=1).prune()
+    server[0].calm()
+    assert [each.step for each in CheckpointManager(url).history()] == [2]
+    assert CheckpointManager(url).verify().ok
 
 
 def test_what_dead_saves_left_is_swept_once_it_is_old(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from holdfast.errors import Conflict, NotFound
+from holdfast.errors import Conflict, NotFound, Unavailable
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
 from holdfast.training.checkpoints import make_wish
 from holdfast.training.remote import RemoteFolder
@@ -87,6 +87,16 @@ def test_an_answer_that_is_lost_is_no_conflict_with_oneself(url: str, server: tu
     assert save_checkpoint(url, 1, {"x": 1})["step"] == 1
     assert len(lost) == 3
     assert load_checkpoint(url) == {"x": 1}
+
+
+def test_what_cannot_be_pinned_as_was_asked_is_not_there(url: str, server: tuple[Faulty, str]) -> None:
+    server[0].refuses = lambda number, what: "403 Forbidden" if "pins.json" in what and what.startswith("PUT") else ""
+    with pytest.raises(Unavailable):
+        save_checkpoint(url, 1, {"x": 1}, pin=True)
+    server[0].calm()
+    assert CheckpointManager(url).history() == []
+    save_checkpoint(url, 1, {"x": 1}, pin=True)
+    assert [(each.step, each.pinned) for each in CheckpointManager(url).history()] == [(1, True)]
 
 
 def test_pins_of_two_are_both_kept(url: str, server: tuple[Faulty, str]) -> None:

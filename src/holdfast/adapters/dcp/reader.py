@@ -15,9 +15,9 @@ from torch.futures import Future
 from holdfast.adapters.dcp.described import packed, planned, step_said, storage_of
 from holdfast.adapters.dcp.writer import HoldfastWriter
 from holdfast.errors import Conflict, Damaged, Refused
-from holdfast.training.checkpoints import folder_of
+from holdfast.training.checkpoints import folder_of, is_url, open_checkpoint
 from holdfast.training.frameworks import torch_side
-from holdfast.training.loading import Opened, find
+from holdfast.training.loading import Opened
 
 
 class HoldfastReader(StorageReader):  # type: ignore[misc]
@@ -25,7 +25,7 @@ class HoldfastReader(StorageReader):  # type: ignore[misc]
 
     def __init__(self, path: str | os.PathLike[str], *, step: int | str | None = None, verify: bool = True) -> None:
         super().__init__()
-        self._path = folder_of(path)
+        self._path = path if is_url(path) else folder_of(path)
         self._step = step
         self._verify = verify
         self._opened: Opened | None = None
@@ -38,7 +38,7 @@ class HoldfastReader(StorageReader):  # type: ignore[misc]
 
     def _document(self) -> dict[str, Any]:
         if self._opened is None:
-            self._opened = Opened(find(self._path, self._step), verify=self._verify)
+            self._opened = open_checkpoint(self._path, self._step, verify=self._verify, mmap=False)
         found = self._opened.document().get("dcp")
         if not isinstance(found, dict):
             raise Refused(

@@ -14,21 +14,19 @@ from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteIte
 from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
 from torch.futures import Future
 
-from holdfast.adapters.dcp import holding
+from holdfast.adapters.dcp import holding, storing
 from holdfast.adapters.dcp.described import Written, described, piece_name, plain, step_said
 from holdfast.adapters.dcp.tree import tree_of
 from holdfast.errors import Refused
-from holdfast.training.checkpoints import folder_of
-from holdfast.training.folder import Found, TrainingFolder
+from holdfast.training.checkpoints import run_of
 from holdfast.training.frameworks import torch_side
 from holdfast.training.metrics import check_metrics
 from holdfast.training.resume.environment import capture_environment
 from holdfast.training.retaining import Keep
-from holdfast.training.saving import Wish, conclude, prepare
-from holdfast.training.stored import digests
+from holdfast.training.saving import Wish
 from holdfast.training.stored.layout import check_step
-from holdfast.training.stored.shards import Payload, arrange
-from holdfast.training.writing import Earlier, WrittenShard, write_shards
+from holdfast.training.stored.shards import Payload
+from holdfast.training.writing import WrittenShard
 
 
 class HoldfastWriter(StorageWriter):  # type: ignore[misc]
@@ -44,14 +42,14 @@ class HoldfastWriter(StorageWriter):  # type: ignore[misc]
         keep_every: int | None = None, rewind: bool = False, threads: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self._out_dir = folder_of(out_dir)
+        self._out_dir = run_of(out_dir).path  # a path or a URL: what speaks to a store cannot be pickled
         self._step = None if step is None else check_step(step)
         self._options: dict[str, Any] = {
             "metrics": check_metrics(metrics, best_key, mode), "best_key": best_key, "mode": mode, "rewind": rewind,
             "keep": Keep(keep_last_k, keep_best_k, keep_every), "threads": threads,
         }  # fmt: skip
         self._rank = 0
-        self._found: list[Found] = []
+        self._begun = storing.Begun()
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | int | None = None) -> None:
         """Begin another save."""
@@ -67,11 +65,10 @@ class HoldfastWriter(StorageWriter):  # type: ignore[misc]
         self._rank = int(kwargs.get("rank") or 0)
         self._is_coordinator = is_coordinator
         if is_coordinator:
-            folder = TrainingFolder(self._out_dir)
+            folder = run_of(self._out_dir)
             holding.take(folder, self)
             try:
-                self._found = prepare(folder, self._wish())
-                folder.stage()
+                self._begun = storing.begin(folder, self._wish())
             except BaseException:
                 holding.let_go(self._out_dir)
                 raise
@@ -114,13 +111,9 @@ class HoldfastWriter(StorageWriter):  # type: ignore[misc]
         return results
 
     def _write(self, payloads: list[Payload]) -> dict[str, WrittenShard]:
-        folder = TrainingFolder(self._out_dir)
-        found = self._found if self._is_coordinator else folder.look()[0]
-        earlier = Earlier(found[-1].path, found[-1].manifest) if found else None
-        shards = write_shards(
-            folder.staged, arrange(payloads), earlier, algorithm=digests.preferred(),
-            threads=self._options["threads"], name=lambda at, total: f"model-rank{self._rank:05d}-{at:05d}.safetensors",
-        )  # fmt: skip
+        assert self._step is not None
+        folder, threads = run_of(self._out_dir), self._options["threads"]
+        shards = storing.write(folder, self._step, payloads, rank=self._rank, threads=threads)
         return {name: shard for shard in shards for name in shard.tensors}
 
     def finish(self, metadata: dcp_metadata.Metadata, results: list[list[WriteResult]]) -> None:
@@ -130,10 +123,11 @@ class HoldfastWriter(StorageWriter):  # type: ignore[misc]
         found = (result.storage_data.shard for result in written)
         shards = {shard.name: shard for shard in found if shard is not None}  # of each rank, also what two have written
         about = described(metadata, everything)
-        folder = TrainingFolder(self._out_dir)
         wish = self._wish(tree=tree_of(about), beside={"dcp": about})
         try:
-            self.saved = conclude(folder, folder.staged, wish, [shards[name] for name in sorted(shards)], self._found)
+            self.saved = storing.finish(
+                run_of(self._out_dir), wish, [shards[name] for name in sorted(shards)], self._begun
+            )
         finally:
             holding.let_go(self._out_dir)
 

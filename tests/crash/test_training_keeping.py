@@ -1,0 +1,106 @@
+"""Pins, prunes, rewinds and putting aside, interrupted at every call that changes the disk: the old, or the new."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+
+from holdfast import durable
+from holdfast.errors import HoldfastError
+from holdfast.testing.faults import (
+    WRITES,
+    Call,
+    FailingDisk,
+    ForgetfulDisk,
+    KillingDisk,
+    PowerLoss,
+    When,
+    die_in_child,
+    every_point,
+)
+from holdfast.testing.medium import Survives
+
+from .training_scenes import SCENES, Scene
+
+torch.set_num_threads(1)  # a forked child has none of its parent's threads, and would wait for them
+
+
+@pytest.fixture(scope="module", params=SCENES, ids=lambda kind: kind.__name__)
+def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with durable.use_disk(FailingDisk(at=0)):  # which never fails, and never waits for the medium
+        yield request.param(tmp_path_factory.mktemp("training"))
+
+
+@pytest.fixture(scope="module")
+def points(scene: Scene) -> list[Call]:
+    scene.reset()
+    found = every_point(scene.act)
+    assert "fsync" in {call.name for call in found}
+    return found
+
+
+@pytest.mark.parametrize("when", ["before", "halfway"])
+def test_a_process_killed_at_any_call_leaves_old_or_new(when: When, scene: Scene, points: list[Call]) -> None:
+    for call in points:
+        if when != "halfway" or call.name in WRITES:
+            scene.reset()
+            assert die_in_child(KillingDisk(at=call.number, when=when), scene.act), call
+            scene.check()
+
+
+@pytest.mark.parametrize(("error", "once"), [(errno.EIO, True), (errno.ENOSPC, False)], ids=["broken", "full"])
+def test_a_disk_that_fails_at_any_call_leaves_old_or_new(
+    error: int, once: bool, scene: Scene, points: list[Call]
+) -> None:
+    for call in points:
+        scene.reset()
+        disk = FailingDisk(at=call.number, error=error, once=once)
+        with durable.use_disk(disk):
+            try:
+                scene.act()
+            except HoldfastError as told:
+                assert told.hint
+            else:
+                assert scene.swallows or (disk.failed is None) or scene.view() == scene.new, call
+        scene.check()
+
+
+def _nothing(_: Path) -> bool:
+    return False
+
+
+def _everything(_: Path) -> bool:
+    return True
+
+
+def _some(random: Random) -> Survives:
+    return lambda path: random.random() < 0.5
+
+
+@pytest.mark.parametrize("survives", [_nothing, None], ids=["names-lost", "at-random"])
+def test_a_power_loss_at_any_call_leaves_old_or_new(
+    survives: Survives | None, scene: Scene, points: list[Call]
+) -> None:
+    for call in points:
+        scene.reset()
+        disk = ForgetfulDisk(scene.root / "live", at=call.number)
+        with durable.use_disk(disk), pytest.raises(PowerLoss):
+            scene.act()
+        disk.lose_power(survives=survives or _some(Random(call.number)))
+        scene.check(names_may_be_lost=survives is None)
+
+
+def test_what_has_returned_outlives_the_power(scene: Scene) -> None:
+    for survives in (_nothing, _everything):
+        scene.reset()
+        disk = ForgetfulDisk(scene.root / "live")
+        with durable.use_disk(disk):
+            scene.act()
+        disk.lose_power(survives=survives)
+        assert scene.view() == scene.new
+        scene.check()

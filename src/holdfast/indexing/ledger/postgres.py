@@ -19,17 +19,18 @@ from psycopg.pq import TransactionStatus
 from holdfast.errors import Conflict, Refused, Unavailable
 from holdfast.indexing.ledger.schema import POSTGRES, VERSION, statements
 from holdfast.indexing.ledger.shares import Order, Share
-from holdfast.indexing.ledger.sharing import RUNS, Shared, begin, find
+from holdfast.indexing.ledger.sharing import CLAIMS, RUNS, Shared, begin, find
 from holdfast.indexing.ledger.tables import Tables
 
 _MAKING = 7_364_610_012_411
 """The lock under which tables are made."""
-_WORK, _TURN = 1, 2
+_WORK, _TURN, _TEXTS = 1, 2, 3
 _TRIES = 3
 _WITHIN = (TransactionStatus.ACTIVE, TransactionStatus.INTRANS, TransactionStatus.INERROR)
 _BROKEN = (psycopg.OperationalError, psycopg.InterfaceError)
-_IS_MADE = (  # asked of the catalog itself: `to_regclass` may answer from what the connection remembers
-    "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = ? AND c.relname = 'head'"
+_MADE = (  # asked of the catalog itself: `to_regclass` may answer from what the connection remembers
+    "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = ? AND c.relname IN ('head', 'claim')"
 )
 
 
@@ -153,10 +154,12 @@ class PostgresLedger(Tables):
             self.tell("UPDATE head SET revision = revision + 1")
 
     @contextlib.contextmanager
-    def leasing(self) -> Iterator[None]:
+    def leasing(self, *, in_turn: bool = False) -> Iterator[None]:
         """A transaction that says who does what: it changes nothing that a plan looks at."""
         self.ask("SELECT 1")
         with self._translated(), self._connected().transaction():
+            if in_turn:
+                self.ask(f"SELECT pg_advisory_xact_lock({_key(_TEXTS)})", self._schema)
             yield
 
     def _is_within(self) -> bool:
@@ -193,7 +196,7 @@ class PostgresLedger(Tables):
 
     def _prepare(self) -> None:
         """Make what is not there, once, however many come at the same time."""
-        if not self.ask(_IS_MADE, self._schema):
+        if len(self.ask(_MADE, self._schema)) < 2:
             self._make()
         version = self.ask("SELECT version FROM head")[0][0]
         if version != VERSION:
@@ -202,12 +205,15 @@ class PostgresLedger(Tables):
     def _make(self) -> None:
         with self._translated(), self._connected().transaction():
             self.ask("SELECT pg_advisory_xact_lock(?)", _MAKING)
-            if self.ask(_IS_MADE, self._schema):
-                return  # another worker was quicker
-            self._connected().execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
-            for statement in statements(POSTGRES, RUNS):
-                self.tell(statement)
-            self.tell("INSERT INTO head VALUES (?, ?, 0)", uuid4().hex, VERSION)
+            made = {row[0] for row in self.ask(_MADE, self._schema)}  # another worker may have been quicker
+            if "head" not in made:
+                name = sql.Identifier(self._schema)
+                self._connected().execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
+                for statement in statements(POSTGRES, RUNS):
+                    self.tell(statement)
+                self.tell("INSERT INTO head VALUES (?, ?, 0)", uuid4().hex, VERSION)
+            if "claim" not in made:  # nor do the first ledgers of this version have it
+                self.tell(CLAIMS.format_map(POSTGRES))
 
 
 _AGAIN = "Make a plan and apply it when it is back: what was paid for is kept."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -35,7 +36,7 @@ class SQLiteLedger(Tables):
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """Be the only run. Conflict if another process is; its lock is free as soon as it ends, however it does."""
-        lock = durable.Lock(self._path.with_name(self._path.name + ".lock"))
+        lock = durable.Lock(Path(os.path.realpath(self._path) + ".lock"))  # one, by whatever link it is opened
         try:
             is_free = lock.acquire(wait=False)
         except OSError as error:

@@ -222,6 +222,22 @@ def test_a_wiped_store_is_noticed_and_filled_without_a_model(scene: Scene) -> No
     assert scene.found("word3 thing1") == "03.md"
 
 
+def test_a_wiped_store_is_repaired_without_a_model_and_told_to_be_whole(scene: Scene) -> None:
+    scene.fill()
+    scene.done().close()
+    before = scene.model.texts
+    scene.store.close()
+    for path in scene.path.glob("store.db*"):
+        path.unlink()
+    scene.store = FlatStore(scene.path / "store.db")
+    with scene.run() as run:
+        points = run.status().points
+        report = run.verify(repair=True)
+        assert (report.ok, report.repaired, report.compared) == (True, points, points)
+        assert run.plan().is_empty
+    assert scene.model.texts == before
+
+
 def test_verify_finds_and_repairs_what_is_missing_and_what_is_too_much(scene: Scene) -> None:
     scene.fill()
     with scene.done() as run:

@@ -132,7 +132,8 @@ class IndexRun:
         if repair and not report.ok:
             with self._ledger.writing():
                 self._repair(live, report)
-            return replace(self._check(live, sample), repaired=len(report.bad) + len(report.orphans))
+            now = self._in("live") or live  # what was wiped is built anew, and that is live then
+            return replace(self._check(now, sample), repaired=len(report.bad) + len(report.orphans))
         return report
 
     def rollback(self) -> int:

@@ -136,6 +136,18 @@ def test_a_claim_counts_until_it_is_left_or_its_workers_lease_ends(office: Offic
     assert office.ask("SELECT count(*) FROM {s}.claim") == 0
 
 
+def test_a_claim_makes_the_lease_longer_and_what_one_has_already_is_ones_own(
+    office: Office, pair: tuple[Share, Share]
+) -> None:
+    """A large document is many batches, and one that is left behind by a connection that broke is nobody else's."""
+    one, other = pair
+    office.end_leases()
+    with one.claiming(["a"]), one.claiming(["a", "b"]) as own:
+        assert own == {"a", "b"}
+        with other.claiming(["a", "b"]) as rest:
+            assert rest == set()
+
+
 def test_only_one_of_many_that_come_at_once_has_a_text(office: Office, pair: tuple[Share, Share]) -> None:
     del pair
     keys = [f"{number:03}" for number in range(100)]

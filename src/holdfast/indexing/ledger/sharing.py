@@ -107,12 +107,17 @@ class Shared:
         return set(free)
 
     def renew(self) -> None:
-        with self._ledger.leasing():  # a run that is over has no workers: then there is no row, and nothing to claim
-            self._ledger.tell(
-                "INSERT INTO worker SELECT ?, number, clock_timestamp() + make_interval(secs => ?) FROM run"
-                " WHERE number = ? ON CONFLICT (id) DO UPDATE SET until = excluded.until",
-                self._me, self._ledger.lease_s, self._run,
-            )  # fmt: skip
+        with self._ledger.leasing():
+            self._renew()
+
+    def _renew(self) -> bool:
+        """Whether there is a run to be at: one that others put away has no workers, and nothing to claim."""
+        renewed = self._ledger.tell(
+            "INSERT INTO worker SELECT ?, number, clock_timestamp() + make_interval(secs => ?) FROM run"
+            " WHERE number = ? ON CONFLICT (id) DO UPDATE SET until = excluded.until",
+            self._me, self._ledger.lease_s, self._run,
+        )  # fmt: skip
+        return renewed > 0
 
     @contextlib.contextmanager
     def holding(self, names: Sequence[str]) -> Iterator[set[str]]:
@@ -143,9 +148,8 @@ class Shared:
                 self._ledger.tell(query, self._me, sorted(own))
 
     def _claim_texts(self, keys: Sequence[str]) -> set[str]:
-        self.renew()
         with self._ledger.leasing(in_turn=True):  # or a claim made meanwhile is judged without its owner's lease
-            if not self._ledger.ask("SELECT 1 FROM worker WHERE id = ?", self._me):
+            if not self._renew():
                 raise Conflict("others carry out another plan by now", hint="Make a new plan, and look at it.")
             rows = self._ledger.ask(
                 "INSERT INTO claim SELECT unnest (?::text[]), ? ON CONFLICT (key) DO UPDATE SET owner = excluded.owner"

@@ -86,6 +86,14 @@ def test_looking_makes_nothing(index: Program) -> None:
     assert sent(index.project) <= 1, "the query of the search"
 
 
+def test_what_cannot_be_read_is_told_apart_from_what_a_model_failed_for(index: Program, write) -> None:
+    write("docs/zero.md", "\0")
+    done = index("index", "apply")
+    assert done.code == 8
+    assert "1 document cannot be indexed" in done.err
+    assert "--retry-failed" not in done.err
+
+
 def test_a_search_that_cannot_be_answered_is_said(index: Program) -> None:
     assert index("index", "search", "cats").code == 3
     index("index", "apply")

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import Conflict, NotFound, Refused
+from holdfast.errors import Conflict, Damaged, NotFound, Refused
 from holdfast.indexing import ChangeImpact, FlatStore, PlainChunker, planning
 from holdfast.indexing.ledger.sqlite import SQLiteLedger
+from holdfast.indexing.plan import Kind
 from holdfast.indexing.spaces import CANARIES
 from holdfast.indexing.standing import look
+from holdfast.indexing.store import Point
 
 from .scene import Model, Scene
 
@@ -240,6 +242,33 @@ def test_a_wiped_store_is_repaired_without_a_model_and_told_to_be_whole(scene: S
         assert (report.ok, report.repaired, report.compared) == (True, points, points)
         assert run.plan().is_empty
     assert scene.model.texts == before
+
+
+def test_an_index_that_was_built_beside_and_is_not_whole_does_not_go_live(scene: Scene) -> None:
+    class Losing(FlatStore):
+        def upsert(self, collection: str, points: Sequence[Point]) -> None:
+            super().upsert(collection, points[1:])
+
+    scene.fill()
+    scene.done().close()
+    live = scene.store.live()
+    scene.store.close()
+    scene.store = Losing(scene.path / "store.db")
+    with scene.run(datatype="int8") as run, pytest.raises(Damaged, match="not whole"):
+        run.apply(run.plan())
+    assert scene.store.live() == live
+    with scene.run() as run:
+        assert run.status().generation == 1
+        assert run.verify().ok
+    scene.store.close()
+    scene.store = FlatStore(scene.path / "store.db")
+    texts = scene.model.texts
+    with scene.run(datatype="int8") as run:
+        plan = run.plan()
+        assert {each.kind for each in plan.documents} == {Kind.INTERRUPTED}
+        assert run.apply(plan).ok, "it is not stuck there"
+        assert run.verify().ok
+    assert scene.model.texts == texts
 
 
 def test_what_another_run_is_at_is_no_damage(scene: Scene) -> None:

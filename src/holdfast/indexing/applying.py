@@ -232,6 +232,7 @@ class Applier:
             return
         report = checking.check(self._ledger, self._pipeline.store, base, ground.channels, sample=_COMPARED)
         if not report.ok:
+            checking.have_mended(self._ledger, self._pipeline.store, base, report)
             raise Damaged(f"the new collection {base.collection} is not whole", hint="Plan and apply again.")
         forget_old(self._ledger, self._pipeline.store, keep=0)  # first: what is live now is the one to go back to
         self._pipeline.store.make_live(base.collection)

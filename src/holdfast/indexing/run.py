@@ -227,12 +227,10 @@ class IndexRun:
 
     def _repair(self, report: IndexReport) -> None:
         live, store = self._live(), self._pipeline.store
-        if report.orphans:
-            store.delete(live.collection, report.orphans)
+        checking.have_mended(self._ledger, store, live, report)
         if store.fingerprint(live.collection) is not None and store.live() != live.collection:
             store.make_live(live.collection)
         names = {document for _, document in report.bad}
-        self._ledger.redo(live.number, sorted(names))
         plan = self.plan()
         free = tuple(
             each for each in plan.documents if not each.to_embed and (plan.builds_beside or each.name in names)

@@ -77,6 +77,23 @@ def test_one_command_makes_an_index_and_a_search_answers(index: Program) -> None
     assert index("index", "apply").out == "0 documents published, 0 chunks embedded\n"
 
 
+def test_looking_makes_nothing(index: Program) -> None:
+    before = sorted(index.project.rglob("*"))
+    for command in (["plan"], ["plan", "--json"], ["status"], ["explain", "docs/cats.md"], ["search", "x"], ["verify"]):
+        index("index", *command)
+    made = {path.name for path in index.project.rglob("*")} - {path.name for path in before}
+    assert made <= {"__pycache__", "calls.log"} | {path.name for path in index.project.glob("__pycache__/*")}
+    assert sent(index.project) <= 1, "the query of the search"
+
+
+def test_what_cannot_be_read_is_told_apart_from_what_a_model_failed_for(index: Program, write) -> None:
+    write("docs/zero.md", "\0")
+    done = index("index", "apply")
+    assert done.code == 8
+    assert "1 document cannot be indexed" in done.err
+    assert "--retry-failed" not in done.err
+
+
 def test_a_search_that_cannot_be_answered_is_said(index: Program) -> None:
     assert index("index", "search", "cats").code == 3
     index("index", "apply")

@@ -148,12 +148,16 @@ def test_a_ledger_that_was_cut_short_is_damaged(scene: Scene) -> None:
         assert run.plan().is_empty
 
 
-def test_a_ledger_of_a_newer_version_is_refused(scene: Scene) -> None:
-    scene.run().close()
+@pytest.mark.parametrize(
+    ("version", "said"), [(99, "version 99, newer than 2.* a newer Holdfast"), (1, "version 1, older than 2.* paid")]
+)
+def test_a_ledger_of_another_version_is_refused_and_called_what_it_is(scene: Scene, version: int, said: str) -> None:
+    scene.fill(1)
+    scene.done().close()
     with sqlite3.connect(scene.path / "index.db") as db:
-        db.execute("PRAGMA user_version=99")
+        db.execute(f"PRAGMA user_version={version}")
     db.close()
-    with pytest.raises(Refused, match="version 99"):
+    with pytest.raises(Refused, match=said):
         scene.run()
 
 
@@ -168,6 +172,8 @@ def test_a_database_of_another_program_is_refused_and_left_alone(scene: Scene) -
 def test_a_store_that_is_full_ends_the_run_and_nothing_is_lost(scene: Scene) -> None:
     scene.fill()
     with scene.run() as run:
+        with scene.store._db.writing():
+            pass  # there is a file now
         scene.store._db.execute("PRAGMA max_page_count=9")
         with pytest.raises(Unavailable, match="full"):
             run.apply(run.plan())

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from holdfast.errors import Conflict, NotFound, Refused
-from holdfast.indexing import ChangeImpact, FlatStore, PlainChunker
+from holdfast.errors import Conflict, Damaged, NotFound, Refused
+from holdfast.indexing import ChangeImpact, FlatStore, PlainChunker, planning
+from holdfast.indexing.ledger.sqlite import SQLiteLedger
+from holdfast.indexing.plan import Kind
 from holdfast.indexing.spaces import CANARIES
+from holdfast.indexing.standing import look
+from holdfast.indexing.store import Point
 
 from .scene import Model, Scene
 
@@ -220,6 +226,92 @@ def test_a_wiped_store_is_noticed_and_filled_without_a_model(scene: Scene) -> No
         assert run.verify().ok
     assert scene.model.texts == before
     assert scene.found("word3 thing1") == "03.md"
+
+
+def test_a_wiped_store_is_repaired_without_a_model_and_told_to_be_whole(scene: Scene) -> None:
+    scene.fill()
+    scene.done().close()
+    before = scene.model.texts
+    scene.store.close()
+    for path in scene.path.glob("store.db*"):
+        path.unlink()
+    scene.store = FlatStore(scene.path / "store.db")
+    with scene.run() as run:
+        points = run.status().points
+        report = run.verify(repair=True)
+        assert (report.ok, report.repaired, report.compared) == (True, points, points)
+        assert run.plan().is_empty
+    assert scene.model.texts == before
+
+
+def test_an_index_that_was_built_beside_and_is_not_whole_does_not_go_live(scene: Scene) -> None:
+    class Losing(FlatStore):
+        def upsert(self, collection: str, points: Sequence[Point]) -> None:
+            super().upsert(collection, points[1:])
+
+    scene.fill()
+    scene.done().close()
+    live = scene.store.live()
+    scene.store.close()
+    scene.store = Losing(scene.path / "store.db")
+    with scene.run(datatype="int8") as run, pytest.raises(Damaged, match="not whole"):
+        run.apply(run.plan())
+    assert scene.store.live() == live
+    with scene.run() as run:
+        assert run.status().generation == 1
+        assert run.verify().ok
+    scene.store.close()
+    scene.store = FlatStore(scene.path / "store.db")
+    texts = scene.model.texts
+    with scene.run(datatype="int8") as run:
+        plan = run.plan()
+        assert {each.kind for each in plan.documents} == {Kind.INTERRUPTED}
+        assert run.apply(plan).ok, "it is not stuck there"
+        assert run.verify().ok
+    assert scene.model.texts == texts
+
+
+def test_what_another_run_is_at_is_no_damage(scene: Scene) -> None:
+    scene.fill()
+    scene.done().close()
+    scene.write("03.md", "something else altogether")
+    seen: list[str] = []
+
+    class Meddled(FlatStore):
+        def delete(self, collection: str, ids: Sequence[str]) -> None:
+            super().delete(collection, ids)
+            with other, pytest.raises(Conflict) as conflict:  # the new points are there, and not written down yet
+                other.verify()
+            seen.append(conflict.value.message)
+
+    other = scene.run()
+    scene.store = Meddled(scene.path / "store.db")
+    with scene.run() as run:
+        assert run.apply(run.plan()).ok
+        assert run.verify().ok
+    assert len(seen) == 1
+    assert "another run" in seen[0]
+
+
+def test_a_plan_that_something_moved_under_is_not_carried_out(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it had looked at by then."""
+    scene.fill(2)
+    scene.done().close()
+    scene.write("00.md", "changed")
+
+    def meddled(*given: Any) -> Any:
+        found = look(*given)
+        with SQLiteLedger(scene.path / "index.db") as other:
+            other.fail([])
+        return found
+
+    with scene.run() as run:
+        monkeypatch.setattr(planning, "look", meddled)
+        plan = run.plan()
+        monkeypatch.undo()
+        with pytest.raises(Conflict, match="the ledger changed"):
+            run.apply(plan)
+        assert run.apply(run.plan()).ok
 
 
 def test_verify_finds_and_repairs_what_is_missing_and_what_is_too_much(scene: Scene) -> None:

@@ -42,7 +42,8 @@ class Hall:
                 f"{number:02}.md", f"the first half of {number:02} is here\n\nand here is the rest of {number:02}"
             )
         self.scene.ledger = lambda: PostgresLedger(url, schema=schema, lease_s=crew.LEASE_S)
-        self.scene.run().close()
+        with self.scene.ledger() as ledger, ledger.working():
+            pass  # there are tables now
 
     def ask(self, text: str) -> list[Any]:
         with psycopg.connect(self.place[0], autocommit=True) as db:
@@ -276,16 +277,22 @@ def test_a_document_that_changes_meanwhile_is_left_to_the_next_plan(hall: Hall) 
 
 
 def test_many_find_no_tables_yet(postgres: Callable[..., Any]) -> None:
+    def begin(ledger: PostgresLedger) -> PostgresLedger:
+        ledger.begin("shape", {}, "store")
+        return ledger
+
     with ThreadPoolExecutor(8) as pool:
-        ledgers = list(pool.map(lambda _: postgres(), range(8)))
+        ledgers = list(pool.map(begin, [postgres() for _ in range(8)]))
     assert len({each.id() for each in ledgers}) == 1
+    assert len(ledgers[0].generations()) == 8
     for each in ledgers:
         each.close()
 
 
-def test_a_later_version_is_refused(hall: Hall) -> None:
-    hall.ask("UPDATE {s}.head SET version = 9")
-    with pytest.raises(Refused, match="version 9"):
+@pytest.mark.parametrize(("version", "said"), [(9, "version 9, newer than 2"), (1, "version 1, older than 2")])
+def test_another_version_is_refused_and_called_what_it_is(hall: Hall, version: int, said: str) -> None:
+    hall.ask(f"UPDATE {{s}}.head SET version = {version}")
+    with pytest.raises(Refused, match=said):
         hall.scene.run()
 
 

@@ -117,9 +117,11 @@ def tell_applied(app: App, plan: IndexPlan, done: Applied) -> None:
     output.answer(", ".join(parts))
     if done.stopped:
         output.note(render.escape(f"Stopped: {done.stopped}. The next apply goes on."))
+    poisoned = [each for each in done.failures if each.key]
     for title, found in (
         ("changed meanwhile, and are for the next plan", dict.fromkeys(done.moved, "")),
-        ("failed; try them again with --retry-failed", {each.document: each.reason for each in done.failures}),
+        ("cannot be indexed", {each.document: each.reason for each in done.failures if not each.key}),
+        ("failed; try them again with --retry-failed", {each.document: each.reason for each in poisoned}),
     ):
         if found:
             output.note(f"{render.count(len(found), 'document')} {title}")

@@ -145,10 +145,10 @@ class Applier:
                 self._applied.probe_texts += each.probe_texts
         return True
 
-    def _embedder(self, channel: Resolved, *, is_shared: bool = False) -> Embedder:
+    def _embedder(self, channel: Resolved, share: Share | None = None, *, retry_failed: bool = False) -> Embedder:
         return Embedder(
             channel, self._ledger, self._families, self._budget,
-            is_shared=is_shared, on_batch=lambda: self._published(0), sleep=self._sleep,
+            paying=share, retry_failed=retry_failed, on_batch=lambda: self._published(0), sleep=self._sleep,
         )  # fmt: skip
 
     def _base(self, ground: Ground) -> Generation:
@@ -167,7 +167,9 @@ class Applier:
     # documents
 
     def _work(self, plan: IndexPlan, ground: Ground, share: Share, base: Generation) -> Work:
-        embedders = {name: self._embedder(each, is_shared=share.is_shared) for name, each in ground.channels.items()}
+        embedders = {
+            name: self._embedder(each, share, retry_failed=plan.retry_failed) for name, each in ground.channels.items()
+        }
         return Work(
             self._pipeline, self._ledger, share, base, embedders,
             retry_failed=plan.retry_failed, on_published=self._published,
@@ -230,6 +232,7 @@ class Applier:
             return
         report = checking.check(self._ledger, self._pipeline.store, base, ground.channels, sample=_COMPARED)
         if not report.ok:
+            checking.have_mended(self._ledger, self._pipeline.store, base, report)
             raise Damaged(f"the new collection {base.collection} is not whole", hint="Plan and apply again.")
         forget_old(self._ledger, self._pipeline.store, keep=0)  # first: what is live now is the one to go back to
         self._pipeline.store.make_live(base.collection)

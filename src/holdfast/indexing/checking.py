@@ -83,6 +83,13 @@ def check(
     )  # fmt: skip
 
 
+def have_mended(ledger: Ledger, store: VectorStore, generation: Generation, report: IndexReport) -> None:
+    """Take away what no document has, and have the next plan publish again what is not as it should be."""
+    if report.orphans:
+        store.delete(generation.collection, report.orphans)
+    ledger.redo(generation.number, sorted({document for _, document in report.bad}))
+
+
 def _findings(ledger: Ledger, store: VectorStore, generation: Generation) -> Iterator[str]:
     said = store.fingerprint(generation.collection)
     if said is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -12,11 +12,13 @@ from holdfast.errors import HoldfastError, Refused, Unavailable
 from holdfast.indexing import sparse, vectors
 from holdfast.indexing.families import Families
 from holdfast.indexing.ledger import Batch, Failure, Ledger
+from holdfast.indexing.ledger.shares import Paying, PayingAlone
 from holdfast.indexing.spaces import Resolved
 
 _TRIES = 5
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 300.0
+_POLL_S = 0.2
 _PASSING_CODES = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 _HINT = "What was paid for is kept: make a plan and apply it when the model answers."
 
@@ -56,7 +58,8 @@ class Embedder:
         families: Families,
         budget: Budget,
         *,
-        is_shared: bool = False,
+        paying: Paying | None = None,
+        retry_failed: bool = False,
         on_batch: Callable[[], None] = lambda: None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
@@ -67,7 +70,8 @@ class Embedder:
         self._ledger = ledger
         self._families = families
         self._budget = budget
-        self._is_shared = is_shared
+        self._paying = paying or PayingAlone()
+        self._retry_failed = retry_failed
         self._on_batch = on_batch
         self._sleep = sleep
         self._clock = clock
@@ -78,33 +82,58 @@ class Embedder:
             self.pending.setdefault(wanted.key, wanted)
 
     def work(self, *, rest: bool = False) -> bool:
-        """Send full batches, and with `rest` the last one too. False if the budget does not allow the next."""
+        """Send full batches, and with `rest` the last one too. False if the budget does not allow the next.
+
+        What another worker is sending at this moment is left to it; with `rest`, it is waited for.
+        """
         size = self.channel.channel.batch_size
-        while len(self.pending) >= size or (rest and self.pending):
-            if self._drop_known(size):
-                continue
-            batch = self._next(size)
-            if not batch:
+        elsewhere: set[str] = set()
+        while len(self.pending) - len(elsewhere) >= size or (rest and self.pending):
+            batch = self._next(size, elsewhere)
+            if batch:
+                elsewhere |= self._claim_and_send(batch)
+            elif done := self._done(self.pending):  # what others paid for meanwhile needs no budget
+                self._forget(done)
+                elsewhere -= done
+            else:
                 return False
-            failed = self._send(batch)
-            if len(failed) == len(batch) > 1 and not self._sees_document:
-                raise Refused(f"{self.channel.channel.model} fails for every text: {failed[0].reason}", hint=_HINT)
-            if failed:
-                self._ledger.add_batch(Batch(self.channel.space, {}, 0, 0, 0.0, 0.0, tuple(failed)))
-            self._failed.update(each.key for each in failed)
-            for each in batch:
-                del self.pending[each.key]
-            self._on_batch()
+            if rest and elsewhere and len(elsewhere) == len(self.pending):
+                self._paying.wait(_POLL_S, self._sleep)
+                elsewhere.clear()
         return True
 
-    def _drop_known(self, size: int) -> bool:
-        """Leave out what another worker paid for meanwhile."""
-        if not self._is_shared or self._sees_document:  # which is asked for whole documents only
-            return False
-        known = self._ledger.known(list(islice(self.pending, size)))
-        for key in known:
+    def _claim_and_send(self, batch: list[Wanted]) -> set[str]:
+        """Send what nobody has sent and nobody else is sending; the keys of what others are at."""
+        keys = {each.key for each in batch}
+        with self._paying.claiming(sorted(keys)) as own:
+            done = self._done(own)  # asked now that they are one's own: nobody can pay for them from here on
+            mine = [each for each in batch if each.key in own - done]
+            if self._sees_document and mine:  # it is asked for whole documents only
+                own, mine = (keys, batch) if own == keys else (set(), [])
+            if mine:
+                self._pay(mine)
+            self._forget(own)
+        if mine:
+            self._on_batch()
+        return keys - own
+
+    def _forget(self, keys: Iterable[str]) -> None:
+        for key in keys:
             del self.pending[key]
-        return bool(known)
+
+    def _done(self, keys: Iterable[str]) -> set[str]:
+        asked = list(keys)
+        done = self._ledger.known(asked)
+        return done if self._retry_failed else done | self._ledger.poisoned(asked)
+
+    def _pay(self, batch: list[Wanted]) -> None:
+        """Send a batch, and write down what comes back and what fails."""
+        failed = self._send(batch)
+        if len(failed) == len(batch) > 1 and not self._sees_document:
+            raise Refused(f"{self.channel.channel.model} fails for every text: {failed[0].reason}", hint=_HINT)
+        if failed:
+            self._ledger.add_batch(Batch(self.channel.space, {}, 0, 0, 0.0, 0.0, tuple(failed)))
+        self._failed.update(each.key for each in failed)
 
     def ask(self, texts: Sequence[str]) -> tuple[list[bytes | str], float]:
         """What the model says, checked, and how many seconds it took."""
@@ -133,12 +162,13 @@ class Embedder:
     def _sees_document(self) -> bool:
         return self.channel.channel.sees_document
 
-    def _next(self, size: int) -> list[Wanted]:
+    def _next(self, size: int, elsewhere: set[str]) -> list[Wanted]:
         """What to send: a batch, or a part of it that the budget allows; or all of a document, or nothing."""
+        free = (each for each in self.pending.values() if each.key not in elsewhere)
         if not self._sees_document:
-            return self._affordable(list(islice(self.pending.values(), size)))
-        document = next(iter(self.pending.values())).document
-        batch = [each for each in self.pending.values() if each.document == document]
+            return self._affordable(list(islice(free, size)))
+        first = next(free)
+        batch = [first, *(each for each in free if each.document == first.document)]
         return batch if len(self._affordable(batch)) == len(batch) else []
 
     def _affordable(self, batch: list[Wanted]) -> list[Wanted]:
@@ -178,7 +208,7 @@ class Embedder:
                     raise
                 if not left:
                     raise Unavailable(f"{self.channel.channel.model} does not answer: {error}", hint=_HINT) from error
-                self._sleep(max(wait, _asked_to_wait_s(error)))
+                self._paying.wait(max(wait, _asked_to_wait_s(error)), self._sleep)
                 wait *= 2
         return None
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.indexing import sparse, vectors
+from holdfast.indexing.database import Database, Layout, split_schema
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
 
@@ -37,49 +35,25 @@ class FlatStore:
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        with _translated(self._path):
-            self._db = sqlite3.connect(self._path, isolation_level=None, timeout=30, check_same_thread=False)
-            try:
-                self._prepare()
-            except BaseException:
-                self._db.close()
-                raise
-
-    def _prepare(self) -> None:
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version > _VERSION:
-            raise Refused(f"{self._path} is of version {version}", hint="Open it with a newer Holdfast.")
-        self._db.execute("PRAGMA synchronous=FULL")
-        if version == 0:
-            if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                raise Refused(f"{self._path} is a database of another program", hint="Name another file.")
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._make()
-
-    def _make(self) -> None:
-        with self._writing() as db:
-            if db.execute("PRAGMA user_version").fetchone()[0] == 0:  # else another process was quicker
-                for statement in filter(str.strip, _SCHEMA.split(";")):
-                    db.execute(statement)
-                db.execute(f"PRAGMA user_version={_VERSION}")
+        self._db = Database(self._path, Layout(str(self._path), _VERSION, split_schema(_SCHEMA)))
 
     @property
     def identity(self) -> str:
         return f"flat:{self._path.resolve()}"
 
     def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
-        with self._writing() as db:
+        with self._db.writing() as db:
             db.execute(
                 "INSERT OR IGNORE INTO collection (name, shapes, fingerprint) VALUES (?, ?, ?)",
                 (collection, json.dumps(vectors.plain(shapes)), json.dumps(fingerprint)),
             )
 
     def fingerprint(self, collection: str) -> dict[str, Any] | None:
-        found = self._row("SELECT fingerprint FROM collection WHERE name = ?", collection)
+        found = self._db.one("SELECT fingerprint FROM collection WHERE name = ?", collection)
         return dict(json.loads(found[0])) if found else None
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
-        with self._writing() as db:
+        with self._db.writing() as db:
             db.executemany(
                 "INSERT OR REPLACE INTO point VALUES (?, ?, ?, ?, ?)",
                 [(collection, point.id, point.document, point.ordinal, point.text) for point in points],
@@ -91,7 +65,7 @@ class FlatStore:
 
     def delete(self, collection: str, ids: Sequence[str]) -> None:
         shapes = self._shapes(collection)
-        with self._writing() as db:
+        with self._db.writing() as db:
             db.executemany("DELETE FROM point WHERE collection = ? AND id = ?", [(collection, each) for each in ids])
             db.executemany(
                 "DELETE FROM vector WHERE collection = ? AND channel = ? AND id = ?",
@@ -99,7 +73,7 @@ class FlatStore:
             )
 
     def scan(self, collection: str) -> Iterator[tuple[str, str, Mapping[str, int]]]:
-        with _translated(self._path):
+        with self._db.translated():
             sizes: dict[str, dict[str, int]] = {}
             for each, channel, size in self._db.execute(
                 "SELECT id, channel, length(data) FROM vector WHERE collection = ?", (collection,)
@@ -112,7 +86,7 @@ class FlatStore:
     def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
         among = f"id IN ({','.join('?' * len(ids))})"
         found: dict[str, dict[str, bytes]] = {each: {} for each in ids}
-        with _translated(self._path):
+        with self._db.translated():
             for channel in self._shapes(collection):
                 query = f"SELECT id, data FROM vector WHERE collection = ? AND channel = ? AND {among}"
                 for each, data in self._db.execute(query, (collection, channel, *ids)):
@@ -123,21 +97,21 @@ class FlatStore:
         return {row[0]: Point(row[0], row[1], row[2], row[3], found[row[0]]) for row in rows}
 
     def count(self, collection: str) -> int:
-        found = self._row("SELECT count(*) FROM point WHERE collection = ?", collection)
+        found = self._db.one("SELECT count(*) FROM point WHERE collection = ?", collection)
         return int(found[0]) if found else 0
 
     def live(self) -> str | None:
-        found = self._row("SELECT name FROM collection WHERE live = 1")
+        found = self._db.one("SELECT name FROM collection WHERE live = 1")
         return str(found[0]) if found else None
 
     def make_live(self, collection: str) -> None:
         if self.fingerprint(collection) is None:
             raise no_collection(self.identity, collection)
-        with self._writing() as db:
+        with self._db.writing() as db:
             db.execute("UPDATE collection SET live = (name = ?)", (collection,))
 
     def drop(self, collection: str) -> None:
-        with self._writing() as db:
+        with self._db.writing() as db:
             for table, column in (("vector", "collection"), ("point", "collection"), ("collection", "name")):
                 db.execute(f"DELETE FROM {table} WHERE {column} = ?", (collection,))
 
@@ -146,7 +120,7 @@ class FlatStore:
         shape = self._shapes(collection or "").get(channel)
         if collection is None or shape is None:
             raise nothing_to_search(self.identity, channel)
-        with _translated(self._path):
+        with self._db.translated():
             rows = self._db.execute(
                 "SELECT p.document, p.ordinal, p.text, v.data FROM vector v JOIN point p USING (collection, id)"
                 " WHERE v.collection = ? AND v.channel = ? ORDER BY p.document, p.ordinal",
@@ -161,35 +135,5 @@ class FlatStore:
         self._db.close()
 
     def _shapes(self, collection: str) -> dict[str, Shape]:
-        found = self._row("SELECT shapes FROM collection WHERE name = ?", collection)
+        found = self._db.one("SELECT shapes FROM collection WHERE name = ?", collection)
         return vectors.shapes_of(json.loads(found[0])) if found else {}
-
-    def _row(self, query: str, *values: str) -> Any:
-        with _translated(self._path):
-            return self._db.execute(query, values).fetchone()
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with _translated(self._path):
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-                self._db.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    self._db.execute("ROLLBACK")
-                raise
-
-
-@contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise Damaged(
-                f"{path} is damaged: {error}", hint="Put it away and apply a plan: the ledger has every vector."
-            ) from error
-        raise Unavailable(
-            f"{path} cannot be used: {error}", hint="See that it can be written to, and try again."
-        ) from error

@@ -61,6 +61,7 @@ class Planner:
         self._ledger = ledger
         self._families = families
         self._retry_failed = retry_failed
+        self._revision = ledger.revision()  # before anything is looked at: what changes from here on is noticed
         self._ground = look(pipeline, ledger, families)
         self._tallies = {name: _Tally() for name in pipeline.channels}
         self._stages = pipeline.cutting()
@@ -77,7 +78,6 @@ class Planner:
 
     def make(self) -> IndexPlan:
         """Go through the source once."""
-        revision = self._ledger.revision()
         running = RunningDigest()
         for some in portions(self._pipeline.source):
             running.add(_marks(some))
@@ -98,7 +98,7 @@ class Planner:
             impact=max(impact, ChangeImpact.MIGRATABLE) if self._ground.is_moved else impact,
             settings_digest=settings_digest(self._pipeline, self._ground),
             corpus_digest=running.value(),
-            revision=revision,
+            revision=self._revision,
             retry_failed=self._retry_failed,
         )
 

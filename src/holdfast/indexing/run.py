@@ -123,17 +123,18 @@ class IndexRun:
     def verify(self, *, repair: bool = False, sample: int | None = None) -> IndexReport:
         """Compare every point of the live index with the ledger; with `repair`, mend what can be without a model.
 
-        Vectors are compared number by number, where the store gives them back: all, or `sample` of them.
+        Vectors are compared number by number, where the store gives them back: all, or `sample` of them. Conflict if it
+        is not whole because another run is at work on it.
         """
-        live = self._in("live")
-        if live is None:
-            raise NotFound("there is no live index", hint="Apply a plan first.")
-        report = self._check(live, sample)
-        if repair and not report.ok:
-            with self._ledger.writing():
-                self._repair(live, report)
-            return replace(self._check(live, sample), repaired=len(report.bad) + len(report.orphans))
-        return report
+        report = self._check(sample)
+        if report.ok:
+            return report
+        with self._ledger.writing():
+            report = self._check(sample)  # again, now that nobody else writes
+            if report.ok or not repair:
+                return report
+            self._repair(report)
+            return replace(self._check(sample), repaired=len(report.bad) + len(report.orphans))
 
     def rollback(self) -> int:
         """Make the generation before the live one live again; the number of it. It can be rolled back likewise."""
@@ -211,20 +212,25 @@ class IndexRun:
     def _in(self, state: str) -> Generation | None:
         return next((each for each in reversed(self._ledger.generations()) if each.state == state), None)
 
-    def _check(self, live: Generation, sample: int | None) -> IndexReport:
+    def _live(self) -> Generation:
+        found = self._in("live")
+        if found is None:
+            raise NotFound("there is no live index", hint="Apply a plan first.")
+        return found
+
+    def _check(self, sample: int | None) -> IndexReport:
+        live = self._live()
         ground = look(self._pipeline, self._ledger, self._families)
         if ground.shape != live.shape:
             raise Conflict("the settings are not those of the live index", hint="Apply a plan first, or set them back.")
         return checking.check(self._ledger, self._pipeline.store, live, ground.channels, sample=sample)
 
-    def _repair(self, live: Generation, report: IndexReport) -> None:
-        store = self._pipeline.store
-        if report.orphans:
-            store.delete(live.collection, report.orphans)
+    def _repair(self, report: IndexReport) -> None:
+        live, store = self._live(), self._pipeline.store
+        checking.have_mended(self._ledger, store, live, report)
         if store.fingerprint(live.collection) is not None and store.live() != live.collection:
             store.make_live(live.collection)
         names = {document for _, document in report.bad}
-        self._ledger.redo(live.number, sorted(names))
         plan = self.plan()
         free = tuple(
             each for each in plan.documents if not each.to_embed and (plan.builds_beside or each.name in names)

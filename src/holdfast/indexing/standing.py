@@ -71,8 +71,7 @@ def _is_there(store: VectorStore, ledger: Ledger, generation: Generation, findin
     if (said.get("ledger"), said.get("shape")) != (ledger.id(), generation.shape):
         findings.append(f"the store was replaced: {generation.collection} is of another index")
         return False
-    if store.count(generation.collection) < ledger.point_count(generation.number) and not ledger.open_intents(
-        generation.number
-    ):
+    is_done = generation.state == "live" and not ledger.open_intents(generation.number)
+    if is_done and store.count(generation.collection) < ledger.point_count(generation.number):
         findings.append(f"{generation.collection} has lost points; verify(repair=True) brings them back")
     return True

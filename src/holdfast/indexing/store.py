@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from holdfast.errors import NotFound
+from holdfast.errors import NotFound, Unavailable
 from holdfast.indexing.vectors import Query, Shape
 
 
@@ -43,10 +45,27 @@ def nothing_to_search(store: str, channel: str) -> NotFound:
     return NotFound(f"{store} has no vectors {channel!r} to search", hint="Apply a plan first.")
 
 
+def is_there(path: Path) -> bool:
+    """Whether a store has been made at a place. OSError if none can be: a file is in the way, or nobody may look."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def unusable(store: str, place: Path | None, error: Exception, hint: str) -> Unavailable:
+    """What a store says whose library fails: that it is not writable, where that is so, and else what it was told."""
+    if place is not None and place.exists() and not os.access(place, os.W_OK, effective_ids=True):
+        return Unavailable(f"{store} is not writable", hint="See whose the folder is, and all that is in it.")
+    return Unavailable(f"{store} cannot be used: {error}", hint=hint)
+
+
 class VectorStore(Protocol):
     """Collections of points, of which one is live.
 
-    Whatever a call has done is there after a kill once it returned. A store in trouble raises Unavailable.
+    Whatever a call has done is there after a kill once it returned. A store in trouble raises Unavailable. One that is
+    not there yet is made by `create`, and by nothing else: a plan looks, and writes nothing.
     """
 
     @property

@@ -25,10 +25,12 @@ _STORES = {
 
 
 @contextlib.contextmanager
-def open_index(of: IndexConfig | str | os.PathLike[str]) -> Iterator[IndexRun]:
-    """Open the index of a configuration, or of the nearest folder that has one."""
+def open_index(of: IndexConfig | str | os.PathLike[str], *, only_looks: bool = False) -> Iterator[IndexRun]:
+    """Open the index of a configuration, or of the nearest folder that has one; to look only, no folder is made."""
     config = of if isinstance(of, IndexConfig) else read_index_config(of)
-    _make_directory(config)
+    _check_directory(config)
+    if not only_looks:
+        _make_directory(config)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_importing(config.folder))
         store = _store(config)
@@ -51,17 +53,26 @@ def _source(config: IndexConfig) -> Folder:
     return Folder(place, include=config.include, exclude=config.exclude, max_bytes=config.max_bytes, without=without)
 
 
+def _check_directory(config: IndexConfig) -> None:
+    """Refuse a folder for ledger and store that has other things in it: git and checkpoints would leave them out."""
+    place = config.path(config.directory)
+    try:
+        is_ours = _is_ours(place, config)
+    except OSError as error:
+        raise Unavailable(f"{place} cannot be used: {error.strerror}", hint="Name another directory.") from error
+    if not is_ours:
+        raise Refused(
+            f"{config.file}: the directory {config.directory} has other things than the index in it",
+            hint="Name a folder that is empty, or not there yet: git and checkpoints leave all of it out.",
+        )
+
+
 def _make_directory(config: IndexConfig) -> None:
     """The folder of the ledger and the store. git leaves it out, and so do checkpoints: no restore may take back the
-    record of what was paid for. Refused if it has other things in it: they would be left out, too."""
+    record of what was paid for."""
     place = config.path(config.directory)
     try:
         durable.make_folder(place)
-        if not _is_ours(place, config):
-            raise Refused(
-                f"{config.file}: the directory {config.directory} has other things than the index in it",
-                hint="Name a folder that is empty, or not there yet: git and checkpoints leave all of it out.",
-            )
         for name in (".gitignore", ".holdfastignore"):
             if not (place / name).exists():
                 durable.write_atomically(place / name, b"*\n")
@@ -72,7 +83,10 @@ def _make_directory(config: IndexConfig) -> None:
 def _is_ours(place: Path, config: IndexConfig) -> bool:
     if any(config.path(each).is_relative_to(place) for each in (".", config.source)):
         return False
-    names = set(os.listdir(place))
+    try:
+        names = set(os.listdir(place))
+    except FileNotFoundError:
+        return True
     return names <= {".gitignore"} or not names.isdisjoint({".holdfastignore", "ledger.db", "vectors.db", *_STORES})
 
 

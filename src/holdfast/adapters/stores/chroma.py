@@ -8,6 +8,7 @@ rounds them, and saves no room there.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,14 +19,15 @@ import chromadb
 from chromadb.config import Settings
 from chromadb.errors import NotFoundError
 
-from holdfast.errors import HoldfastError, Unavailable
+from holdfast.errors import HoldfastError
 from holdfast.indexing import vectors
-from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
+from holdfast.indexing.store import Hit, Point, is_there, no_collection, nothing_to_search, unusable
 from holdfast.indexing.vectors import Query, Shape
 
 _LIVE = "holdfast.live"
 _PREFIX = "hf."
 _PAGE = 1000
+_HINT = "See that the folder can be written to, and try again; or put it away and apply."
 
 
 class ChromaStore:
@@ -36,9 +38,19 @@ class ChromaStore:
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         with self._translated():
-            settings = Settings(anonymized_telemetry=False)
-            self._client = chromadb.PersistentClient(path=str(self._path), settings=settings)
-            self._most = self._client.get_max_batch_size()
+            if self._is_there():
+                _ = self._client  # what is wrong with it is told of at once
+
+    @functools.cached_property
+    def _client(self) -> Any:
+        return chromadb.PersistentClient(path=str(self._path), settings=Settings(anonymized_telemetry=False))
+
+    @functools.cached_property
+    def _most(self) -> int:
+        return int(self._client.get_max_batch_size())
+
+    def _is_there(self) -> bool:
+        return "_client" in vars(self) or is_there(self._path)
 
     @property
     def identity(self) -> str:
@@ -140,8 +152,9 @@ class ChromaStore:
 
     def drop(self, collection: str) -> None:
         with self._translated():
-            self._remove(_name(collection))
-            self._sweep()
+            if self._is_there():
+                self._remove(_name(collection))
+                self._sweep()
 
     def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
         live = self.live()
@@ -157,7 +170,8 @@ class ChromaStore:
 
     def close(self) -> None:
         """Let go of the folder."""
-        self._client.close()
+        if "_client" in vars(self):
+            self._client.close()
 
     # Chroma's own
 
@@ -186,7 +200,7 @@ class ChromaStore:
 
     def _metadata(self, name: str) -> dict[str, Any] | None:
         try:
-            return dict(self._get(name).metadata or {})
+            return dict(self._get(name).metadata or {}) if self._is_there() else None
         except NotFoundError:
             return None
 
@@ -205,10 +219,7 @@ class ChromaStore:
         except HoldfastError:
             raise
         except Exception as error:  # of Chroma, of SQLite below it, of the folder: all mean that it cannot be used
-            raise Unavailable(
-                f"{self.identity} cannot be used: {error}",
-                hint="See that the folder can be written to, and try again; or put it away and apply.",
-            ) from error
+            raise unusable(self.identity, self._path, error, _HINT) from error
 
 
 def _name(collection: str) -> str:

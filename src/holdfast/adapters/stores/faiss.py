@@ -20,8 +20,9 @@ import numpy as np
 
 from holdfast import durable
 from holdfast.digest import digest_bytes
-from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
+from holdfast.errors import Damaged
 from holdfast.indexing import vectors
+from holdfast.indexing.database import MEMORY, Database, Layout, connect, split_schema
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
 
@@ -60,27 +61,14 @@ class FaissStore:
         self._fresh: set[tuple[int, str]] = set()
         """Those that have all that waits."""
         self._seen = 0
-        with self._translated():
-            durable.make_folder(self._path)
-            self._db = sqlite3.connect(
-                self._path / "points.db", isolation_level=None, timeout=30, check_same_thread=False
-            )
-            try:
-                self._prepare()
-            except BaseException:
-                self._db.close()
-                raise
+        layout = Layout(self.identity, _VERSION, split_schema(_SCHEMA), _APPLICATION)
+        errors = (sqlite3.Error, RuntimeError)
+        self._db = Database(self._path / "points.db", layout, connect=self._connect, errors=errors)
 
-    def _prepare(self) -> None:
-        if self._pragma("application_id") != _APPLICATION:
-            if self._one("SELECT count(*) FROM sqlite_master") != (0,):
-                raise Refused(f"{self._path} is of another program", hint="Name another folder.")
-            self._db.execute("PRAGMA journal_mode=WAL")
-            setup = f"PRAGMA application_id={_APPLICATION};PRAGMA user_version={_VERSION}"
-            self._db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}{setup};COMMIT")
-        if self._pragma("user_version") > _VERSION:
-            raise Refused(f"{self._path} is of a newer version", hint="Open it with a newer Holdfast.")
-        self._db.execute("PRAGMA synchronous=FULL")
+    def _connect(self, path: str) -> sqlite3.Connection:
+        if path != MEMORY:
+            durable.make_folder(self._path)
+        return connect(path)
 
     @property
     def identity(self) -> str:
@@ -88,20 +76,20 @@ class FaissStore:
 
     def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
         said = (collection, json.dumps(vectors.plain(shapes)), json.dumps(fingerprint))
-        with self._writing():
+        with self._db.writing():
             self._db.execute("INSERT OR IGNORE INTO collection (name, shapes, fingerprint) VALUES (?, ?, ?)", said)
 
     def fingerprint(self, collection: str) -> dict[str, Any] | None:
-        found = self._one("SELECT fingerprint FROM collection WHERE name = ?", collection)
+        found = self._db.one("SELECT fingerprint FROM collection WHERE name = ?", collection)
         return dict(json.loads(found[0])) if found else None
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
         number, shapes = self._found(collection)
         if number is None:
             raise no_collection(self.identity, collection)
-        with self._writing():
+        with self._db.writing():
             for point in points:
-                (key,) = self._one(
+                (key,) = self._db.one(
                     "INSERT INTO point (collection, id, document, ordinal, text) VALUES (?, ?, ?, ?, ?)"
                     " ON CONFLICT DO UPDATE SET document = excluded.document, ordinal = excluded.ordinal,"
                     " text = excluded.text RETURNING key",
@@ -117,9 +105,9 @@ class FaissStore:
 
     def delete(self, collection: str, ids: Sequence[str]) -> None:
         number, shapes = self._found(collection)
-        with self._writing():
+        with self._db.writing():
             for each in ids:
-                found = self._one("DELETE FROM point WHERE collection = ? AND id = ? RETURNING key", number, each)
+                found = self._db.one("DELETE FROM point WHERE collection = ? AND id = ? RETURNING key", number, each)
                 if found:
                     self._db.executemany(
                         "DELETE FROM vector WHERE collection = ? AND channel = ? AND key = ?",
@@ -133,7 +121,7 @@ class FaissStore:
         for name, shape in shapes.items():
             for key in _keys(self._index(number or 0, name, shape)):
                 sizes.setdefault(key, {})[name] = shape.size_bytes
-        with self._translated():
+        with self._db.translated():
             rows = self._db.execute("SELECT key, id, document FROM point WHERE collection = ?", (number,)).fetchall()
         for key, each, document in rows:
             yield each, document, sizes.get(key, {})
@@ -142,7 +130,7 @@ class FaissStore:
         number, shapes = self._found(collection)
         indexes = {name: self._index(number or 0, name, shape) for name, shape in shapes.items()}
         there = {name: _keys(index) for name, index in indexes.items()}
-        with self._translated():
+        with self._db.translated():
             rows = self._db.execute(
                 "SELECT key, id, document, ordinal, text FROM point WHERE collection = ?"
                 f" AND id IN ({','.join('?' * len(ids))})",
@@ -167,18 +155,18 @@ class FaissStore:
         return len(found)
 
     def live(self) -> str | None:
-        found = self._one("SELECT name FROM collection WHERE live = 1")
+        found = self._db.one("SELECT name FROM collection WHERE live = 1")
         return str(found[0]) if found else None
 
     def make_live(self, collection: str) -> None:
         if self.fingerprint(collection) is None:
             raise no_collection(self.identity, collection)
-        with self._writing():
+        with self._db.writing():
             self._db.execute("UPDATE collection SET live = (name = ?)", (collection,))
 
     def drop(self, collection: str) -> None:
         number, _ = self._found(collection)
-        with self._writing():
+        with self._db.writing():
             for table, column in (("vector", "collection"), ("point", "collection"), ("file", "collection"),
                                   ("collection", "number")):  # fmt: skip
                 self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
@@ -191,7 +179,7 @@ class FaissStore:
             raise nothing_to_search(self.identity, channel)
         asked = np.asarray([vectors.asked(query, shape)], dtype="f4")
         index = self._index(number, channel, shape)
-        (expected,) = self._one("SELECT count(*) FROM vector WHERE collection = ? AND channel = ?", number, channel)
+        (expected,) = self._db.one("SELECT count(*) FROM vector WHERE collection = ? AND channel = ?", number, channel)
         if index.ntotal != expected:
             raise Damaged(
                 f"{self.identity} has lost {expected - index.ntotal} vectors", hint="Call verify(repair=True)."
@@ -202,7 +190,7 @@ class FaissStore:
         return [self._hit(int(key), float(score)) for key, score in zip(keys[0], scores[0], strict=True)]
 
     def _hit(self, key: int, score: float) -> Hit:
-        document, ordinal, text = self._one("SELECT document, ordinal, text FROM point WHERE key = ?", key)
+        document, ordinal, text = self._db.one("SELECT document, ordinal, text FROM point WHERE key = ?", key)
         return Hit(document, ordinal, text, score)
 
     def close(self) -> None:
@@ -214,7 +202,7 @@ class FaissStore:
 
     def _index(self, number: int, channel: str, shape: Shape) -> Any:
         """It with all that waits, as SQLite says; what the file has lost is not in it."""
-        version = self._pragma("data_version")
+        version = self._db.pragma("data_version")
         if version != self._seen:  # another process wrote
             self._indexes.clear()
             self._seen = version
@@ -228,7 +216,7 @@ class FaissStore:
         return self._indexes[place]
 
     def _read(self, number: int, channel: str, shape: Shape) -> Any:
-        found = self._one("SELECT name, digest FROM file WHERE collection = ? AND channel = ?", number, channel)
+        found = self._db.one("SELECT name, digest FROM file WHERE collection = ? AND channel = ?", number, channel)
         if found:
             try:
                 data = (self._path / found[0]).read_bytes()
@@ -254,13 +242,13 @@ class FaissStore:
 
     def _take_in(self, number: int, channel: str, shape: Shape) -> None:
         """Write a new file if as much waits as makes it worth while: a part of all, so that it stays cheap."""
-        (waiting,) = self._one(
+        (waiting,) = self._db.one(
             "SELECT count(*) FROM vector WHERE collection = ? AND channel = ? AND waiting IS NOT NULL", number, channel
         )
-        held = self._one("SELECT held FROM file WHERE collection = ? AND channel = ?", number, channel)
+        held = self._db.one("SELECT held FROM file WHERE collection = ? AND channel = ?", number, channel)
         if waiting < max(_LEAST_WAITING, (held or (0,))[0] // 4):
             return
-        with self._writing():
+        with self._db.writing():
             index = self._index(number, channel, shape)
             data = faiss.serialize_index(index).tobytes()
             said = digest_bytes(data)
@@ -276,7 +264,7 @@ class FaissStore:
 
     def _sweep(self) -> None:
         """Remove files that nobody names, while nobody is about to name one."""
-        with self._writing():
+        with self._db.writing():
             kept = {row[0] for row in self._db.execute("SELECT name FROM file")}
             for each in self._path.glob("*.faiss*"):
                 if each.name not in kept:
@@ -285,20 +273,13 @@ class FaissStore:
     # the file of points
 
     def _found(self, collection: str) -> tuple[int | None, dict[str, Shape]]:
-        found = self._one("SELECT number, shapes FROM collection WHERE name = ?", collection)
+        found = self._db.one("SELECT number, shapes FROM collection WHERE name = ?", collection)
         return (found[0], vectors.shapes_of(json.loads(found[1]))) if found else (None, {})
-
-    def _pragma(self, name: str) -> int:
-        return int(self._one(f"PRAGMA {name}")[0])
-
-    def _one(self, query: str, *values: Any) -> Any:
-        with self._translated():
-            return self._db.execute(query, values).fetchone()
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
         """See SQLite and the file it names as they were at one moment."""
-        with self._translated():
+        with self._db.translated():
             if self._db.in_transaction:
                 yield
                 return
@@ -307,32 +288,6 @@ class FaissStore:
                 yield
             finally:
                 self._db.execute("COMMIT")
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        with self._translated():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._db.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    self._db.execute("ROLLBACK")
-                raise
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except HoldfastError:
-            raise
-        except (sqlite3.Error, OSError, RuntimeError) as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-                hint = "Put it away and apply a plan: the ledger has every vector."
-                raise Damaged(f"{self.identity} is damaged: {error}", hint=hint) from error
-            raise Unavailable(
-                f"{self.identity} cannot be used: {error}", hint="See that the folder can be written to, and try again."
-            ) from error
 
 
 def _keys(index: Any) -> set[int]:

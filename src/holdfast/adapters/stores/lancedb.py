@@ -7,6 +7,7 @@ coarser datatype rounds them, and saves no room.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +19,9 @@ import lancedb
 import pyarrow as pa
 
 from holdfast import durable
-from holdfast.errors import HoldfastError, Unavailable
+from holdfast.errors import HoldfastError
 from holdfast.indexing import vectors
-from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
+from holdfast.indexing.store import Hit, Point, is_there, no_collection, nothing_to_search, unusable
 from holdfast.indexing.vectors import Query, Shape
 
 _KEY = b"holdfast"
@@ -30,6 +31,7 @@ _TIDIED_EVERY = 64
 """Writes after which small files are merged into greater ones."""
 _OLD = timedelta(hours=1)
 """How long a version stays for others that read it."""
+_HINT = "See that the folder can be written to, and try again; or put it away and apply."
 
 
 class LanceStore:
@@ -41,10 +43,14 @@ class LanceStore:
         self._path = Path(path)
         self._writes = 0
         with self._translated():
-            durable.make_folder(self._path)
-            for left in self._path.glob("*.dropped"):  # by a process that was killed
-                shutil.rmtree(left, ignore_errors=True)
-            self._db = lancedb.connect(self._path)
+            if is_there(self._path):
+                for left in self._path.glob("*.dropped"):  # by a process that was killed
+                    shutil.rmtree(left, ignore_errors=True)
+
+    @functools.cached_property
+    def _db(self) -> Any:
+        durable.make_folder(self._path)
+        return lancedb.connect(self._path)
 
     @property
     def identity(self) -> str:
@@ -179,10 +185,7 @@ class LanceStore:
         except HoldfastError:
             raise
         except Exception as error:  # of Lance, Arrow or the folder: all mean that it cannot be used
-            raise Unavailable(
-                f"{self.identity} cannot be used: {error}",
-                hint="See that the folder can be written to, and try again; or put it away and apply.",
-            ) from error
+            raise unusable(self.identity, self._path, error, _HINT) from error
 
 
 def _placed(shapes: Mapping[str, Shape]) -> Iterator[tuple[int, Shape]]:

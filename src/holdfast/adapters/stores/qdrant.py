@@ -6,18 +6,20 @@ Qdrant keeps the numbers of every vector as floats: a coarser datatype rounds th
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from qdrant_client import QdrantClient, models
 
-from holdfast.errors import HoldfastError, Unavailable
+from holdfast.errors import HoldfastError
 from holdfast.indexing import sparse, vectors
-from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
+from holdfast.indexing.store import Hit, Point, is_there, no_collection, nothing_to_search, unusable
 from holdfast.indexing.vectors import Query, Shape
 
 _PAGE = 256
+_HINT = "See that no other process has it open, and try again; or put it away and apply."
 
 
 class QdrantStore:
@@ -28,15 +30,24 @@ class QdrantStore:
     def __init__(
         self, path: str | Path | None = None, *, client: QdrantClient | None = None, alias: str = "holdfast"
     ) -> None:
-        self._place = f"{Path(path).resolve()}" if path is not None else "client"
+        self._path = Path(path).resolve() if path is not None else None
         self._alias = alias
+        self._given = client
         with self._translated():
-            self._client = client if client is not None else QdrantClient(path=str(path))
+            if self._is_there():
+                _ = self._client  # whoever else has it open is told of at once
         self._shapes: dict[str, dict[str, Shape]] = {}
+
+    @functools.cached_property
+    def _client(self) -> QdrantClient:
+        return self._given if self._given is not None else QdrantClient(path=str(self._path))
+
+    def _is_there(self) -> bool:
+        return self._path is None or "_client" in vars(self) or is_there(self._path)
 
     @property
     def identity(self) -> str:
-        return f"qdrant:{self._place}#{self._alias}"
+        return f"qdrant:{self._path or 'client'}#{self._alias}"
 
     def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
         said = {"fingerprint": dict(fingerprint), "shapes": vectors.plain(shapes)}
@@ -93,12 +104,12 @@ class QdrantStore:
 
     def count(self, collection: str) -> int:
         with self._translated():
-            there = self._client.collection_exists(collection)
+            there = self._is_there() and self._client.collection_exists(collection)
             return int(self._client.count(collection, exact=True).count) if there else 0
 
     def live(self) -> str | None:
         with self._translated():
-            aliases = self._client.get_aliases().aliases
+            aliases = self._client.get_aliases().aliases if self._is_there() else []
         return next((str(each.collection_name) for each in aliases if each.alias_name == self._alias), None)
 
     def make_live(self, collection: str) -> None:
@@ -113,7 +124,8 @@ class QdrantStore:
 
     def drop(self, collection: str) -> None:
         with self._translated():
-            self._client.delete_collection(collection)
+            if self._is_there():
+                self._client.delete_collection(collection)
         self._shapes.pop(collection, None)
 
     def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
@@ -128,11 +140,12 @@ class QdrantStore:
 
     def close(self) -> None:
         """Let go of the folder."""
-        self._client.close()
+        if "_client" in vars(self):
+            self._client.close()
 
     def _metadata(self, collection: str) -> dict[str, Any] | None:
         with self._translated():
-            if not self._client.collection_exists(collection):
+            if not (self._is_there() and self._client.collection_exists(collection)):
                 return None
             return dict(self._client.get_collection(collection).config.metadata or {})
 
@@ -149,10 +162,7 @@ class QdrantStore:
         except HoldfastError:
             raise
         except Exception as error:  # of the client, of its transport, of the folder: all mean that it cannot be used
-            raise Unavailable(
-                f"{self.identity} cannot be used: {error}",
-                hint="See that no other process has it open, and try again; or put it away and apply.",
-            ) from error
+            raise unusable(self.identity, self._path, error, _HINT) from error
 
 
 def _dense(shape: Shape) -> models.VectorParams:

@@ -7,7 +7,6 @@ kept than a vector has, and is 0, but 1 for a vector of zeros: else its distance
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +15,8 @@ from typing import Any
 import apsw
 import sqlite_vec
 
-from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.indexing import vectors
+from holdfast.indexing.database import Database, Layout, split_schema
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
 
@@ -43,33 +42,8 @@ class SQLiteVecStore:
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        with self._translated():
-            self._db = apsw.Connection(str(self._path))
-            try:
-                self._prepare()
-            except BaseException:
-                self._db.close()
-                raise
-
-    def _prepare(self) -> None:
-        self._db.set_busy_timeout(30_000)
-        self._db.enable_load_extension(True)
-        self._db.load_extension(sqlite_vec.loadable_path())
-        self._db.enable_load_extension(False)
-        if self._pragma("application_id") != _APPLICATION:
-            self._make()
-        if self._pragma("user_version") > _VERSION:
-            raise Refused(f"{self._path} is of a newer version", hint="Open it with a newer Holdfast.")
-        self._db.execute("PRAGMA synchronous=FULL")
-
-    def _make(self) -> None:
-        if self._one("SELECT count(*) FROM sqlite_master") != (0,):
-            raise Refused(f"{self._path} is a database of another program", hint="Name another file.")
-        self._db.execute("PRAGMA journal_mode=WAL")
-        with self._writing():
-            if self._pragma("application_id") != _APPLICATION:  # or another process was quicker
-                self._db.execute(_SCHEMA)
-                self._db.execute(f"PRAGMA application_id={_APPLICATION}; PRAGMA user_version={_VERSION}")
+        layout = Layout(str(self._path), _VERSION, split_schema(_SCHEMA), _APPLICATION)
+        self._db = Database(self._path, layout, connect=_connect, errors=(apsw.Error,))
 
     @property
     def identity(self) -> str:
@@ -77,8 +51,8 @@ class SQLiteVecStore:
 
     def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
         said = (collection, json.dumps(vectors.plain(shapes)), json.dumps(fingerprint))
-        with self._writing():
-            if self._one("SELECT 1 FROM collection WHERE name = ?", collection):
+        with self._db.writing():
+            if self._db.one("SELECT 1 FROM collection WHERE name = ?", collection):
                 return
             self._db.execute("INSERT INTO collection (name, shapes, fingerprint) VALUES (?, ?, ?)", said)
             for table, shape in self._tables(collection).values():
@@ -87,17 +61,17 @@ class SQLiteVecStore:
                 self._db.execute(f"CREATE VIRTUAL TABLE {table} USING vec0(key INTEGER PRIMARY KEY, {column})")
 
     def fingerprint(self, collection: str) -> dict[str, Any] | None:
-        found = self._one("SELECT fingerprint FROM collection WHERE name = ?", collection)
+        found = self._db.one("SELECT fingerprint FROM collection WHERE name = ?", collection)
         return dict(json.loads(found[0])) if found else None
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
-        with self._writing():
+        with self._db.writing():
             tables = self._tables(collection)
-            number = self._one("SELECT number FROM collection WHERE name = ?", collection)
+            number = self._db.one("SELECT number FROM collection WHERE name = ?", collection)
             if number is None:
                 raise no_collection(self.identity, collection)
             for point in points:
-                (key,) = self._one(
+                (key,) = self._db.one(
                     "INSERT INTO point (collection, id, document, ordinal, text) VALUES (?, ?, ?, ?, ?)"
                     " ON CONFLICT DO UPDATE SET document = excluded.document, ordinal = excluded.ordinal,"
                     " text = excluded.text RETURNING key",
@@ -111,10 +85,10 @@ class SQLiteVecStore:
         self._db.execute(f"INSERT INTO {table} (key, data) VALUES (?, {_value(shape)})", (key, _coded(data, shape)))
 
     def delete(self, collection: str, ids: Sequence[str]) -> None:
-        with self._writing():
+        with self._db.writing():
             tables = self._tables(collection)
             for each in ids:
-                key = self._one(
+                key = self._db.one(
                     "DELETE FROM point WHERE id = ? AND collection = (SELECT number FROM collection WHERE name = ?)"
                     " RETURNING key",
                     each, collection,
@@ -124,7 +98,7 @@ class SQLiteVecStore:
 
     def scan(self, collection: str) -> Iterator[tuple[str, str, Mapping[str, int]]]:
         tables = self._tables(collection)
-        with self._translated():
+        with self._db.translated():
             sizes: dict[int, dict[str, int]] = {}
             for name, (table, shape) in tables.items():
                 for (key,) in self._db.execute(f"SELECT key FROM {table}"):  # it keeps only those of its dimension
@@ -139,7 +113,7 @@ class SQLiteVecStore:
 
     def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
         tables = self._tables(collection)
-        with self._translated():
+        with self._db.translated():
             rows = self._db.execute(
                 "SELECT p.key, p.id, p.document, p.ordinal, p.text FROM point p JOIN collection c"
                 f" ON c.number = p.collection WHERE c.name = ? AND p.id IN ({','.join('?' * len(ids))})",
@@ -156,23 +130,23 @@ class SQLiteVecStore:
         return found
 
     def count(self, collection: str) -> int:
-        found = self._one(
+        found = self._db.one(
             "SELECT count(*) FROM point WHERE collection = (SELECT number FROM collection WHERE name = ?)", collection
         )
         return int(found[0])
 
     def live(self) -> str | None:
-        found = self._one("SELECT name FROM collection WHERE live = 1")
+        found = self._db.one("SELECT name FROM collection WHERE live = 1")
         return str(found[0]) if found else None
 
     def make_live(self, collection: str) -> None:
         if self.fingerprint(collection) is None:
             raise no_collection(self.identity, collection)
-        with self._writing():
+        with self._db.writing():
             self._db.execute("UPDATE collection SET live = (name = ?)", (collection,))
 
     def drop(self, collection: str) -> None:
-        with self._writing():
+        with self._db.writing():
             for table, _ in self._tables(collection).values():
                 self._db.execute(f"DROP TABLE {table}")
             self._db.execute(
@@ -187,7 +161,7 @@ class SQLiteVecStore:
         table, shape = found
         asked = vectors.packed(vectors.asked(query, shape))
         sent = _coded(vectors.derive(asked, shape), shape) if shape.datatype == "int8" else asked + bytes(4)
-        with self._translated():
+        with self._db.translated():
             rows = self._db.execute(
                 f"SELECT p.document, p.ordinal, p.text, v.distance FROM (SELECT key, distance FROM {table}"
                 f" WHERE data MATCH {_value(shape)} AND k = ?) v JOIN point p USING (key) ORDER BY v.distance, p.key",
@@ -201,41 +175,18 @@ class SQLiteVecStore:
 
     def _tables(self, collection: str) -> dict[str, tuple[str, Shape]]:
         """By channel, the table of its vectors and their shape."""
-        found = self._one("SELECT number, shapes FROM collection WHERE name = ?", collection)
+        found = self._db.one("SELECT number, shapes FROM collection WHERE name = ?", collection)
         shapes = vectors.shapes_of(json.loads(found[1])) if found else {}
         return {name: (f"vector_{found[0]}_{place}", shape) for place, (name, shape) in enumerate(shapes.items())}
 
-    def _pragma(self, name: str) -> int:
-        return int(self._one(f"PRAGMA {name}")[0])
 
-    def _one(self, query: str, *values: Any) -> Any:
-        with self._translated():
-            return self._db.execute(query, values).fetchone()
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        with self._translated():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._db.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(apsw.Error):
-                    self._db.execute("ROLLBACK")
-                raise
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (apsw.CorruptError, apsw.NotADBError) as error:
-            raise Damaged(
-                f"{self._path} is damaged: {error}", hint="Put it away and apply a plan: the ledger has every vector."
-            ) from error
-        except apsw.Error as error:
-            raise Unavailable(
-                f"{self._path} cannot be used: {error}", hint="See that it can be written to, and try again."
-            ) from error
+def _connect(path: str) -> apsw.Connection:
+    db = apsw.Connection(path)
+    db.set_busy_timeout(30_000)
+    db.enable_load_extension(True)
+    db.load_extension(sqlite_vec.loadable_path())
+    db.enable_load_extension(False)
+    return db
 
 
 def _value(shape: Shape) -> str:

@@ -54,7 +54,7 @@ def plan(app: App, *, retry_failed: bool) -> None:
 
     With --json it prints the plan, which `apply --plan FILE` carries out if nothing moved meanwhile.
     """
-    with _open(app) as run:
+    with _open(app, only_looks=True) as run:
         made = run.plan(retry_failed=retry_failed)
     if app.json:
         app.document({"plan": made.to_dict()})
@@ -98,7 +98,7 @@ def apply(app: App, /, *, file: str | None, yes: bool, retry_failed: bool, **lim
 @pass_app
 def status(app: App) -> None:
     """Show how the index stands, by the ledger alone."""
-    with _open(app) as run:
+    with _open(app, only_looks=True) as run:
         found = run.status()
     indexing.tell_status(app, found)
 
@@ -108,7 +108,7 @@ def status(app: App) -> None:
 @pass_app
 def verify(app: App, *, repair: bool) -> None:
     """Compare every point of the index with the ledger."""
-    with _open(app) as run:
+    with _open(app, only_looks=not repair) as run:
         report = run.verify(repair=repair)
     indexing.tell_report(app, report)
     if not report.ok:
@@ -136,7 +136,7 @@ def rollback(app: App, *, yes: bool) -> None:
 @pass_app
 def explain(app: App, *, document: str) -> None:
     """Say why a document would be done again; documents are named as in the source, such as docs/a.md."""
-    with _open(app) as run:
+    with _open(app, only_looks=True) as run:
         why = run.explain(document)
     if app.json:
         app.document({"document": document, "why": why})
@@ -154,14 +154,14 @@ def explain(app: App, *, document: str) -> None:
 @pass_app
 def search(app: App, *, query: str, limit: int, channel: str | None) -> None:
     """Find the chunks nearest to a text."""
-    with _open(app) as run:
+    with _open(app, only_looks=True) as run:
         hits = run.search(channel or run.channels[0], query, limit=limit)
     indexing.tell_hits(app, hits)
 
 
 @contextmanager
-def _open(app: App) -> Iterator[IndexRun]:
+def _open(app: App, *, only_looks: bool = False) -> Iterator[IndexRun]:
     from holdfast.adapters.index import open_index  # start-up cost, for an index only
 
-    with indexing.worded(), open_index(app.folder()) as run:
+    with indexing.worded(), open_index(app.folder(), only_looks=only_looks) as run:
         yield run

@@ -10,26 +10,28 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
-from uuid import uuid4
 
 import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from holdfast.errors import Conflict, Refused, Unavailable
-from holdfast.indexing.ledger.schema import POSTGRES, VERSION, statements
+from holdfast.indexing.database import MEMORY, refuse_version
+from holdfast.indexing.ledger.schema import OLD, POSTGRES, VERSION, statements
 from holdfast.indexing.ledger.shares import Order, Share
-from holdfast.indexing.ledger.sharing import RUNS, Shared, begin, find
+from holdfast.indexing.ledger.sharing import CLAIMS, RUNS, Shared, begin, find
+from holdfast.indexing.ledger.sqlite import SQLiteLedger
 from holdfast.indexing.ledger.tables import Tables
 
 _MAKING = 7_364_610_012_411
 """The lock under which tables are made."""
-_WORK, _TURN = 1, 2
+_WORK, _TURN, _TEXTS = 1, 2, 3
 _TRIES = 3
 _WITHIN = (TransactionStatus.ACTIVE, TransactionStatus.INTRANS, TransactionStatus.INERROR)
 _BROKEN = (psycopg.OperationalError, psycopg.InterfaceError)
-_IS_MADE = (  # asked of the catalog itself: `to_regclass` may answer from what the connection remembers
-    "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = ? AND c.relname = 'head'"
+_MADE = (  # asked of the catalog itself: `to_regclass` may answer from what the connection remembers
+    "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = ? AND c.relname IN ('head', 'claim')"
 )
 
 
@@ -51,14 +53,17 @@ class PostgresLedger(Tables):
         self.lease_s = lease_s
         self._held = ""
         self._db: psycopg.Connection[Any] | None = None
+        self._is_there = self._is_whole = False
+        self._nothing = SQLiteLedger(MEMORY)
         try:
-            self._prepare()
+            self._look()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """Let go of the connection."""
+        self._nothing.close()
         if self._db is not None:
             self._db.close()
         self._db = None
@@ -104,6 +109,7 @@ class PostgresLedger(Tables):
     def _holding(self, take: str, give: str) -> Iterator[None]:
         if self._held:
             raise Conflict("this run is at work already", hint="Open a run of its own for each worker.")
+        self._make()
         if not self.ask(f"SELECT {take}({_key(_WORK)})", self._schema)[0][0]:
             raise Conflict("another run is at work on this ledger", hint="Wait for it to end, or end it.")
         self._held = take
@@ -117,6 +123,12 @@ class PostgresLedger(Tables):
     # asking
 
     def ask(self, query: str, *values: object) -> list[Any]:
+        """All rows of an answer. As long as there are no tables it is that of empty ones, and none are made."""
+        if not self._is_there:
+            self._look()
+        return self._patiently(query, *values) if self._is_there else self._nothing.ask(query, *values)
+
+    def _patiently(self, query: str, *values: object) -> list[Any]:
         left = _TRIES if not (self._held or self._is_within()) else 1  # a lock, or a transaction, is gone with it
         while True:
             left -= 1
@@ -147,16 +159,19 @@ class PostgresLedger(Tables):
         if self._is_within():
             yield
             return
+        self._make()
         self.ask("SELECT 1")  # a connection that broke since is replaced before anything is done on it
         with self._translated(), self._connected().transaction():
             yield
             self.tell("UPDATE head SET revision = revision + 1")
 
     @contextlib.contextmanager
-    def leasing(self) -> Iterator[None]:
+    def leasing(self, *, in_turn: bool = False) -> Iterator[None]:
         """A transaction that says who does what: it changes nothing that a plan looks at."""
         self.ask("SELECT 1")
         with self._translated(), self._connected().transaction():
+            if in_turn:
+                self.ask(f"SELECT pg_advisory_xact_lock({_key(_TEXTS)})", self._schema)
             yield
 
     def _is_within(self) -> bool:
@@ -191,23 +206,30 @@ class PostgresLedger(Tables):
 
     # its tables
 
-    def _prepare(self) -> None:
-        """Make what is not there, once, however many come at the same time."""
-        if not self.ask(_IS_MADE, self._schema):
-            self._make()
-        version = self.ask("SELECT version FROM head")[0][0]
-        if version != VERSION:
-            raise Refused(f"the ledger is of version {version}", hint="Open it with a newer Holdfast.")
+    def _look(self) -> None:
+        """See which tables there are. Refused if they are of another version."""
+        made = {row[0] for row in self._patiently(_MADE, self._schema)}
+        if "head" in made:
+            version = self._patiently("SELECT version FROM head")[0][0]
+            refuse_version(f"the ledger in the schema {self._schema}", version, VERSION, if_old=OLD)
+        self._is_there, self._is_whole = "head" in made, len(made) == 2
 
     def _make(self) -> None:
+        """Make what is not there, once, however many come at the same time."""
+        if self._is_whole:
+            return
         with self._translated(), self._connected().transaction():
-            self.ask("SELECT pg_advisory_xact_lock(?)", _MAKING)
-            if self.ask(_IS_MADE, self._schema):
-                return  # another worker was quicker
-            self._connected().execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
-            for statement in statements(POSTGRES, RUNS):
-                self.tell(statement)
-            self.tell("INSERT INTO head VALUES (?, ?, 0)", uuid4().hex, VERSION)
+            self._patiently("SELECT pg_advisory_xact_lock(?)", _MAKING)
+            self._look()  # another worker may have been quicker
+            if not self._is_there:
+                name = sql.Identifier(self._schema)
+                self._connected().execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
+                for statement in statements(POSTGRES, RUNS):
+                    self.tell(statement)
+                self.tell("INSERT INTO head VALUES (?, ?, 0)", self._nothing.id(), VERSION)
+            if not self._is_whole:  # nor do the first ledgers of this version have it
+                self.tell(CLAIMS.format_map(POSTGRES))
+        self._is_there = self._is_whole = True
 
 
 _AGAIN = "Make a plan and apply it when it is back: what was paid for is kept."

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 VERSION = 2
-"""Of the tables; there are none of version 1 outside of tests."""
+"""Of the tables. Those of version 1 were made before the first release, and are not read."""
+OLD = "Make another, and apply a plan to it: every vector is paid for again. The Holdfast that made it still reads it."
+"""What to do with a ledger of a version before."""
 SQLITE = {
     "number": "INTEGER PRIMARY KEY AUTOINCREMENT",
     "blob": "BLOB",

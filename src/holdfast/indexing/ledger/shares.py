@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,7 +22,30 @@ class Order:
     deleted: Sequence[str]
 
 
-class Share(Protocol):
+class Paying(Protocol):
+    """Who pays for which text, so that no two do for the same."""
+
+    def claiming(self, keys: Sequence[str]) -> AbstractContextManager[set[str]]:
+        """Those that nobody else is sending at this moment; nobody else will until this is left."""
+        ...
+
+    def wait(self, seconds: float, sleep: Callable[[float], None]) -> None:
+        """Let time go by without losing what one has."""
+        ...
+
+
+class PayingAlone:
+    """Where there are no others, every text is one's own."""
+
+    @contextlib.contextmanager
+    def claiming(self, keys: Sequence[str]) -> Iterator[set[str]]:
+        yield set(keys)
+
+    def wait(self, seconds: float, sleep: Callable[[float], None]) -> None:
+        sleep(seconds)
+
+
+class Share(Paying, Protocol):
     """One worker's part in a run.
 
     What it claimed is its own until its lease ends; each call makes the lease longer. Whether something is still its
@@ -30,11 +53,6 @@ class Share(Protocol):
     """
 
     generation: int
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether there may be others."""
-        ...
 
     def wanted(self) -> dict[str, str]:
         """What is to be published and is nobody's: names, and the digests of their contents."""
@@ -85,7 +103,7 @@ class Share(Protocol):
         ...
 
 
-class Alone:
+class Alone(PayingAlone):
     """The share of the only worker: everything."""
 
     def __init__(self, order: Order, generation: int) -> None:
@@ -93,10 +111,6 @@ class Alone:
         self._wanted = dict(order.documents)
         self._deleted = list(order.deleted)
         self._moved: list[str] = []
-
-    @property
-    def is_shared(self) -> bool:
-        return False
 
     def wanted(self) -> dict[str, str]:
         return self._wanted

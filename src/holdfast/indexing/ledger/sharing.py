@@ -1,7 +1,8 @@
 """A run that several workers share on PostgreSQL: a row for each document, and whose it is.
 
 A worker's lease is a time until which its claims count, by the server's clock alone. A claim that was taken over is not
-its first owner's any more: it finds out when it wants to publish, and leaves it.
+its first owner's any more: it finds out when it wants to publish, and leaves it. Texts are claimed, too, for as long as
+they are on their way to a model and back: documents of two workers may have the same.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, Unavailable
 from holdfast.indexing.ledger.shares import Order
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ CREATE TABLE task (
     run BIGINT NOT NULL REFERENCES run ON DELETE CASCADE, name {name} NOT NULL, content TEXT, owner TEXT,
     is_moved BOOLEAN NOT NULL DEFAULT false, PRIMARY KEY (run, name)
 );
+"""
+CLAIMS = """
+CREATE TABLE claim (key {name} PRIMARY KEY, owner TEXT NOT NULL REFERENCES worker ON DELETE CASCADE);
 """
 _POLL_S = 0.2
 _FREE = (
@@ -84,10 +88,6 @@ class Shared:
         self._sleep = sleep
         self._me = uuid4().hex
 
-    @property
-    def is_shared(self) -> bool:
-        return True
-
     def wanted(self) -> dict[str, str]:
         return dict(self._free("t.name, t.content", "t.content IS NOT NULL"))
 
@@ -107,12 +107,17 @@ class Shared:
         return set(free)
 
     def renew(self) -> None:
-        with self._ledger.leasing():  # a run that is over has no workers: then there is no row, and nothing to claim
-            self._ledger.tell(
-                "INSERT INTO worker SELECT ?, number, clock_timestamp() + make_interval(secs => ?) FROM run"
-                " WHERE number = ? ON CONFLICT (id) DO UPDATE SET until = excluded.until",
-                self._me, self._ledger.lease_s, self._run,
-            )  # fmt: skip
+        with self._ledger.leasing():
+            self._renew()
+
+    def _renew(self) -> bool:
+        """Whether there is a run to be at: one that others put away has no workers, and nothing to claim."""
+        renewed = self._ledger.tell(
+            "INSERT INTO worker SELECT ?, number, clock_timestamp() + make_interval(secs => ?) FROM run"
+            " WHERE number = ? ON CONFLICT (id) DO UPDATE SET until = excluded.until",
+            self._me, self._ledger.lease_s, self._run,
+        )  # fmt: skip
+        return renewed > 0
 
     @contextlib.contextmanager
     def holding(self, names: Sequence[str]) -> Iterator[set[str]]:
@@ -131,6 +136,35 @@ class Shared:
 
     def all_moved(self) -> list[str]:
         return [row[0] for row in self._ledger.ask("SELECT name FROM task WHERE run = ? AND is_moved", self._run)]
+
+    @contextlib.contextmanager
+    def claiming(self, keys: Sequence[str]) -> Iterator[set[str]]:
+        own = self._claim_texts(keys)
+        try:
+            yield own
+        finally:
+            with contextlib.suppress(Unavailable), self._ledger.leasing():  # else they end with the lease
+                query = "DELETE FROM claim WHERE owner = ? AND key = ANY (?)"
+                self._ledger.tell(query, self._me, sorted(own))
+
+    def _claim_texts(self, keys: Sequence[str]) -> set[str]:
+        with self._ledger.leasing(in_turn=True):  # or a claim made meanwhile is judged without its owner's lease
+            if not self._renew():
+                raise Conflict("others carry out another plan by now", hint="Make a new plan, and look at it.")
+            rows = self._ledger.ask(
+                "INSERT INTO claim SELECT unnest (?::text[]), ? ON CONFLICT (key) DO UPDATE SET owner = excluded.owner"
+                " WHERE claim.owner = excluded.owner OR NOT EXISTS"
+                " (SELECT 1 FROM worker w WHERE w.id = claim.owner AND w.until >= clock_timestamp()) RETURNING key",
+                sorted(keys), self._me,
+            )  # fmt: skip
+        return {row[0] for row in rows}
+
+    def wait(self, seconds: float, sleep: Callable[[float], None]) -> None:
+        while seconds > 0:
+            self.renew()
+            some = min(seconds, self._ledger.lease_s / 3)
+            sleep(some)
+            seconds -= some
 
     def release(self) -> None:
         with self._ledger.leasing():

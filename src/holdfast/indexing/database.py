@@ -1,0 +1,206 @@
+"""SQLite files of ours: opened alike, made when something is first written, and their errors told alike."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
+
+MEMORY = ":memory:"
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_BARRED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+_WRITABLE = "It and its folder have to be writable, even to be read: SQLite keeps a log beside it."
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a file of some kind is called, and what is in it when it is new."""
+
+    name: str
+    """What an error calls it."""
+    version: int
+    schema: Sequence[str]
+    """Statements that make its tables."""
+    application: int = 0
+    """Says in the file whose it is."""
+    pragmas: Sequence[str] = ()
+    """What has to be said before a file has anything in it."""
+    if_damaged: str = "Put it away and apply a plan: the ledger has every vector."
+    if_old: str = "Put it away and apply a plan: the ledger has every vector."
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """A connection of Python's own SQLite, which begins no transaction by itself."""
+    return sqlite3.connect(path, isolation_level=None, timeout=30, check_same_thread=False)
+
+
+def split_schema(text: str) -> list[str]:
+    """Statements one by one."""
+    return [each for each in text.split(";") if each.strip()]
+
+
+class Database:
+    """One file. As long as there is none, it is read as if it were new, and nothing is written."""
+
+    def __init__(
+        self,
+        path: Path,
+        layout: Layout,
+        *,
+        connect: Callable[[str], Any] = connect,
+        errors: tuple[type[Exception], ...] = (sqlite3.Error,),
+    ) -> None:
+        self._path = path
+        self._layout = layout
+        self._connect = connect
+        self._errors: tuple[type[Exception], ...] = (OSError, *errors)
+        self._connection: Any = None
+        self._is_file = False
+        _ = self.connection  # a file that cannot be used is told of at once
+
+    @property
+    def connection(self) -> Any:
+        """The connection: to the file, or to nothing yet."""
+        if not self._is_file:
+            with self.translated():
+                if self._has_file():
+                    self._open()
+                elif self._connection is None:
+                    self._connection = self._connect(MEMORY)
+                    self._make(self._connection)
+        return self._connection
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Any]:
+        """All that is done in it, or nothing. The file is made if there is none."""
+        with self.translated():
+            if not self._is_file:
+                self._open()
+            db = self._connection
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(*self._errors):
+                    db.execute("ROLLBACK")
+                raise
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether something is being written, or read as of one moment."""
+        return bool(self.connection.in_transaction)
+
+    def execute(self, query: str, values: Sequence[Any] = ()) -> Any:
+        """As a connection does."""
+        return self.connection.execute(query, values)
+
+    def executemany(self, query: str, rows: Sequence[Sequence[Any]]) -> Any:
+        """As a connection does."""
+        return self.connection.executemany(query, rows)
+
+    def one(self, query: str, *values: Any) -> Any:
+        """The first row of an answer; None if there is none."""
+        with self.translated():
+            return self.execute(query, values).fetchone()
+
+    def pragma(self, name: str) -> int:
+        """A number that SQLite says."""
+        return int(self.one(f"PRAGMA {name}")[0])
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def translated(self) -> Iterator[None]:
+        """Errors of SQLite become ours."""
+        try:
+            yield
+        except HoldfastError:
+            raise
+        except self._errors as error:
+            raise self._told(error, _code(error)) from error
+
+    def _told(self, error: Exception, code: int) -> HoldfastError:
+        name = self._layout.name
+        if code in _DAMAGE:
+            return Damaged(f"{name} is damaged: {error}", hint=self._layout.if_damaged)
+        if code in _BARRED and not self._path.parent.is_dir():
+            return Unavailable(f"{name} has no folder to be in", hint="Make the folder, or name another.")
+        if code in _BARRED or isinstance(error, PermissionError):
+            return Unavailable(f"{name} is not writable", hint=_WRITABLE)
+        said = error.strerror if isinstance(error, OSError) and error.strerror else error
+        return Unavailable(f"{name} cannot be used: {said}", hint="See that it can be written to, and try again.")
+
+    def _has_file(self) -> bool:
+        if str(self._path) == MEMORY:
+            return False
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return False
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        return found.st_size > 0
+
+    def _open(self) -> None:
+        db = self._connect(os.fspath(self._path))
+        try:
+            db.execute("PRAGMA synchronous=FULL")  # what was said to be written outlives a power loss, too
+            if not self._is_ours(db):
+                for pragma in (*self._layout.pragmas, "PRAGMA journal_mode=WAL"):
+                    db.execute(pragma)
+                db.execute("BEGIN IMMEDIATE")
+                if not self._is_ours(db):  # or another process was quicker
+                    self._make(db)
+                db.execute("COMMIT")
+        except BaseException:
+            db.close()
+            raise
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._is_file = db, True
+
+    def _make(self, db: Any) -> None:
+        for statement in self._layout.schema:
+            db.execute(statement)
+        db.execute(f"PRAGMA application_id={self._layout.application}")
+        db.execute(f"PRAGMA user_version={self._layout.version}")
+
+    def _is_ours(self, db: Any) -> bool:
+        """Whether it has our tables; not, if it is empty. Refused if they are others', or of another version."""
+        application, version = (
+            db.execute(f"PRAGMA {each}").fetchone()[0] for each in ("application_id", "user_version")
+        )
+        if (application, version) == (self._layout.application, self._layout.version):
+            return True
+        if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            return False
+        name = self._layout.name
+        if application != self._layout.application or not version:
+            raise Refused(f"{name} is a database of another program", hint="Name another file.")
+        refuse_version(name, version, self._layout.version, if_old=self._layout.if_old)
+        return True
+
+
+def refuse_version(name: str, version: int, ours: int, *, if_old: str) -> None:
+    """Refuse what is of another version than ours, which may be newer, or too old."""
+    if version > ours:
+        raise Refused(f"{name} is of version {version}, newer than {ours}", hint="Open it with a newer Holdfast.")
+    if version < ours:
+        raise Refused(f"{name} is of version {version}, older than {ours}", hint=if_old)
+
+
+def _code(error: Exception) -> int:
+    """SQLite's own number for an error, as Python's module and apsw have it."""
+    found = getattr(error, "sqlite_errorcode", None) or getattr(error, "result", None) or 0
+    return int(found) & 0xFF

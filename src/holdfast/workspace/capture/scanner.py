@@ -129,7 +129,7 @@ class Scanner:
                 else:
                     listing.vanished = True  # it never rested: said in the record (P4)
                 identity = os.fstat(handles.open(""))
-            snapshot = take_snapshot(listing, self.root, gathering, cache, progress)
+            snapshot = take_snapshot(listing, self.root, gathering, cache, progress, anew=rehash)
             now = os.stat(self.root)
         except FileNotFoundError as error:
             raise Unavailable(f"{self.root} is gone", hint="Is its disk still there?") from error

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import __version__
 from holdfast.cli.group import COMMANDS
+from holdfast.flow import open_states
 
 
 def test_version_loads_neither_the_engine_nor_the_drawing(holdfast):
@@ -46,6 +47,17 @@ def test_a_command_loads_only_its_own_file_and_what_it_needs(holdfast, command, 
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     own = [] if command.startswith("-") else [f"holdfast.cli.commands.{command}"]
     assert ran.stdout.splitlines()[-2:] == [str(own), "[]"]
+
+
+def test_a_look_at_a_flow_location_loads_no_event_loop(tmp_path):
+    url = f"sqlite:///{tmp_path}/state.db"
+    open_states(url).close()
+    code = (
+        f"import sys; before = set(sys.modules); from holdfast.cli.main import main; main(['log', {url!r}]);"
+        "print(sorted({'asyncio', 'holdfast.flow', 'holdfast.workspace'} & (set(sys.modules) - before)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "['holdfast.flow']"
 
 
 def test_a_short_command_does_not_look_for_garbage(holdfast):

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import __version__
 from holdfast.cli.group import COMMANDS
+from holdfast.flow import open_states
 
 
 def test_version_loads_neither_the_engine_nor_the_drawing(holdfast):
@@ -22,14 +23,51 @@ def test_version_loads_neither_the_engine_nor_the_drawing(holdfast):
     assert ran.stdout == f"holdfast {__version__}\n[]\n[]\n"
 
 
-def test_a_command_loads_only_its_own_file_and_nothing_that_draws(holdfast):
+_NEVER = {"asyncio", "email", "msgspec", "platformdirs", "pygit2", "rich", "subprocess", "tempfile", "tomllib"}
+_READING = {"isal", "holdfast.shadowgit.objects", "holdfast.workspace.engine", "holdfast.workspace.stored.state"}
+_RESTORING = {
+    "shutil",
+    "holdfast.model.changes",
+    "holdfast.workspace.restore.restore",
+    "holdfast.workspace.stored.differ",
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "spared"),
+    [("--help", {"sqlite3", "holdfast.workspace"} | _READING), ("log", _READING | _RESTORING), ("save", _RESTORING)],
+)
+def test_a_command_loads_only_its_own_file_and_what_it_needs(holdfast, command, spared):
     holdfast("save", "message")
     code = (
-        "import sys; from holdfast.cli.main import main; main(['log']);"
-        "print([name for name in sys.modules if name.startswith(('holdfast.cli.commands.', 'rich'))])"
+        f"import sys; before = set(sys.modules); from holdfast.cli.main import main; main([{command!r}]);"
+        "print([name for name in sys.modules if name.startswith('holdfast.cli.commands.')]);"
+        f"print(sorted({spared | _NEVER!r} & (set(sys.modules) - before)))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines()[-1] == "['holdfast.cli.commands.log']"
+    own = [] if command.startswith("-") else [f"holdfast.cli.commands.{command}"]
+    assert ran.stdout.splitlines()[-2:] == [str(own), "[]"]
+
+
+def test_a_look_at_a_flow_location_loads_no_event_loop(tmp_path):
+    url = f"sqlite:///{tmp_path}/state.db"
+    open_states(url).close()
+    code = (
+        f"import sys; before = set(sys.modules); from holdfast.cli.main import main; main(['log', {url!r}]);"
+        "print(sorted({'asyncio', 'holdfast.flow', 'holdfast.workspace'} & (set(sys.modules) - before)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "['holdfast.flow']"
+
+
+def test_a_short_command_does_not_look_for_garbage(holdfast):
+    code = (
+        "import gc, sys; from holdfast.cli.start import main; sys.argv = ['holdfast', '--version']; looks = [];"
+        "gc.callbacks.append(lambda phase, info: looks.append(phase)); gc.collect(); looks.clear(); main();"
+        "print(looks, gc.get_freeze_count() > 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[] True"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -50,6 +88,11 @@ def test_the_help_lists_every_command_in_full(holdfast):
     out = holdfast("--help").out
     listed = [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()]
     assert listed == list(COMMANDS) and "..." not in out.partition("Commands:\n")[2]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_has_the_first_line_of_each_help(holdfast, name):
+    assert holdfast(name, "--help").out.partition("\n\n")[2].lstrip().startswith(COMMANDS[name])
 
 
 def test_without_a_command_the_help_is_shown_and_the_code_is_that_of_wrong_use(holdfast):

@@ -16,11 +16,44 @@ from holdfast.cli.exits import Exit
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-COMMANDS = (
-    "init", "save", "log", "show", "diff", "restore", "undo", "redo", "blame", "export", "fork", "adopt", "search",
-    "why", "guard", "bisect", "watch", "pin", "rm", "prune", "purge", "usage", "compact", "verify", "copy", "where",
-    "training", "index", "config", "install", "uninstall", "doctor", "mcp", "completion", "demo",
-)  # fmt: skip
+COMMANDS = {
+    "init": "Make a store for this folder.",
+    "save": "Save a checkpoint of the folder.",
+    "log": "List checkpoints, newest first.",
+    "show": "Show one checkpoint in full.",
+    "diff": "Show what differs between two states.",
+    "restore": "Bring the folder back to a checkpoint.",
+    "undo": "Take back the last restore.",
+    "redo": "Do the last undone restore again.",
+    "blame": "Show whose each line of a file is.",
+    "export": "Write a checkpoint's files into a folder of their own.",
+    "fork": "Go on from a checkpoint in a folder of its own.",
+    "adopt": "Make a fork's files and state those of the workspace.",
+    "search": "Find where a text came and went, in all checkpoints.",
+    "why": "Tell whether a path is held, and which rule says so.",
+    "guard": "Save, run a command, and restore if it fails.",
+    "bisect": "Find the first checkpoint at which a command fails.",
+    "watch": "Save a checkpoint whenever the folder changed and rests.",
+    "pin": "Mark a checkpoint to be kept when others are pruned.",
+    "rm": "Delete checkpoints for good.",
+    "prune": "Delete checkpoints that no rule keeps, and free their disk.",
+    "purge": "Take a path's content out of every checkpoint, for good.",
+    "usage": "Show where the bytes of the store are.",
+    "compact": "Make the store as small as it gets.",
+    "verify": "Read every byte of the store, and name what is damaged.",
+    "copy": "Copy the states of a flow location to another, unchanged.",
+    "where": "Say where the checkpoints are kept.",
+    "training": "Look at the checkpoints of a training run.",
+    "index": "Turn documents into an index that can be searched.",
+    "config": "Show the configuration, and where each value comes from.",
+    "install": "Have a coding agent save checkpoints around its tools.",
+    "uninstall": "Take our hooks out of an agent's settings again.",
+    "doctor": "Tell whether the hooks of coding agents work here.",
+    "mcp": "Offer checkpoints to an agent as tools.",
+    "completion": "Print a script with which a shell completes words.",
+    "demo": "Show the main job for real.",
+}
+"""By name, the first line of its help: the list of all commands is shown without loading one of them."""
 _HIDDEN = ("hook",)  # for programs
 
 
@@ -36,8 +69,12 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS + _HIDDEN:
+        if cmd_name not in COMMANDS and cmd_name not in _HIDDEN:
             return None
         found: click.Command = getattr(importlib.import_module(f"holdfast.cli.commands.{cmd_name}"), cmd_name)
         return found
@@ -46,7 +83,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in COMMANDS + _HIDDEN and not name.startswith("-"):
+        if name not in COMMANDS and name not in _HIDDEN and not name.startswith("-"):
             import difflib  # start-up cost, for a misspelt command only
 
             near = difflib.get_close_matches(name, COMMANDS, n=1)

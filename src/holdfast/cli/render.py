@@ -5,7 +5,6 @@ Whatever came from a file name, a message or other stored data passes through `e
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -93,6 +92,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     cells = [[row[at] for at in used] for row in (head, *rows)]
     widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
     if output.is_terminal(sys.stdout):
+        import shutil  # start-up cost, for a terminal only
+
         _narrow(widths, shutil.get_terminal_size().columns)
         cells = [[_cut(cell, width) for cell, width in zip(row, widths, strict=True)] for row in cells]
     for number, row in enumerate(cells):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
+_OBJECTS_BETWEEN_COLLECTIONS = 50_000
+
 
 def main() -> int:
     """Run the program and return its exit code."""
@@ -25,6 +27,9 @@ def main() -> int:
 
 
 def _command() -> int:
+    import gc
+
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)  # as it comes, a tenth of a short command goes into looking for none
     import signal  # with `enum`: not for a hook
 
     has_handler = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else Ctrl-C is ignored already
@@ -41,4 +46,5 @@ def _command() -> int:
         code = Exit.INTERRUPTED
     if has_handler:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()  # nor is what ends with the process looked through once more
     return code

@@ -1,14 +1,9 @@
 """The state of agent graphs and workflows, step by step: saved safely, loaded exactly, growing with what changed."""
 
-from holdfast.flow.checkpointer import (
-    BaseCheckpointer,
-    Checkpointer,
-    InMemoryCheckpointer,
-    PostgresCheckpointer,
-    RedisCheckpointer,
-    SQLiteCheckpointer,
-    open_checkpointer,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from holdfast.flow.model import (
     Change,
     Checkpoint,
@@ -26,6 +21,17 @@ from holdfast.flow.opening import open_states, open_store
 from holdfast.flow.parents import MADE_OF_PARENTS
 from holdfast.flow.states import States
 from holdfast.flow.store import ANYTHING, Place, StateStore
+
+if TYPE_CHECKING:
+    from holdfast.flow.checkpointer import (
+        BaseCheckpointer,
+        Checkpointer,
+        InMemoryCheckpointer,
+        PostgresCheckpointer,
+        RedisCheckpointer,
+        SQLiteCheckpointer,
+        open_checkpointer,
+    )
 
 __all__ = [
     "ANYTHING",
@@ -54,3 +60,22 @@ __all__ = [
     "open_states",
     "open_store",
 ]
+
+_AWAITED = {
+    "BaseCheckpointer",
+    "Checkpointer",
+    "InMemoryCheckpointer",
+    "PostgresCheckpointer",
+    "RedisCheckpointer",
+    "SQLiteCheckpointer",
+    "open_checkpointer",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load the async facade when it is first asked for: who has no event loop does not pay for one."""
+    if name not in _AWAITED:
+        raise AttributeError(f"module 'holdfast.flow' has no attribute {name!r}")
+    from holdfast.flow import checkpointer
+
+    return getattr(checkpointer, name)

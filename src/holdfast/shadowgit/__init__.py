@@ -1,25 +1,29 @@
 """git's object format: objects, packs, refs of a bare repository. Knows nothing of workspaces."""
 
-from holdfast.shadowgit.merge import merge_packs, packs_due, reachable, trees_of
-from holdfast.shadowgit.names import real_name, store_name
-from holdfast.shadowgit.objects import (
-    EMPTY_TREE,
-    EXECUTABLE_MODE,
-    FILE_MODE,
-    FOLDER_MODE,
-    LINK_MODE,
-    Kind,
-    PackEntry,
-    TreeEntry,
-    decode_commit,
-    encode_commit,
-    encode_entry,
-    encode_tree,
-    object_id,
-)
-from holdfast.shadowgit.pack import Pack
-from holdfast.shadowgit.store import ObjectStore
-from holdfast.shadowgit.writer import PackWriter
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as type checkers know it, without the cost of `typing`
+if TYPE_CHECKING:
+    from holdfast.shadowgit.merge import merge_packs, packs_due, reachable, trees_of
+    from holdfast.shadowgit.names import real_name, store_name
+    from holdfast.shadowgit.objects import (
+        EMPTY_TREE,
+        EXECUTABLE_MODE,
+        FILE_MODE,
+        FOLDER_MODE,
+        LINK_MODE,
+        Kind,
+        PackEntry,
+        TreeEntry,
+        decode_commit,
+        encode_commit,
+        encode_entry,
+        encode_tree,
+        object_id,
+    )
+    from holdfast.shadowgit.pack import Pack
+    from holdfast.shadowgit.store import ObjectStore
+    from holdfast.shadowgit.writer import PackWriter
 
 __all__ = [
     "EMPTY_TREE",
@@ -45,3 +49,21 @@ __all__ = [
     "store_name",
     "trees_of",
 ]
+
+_ROOMS = {
+    "merge": {"merge_packs", "packs_due", "reachable", "trees_of"},
+    "names": {"real_name", "store_name"},
+    "pack": {"Pack"},
+    "store": {"ObjectStore"},
+    "writer": {"PackWriter"},
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a name when it is first asked for: who lists checkpoints reads refs and no objects."""
+    if name not in __all__:
+        raise AttributeError(f"module 'holdfast.shadowgit' has no attribute {name!r}")
+    import importlib
+
+    room = next((room for room, names in _ROOMS.items() if name in names), "objects")
+    return getattr(importlib.import_module(f"holdfast.shadowgit.{room}"), name)

@@ -8,7 +8,6 @@ refs/heads/main             a page that says what this is
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import threading
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import durable
-from holdfast.errors import Damaged, NotFound
+from holdfast.errors import Damaged
 from holdfast.shadowgit.beside import all_refs, loose_object
 from holdfast.shadowgit.objects import (
     FILE_MODE,
@@ -29,23 +28,19 @@ from holdfast.shadowgit.objects import (
     object_id,
 )
 from holdfast.shadowgit.pack import Header, Pack, apply_delta, delta_kind
+from holdfast.shadowgit.refs import CONFIG, HEAD, HINT, Refs
 from holdfast.shadowgit.reindex import index_lone_packs
 from holdfast.shadowgit.writer import PackWriter, sweep
 
-CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n[gc]\n\tauto = 0\n"
-HEAD = b"ref: refs/heads/main\n"
 ABOUT = b"""# A Holdfast store
 
 Each tag is a checkpoint: `git log --all`, `git show ID:files/path/to/file`, `git show ID:checkpoint.json`.
 `files/` is the workspace, `attrs/` what git cannot say of it, `state/` the named state saved with it.
 Nothing here is needed by the workspace itself; removing this folder removes its checkpoints.
 """
-_PACKED_LINE = re.compile(rb"[0-9a-f]{40} (refs/(?:tags|heads|remotes|notes|replace|original|bisect)/[^ ]+|refs/stash)")
 _INDEX = re.compile(r"pack-.*\.idx")  # not one that is still being written
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_PEELED_LINE = re.compile(rb"\^[0-9a-f]{40}")
 _MAX_DELTA_CHAIN = 4096
-_HINT = "Run `holdfast verify` to see which checkpoints use it."
 
 
 class Found(NamedTuple):
@@ -55,13 +50,12 @@ class Found(NamedTuple):
     offset: int
 
 
-class ObjectStore:
+class ObjectStore(Refs):
     """Objects by name, and refs. Reading is safe beside any writer; writing needs the store's lock."""
 
     def __init__(self, git_dir: Path) -> None:
-        self.git_dir = git_dir
+        super().__init__(git_dir)
         self.pack_folder = git_dir / "objects" / "pack"
-        self._tags = git_dir / "refs" / "tags"
         self._packs: dict[str, Pack] = {}
         self._guard = threading.Lock()
         self._listed = False
@@ -80,11 +74,6 @@ class ObjectStore:
         writer.commit()
         durable.write_atomically(self.git_dir / "refs" / "heads" / "main", commit.hex().encode() + b"\n")
         durable.write_atomically(self.git_dir / "HEAD", HEAD)
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is a repository; one that has lost its HEAD still has its checkpoints."""
-        return (self.git_dir / "HEAD").is_file() or bool(self.ref_names())
 
     # objects
 
@@ -133,7 +122,7 @@ class ObjectStore:
                 kind, data = self._inflate(found.pack, found.offset)
                 if object_id(kind, data) == oid:
                     return kind, data
-                damage = Damaged(f"object {oid.hex()} is not what was stored", hint=_HINT)
+                damage = Damaged(f"object {oid.hex()} is not what was stored", hint=HINT)
             except Damaged as error:
                 damage = error
         loose = loose_object(self.git_dir, oid)
@@ -184,7 +173,7 @@ class ObjectStore:
     def _read_as(self, kind: Kind, oid: bytes) -> bytes:
         found, data = self.read(oid)
         if found is not kind:
-            raise Damaged(f"object {oid.hex()} is a {found.name.lower()}, not a {kind.name.lower()}", hint=_HINT)
+            raise Damaged(f"object {oid.hex()} is a {found.name.lower()}, not a {kind.name.lower()}", hint=HINT)
         return data
 
     def _find(self, oid: bytes) -> Found:
@@ -208,7 +197,7 @@ class ObjectStore:
         while pack.is_delta(header):
             deltas.append(pack.inflate(header))
             if len(deltas) > _MAX_DELTA_CHAIN:
-                raise Damaged(f"a chain of deltas in {pack.name} does not end", hint=_HINT)
+                raise Damaged(f"a chain of deltas in {pack.name} does not end", hint=HINT)
             if isinstance(header.base, int):
                 offset = header.base
             else:
@@ -223,72 +212,6 @@ class ObjectStore:
     def _header(pack: Pack, offset: int) -> Header:
         return pack.header(offset)
 
-    # refs
-
-    def refs(self) -> dict[str, str]:
-        """The checkpoint ids and what each ref says (normally a commit's name in hex)."""
-        found = self._packed_refs()
-        for name in self.loose_refs():
-            try:
-                found[name] = (self._tags / name).read_text("ascii", "replace").strip()
-            except FileNotFoundError:
-                continue
-        return found
-
-    def ref_names(self) -> set[str]:
-        """The ids of all checkpoints, without reading what they point to."""
-        return {*self._packed_refs(), *self.loose_refs()}
-
-    def ref_marks(self) -> dict[str, str]:
-        """The ids of all checkpoints, each with a mark that changes when its ref is replaced; none is read."""
-        found = self._packed_refs()
-        try:
-            with os.scandir(self._tags) as entries:
-                found |= {entry.name: str(entry.inode()) for entry in entries if entry.is_file(follow_symlinks=False)}
-        except FileNotFoundError:
-            pass
-        return found
-
-    def ref_mark(self, name: str) -> str:
-        """The mark of one ref; empty if it has none of its own."""
-        try:
-            return str(os.lstat(self._tags / name).st_ino)
-        except OSError:
-            return ""
-
-    def refs_status(self) -> list[os.stat_result] | None:
-        """What changes whenever a ref comes, goes or is replaced; None where there is nothing to look at."""
-        try:
-            found = [os.stat(self._tags)]
-        except OSError:
-            return None
-        with contextlib.suppress(FileNotFoundError):
-            found.append(os.stat(self.git_dir / "packed-refs"))
-        return found
-
-    def loose_refs(self) -> list[str]:
-        try:
-            with os.scandir(self._tags) as entries:
-                return [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
-        except FileNotFoundError:
-            return []
-
-    def ref(self, name: str) -> bytes:
-        """The commit that a ref names. NotFound, or Damaged if it names none."""
-        try:
-            text = (self._tags / name).read_text("ascii", "replace").strip()
-        except (FileNotFoundError, NotADirectoryError):
-            text = self._packed_refs().get(name, "")
-            if not text:
-                raise NotFound(f"there is no checkpoint {name}", hint="See `holdfast log`.") from None
-        try:
-            oid = bytes.fromhex(text)
-        except ValueError:
-            oid = b""
-        if len(oid) != 20:
-            raise Damaged(f"the ref of checkpoint {name} is not one", hint=_HINT)
-        return oid
-
     def commits(self, *, without: Container[str] = ()) -> Iterator[bytes]:
         """Every commit that some ref names, but for the tags `without`; also what the refs of others name, whatever
         that is. Damaged if one names nothing."""
@@ -298,58 +221,9 @@ class ObjectStore:
             if text.startswith("ref: "):
                 continue  # stands for another ref, which comes by itself
             if not _COMMIT.fullmatch(text):
-                raise Damaged(f"{name} of the store is not a ref", hint=_HINT)
+                raise Damaged(f"{name} of the store is not a ref", hint=HINT)
             yield bytes.fromhex(text)
-
-    def sync_refs(self) -> None:
-        """Make all refs durable."""
-        durable.sync_folder(self._tags)
-
-    def set_ref(self, name: str, commit: bytes) -> None:
-        """Name a commit: the commit point of a save (P3)."""
-        via = self.git_dir / "new-ref"  # not in refs/, where git would take it for a ref
-        durable.write_atomically(self._tags / name, commit.hex().encode() + b"\n", via=via)
-
-    def delete_ref(self, *names: str) -> None:
-        """Take names away, in their order: of each, the commit point of a deletion."""
-        lines = self._packed_file().splitlines(keepends=True)
-        packed = {b"refs/tags/" + os.fsencode(name) for name in names}
-        rest = [line for line in lines if line.rstrip().partition(b" ")[2] not in packed]
-        if len(rest) < len(lines):
-            durable.write_atomically(self.git_dir / "packed-refs", b"".join(rest))
-        loose = [path for name in names if os.path.lexists(path := self._tags / name)]
-        for path in loose:
-            durable.disk().unlink(str(path))
-        if loose:
-            durable.sync_folder(self._tags)
-
-    def packed_refs_problem(self) -> str:
-        """What is wrong with the file in which git packs refs, if anything; a cut between two lines is not seen."""
-        if not (self.git_dir / "packed-refs").exists():
-            return ""
-        header, *lines = self._packed_file().split(b"\n")
-        if not header.startswith(b"# pack-refs with: ") or not lines or lines.pop():
-            return "its beginning or its end is missing"
-        for number, line in enumerate(lines, 2):
-            if not (_PACKED_LINE.fullmatch(line) or _PEELED_LINE.fullmatch(line)):
-                return f"line {number} is not one"
-        names = [line[41:] for line in lines if line[:1] != b"^"]
-        return "" if names == sorted(names) else "its lines are not in order"
-
-    def _packed_file(self) -> bytes:
-        try:
-            return (self.git_dir / "packed-refs").read_bytes()
-        except FileNotFoundError:
-            return b""
-
-    def _packed_refs(self) -> dict[str, str]:
-        found = {}
-        for line in self._packed_file().decode("utf-8", "replace").splitlines():
-            commit, _, name = line.partition(" refs/tags/")
-            if name and line[0] not in "#^":
-                found[name] = commit
-        return found
 
 
 def _missing(oid: bytes) -> Damaged:
-    return Damaged(f"object {oid.hex()} is missing from the store", hint=_HINT)
+    return Damaged(f"object {oid.hex()} is missing from the store", hint=HINT)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast.scan.walk import Limits
 from holdfast.workspace.capture.save import Saver
 from holdfast.workspace.capture.scanner import Scanner
-from holdfast.workspace.restore.recover import Recoverer
-from holdfast.workspace.restore.restore import Restorer
 from holdfast.workspace.stored.repository import Repository
+
+if TYPE_CHECKING:
+    from holdfast.workspace.restore.recover import Recoverer
+    from holdfast.workspace.restore.restore import Restorer
 
 
 class Engine:
@@ -28,6 +32,7 @@ class Engine:
         config_home: Path,
         clock: Callable[[], datetime],
     ) -> None:
+        self._repository = repository
         self.scanner = Scanner(
             root,
             repository,
@@ -37,5 +42,15 @@ class Engine:
             config_home=config_home,
         )
         self.saver = Saver(repository, self.scanner, clock)
-        self.restorer = Restorer(repository, self.scanner, self.saver)
-        self.recoverer = Recoverer(repository, self.scanner, self.saver, self.restorer)
+
+    @cached_property
+    def restorer(self) -> Restorer:
+        from holdfast.workspace.restore.restore import Restorer  # who only saves does not pay for it
+
+        return Restorer(self._repository, self.scanner, self.saver)
+
+    @cached_property
+    def recoverer(self) -> Recoverer:
+        from holdfast.workspace.restore.recover import Recoverer  # as above
+
+        return Recoverer(self._repository, self.scanner, self.saver, self.restorer)

@@ -13,11 +13,10 @@ from datetime import UTC, datetime
 from holdfast.errors import Damaged, NotFound
 from holdfast.model import Checkpoint
 from holdfast.shadowgit import Kind, decode_commit, reachable
-from holdfast.workspace.stored.differ import files_changed
 from holdfast.workspace.stored.ids import new_id
 from holdfast.workspace.stored.record import Contents, encode_record, to_json, write_commit
 from holdfast.workspace.stored.repository import Repository
-from holdfast.workspace.stored.tree import TreeReader
+from holdfast.workspace.stored.tree import TreeReader, files_changed
 
 
 def import_checkpoint(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast import durable
 from holdfast.errors import NotFound, Refused
-from holdfast.shadowgit.store import CONFIG
+from holdfast.shadowgit.refs import CONFIG
 from holdfast.workspace.given import a_path
 
 FORMAT = 1

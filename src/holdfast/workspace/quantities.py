@@ -7,15 +7,15 @@ from datetime import timedelta
 
 from holdfast.errors import Refused
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?b|b|)", re.IGNORECASE | re.ASCII)
+_SIZE = r"(\d+(?:\.\d+)?)\s*([kmgt]i?b|b|)"
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.ASCII)
+_SPAN = r"(\d+(?:\.\d+)?)\s*([smhdw])"
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def parse_size(text: str, what: str) -> int:
     """Bytes, from `1048576`, `500 MB` or `2 GiB`. Refused, with the name of what it is, if it is none."""
-    match = _SIZE.fullmatch(text.strip())
+    match = re.fullmatch(_SIZE, text.strip(), re.IGNORECASE | re.ASCII)
     if match is None:
         raise Refused(
             f"{what} is {text!r}, which is no size", hint="Write a number of bytes, or such as 500 MB, 2 GiB."
@@ -27,7 +27,7 @@ def parse_size(text: str, what: str) -> int:
 
 def parse_span(text: str, what: str) -> timedelta:
     """A time, from `30d`, `12h`, `2w`. Refused, with the name of what it is, if it is none."""
-    match = _SPAN.fullmatch(text.strip())
+    match = re.fullmatch(_SPAN, text.strip(), re.ASCII)
     if match is None:
         raise Refused(f"{what} is {text!r}, which is no time", hint="Write a number and s, m, h, d or w, such as 30d.")
     try:

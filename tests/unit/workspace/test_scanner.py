@@ -12,11 +12,26 @@ from typing import Any
 import pytest
 
 from holdfast import Unavailable, Workspace
-from holdfast.shadowgit import ObjectStore
+from holdfast.scan import judge, walk
+from holdfast.scan.folder import YOUNG
+from holdfast.shadowgit import Kind, ObjectStore
 from holdfast.workspace.capture.snapshot import Snapshot
 from holdfast.workspace.stored.gathering import Gathering
 
 SETTLED_S = 0.06  # longer than what counts as young
+
+
+class Recording(Gathering):
+    """Remembers which trees it was given."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.trees: list[bytes] = []
+
+    def add(self, kind: Kind, data: bytes) -> bytes:
+        if kind is Kind.TREE:
+            self.trees.append(data)
+        return super().add(kind, data)
 
 
 def take(ws: Workspace, **options: Any) -> Snapshot:
@@ -190,3 +205,59 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_not_taken_for_the_new_one
         ws.save(progress=replace)
     assert ws.list() == []
     assert ws.save().files_changed == ["b/two"]
+
+
+class TestWhatIsReadAgain:
+    """What was saved is too young for the next look to trust, which reads it again."""
+
+    @pytest.fixture(autouse=True)
+    def always_young(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for room in (walk, judge):
+            monkeypatch.setattr(room, "young", lambda status, now: YOUNG)
+
+    def test_and_is_as_it_was_is_not_put_together_again(self, saved: Workspace) -> None:
+        before = saved._repository.contents(saved.save("once more", allow_empty=True)).root
+        assert read_files(saved) == {"a/one", "a/two", "b/three"}
+        sink = Recording(ObjectStore(saved.store), None)
+        snapshot, _ = saved._engine.scanner.take(sink, head=None)
+        assert snapshot.root == before and not sink.trees
+        saved._engine.scanner.take(sink, head=None, rehash=True)
+        assert len(sink.trees) == 4  # those of the three folders, and the attributes of the upper one
+
+    def test_and_differs_in_one_folder_leaves_the_others_as_they_are(self, project: Any, saved: Workspace) -> None:
+        saved.save("once more", allow_empty=True)
+        project.write("a/one", b"changed")
+        sink = Recording(ObjectStore(saved.store), None)
+        saved._engine.scanner.take(sink, head=None)
+        assert len(sink.trees) == 3  # of `a`, and both of the upper one
+
+    @pytest.mark.parametrize("change", ["content", "mode", "time", "folder", "name", "link", "apart"])
+    def test_and_differs_is_held_as_it_is_now(self, project: Any, saved: Workspace, change: str) -> None:
+        one, two = project.root / "a/one", project.root / "a/two"
+        if change == "apart":
+            two.unlink()
+            two.hardlink_to(one)
+        saved.save("once more", allow_empty=True)
+        status, above = one.stat(), one.parent.stat()
+        if change == "content":
+            one.write_bytes(b"a/eno")
+        elif change == "mode":
+            one.chmod(0o600)
+        elif change == "time":
+            os.utime(one, ns=(1, 1))
+        elif change == "folder":
+            one.parent.chmod(0o700)
+        elif change == "name":
+            one.rename(one.with_name("eno"))
+        elif change == "link":
+            two.unlink()
+            two.hardlink_to(one)
+        else:  # one file under two names becomes two of the same content
+            one.unlink()
+            one.write_bytes(two.read_bytes())
+        if change not in ("time", "name"):
+            os.utime(one, ns=(status.st_atime_ns, status.st_mtime_ns))
+        os.utime(one.parent, ns=(above.st_atime_ns, above.st_mtime_ns))
+        now = saved._repository.contents(saved.save("changed")).root
+        other = project.open(store=project.area / "another")
+        assert now == other._repository.contents(other.save()).root

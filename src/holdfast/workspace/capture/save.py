@@ -18,14 +18,13 @@ from holdfast.model import JSON, Checkpoint, Operation, Progress
 from holdfast.shadowgit import EMPTY_TREE, Kind, PackWriter, object_id
 from holdfast.workspace.capture.scanner import Scanner
 from holdfast.workspace.capture.snapshot import Snapshot
-from holdfast.workspace.stored.differ import files_changed
 from holdfast.workspace.stored.gathering import Gathering
 from holdfast.workspace.stored.ids import check_name, new_id
 from holdfast.workspace.stored.jsonlike import as_json
 from holdfast.workspace.stored.record import Contents, encode_record, encode_uncovered, to_json, write_commit
 from holdfast.workspace.stored.repository import Repository, content_key
 from holdfast.workspace.stored.state import write_state
-from holdfast.workspace.stored.tree import TreeReader
+from holdfast.workspace.stored.tree import TreeReader, files_changed
 
 
 class Details(NamedTuple):

@@ -121,7 +121,7 @@ class Scanner:
             with Handles(os.fspath(self.root)) as handles:
                 listing = self._walk(turn, handles, cache, given)
                 identity = os.fstat(handles.open(""))
-            snapshot = take_snapshot(listing, self.root, gathering, cache, progress)
+            snapshot = take_snapshot(listing, self.root, gathering, cache, progress, anew=rehash)
             now = os.stat(self.root)
         except FileNotFoundError as error:
             raise Unavailable(f"{self.root} is gone", hint="Is its disk still there?") from error

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.errors import Unavailable
 from holdfast.model import Progress, Reason, Uncovered
 from holdfast.scan.attrs import PARTS, encode_line
-from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, LEFT_OUT, MODE, MTIME, NLINK, SIZE, WIDTH, Folder
+from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, LEFT_OUT, MODE, MTIME, NLINK, SIZE, WIDTH, YOUNG, Folder
 from holdfast.scan.handles import Handles, join, upwards
 from holdfast.scan.walk import Listing
 from holdfast.shadowgit import (
@@ -62,7 +62,9 @@ class Snapshot(NamedTuple):
             return None
         found = set()
         for path in self.listing.changed:
-            found |= set(_differing(_held(self.previous.get(path)), _held(self.listing.folders[path])))
+            old, new = self.previous.get(path), self.listing.folders[path]
+            if old is None or (old.tree, old.attrs) != (new.tree, new.attrs):
+                found |= set(_differing(_held(old), _held(new)))
         for path in self.previous.keys() - self.listing.folders.keys():
             found |= _held(self.previous[path])
         return sorted({path for path, _, _ in found})
@@ -95,11 +97,14 @@ def take_snapshot(
     sink: Gathering,
     previous: Mapping[str, Folder],
     progress: Progress | None = None,
+    *,
+    anew: bool = False,
 ) -> Snapshot:
-    """Read what is pending in a listing and put trees for all of it into a sink."""
+    """Read what is pending in a listing and put trees for all of it into a sink; with `anew`, also those of folders
+    that were read again and are as they were."""
     quiet = _read_pending(listing, root, sink, progress) and not listing.vanished
     quiet = _settle_databases(listing, root, sink) and quiet
-    node = _build(listing, sink)
+    node = _build(listing, sink, {} if anew else previous)
     return Snapshot(node, _uncovered(listing), listing, quiet, previous)
 
 
@@ -174,13 +179,14 @@ def _is_as_read(folder: Folder, place: int, handles: Handles) -> bool:
 # building
 
 
-def _build(listing: Listing, sink: Gathering) -> Node:
+def _build(listing: Listing, sink: Gathering, previous: Mapping[str, Folder]) -> Node:
     if "" not in listing.folders:
         raise Unavailable("the workspace vanished while it was read", hint="Is its disk still there?")
     linked = _linked(listing)
     links = _links(listing, linked)
-    rebuild = set(listing.changed)
-    for path in listing.changed:
+    changed = {path for path in listing.changed if not _is_as_before(listing.folders[path], previous.get(path))}
+    rebuild = set(changed)
+    for path in changed:
         while path:
             path = path.rpartition("/")[0]
             rebuild.add(path)
@@ -190,7 +196,7 @@ def _build(listing: Listing, sink: Gathering) -> Node:
     rebuild |= {path for path, folder in listing.folders.items() if not folder.tree}
     for path in sorted(rebuild, reverse=True):  # what is below a folder comes after it
         folder = listing.folders[path]
-        if path in listing.changed:
+        if path in changed:
             own = _own_parts(folder, links, sink)
         else:  # only what is below it changed: its own part is made once in the life of a process that remembers
             own = folder.own if folder.own and path not in linked else _own_parts(folder, links, sink)
@@ -199,6 +205,26 @@ def _build(listing: Listing, sink: Gathering) -> Node:
         _build_folder(listing, folder, own, sink)
     root = listing.folders[""]
     return Node(root.tree, root.attrs, root.attrs_is_tree)
+
+
+def _is_as_before(folder: Folder, old: Folder | None) -> bool:
+    """Whether a folder that was looked at again says all that it said before, and so has the same tree, which it then
+    takes over. What is saved is too young to be trusted by the next save, and read again by it."""
+    if old is None or not old.tree or (folder.key[:4], folder.extra) != (old.key[:4], old.extra):
+        return False
+    if (folder.names, folder.folders, folder.extras) != (old.names, old.folders, old.extras):
+        return False
+    if folder.contents != old.contents or _lasting(folder) != _lasting(old):
+        return False
+    folder.tree, folder.attrs, folder.attrs_is_tree, folder.own = old.tree, old.attrs, old.attrs_is_tree, old.own
+    return True
+
+
+def _lasting(folder: Folder) -> list[Sequence[int]]:
+    """Its rows, without what is of no account to a tree: when an entry's status changed, and whether it is young."""
+    rows = folder.rows
+    columns: list[Sequence[int]] = [rows[column::WIDTH] for column in (MODE, INO, SIZE, MTIME, NLINK)]
+    return [*columns, [flags & ~YOUNG for flags in rows[FLAGS::WIDTH]]]
 
 
 def _own_parts(folder: Folder, links: dict[tuple[str, int], bytes], sink: Gathering) -> Own:

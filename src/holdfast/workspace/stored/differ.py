@@ -11,7 +11,7 @@ from holdfast.model import CheckpointDiff, LineCount, Renamed, Uncovered
 from holdfast.scan.handles import upwards
 from holdfast.shadowgit import Kind, object_id
 from holdfast.workspace.stored.gathering import TEXT_MAX_BYTES, Gathering
-from holdfast.workspace.stored.tree import Change, Entry
+from holdfast.workspace.stored.tree import Change, Entry, is_modified, merged
 
 _MOST_RENAMES = 400  # above so many candidates only exact renames are found
 _ALIKE = 0.5
@@ -68,7 +68,7 @@ def _sort(
 ) -> _Sorted:
     found = _Sorted({}, {}, {}, [], [], {})
     gaps = [{item.path: item.reason for item in side if item.path} for side in not_held]
-    for path, before, after in _merged(changes):
+    for path, before, after in merged(changes):
         gap = gaps[1] if after is None else gaps[0] if before is None else {}
         above = next((above for above in upwards(path) if above in gap), None)
         if above is not None:
@@ -120,21 +120,6 @@ def _sum(one: LineCount, other: LineCount) -> LineCount:
     return LineCount(one.added + other.added, one.removed + other.removed)
 
 
-def is_modified(before: Entry, after: Entry) -> bool:
-    """Whether content, type or mode differ, rather than times and such alone."""
-    return before.oid != after.oid or before.attr.mode != after.attr.mode
-
-
-def files_changed(changes: Iterable[Change]) -> list[str]:
-    """The paths of files that came, went or were modified."""
-    found = []
-    for path, before, after in _merged(changes):
-        is_folder = (before is None or before.is_folder) and (after is None or after.is_folder)
-        if not is_folder and (before is None or after is None or is_modified(before, after)):
-            found.append(path)
-    return sorted(found)
-
-
 def find_renames(changes: Iterable[Change], source: Gathering) -> list[Renamed]:
     """The files that went from one path to another, with their content or most of its lines."""
     held = [change for change in changes if not any(entry and _is_nothing(entry) for entry in change[1:])]
@@ -146,17 +131,6 @@ def find_renames(changes: Iterable[Change], source: Gathering) -> list[Renamed]:
 def _is_nothing(entry: Entry) -> bool:
     """Whether it has no content to be known by."""
     return entry.oid in (b"", _EMPTY)
-
-
-def _merged(changes: Iterable[Change]) -> Iterable[Change]:
-    """A file that became a folder, or the reverse, is one change."""
-    found: dict[str, Change] = {}
-    for change in changes:
-        other = found.get(change.path)
-        if other is not None:
-            change = Change(change.path, change.before or other.before, change.after or other.after)
-        found[change.path] = change
-    return found.values()
 
 
 def _renames(deleted: dict[str, Entry], added: dict[str, Entry], source: Gathering) -> list[Renamed]:

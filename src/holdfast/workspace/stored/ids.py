@@ -11,10 +11,10 @@ from holdfast.errors import Refused
 
 _ALPHABET = "0123456789abcdefhjkmnpqrstuvwxyz"  # 32 characters; no g, so that git does not read a description into it
 _RANDOM = 8
-_ID = re.compile(r"([a-z])([1-9][0-9]*)-[0-9a-z]{8}")
-_ID_PREFIX = re.compile(r"[a-i][1-9][0-9]*(-[0-9a-z]*)?")  # of up to a thousand million checkpoints; `v1` is a name
-_LATEST = re.compile(r"latest(?:~0*([0-9]{1,18}))?")  # one further back than any store has is no checkpoint
-_NAME = re.compile(r"[^\x00-\x1f\x7f~\ud800-\udfff]{1,200}")
+_ID = r"([a-z])([1-9][0-9]*)-[0-9a-z]{8}"
+_ID_PREFIX = r"[a-i][1-9][0-9]*(-[0-9a-z]*)?"  # of up to a thousand million checkpoints; `v1` is a name
+_LATEST = r"latest(?:~0*([0-9]{1,18}))?"  # one further back than any store has is no checkpoint
+_NAME = r"[^\x00-\x1f\x7f~\ud800-\udfff]{1,200}"
 
 
 class Latest(NamedTuple):
@@ -35,7 +35,7 @@ def new_id(sequence: int) -> str:
 
 def sequence_of(checkpoint_id: str) -> int | None:
     """The sequence number in an id; None if it is not one."""
-    match = _ID.fullmatch(checkpoint_id)
+    match = re.fullmatch(_ID, checkpoint_id)
     return int(match[2]) if match and ord(match[1]) - ord("a") + 1 == len(match[2]) else None
 
 
@@ -46,20 +46,20 @@ def greatest_sequence(names: Iterable[str]) -> int:
 
 def parse_latest(ref: str) -> Latest | None:
     """Read `latest` and `latest~2`."""
-    match = _LATEST.fullmatch(ref)
+    match = re.fullmatch(_LATEST, ref)
     return Latest(int(match[1] or 0)) if match else None
 
 
 def looks_like_id(ref: str) -> bool:
     """Whether a text is an id or the beginning of one, and so the name of nothing."""
-    return _ID_PREFIX.fullmatch(ref) is not None
+    return re.fullmatch(_ID_PREFIX, ref) is not None
 
 
 def check_name(name: str) -> None:
     """Refused unless a name can be told from an id and from `latest`."""
     if not isinstance(name, str):
         raise Refused("a checkpoint's name is not text", hint=f"It is of type {type(name).__name__}.")
-    if not _NAME.fullmatch(name) or name.strip() != name or looks_like_id(name) or name.startswith("latest"):
+    if not re.fullmatch(_NAME, name) or name.strip() != name or looks_like_id(name) or name.startswith("latest"):
         raise Refused(
             f"{name!r} cannot name a checkpoint",
             hint="Use up to 200 characters without ~ or control characters; not `latest`, not something like an id.",

@@ -14,21 +14,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import Damaged
 from holdfast.model import Checkpoint, Lazy, Operation, Reason, Uncovered
-from holdfast.shadowgit import (
-    EMPTY_TREE,
-    FILE_MODE,
-    FOLDER_MODE,
-    Kind,
-    TreeEntry,
-    decode_commit,
-    encode_commit,
-    encode_tree,
-)
-from holdfast.workspace.stored.parts import Sink, Source
+
+if TYPE_CHECKING:
+    from holdfast.workspace.stored.parts import Sink, Source
 
 FORMAT = 1
 
@@ -113,6 +105,16 @@ def decode_record(data: bytes, *, commit: str, lazy: Lazy | None) -> Checkpoint:
 
 def write_commit(sink: Sink, checkpoint: Checkpoint, contents: Contents) -> bytes:
     """Put a checkpoint together; the name of its commit."""
+    from holdfast.shadowgit import (  # who reads records alone does not pay for it
+        EMPTY_TREE,
+        FILE_MODE,
+        FOLDER_MODE,
+        Kind,
+        TreeEntry,
+        encode_commit,
+        encode_tree,
+    )
+
     attrs_mode = FOLDER_MODE if contents.root.attrs_is_tree else FILE_MODE
     entries = [
         TreeEntry(attrs_mode, b"attrs", contents.root.attrs),
@@ -132,6 +134,8 @@ def write_commit(sink: Sink, checkpoint: Checkpoint, contents: Contents) -> byte
 
 def read_contents(source: Source, commit: bytes) -> Contents:
     """The parts of a stored checkpoint."""
+    from holdfast.shadowgit import EMPTY_TREE, FOLDER_MODE, decode_commit  # as above
+
     tree = decode_commit(commit)
     entries = {entry.name: entry for entry in source.tree(tree)}
     try:

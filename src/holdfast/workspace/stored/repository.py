@@ -6,20 +6,22 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Container, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from holdfast import durable
 from holdfast.errors import Conflict, Damaged, NotFound, Refused
 from holdfast.model import JSON, Checkpoint, Uncovered
-from holdfast.shadowgit import EMPTY_TREE, ObjectStore, PackWriter, merge_packs, packs_due, reachable
+from holdfast.shadowgit.refs import Refs
 from holdfast.workspace.stored.catalog import Catalog, Row
 from holdfast.workspace.stored.holds import Holds
 from holdfast.workspace.stored.ids import greatest_sequence, looks_like_id, parse_latest, sequence_of
 from holdfast.workspace.stored.record import Contents, Node, decode_record, decode_uncovered, read_contents
 from holdfast.workspace.stored.spelling import Spelling
-from holdfast.workspace.stored.state import read_one, read_state, state_names
-from holdfast.workspace.stored.tree import TreeReader
+
+if TYPE_CHECKING:
+    from holdfast.shadowgit import ObjectStore, PackWriter
 
 WITHOUT = "without"
 """The verb of a checkpoint that holds the folder without what an agent did, for a restore to go to."""
@@ -44,15 +46,21 @@ class Repository:
         self.folder = folder
         self.spelling = spelling or Spelling()
         self.own = folder / "holdfast"
-        self.objects = ObjectStore(folder)
-        refs = self.objects
-        self.catalog = Catalog(self.own / "catalog.db", refs.ref_marks, self.load_row, refs.refs_status)
+        self._refs = Refs(folder)
+        self.catalog = Catalog(self.own / "catalog.db", self._refs.ref_marks, self.load_row, self._refs.refs_status)
         self.lock = durable.Lock(self.own / "lock")
         self.holds = Holds(self.own / "held")
 
+    @cached_property
+    def objects(self) -> ObjectStore:
+        """What the checkpoints are made of, and the refs that can be written."""
+        from holdfast.shadowgit import ObjectStore  # start-up cost: a list of checkpoints needs the refs alone
+
+        return ObjectStore(self.folder)
+
     @property
     def exists(self) -> bool:
-        return self.objects.exists
+        return self._refs.exists
 
     @property
     def purge_journal(self) -> Path:
@@ -168,11 +176,17 @@ class Repository:
     # parts that are read when they are asked for
 
     def state(self, checkpoint: Checkpoint) -> dict[str, JSON]:
+        from holdfast.shadowgit import EMPTY_TREE
+        from holdfast.workspace.stored.state import read_state
+
         tree = self.contents(checkpoint).state
         return {} if tree == EMPTY_TREE else read_state(self.objects, tree, self.spelling)
 
     def one_state(self, checkpoint: Checkpoint, name: str) -> JSON:
         """The value of one state; NotFound if there is none of that name. The others are not read."""
+        from holdfast.shadowgit import EMPTY_TREE
+        from holdfast.workspace.stored.state import read_one, state_names
+
         tree = self.contents(checkpoint).state
         entries = {} if tree == EMPTY_TREE else state_names(self.objects, tree)
         if name not in entries:
@@ -185,6 +199,8 @@ class Repository:
         changes = json.loads(self.objects.blob(contents.changes))
         if changes is not None:
             return list(changes)
+        from holdfast.workspace.stored.tree import TreeReader
+
         everything = TreeReader(self.objects).walk(contents.root)
         return sorted(path for path, entry in everything if not entry.is_folder)
 
@@ -267,16 +283,22 @@ class Repository:
 
     def upkeep(self) -> None:
         """Merge packs that have accumulated."""
+        from holdfast.shadowgit import merge_packs, packs_due
+
         due = packs_due(self.objects.packs())
         if len(due) > 1:
             merge_packs(self.objects, due)
 
     def needed(self, *, without: Container[str] = ()) -> set[bytes]:
         """Every object that some ref needs, once some checkpoints are gone. Damaged if that cannot be told."""
+        from holdfast.shadowgit import reachable
+
         return reachable(self.objects, self.objects.commits(without=without))
 
     def merge(self, needed: Container[bytes] | None = None) -> None:
         """Merge all packs, without what is not needed; Damaged, and nothing changed, if that cannot be told."""
+        from holdfast.shadowgit import merge_packs
+
         merge_packs(self.objects, self.objects.packs(), keep=self.needed() if needed is None else needed)
 
     def _known_floor(self) -> int:

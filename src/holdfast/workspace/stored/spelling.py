@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from holdfast.errors import Damaged, Refused
 from holdfast.model import JSON
-from holdfast.workspace.stored.pieces import encode_pieces
 
 if TYPE_CHECKING:
     from holdfast.serde import Registry, Serde
@@ -50,6 +49,8 @@ class Spelling:
 
     def spell(self, value: Any, where: str) -> Spelled:
         """A value as it is stored; Refused, with the path of what cannot be, if it would not come back the same."""
+        from holdfast.workspace.stored.pieces import encode_pieces  # start-up cost, for who saves
+
         try:
             return Spelled(b"".join(encode_pieces(value)), False)
         except (TypeError, ValueError, RecursionError):

@@ -156,3 +156,29 @@ class TreeReader:
                     yield Change(join(where, name), was, now)
             for name in sorted({*old.folders, *new.folders}, reverse=True):
                 stack.append((join(where, name), old.folders.get(name), new.folders.get(name)))
+
+
+def merged(changes: Iterable[Change]) -> Iterable[Change]:
+    """A file that became a folder, or the reverse, is one change."""
+    found: dict[str, Change] = {}
+    for change in changes:
+        other = found.get(change.path)
+        if other is not None:
+            change = Change(change.path, change.before or other.before, change.after or other.after)
+        found[change.path] = change
+    return found.values()
+
+
+def is_modified(before: Entry, after: Entry) -> bool:
+    """Whether content, type or mode differ, rather than times and such alone."""
+    return before.oid != after.oid or before.attr.mode != after.attr.mode
+
+
+def files_changed(changes: Iterable[Change]) -> list[str]:
+    """The paths of files that came, went or were modified."""
+    found = []
+    for path, before, after in merged(changes):
+        is_folder = (before is None or before.is_folder) and (after is None or after.is_folder)
+        if not is_folder and (before is None or after is None or is_modified(before, after)):
+            found.append(path)
+    return sorted(found)

@@ -14,7 +14,7 @@ from holdfast.model import Problem, Progress, VerifyReport
 from holdfast.scan.folder import load
 from holdfast.scan.handles import join
 from holdfast.shadowgit import Kind, Pack, decode_commit, real_name
-from holdfast.shadowgit.store import CONFIG, HEAD
+from holdfast.shadowgit.refs import CONFIG, HEAD
 from holdfast.workspace.place import read_owner
 from holdfast.workspace.stored.catalog import Row
 from holdfast.workspace.stored.ids import sequence_of

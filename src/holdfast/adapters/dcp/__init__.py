@@ -7,7 +7,10 @@ All ranks see one file system. Each writes its own shards; the coordinator alone
 that a rank that dies before that leaves the folder as it was.
 """
 
-from holdfast.adapters.dcp.reader import HoldfastReader
-from holdfast.adapters.dcp.writer import HoldfastWriter
+from holdfast.errors import Extra
+
+with Extra("training"):
+    from holdfast.adapters.dcp.reader import HoldfastReader
+    from holdfast.adapters.dcp.writer import HoldfastWriter
 
 __all__ = ["HoldfastReader", "HoldfastWriter"]

@@ -14,14 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import chromadb
-from chromadb.config import Settings
-from chromadb.errors import NotFoundError
-
-from holdfast.errors import HoldfastError, Unavailable
+from holdfast.errors import Extra, HoldfastError, Unavailable
 from holdfast.indexing import vectors
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
+
+with Extra("chroma"):
+    import chromadb
+    from chromadb.config import Settings
+    from chromadb.errors import NotFoundError
 
 _LIVE = "holdfast.live"
 _PREFIX = "hf."

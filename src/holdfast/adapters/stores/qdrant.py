@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from qdrant_client import QdrantClient, models
-
-from holdfast.errors import HoldfastError, Unavailable
+from holdfast.errors import Extra, HoldfastError, Unavailable
 from holdfast.indexing import sparse, vectors
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
+
+with Extra("qdrant"):
+    from qdrant_client import QdrantClient, models
 
 _PAGE = 256
 

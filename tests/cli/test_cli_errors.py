@@ -58,6 +58,8 @@ from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused,
         (["rm"], 2, "REF"),
         (["diff", "latest", "latest", "a.txt"], 2, "a.txt"),
         (["sav"], 2, "did you mean save?"),
+        (["list"], 2, "did you mean log?"),
+        (["rollback"], 2, "did you mean restore?"),
         (["\x1b[31m"], 2, "x1b"),
     ],
 )

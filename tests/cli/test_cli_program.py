@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from holdfast import __version__
-from holdfast.cli.group import COMMANDS
+from holdfast.cli.group import COMMANDS, SECTIONS
 
 
 def test_version_loads_neither_the_engine_nor_the_drawing(holdfast):
@@ -47,9 +47,11 @@ def test_every_command_below_index_takes_json(holdfast, name):
 
 
 def test_the_help_lists_every_command_in_full(holdfast):
-    out = holdfast("--help").out
-    listed = [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()]
-    assert listed == list(COMMANDS) and "..." not in out.partition("Commands:\n")[2]
+    listed = holdfast("--help").out.partition("Show this message and exit.")[2]
+    names = [line.split()[0] for line in listed.splitlines() if line.startswith("  ")]
+    assert names == list(COMMANDS) and "..." not in listed
+    titles = [line.rstrip(":") for line in listed.splitlines() if line and not line.startswith(" ")]
+    assert titles == list(SECTIONS)
 
 
 def test_without_a_command_the_help_is_shown_and_the_code_is_that_of_wrong_use(holdfast):

@@ -16,12 +16,26 @@ from holdfast.cli.exits import Exit
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-COMMANDS = (
-    "init", "save", "log", "show", "diff", "restore", "undo", "redo", "blame", "export", "fork", "adopt", "search",
-    "why", "guard", "bisect", "watch", "pin", "rm", "prune", "purge", "usage", "compact", "verify", "copy", "where",
-    "training", "index", "config", "install", "uninstall", "doctor", "mcp", "completion", "demo",
-)  # fmt: skip
+SECTIONS = {
+    "Save and go back": ("init", "save", "log", "show", "diff", "restore", "undo", "redo"),
+    "Look closer": ("blame", "search", "why", "bisect", "export"),
+    "Work with a net": ("guard", "watch", "fork", "adopt"),
+    "Coding agents": ("install", "uninstall", "doctor", "mcp"),
+    "Graphs, training runs, indexes": ("copy", "training", "index"),
+    "Keep and free": ("pin", "rm", "prune", "purge", "usage", "compact", "verify"),
+    "This installation": ("where", "config", "completion", "demo"),
+}
+COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
+_WIDEST = max(map(len, COMMANDS))
 _HIDDEN = ("hook",)  # for programs
+_ELSEWHERE = {
+    "add": "save", "commit": "save", "create": "save", "checkpoint": "save", "snapshot": "save",
+    "list": "log", "ls": "log", "history": "log", "status": "diff",
+    "checkout": "restore", "rewind": "restore", "reset": "restore", "rollback": "restore", "revert": "undo",
+    "delete": "rm", "remove": "rm", "clean": "prune", "forget": "prune", "gc": "prune",
+    "check": "verify", "fsck": "verify", "find": "search", "grep": "search", "run": "guard",
+}  # fmt: skip
+"""What other tools call it."""
 
 
 class LazyGroup(click.Group):
@@ -36,6 +50,13 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by what they are for."""
+        for title, names in SECTIONS.items():
+            found = [(f"{name:<{_WIDEST}}", self.get_command(ctx, name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl([(name, each.get_short_help_str(80)) for name, each in found if each])
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS + _HIDDEN:
             return None
@@ -49,7 +70,7 @@ class LazyGroup(click.Group):
         if name not in COMMANDS + _HIDDEN and not name.startswith("-"):
             import difflib  # start-up cost, for a misspelt command only
 
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            near = [_ELSEWHERE[name]] if name in _ELSEWHERE else difflib.get_close_matches(name, COMMANDS, n=1)
             raise click.UsageError(
                 f"there is no command {name!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx
             )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from conftest import Program
+
+if TYPE_CHECKING:
+    from conftest import Program
 
 
 @pytest.fixture
@@ -74,3 +77,6 @@ def test_prune_shows_its_plan_and_keeps_the_best(holdfast: Program, run: str) ->
     assert "2 stays: the best" in holdfast("-C", run, "prune", "--keep-last", "1", "--dry-run").out
     assert holdfast("-C", run, "prune", "--keep-last", "1", "--yes", "--json").json["pruned"]["removed"] == [1]
     assert sorted(path.name for path in Path(run).glob("step-*")) == ["step-00000002", "step-00000003"]
+    assert holdfast("-C", run, "prune", "--keep-last", "1", "--yes").out.startswith("To be deleted, for good: nothing")
+    told = holdfast("-C", run, "prune", "--keep-last", "1", "--yes", "--json").json
+    assert (told["plan"]["removed"], told["pruned"]) == ([], None)

@@ -74,7 +74,7 @@ def _prune_workspace(app: App, wishes: dict[str, Any], *, dry_run: bool, yes: bo
         _show(plan, answer=dry_run)
     if dry_run:
         if app.json:
-            app.document({"plan": _document(plan)})
+            app.document({"plan": _document(plan), "pruned": None})
         return
     app.confirm("Delete them?", yes=yes)
     done = workspace.prune(policy, dry_run=False, plan=plan)
@@ -127,7 +127,7 @@ def _nothing_said() -> NoReturn:
 
 def _tell_nothing(app: App, plan: Pruned) -> None:
     if app.json:
-        app.document({"plan": _document(plan)})
+        app.document({"plan": _document(plan), "pruned": None})
     else:
         output.answer(f"Nothing to delete: all {render.count(len(plan.kept), 'checkpoint')} stay")
     _tell_over(plan)

@@ -37,7 +37,7 @@ def prune(app: App, place: Asked, policy: Policy, *, every: bool, dry_run: bool,
             _show(plan, answer=dry_run)
         if dry_run:
             if app.json:
-                app.document({"plan": _document(states, plan)})
+                app.document({"plan": _document(states, plan), "pruned": None})
             return
         app.confirm("Delete them?", yes=yes)
         done = states.prune(policy, session, namespace=place.namespace, plan=plan)
@@ -70,7 +70,7 @@ def _check_deltas(states: States, plan: Pruned) -> None:
 
 def _tell_nothing(app: App, states: States, plan: Pruned) -> None:
     if app.json:
-        app.document({"plan": _document(states, plan)})
+        app.document({"plan": _document(states, plan), "pruned": None})
     else:
         output.answer(f"Nothing to delete: all {render.count(len(plan.kept), 'checkpoint')} stay")
 

@@ -16,7 +16,7 @@ from holdfast.model import Reason
 from .pages import ROOT, Page, pages
 
 _PATH = re.compile(r"(?:src|tests|docs|benchmarks)/[\w./-]*")
-_KEEPER = re.compile(r"^- `(src/[\w/]+\.py)`((?:,? `[\w.]+`)*)", re.MULTILINE)
+_KEEPER = re.compile(r"(?:^- |;\s)`(src/[\w/]+\.py)`((?:,?\s+`[\w.]+`)*)", re.MULTILINE)
 _ROW = re.compile(r"^\| ([\d–, ]+) \|.*?`(tests/cases/\w+\.py)`", re.MULTILINE)
 _NOT_SHOWN_ROW = re.compile(r"^\| ([\d–, ]+) \|.*\| *\S+.*\|$", re.MULTILINE)
 

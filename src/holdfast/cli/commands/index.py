@@ -23,7 +23,7 @@ def index() -> None:
     """Turn documents into an index that can be searched.
 
     What is indexed, and how, is in the [index] table of holdfast.toml. A plan says what that costs before a model is
-    called; an apply that was killed goes on where it was.
+    called; an apply that was killed goes on where it was. Needs the extra: pip install 'holdfast[index]'
 
     \b
     holdfast index init

@@ -80,3 +80,9 @@ def test_prune_shows_its_plan_and_keeps_the_best(holdfast: Program, run: str) ->
     assert holdfast("-C", run, "prune", "--keep-last", "1", "--yes").out.startswith("To be deleted, for good: nothing")
     told = holdfast("-C", run, "prune", "--keep-last", "1", "--yes", "--json").json
     assert (told["plan"]["removed"], told["pruned"]) == ([], None)
+
+
+@pytest.mark.parametrize("command", ["log", "usage", "verify"])
+def test_a_folder_after_the_command_is_told_where_it_goes(holdfast: Program, run: str, command: str) -> None:
+    ran = holdfast(command, run)
+    assert (ran.code, f"holdfast -C {run} {command}" in ran.err) == (2, True)

@@ -135,7 +135,10 @@ def rollback(app: App, *, yes: bool) -> None:
 @click.argument("document")
 @pass_app
 def explain(app: App, *, document: str) -> None:
-    """Say why a document would be done again; documents are named as in the source, such as docs/a.md."""
+    """Say why a document would be done again.
+
+    Documents are named as in the source, such as docs/a.md.
+    """
     with _open(app) as run:
         why = run.explain(document)
     if app.json:

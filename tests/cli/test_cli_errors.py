@@ -60,6 +60,7 @@ from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused,
         (["sav"], 2, "did you mean save?"),
         (["list"], 2, "did you mean log?"),
         (["rollback"], 2, "did you mean restore?"),
+        (["completion"], 2, "Choose from: bash, zsh, fish"),
         (["\x1b[31m"], 2, "x1b"),
     ],
 )

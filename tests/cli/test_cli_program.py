@@ -54,6 +54,12 @@ def test_the_help_lists_every_command_in_full(holdfast):
     assert titles == list(SECTIONS)
 
 
+@pytest.mark.parametrize("name", ["bisect", "diff", "guard", "search"])
+def test_the_usage_names_what_comes_after_the_dashes(holdfast, name):
+    usage = holdfast(name, "--help").out.splitlines()[0]
+    assert usage.endswith(" -- COMMAND..." if name in ("bisect", "guard") else " [-- PATHS...]")
+
+
 def test_without_a_command_the_help_is_shown_and_the_code_is_that_of_wrong_use(holdfast):
     ran = holdfast()
     assert ran.code == 2 and ran.out == "" and ran.err == holdfast("--help").out

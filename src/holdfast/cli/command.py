@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class Command(click.Command):
-    """Adds `--json`, and, on request, keeps what follows `--` apart: `ctx.meta[PATHS]`."""
+    """Adds `--json`, and, where its usage names something after `--`, keeps that apart: `ctx.meta[AFTER_DASHES]`."""
 
-    def __init__(self, *args: Any, paths_after_dashes: bool = False, **attributes: Any) -> None:
+    def __init__(self, *args: Any, after_dashes: str = "", **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self._paths_after_dashes = paths_after_dashes
+        self._after_dashes = after_dashes
         self.params.append(
             click.Option(
                 ["--json"], is_flag=True, expose_value=False, callback=_set_json, help="Print one JSON document."
@@ -35,10 +35,14 @@ class Command(click.Command):
                 _completes_by_name(param)
         return found
 
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """The words of its usage, with what comes after the dashes."""
+        return [*super().collect_usage_pieces(ctx), *filter(None, [self._after_dashes])]
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if self._paths_after_dashes and "--" in args:
+        if self._after_dashes and "--" in args:
             at = args.index("--")
-            ctx.meta[PATHS] = args[at + 1 :]
+            ctx.meta[AFTER_DASHES] = args[at + 1 :]
             args = args[:at]
         return with_context(ctx, lambda: super(Command, self).parse_args(ctx, args))
 
@@ -53,7 +57,7 @@ class Group(click.Group):
         return with_context(ctx, lambda: super(Group, self).parse_args(ctx, args))
 
 
-PATHS = "holdfast.paths"
+AFTER_DASHES = "holdfast.after_dashes"
 
 
 def with_context(ctx: click.Context, parse: Callable[[], list[str]]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from holdfast.cli.command import PATHS
+from holdfast.cli.command import AFTER_DASHES
 from holdfast.cli.locations import is_location
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _PLAIN = re.compile(r"[\w.@+:/-]+")  # what needs no quoting in any shell
 
 def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem] | None:
     """What a word may become, by the name of what it is for; None leaves it to the parameter itself."""
-    if param.name in _WHERES or (PATHS in ctx.meta and param.name in _REFS):
+    if param.name in _WHERES or (AFTER_DASHES in ctx.meta and param.name in _REFS):
         return [CompletionItem(incomplete, type="file")]
     words = [*ctx.params.values(), *ctx.args]  # the latter while the value of an option is still to come
     if any(is_location(word) for word in words if isinstance(word, str)):

@@ -8,7 +8,7 @@ import click
 
 from holdfast.cli import documents, output, render, running
 from holdfast.cli.app import App, pass_app
-from holdfast.cli.command import PATHS, command
+from holdfast.cli.command import AFTER_DASHES, command
 from holdfast.cli.documents import short
 from holdfast.cli.exits import Exit
 from holdfast.cli.restoring import message
@@ -17,7 +17,7 @@ from holdfast.model import Bisected, Checkpoint
 _SKIP = 125
 
 
-@command(paths_after_dashes=True)
+@command(after_dashes="-- COMMAND...")
 @click.argument("good")
 @click.argument("bad", default="latest")
 @pass_app
@@ -32,7 +32,7 @@ def bisect(ctx: click.Context, app: App, *, good: str, bad: str) -> int:
     \b
     holdfast bisect b3 latest -- pytest -q tests/test_login.py
     """
-    words = ctx.meta.get(PATHS, ())
+    words = ctx.meta.get(AFTER_DASHES, ())
     if not words:
         raise click.UsageError("no command is named; it comes after --")
 

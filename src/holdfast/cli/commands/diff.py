@@ -10,14 +10,14 @@ import click
 
 from holdfast.cli import documents, locations, output, render, training
 from holdfast.cli.app import App, pass_app
-from holdfast.cli.command import PATHS, command
+from holdfast.cli.command import AFTER_DASHES, command
 from holdfast.errors import NotFound
 from holdfast.model import CheckpointDiff, LineCount
 
 _COLOURS = (("+++", "bold"), ("---", "bold"), ("diff ", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
 
 
-@command(paths_after_dashes=True)
+@command(after_dashes="[-- PATHS...]")
 @click.argument("a", default="latest", metavar="[LOCATION]")
 @click.argument("b", required=False, metavar="[A]")
 @click.argument("third", required=False, metavar="[B]")
@@ -52,7 +52,7 @@ def diff(
     holdfast diff latest~2 -- src/   paths come after --
     holdfast diff sqlite:///state.db c1 c2 --session s1
     """
-    not_here = {"--stat": stat, "--name-only": name_only, "paths after --": ctx.meta.get(PATHS)}
+    not_here = {"--stat": stat, "--name-only": name_only, "paths after --": ctx.meta.get(AFTER_DASHES)}
     if place := locations.asked(app, a, flow, not_here=not_here):
         from holdfast.cli.flow.diff import diff as diff_location
 
@@ -64,7 +64,7 @@ def diff(
         return
     workspace = app.open()
     try:
-        found = workspace.diff(a, b, app.paths(workspace, ctx.meta.get(PATHS, ())))
+        found = workspace.diff(a, b, app.paths(workspace, ctx.meta.get(AFTER_DASHES, ())))
     except NotFound as error:
         if any(os.path.lexists(word) for word in (a, b or "")):
             raise NotFound(error.message, hint="Paths come after --, as in: holdfast diff latest -- src/") from None

@@ -6,13 +6,13 @@ import click
 
 from holdfast.cli import documents, output, progress, render, running
 from holdfast.cli.app import App, pass_app
-from holdfast.cli.command import PATHS, command
+from holdfast.cli.command import AFTER_DASHES, command
 from holdfast.cli.documents import short
 from holdfast.errors import HoldfastError
 from holdfast.model import Restored
 
 
-@command(paths_after_dashes=True)
+@command(after_dashes="-- COMMAND...")
 @click.option("-m", "--message", metavar="MESSAGE", help="The message of the checkpoint. [default: the command]")
 @click.option("--session", metavar="ID", help="The session that it belongs to.")
 @click.option("--actor", metavar="NAME", help="Who runs it.")
@@ -31,7 +31,7 @@ def guard(
     holdfast guard -- make migrate
     holdfast guard -m "risky" -- sh -c 'codemod && pytest'
     """
-    words = ctx.meta.get(PATHS, ())
+    words = ctx.meta.get(AFTER_DASHES, ())
     if not words:
         raise click.UsageError("no command is named; it comes after --")
     workspace = app.open(create=True)

@@ -6,13 +6,13 @@ import click
 
 from holdfast.cli import documents, output, progress, render
 from holdfast.cli.app import App, pass_app
-from holdfast.cli.command import PATHS, command
+from holdfast.cli.command import AFTER_DASHES, command
 from holdfast.cli.documents import short
 from holdfast.cli.restoring import message
 from holdfast.model import Checkpoint, Match
 
 
-@command(paths_after_dashes=True)
+@command(after_dashes="[-- PATHS...]")
 @click.argument("text")
 @click.option("-E", "--regex", is_flag=True, help="TEXT is a regular expression.")
 @click.option("-i", "--ignore-case", is_flag=True, help="Capital letters or not.")
@@ -34,7 +34,7 @@ def search(
     holdfast search -E 'sk-[a-z0-9]+' -- src/ '*.env'   paths come after --
     """
     workspace = app.open()
-    paths = app.paths(workspace, ctx.meta.get(PATHS, ()))
+    paths = app.paths(workspace, ctx.meta.get(AFTER_DASHES, ()))
     with progress.shown() as shown:
         found = workspace.search(
             text,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -52,6 +53,13 @@ def test_the_help_lists_every_command_in_full(holdfast):
     assert names == list(COMMANDS) and "..." not in listed
     titles = [line.rstrip(":") for line in listed.splitlines() if line and not line.startswith(" ")]
     assert titles == list(SECTIONS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_one_letter_means_one_thing_everywhere(holdfast, name):
+    letters = dict(re.findall(r"^  (-\w), (--[\w-]+)", holdfast(name, "--help").out, re.MULTILINE))
+    meant = {"-h": "--help", "-m": "--message", "-n": "--limit", "-y": "--yes", "-E": "--regex", "-i": "--ignore-case"}
+    assert letters.items() <= meant.items()
 
 
 @pytest.mark.parametrize("name", ["bisect", "diff", "guard", "search"])

@@ -48,7 +48,10 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """Prints its help where no command is named, as `holdfast` itself does."""
+    """Prints its help where no command is named, as `holdfast` itself does; lists its commands in their order."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:

@@ -152,7 +152,9 @@ def explain(app: App, *, document: str) -> None:
 
 @index.command(cls=Command)
 @click.argument("query")
-@click.option("-n", "--limit", type=click.IntRange(min=1, max=1000), default=5, show_default=True, help="So many.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1, max=1000), metavar="N", default=5, help="How many.", show_default=True
+)
 @click.option("--channel", metavar="NAME", help="The model to ask, where there are several.")
 @pass_app
 def search(app: App, *, query: str, limit: int, channel: str | None) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--keep-per-session", type=click.IntRange(min=0), metavar="N", help="Keep so many of each session.")
 @click.option("--keep-every", type=click.IntRange(min=1), metavar="N", help="Keep those whose number N divides.")
 @click.option("--max-size", metavar="SIZE", help="Then take the oldest until all fit: 500MB, 2GiB.")
-@click.option("-n", "--dry-run", is_flag=True, help="Show the plan, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--session", metavar="ID", help="Of a location: the session to prune.")
 @click.option("--all", "every", is_flag=True, help="Of a location: prune all sessions of a tenant.")

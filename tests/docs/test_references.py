@@ -76,6 +76,12 @@ def _contracts() -> list[dict[str, Any]]:
     return found
 
 
+def test_a_word_has_one_meaning_in_a_section_of_the_glossary() -> None:
+    for section in Page(ROOT / "docs" / "glossary.md").text.split("\n## ")[1:]:
+        words = re.findall(r"^\| \*\*([^*]+)\*\*", section, re.MULTILINE)
+        assert sorted(words) == sorted(set(words))
+
+
 def test_every_case_is_said_to_be_tested_where_it_is() -> None:
     said: dict[str, set[int]] = {}
     for numbers, path in _ROW.findall(Page(ROOT / "docs" / "cases.md").text):

@@ -29,15 +29,16 @@ __all__ = [
 
 _ERRORS = {"Conflict", "Damaged", "HoldfastError", "NotFound", "Refused", "Unavailable"}
 
+if not TYPE_CHECKING:  # a checker that saw this would take any name for one of ours
 
-def __getattr__(name: str) -> object:
-    """Load a public name when it is first asked for, so that `import holdfast` costs next to nothing."""
-    if name not in __all__:
-        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-    import importlib
+    def __getattr__(name: str) -> object:
+        """Load a public name when it is first asked for, so that `import holdfast` costs next to nothing."""
+        if name not in __all__:
+            raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+        import importlib
 
-    room = "errors" if name in _ERRORS else "workspace" if name == "Workspace" else "model"
-    return getattr(importlib.import_module(f"holdfast.{room}"), name)
+        room = "errors" if name in _ERRORS else "workspace" if name == "Workspace" else "model"
+        return getattr(importlib.import_module(f"holdfast.{room}"), name)
 
 
 def __dir__() -> list[str]:

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from holdfast.errors import Refused, Unavailable
+from holdfast.errors import Extra, Refused
 
 _LENGTH_BYTES = 8
 
@@ -51,12 +51,8 @@ class RunningDigest:
 
 
 def _hasher() -> Any:
-    try:
-        from blake3 import blake3  # an extra: `holdfast[indexing]`, `holdfast[training]`
-    except ImportError:
-        raise Unavailable(
-            "the package blake3 is not installed", hint="Install it with: pip install 'holdfast[indexing]'"
-        ) from None
+    with Extra("indexing"):
+        from blake3 import blake3
     return blake3
 
 

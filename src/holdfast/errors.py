@@ -6,9 +6,14 @@ HoldfastError
 ├── Damaged       stored bytes are not what was stored: use another checkpoint, run verify
 ├── Refused       this would be wrong as asked: ask differently
 └── Unavailable   the disk, a lock or a permission is in the way: mend it, try again
+    └── NotInstalled  a package that only some need: install the extra that is named
 """
 
 from __future__ import annotations
+
+TYPE_CHECKING = False  # as type checkers know it: what this file imports, every start of the program pays for
+if TYPE_CHECKING:
+    from types import TracebackType
 
 
 class HoldfastError(Exception):
@@ -41,3 +46,24 @@ class Refused(HoldfastError):
 
 class Unavailable(HoldfastError):
     """Something outside Holdfast is in the way."""
+
+
+class NotInstalled(Unavailable, ImportError):
+    """A package that only some need is not there; an ImportError, too, for those who look for one."""
+
+
+class Extra:
+    """Name the extra that brings what is imported under it: `with Extra("postgres"): import psycopg`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if not isinstance(error, ImportError) or isinstance(error, NotInstalled):
+            return
+        missing = isinstance(error, ModuleNotFoundError)
+        what = f"the package {error.name} is not installed" if missing else f"a package cannot be loaded: {error}"
+        raise NotInstalled(what, hint=f"Install it with: pip install 'holdfast[{self._name}]'") from error

@@ -93,12 +93,15 @@ def test_save_without_any_store_above_takes_the_current_folder(holdfast, project
     assert holdfast("where", "--json").json["workspace"] == str(project / "src")
 
 
-def test_excluded_files_are_not_held_and_counted_in_a_hint(holdfast, write: Write):
+def test_excluded_files_are_not_held_and_few_are_named_many_counted_in_a_hint(holdfast, write: Write):
     write("big.bin", "x")
     ran = holdfast("save", "--exclude", "*.bin")
     assert ran.code == 0
-    assert "1 path left out by rules" in ran.err
+    assert ran.err.startswith("big.bin left out by rules; why: ")
     assert "big.bin" in holdfast("show", "--uncovered").out
+    for number in range(3):
+        write(f"{number}.bin", "x")
+    assert holdfast("save", "--exclude", "*.bin").err.startswith("4 paths left out by rules; list with: ")
 
 
 def test_a_file_that_cannot_be_read_is_named_and_the_exit_code_says_incomplete(holdfast, write: Write):

@@ -13,13 +13,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from conftest import Program
 
 from holdfast.flow import MADE_OF_PARENTS, Checkpoint, CheckpointMetadata, Place, States, Write, open_states
 from holdfast.serde import Registry, Serde, from_json, read_keys
+
+if TYPE_CHECKING:
+    from conftest import Program
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 URL = "sqlite:///state.db"

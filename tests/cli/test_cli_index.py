@@ -10,9 +10,12 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Program
+
+if TYPE_CHECKING:
+    from conftest import Program
 
 MODEL = """
 import os, pathlib, zlib

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Program
 from test_cli_index import configure, index, sent
+
+if TYPE_CHECKING:
+    from conftest import Program
 
 __all__ = ["index"]  # the fixture
 

@@ -71,6 +71,18 @@ def test_times_are_iso_in_utc_wherever_the_program_runs(holdfast):
     assert holdfast.spawn("show", "--json", TZ="Asia/Kolkata").json["checkpoint"]["timestamp"].endswith("+00:00")
 
 
+def test_a_plan_that_was_only_shown_is_not_done(holdfast, project):
+    for text in ("one", "two", "three"):
+        (project / "a.txt").write_text(text)
+        holdfast("save", text)
+    for command, done in (
+        (["prune", "--keep-last=2"], "pruned"), (["restore", "latest~1"], "restored"), (["purge", "a.txt"], "purged"),
+    ):  # fmt: skip
+        assert holdfast(*command, "--dry-run", "--json").json.keys() == {"plan", done}
+        assert holdfast(*command, "--dry-run", "--json").json[done] is None
+        assert holdfast(*command, "--yes", "--json").json[done]
+
+
 def test_an_error_is_a_document_on_stdout_too(holdfast):
     holdfast("save")
     ran = holdfast("show", "nonsense", "--json")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
 from holdfast import __version__
-from holdfast.cli.group import COMMANDS
+from holdfast.cli.group import COMMANDS, SECTIONS
 from holdfast.flow import open_states
 
 
@@ -85,9 +86,24 @@ def test_every_command_below_index_takes_json(holdfast, name):
 
 
 def test_the_help_lists_every_command_in_full(holdfast):
-    out = holdfast("--help").out
-    listed = [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()]
-    assert listed == list(COMMANDS) and "..." not in out.partition("Commands:\n")[2]
+    listed = holdfast("--help").out.partition("Show this message and exit.")[2]
+    names = [line.split()[0] for line in listed.splitlines() if line.startswith("  ")]
+    assert names == list(COMMANDS) and "..." not in listed
+    titles = [line.rstrip(":") for line in listed.splitlines() if line and not line.startswith(" ")]
+    assert titles == list(SECTIONS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_one_letter_means_one_thing_everywhere(holdfast, name):
+    letters = dict(re.findall(r"^  (-\w), (--[\w-]+)", holdfast(name, "--help").out, re.MULTILINE))
+    meant = {"-h": "--help", "-m": "--message", "-n": "--limit", "-y": "--yes", "-E": "--regex", "-i": "--ignore-case"}
+    assert letters.items() <= meant.items()
+
+
+@pytest.mark.parametrize("name", ["bisect", "diff", "guard", "search"])
+def test_the_usage_names_what_comes_after_the_dashes(holdfast, name):
+    usage = holdfast(name, "--help").out.splitlines()[0]
+    assert usage.endswith(" -- COMMAND..." if name in ("bisect", "guard") else " [-- PATHS...]")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

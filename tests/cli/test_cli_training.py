@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from conftest import Program
+
+if TYPE_CHECKING:
+    from conftest import Program
 
 
 @pytest.fixture
@@ -74,6 +77,15 @@ def test_prune_shows_its_plan_and_keeps_the_best(holdfast: Program, run: str) ->
     assert "2 stays: the best" in holdfast("-C", run, "prune", "--keep-last", "1", "--dry-run").out
     assert holdfast("-C", run, "prune", "--keep-last", "1", "--yes", "--json").json["pruned"]["removed"] == [1]
     assert sorted(path.name for path in Path(run).glob("step-*")) == ["step-00000002", "step-00000003"]
+    assert holdfast("-C", run, "prune", "--keep-last", "1", "--yes").out.startswith("To be deleted, for good: nothing")
+    told = holdfast("-C", run, "prune", "--keep-last", "1", "--yes", "--json").json
+    assert (told["plan"]["removed"], told["pruned"]) == ([], None)
+
+
+@pytest.mark.parametrize("command", ["log", "usage", "verify"])
+def test_a_folder_after_the_command_is_told_where_it_goes(holdfast: Program, run: str, command: str) -> None:
+    ran = holdfast(command, run)
+    assert (ran.code, f"holdfast -C {run} {command}" in ran.err) == (2, True)
 
 
 def test_what_is_stored_as_bytes_changed_by_nobody_knows_how_much(holdfast: Program, tmp_path: Path) -> None:

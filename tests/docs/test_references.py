@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from holdfast.model import Reason
 from .pages import ROOT, Page, pages
 
 _PATH = re.compile(r"(?:src|tests|docs|benchmarks)/[\w./-]*")
-_KEEPER = re.compile(r"^- `(src/[\w/]+\.py)`((?:,? `[\w.]+`)*)", re.MULTILINE)
+_KEEPER = re.compile(r"(?:^- |;\s)`(src/[\w/]+\.py)`((?:,?\s+`[\w.]+`)*)", re.MULTILINE)
 _ROW = re.compile(r"^\| ([\d–, ]+) \|.*?`(tests/cases/\w+\.py)`", re.MULTILINE)
 _NOT_SHOWN_ROW = re.compile(r"^\| ([\d–, ]+) \|.*\| *\S+.*\|$", re.MULTILINE)
 
@@ -55,6 +57,29 @@ def test_every_promise_has_a_section_that_names_its_code_and_its_tests() -> None
     for section in sections:
         assert _KEEPER.search(section), f"{section.split()[0]} names no code"
         assert "`tests/" in section, f"{section.split()[0]} names no test"
+
+
+def test_every_room_has_a_row_and_stands_in_the_drawing_where_the_linter_has_it() -> None:
+    text = Page(ROOT / "docs" / "architecture.md").text
+    for room in (ROOT / "src" / "holdfast").iterdir():
+        if room.suffix == ".py" or (room / "__init__.py").exists():
+            name = room.name if room.suffix else f"{room.name}/"
+            assert room.name == "__init__.py" or f"| `src/holdfast/{name}` |" in text, f"{name} has no row"
+    [layers] = [each["layers"] for each in _contracts() if each["name"].startswith("Rooms")]
+    drawn = re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0].splitlines()
+    assert [re.split(r"  +", line)[0] for line in drawn] == [line.replace("holdfast.", "") for line in layers]
+
+
+def _contracts() -> list[dict[str, Any]]:
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    found: list[dict[str, Any]] = project["tool"]["importlinter"]["contracts"]
+    return found
+
+
+def test_a_word_has_one_meaning_in_a_section_of_the_glossary() -> None:
+    for section in Page(ROOT / "docs" / "glossary.md").text.split("\n## ")[1:]:
+        words = re.findall(r"^\| \*\*([^*]+)\*\*", section, re.MULTILINE)
+        assert sorted(words) == sorted(set(words))
 
 
 def test_every_case_is_said_to_be_tested_where_it_is() -> None:

@@ -74,6 +74,22 @@ def test_the_types_are_for_others_too() -> None:
     assert (Path(holdfast.__file__).parent / "py.typed").exists()
 
 
+@pytest.mark.parametrize("package", ["", ".model", ".project", ".serde", ".training", ".workspace"])
+def test_a_type_checker_knows_a_name_that_is_misspelt(package: str, tmp_path: Path) -> None:
+    source = Path(holdfast.__file__).parent.joinpath(*package.split("."), "__init__.py")
+    (tmp_path / "theirs.py").write_text(f"from holdfast{package} import Chekpoint\n")
+    script = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--config-file=",
+        "--follow-imports=skip",
+        f"--cache-dir={tmp_path / 'cache'}",
+    ]
+    told = subprocess.run([*script, str(source), str(tmp_path / "theirs.py")], capture_output=True, text=True)
+    assert f'Module "holdfast{package}" has no attribute "Chekpoint"' in told.stdout
+
+
 def test_importing_it_loads_next_to_nothing() -> None:
     ours = {name for name in modules_after("import holdfast") if name.startswith("holdfast")}
     assert ours == {"holdfast"}

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from claude_agent_sdk import HookContext, HookInput, HookJSONOutput, HookMatcher
-from claude_agent_sdk.types import HookEvent
-
 from holdfast.adapters.before_tools import BeforeTools
+from holdfast.errors import Extra
 from holdfast.harmless import escape
+
+with Extra("claude-agent"):
+    from claude_agent_sdk import HookContext, HookInput, HookJSONOutput, HookMatcher
+    from claude_agent_sdk.types import HookEvent
 
 _TIMEOUT_S = 600.0  # the default of 60 would let a tool run before a first, large checkpoint is made
 

@@ -17,16 +17,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch.plugins.io import CheckpointIO
-
 from holdfast.durable import Lock, disk, make_folder, write_atomically
-from holdfast.errors import Damaged, NotFound, Refused
+from holdfast.errors import Damaged, Extra, NotFound, Refused
 from holdfast.training.checking import verify
 from holdfast.training.checkpoints import folder_of, load_checkpoint, save_checkpoint
 from holdfast.training.folder import TrainingFolder
-from holdfast.training.frameworks import torch_side
 from holdfast.training.stored.layout import PRIVATE, SCHEMA_VERSION, check_schema, step_name
 from holdfast.training.telling import system_errors
+
+with Extra("lightning"):
+    from lightning.pytorch.plugins.io import CheckpointIO
+
+    from holdfast.training.frameworks import torch_side
 
 STORE = ".holdfast-checkpoints"
 _KIND = "holdfast.lightning"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agents import Agent, RunContextWrapper, RunHooks, Tool
-from agents.tool_context import ToolContext
-
 from holdfast.adapters.before_tools import BeforeTools
+from holdfast.errors import Extra
+
+with Extra("openai-agents"):
+    from agents import Agent, RunContextWrapper, RunHooks, Tool
+    from agents.tool_context import ToolContext
 
 
 class Checkpoints(BeforeTools, RunHooks[Any]):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic_ai import RunContext
-from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.messages import ToolCallPart
-from pydantic_ai.tools import ToolDefinition
-
 from holdfast.adapters.before_tools import BeforeTools
+from holdfast.errors import Extra
+
+with Extra("pydantic-ai"):
+    from pydantic_ai import RunContext
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.messages import ToolCallPart
+    from pydantic_ai.tools import ToolDefinition
 
 
 class Checkpoints(BeforeTools, AbstractCapability[Any]):

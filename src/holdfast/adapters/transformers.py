@@ -12,11 +12,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-import torch
-from transformers import TrainerCallback, TrainerState
-
 from holdfast.durable import remove_tree
+from holdfast.errors import Extra
 from holdfast.training.manager import CheckpointManager, Resumed
+
+with Extra("transformers"):
+    import torch
+    from transformers import TrainerCallback, TrainerState
 
 
 class HoldfastCallback(TrainerCallback):  # type: ignore[misc]

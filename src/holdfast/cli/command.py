@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 
 class Command(click.Command):
-    """Adds `--json`, and, where something is to come after `--`, keeps that apart: `ctx.meta[AFTER_DASHES]`."""
+    """Adds `--json`, and, where its usage names something after `--`, keeps that apart: `ctx.meta[AFTER_DASHES]`."""
 
     def __init__(self, *args: Any, after_dashes: str = "", **attributes: Any) -> None:
-        """`after_dashes`: how the line of usage is to show it."""
         super().__init__(*args, **attributes)
         self._after_dashes = after_dashes
         self.params.append(
@@ -37,7 +36,8 @@ class Command(click.Command):
         return found
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return [*super().collect_usage_pieces(ctx), *([self._after_dashes] if self._after_dashes else [])]
+        """The words of its usage, with what comes after the dashes."""
+        return [*super().collect_usage_pieces(ctx), *filter(None, [self._after_dashes])]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if self._after_dashes and "--" in args:
@@ -48,7 +48,10 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """Prints its help where no command is named, as `holdfast` itself does."""
+    """Prints its help where no command is named, as `holdfast` itself does; lists its commands in their order."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:

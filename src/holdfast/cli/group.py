@@ -16,45 +16,69 @@ from holdfast.cli.exits import Exit
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-COMMANDS = {
-    "init": "Make a store for this folder.",
-    "save": "Save a checkpoint of the folder.",
-    "log": "List checkpoints, newest first.",
-    "show": "Show one checkpoint in full.",
-    "diff": "Show what differs between two states.",
-    "restore": "Bring the folder back to a checkpoint.",
-    "undo": "Take back the last restore.",
-    "redo": "Do the last undone restore again.",
-    "blame": "Show whose each line of a file is.",
-    "export": "Write a checkpoint's files into a folder of their own.",
-    "fork": "Go on from a checkpoint in a folder of its own.",
-    "adopt": "Make a fork's files and state those of the workspace.",
-    "search": "Find where a text came and went, in all checkpoints.",
-    "why": "Tell whether a path is held, and which rule says so.",
-    "guard": "Save, run a command, and restore if it fails.",
-    "bisect": "Find the first checkpoint at which a command fails.",
-    "watch": "Save a checkpoint whenever the folder changed and rests.",
-    "pin": "Mark a checkpoint to be kept when others are pruned.",
-    "rm": "Delete checkpoints for good.",
-    "prune": "Delete checkpoints that no rule keeps, and free their disk.",
-    "purge": "Take a path's content out of every checkpoint, for good.",
-    "usage": "Show where the bytes of the store are.",
-    "compact": "Make the store as small as it gets.",
-    "verify": "Read every byte of the store, and name what is damaged.",
-    "copy": "Copy the states of a flow location to another, unchanged.",
-    "where": "Say where the checkpoints are kept.",
-    "training": "Look at the checkpoints of a training run.",
-    "index": "Turn documents into an index that can be searched.",
-    "config": "Show the configuration, and where each value comes from.",
-    "install": "Have a coding agent save checkpoints around its tools.",
-    "uninstall": "Take our hooks out of an agent's settings again.",
-    "doctor": "Tell whether the hooks of coding agents work here.",
-    "mcp": "Offer checkpoints to an agent as tools.",
-    "completion": "Print a script with which a shell completes words.",
-    "demo": "Show the main job for real.",
+SECTIONS = {
+    "Save and go back": {
+        "init": "Make a store for this folder.",
+        "save": "Save a checkpoint of the folder.",
+        "log": "List checkpoints, newest first.",
+        "show": "Show one checkpoint in full.",
+        "diff": "Show what differs between two states.",
+        "restore": "Bring the folder back to a checkpoint.",
+        "undo": "Take back the last restore.",
+        "redo": "Do the last undone restore again.",
+    },
+    "Look closer": {
+        "blame": "Show whose each line of a file is.",
+        "search": "Find where a text came and went, in all checkpoints.",
+        "why": "Tell whether a path is held, and which rule says so.",
+        "bisect": "Find the first checkpoint at which a command fails.",
+        "export": "Write a checkpoint's files into a folder of their own.",
+    },
+    "Work with a net": {
+        "guard": "Save, run a command, and restore if it fails.",
+        "watch": "Save a checkpoint whenever the folder changed and rests.",
+        "fork": "Go on from a checkpoint in a folder of its own.",
+        "adopt": "Make a fork's files and state those of the workspace.",
+    },
+    "Coding agents": {
+        "install": "Have a coding agent save checkpoints around its tools.",
+        "uninstall": "Take our hooks out of an agent's settings again.",
+        "doctor": "Tell whether the hooks of coding agents work here.",
+        "mcp": "Offer checkpoints to an agent as tools.",
+    },
+    "Graphs, training runs, indexes": {
+        "copy": "Copy the states of a flow location to another, unchanged.",
+        "training": "Look at the checkpoints of a training run.",
+        "index": "Turn documents into an index that can be searched.",
+    },
+    "Keep and free": {
+        "pin": "Mark a checkpoint to be kept when others are pruned.",
+        "rm": "Delete checkpoints for good.",
+        "prune": "Delete checkpoints that no rule keeps, and free their disk.",
+        "purge": "Take a path's content out of every checkpoint, for good.",
+        "usage": "Show where the bytes of the store are.",
+        "compact": "Make the store as small as it gets.",
+        "verify": "Read every byte of the store, and name what is damaged.",
+    },
+    "This installation": {
+        "where": "Say where the checkpoints are kept.",
+        "config": "Show the configuration, and where each value comes from.",
+        "completion": "Print a script with which a shell completes words.",
+        "demo": "Show the main job for real.",
+    },
 }
 """By name, the first line of its help: the list of all commands is shown without loading one of them."""
+COMMANDS = {name: line for section in SECTIONS.values() for name, line in section.items()}
+_WIDEST = max(map(len, COMMANDS))
 _HIDDEN = ("hook",)  # for programs
+_ELSEWHERE = {
+    "add": "save", "commit": "save", "create": "save", "checkpoint": "save", "snapshot": "save",
+    "list": "log", "ls": "log", "history": "log", "status": "diff",
+    "checkout": "restore", "rewind": "restore", "reset": "restore", "rollback": "restore", "revert": "undo",
+    "delete": "rm", "remove": "rm", "clean": "prune", "forget": "prune", "gc": "prune",
+    "check": "verify", "fsck": "verify", "find": "search", "grep": "search", "run": "guard",
+}  # fmt: skip
+"""What other tools call it."""
 
 
 class LazyGroup(click.Group):
@@ -70,8 +94,10 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """List the commands by what they are for."""
+        for title, section in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{_WIDEST}}", line) for name, line in section.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS and cmd_name not in _HIDDEN:
@@ -86,7 +112,7 @@ class LazyGroup(click.Group):
         if name not in COMMANDS and name not in _HIDDEN and not name.startswith("-"):
             import difflib  # start-up cost, for a misspelt command only
 
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            near = [_ELSEWHERE[name]] if name in _ELSEWHERE else difflib.get_close_matches(name, COMMANDS, n=1)
             raise click.UsageError(
                 f"there is no command {name!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx
             )

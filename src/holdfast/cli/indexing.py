@@ -70,7 +70,9 @@ def _plan_fields(plan: IndexPlan) -> Iterator[tuple[str, str]]:
     yield "documents", ", ".join(kinds)
     yield "chunks", f"{plan.chunks:,}, {plan.reused:,} vectors reused, {plan.to_embed:,} to embed"
     if plan.texts:
-        yield "to send", f"{render.count(plan.texts, 'text')}, about {plan.tokens:,} tokens, {_usd(plan.usd)}"
+        probes = sum(each.probe_texts for each in plan.channels)
+        known = f" ({probes:,} to recognise the model)" if probes else ""
+        yield "to send", f"{render.count(plan.texts, 'text')}{known}, about {plan.tokens:,} tokens, {_usd(plan.usd)}"
     if plan.seconds and plan.seconds >= 1:
         yield "time", f"about {duration(plan.seconds)}"
     if written := sum(each.write_bytes or 0 for each in plan.channels):

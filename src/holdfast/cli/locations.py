@@ -78,6 +78,9 @@ def check_location(word: str | None) -> None:
     """A usage error, with what was meant, where a word stands in the place of a location and is none."""
     if word is None or is_location(word):
         return
+    if os.path.isdir(word):
+        command = click.get_current_context().info_name
+        raise click.UsageError(f"a folder goes before the command: holdfast -C {word} {command}")
     meant = f"; write sqlite:///{word}" if os.path.isfile(word) else ", such as sqlite:///state.db"
     raise click.UsageError(f"{word!r} is no flow location{meant}")
 

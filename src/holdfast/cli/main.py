@@ -75,6 +75,8 @@ def _usage(error: click.ClickException) -> tuple[str, str]:
     path = context.command_path if context else "holdfast"
     message = error.format_message().replace("\n\t", " ")
     message = message[:1].lower() + message[1:]
+    if isinstance(error, click.MissingParameter):
+        message = " ".join(message.split())  # it lists the choices in lines
     for theirs, ours in _SAID.items():
         message = message.replace(theirs, ours)
     command = path.partition(" ")[2]

@@ -8,6 +8,8 @@ from holdfast.cli import output, render
 from holdfast.cli.documents import short
 from holdfast.model import Checkpoint, Uncovered
 
+_NAMED_MAX = 3
+
 
 def show_saved(checkpoint: Checkpoint, *, new: bool, lost: bool = False, latest: Checkpoint | None = None) -> None:
     """Print the id of a saved checkpoint and how much changed; warn of what is missing from it.
@@ -29,10 +31,11 @@ def show_saved(checkpoint: Checkpoint, *, new: bool, lost: bool = False, latest:
     if failures:
         output.note(f"{render.count(len(failures), 'path')} could not be saved:")
         output.notes(reasons(failures))
-    left_out = len(checkpoint.uncovered) - len(failures)
-    if left_out:
-        which = f"list with: holdfast show {short(checkpoint.id)} --uncovered"
-        output.note(f"{render.count(left_out, 'path')} left out by rules; {which}")
+    if left_out := sorted({entry.path for entry in checkpoint.uncovered if not entry.reason.is_failure}):
+        some = len(left_out) <= _NAMED_MAX
+        what = ", ".join(map(render.escape, left_out)) if some else render.count(len(left_out), "path")
+        why = f"{'why' if some else 'list with'}: holdfast show {short(checkpoint.id)} --uncovered"
+        output.note(f"{what} left out by rules; {why}")
 
 
 def reasons(entries: list[Uncovered], *, cap: int | None = render.LIST_MAX) -> list[str]:

@@ -148,20 +148,21 @@ def prune(app: App, run: TrainingFolder, wishes: dict[str, Any], *, dry_run: boo
     keep = retaining.Keep(wishes["keep_last"], 1, wishes["keep_every"])
     options: dict[str, Any] = {"best_key": None, "mode": "min", "now": datetime.now(UTC)}  # `best.json` says which
     plan = retaining.plan(run, run.look()[0], keep, **options)
-    if not app.json and (dry_run or not yes):
-        say = output.answer if dry_run else output.note
+    told = {"plan": {"removed": plan.removed, "kept": plan.kept}, "pruned": None}
+    if not app.json and (dry_run or not yes or not plan.removed):
+        say = output.answer if dry_run or not plan.removed else output.note
         say(f"To be deleted, for good: {', '.join(map(str, plan.removed)) or 'nothing'}")
         for step, why in plan.kept.items():
             say(render.escape(f"    {step} stays: {why}"))
     if dry_run or not plan.removed:
         if app.json:
-            app.document({"plan": {"removed": plan.removed, "kept": plan.kept}})
+            app.document(told)
         return
     app.confirm("Delete them?", yes=yes)
     with run.writing():
         done = retaining.prune(run, run.look()[0], keep, **options, shown=plan)
     if app.json:
-        app.document({"pruned": {"removed": done.removed, "kept": done.kept}})
+        app.document(told | {"pruned": {"removed": done.removed, "kept": done.kept}})
     else:
         output.answer(f"{render.count(len(done.removed), 'checkpoint')} deleted")
 

@@ -15,7 +15,7 @@ from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.flow.asked import check_checkpoint, check_options, check_place
 from holdfast.flow.model import Checkpoint, CheckpointMetadata, Encoded
 from holdfast.flow.remembering import Memory, PartCache, Remembered
-from holdfast.flow.rope import Held, Rope, join
+from holdfast.flow.rope import Held, join
 from holdfast.flow.sealing import Sealer
 from holdfast.flow.store import ANYTHING, Anything, Base, Row, Stale, StateStore, names_in
 from holdfast.flow.weaving import Changing, Weaver
@@ -207,9 +207,6 @@ class Core:
             return meta, remembered.encoded
         fetch = partial(self._fetch, row)
         return meta, [join(rope, fetch, max_bytes=self._max_state_bytes)]
-
-    def rope_of(self, row: Row) -> tuple[bytes, Rope]:
-        return self.sealer.open_row(row)
 
     def _fetch(self, row: Row, names: Sequence[bytes], count: int) -> Mapping[bytes, Held]:
         """Parts, and perhaps more than these: from what is remembered, or else from the store."""

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from holdfast.errors import Refused, Unavailable
+from holdfast.errors import Extra, Refused
 from holdfast.flow.states import States
 from holdfast.flow.store import StateStore
 from holdfast.serde import Keys, Registry, Serde, default_registry
@@ -37,10 +37,10 @@ def open_store(url: str, *, tenant: str = "", **options: Any) -> StateStore:
         return SQLiteStore(path, tenant=tenant, **more, **options)
     if scheme in ("postgresql", "postgres"):
         url, given = _taken(url, "schema")
-        return _driven("postgres", "PostgresStore", "psycopg")(url, tenant=tenant, **(given | options))
+        return _driven("postgres", "PostgresStore")(url, tenant=tenant, **(given | options))
     if scheme in ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster"):
         url, given = _taken(url, "prefix")
-        return _driven("redis", "RedisStore", "redis")(url, tenant=tenant, **(given | options))
+        return _driven("redis", "RedisStore")(url, tenant=tenant, **(given | options))
     raise Refused(f"{scheme!r} is no kind of store", hint=_HINT)
 
 
@@ -71,12 +71,10 @@ def open_states(
     )
 
 
-def _driven(file: str, name: str, package: str) -> Callable[..., StateStore]:
-    """The class of a back end; Unavailable where its driver is not installed."""
-    try:
+def _driven(file: str, name: str) -> Callable[..., StateStore]:
+    """The class of a back end; NotInstalled where its driver is not."""
+    with Extra(file):
         found: Callable[..., StateStore] = getattr(importlib.import_module(f"holdfast.flow.{file}"), name)
-    except ImportError as error:
-        raise Unavailable(f"this store needs `{package}`", hint=f"pip install 'holdfast[{file}]'") from error
     return found
 
 

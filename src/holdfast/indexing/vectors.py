@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.errors import Refused, Unavailable
+from holdfast.errors import Extra, Refused
 
 FLOAT_BYTES = 4
 DATATYPES = ("float32", "float16", "int8", "binary", "sparse", "sparse-idf")
@@ -229,11 +229,7 @@ def _units(np: Any, rows: Any) -> Any:
 
 
 def load_numpy() -> Any:
-    """The package, for those few that compute with vectors. Unavailable if it is not installed."""
-    try:
-        import numpy  # an extra: `holdfast[indexing]`
-    except ImportError:
-        raise Unavailable(
-            "the package numpy is not installed", hint="Install it with: pip install 'holdfast[indexing]'"
-        ) from None
+    """The package, for those few that compute with vectors."""
+    with Extra("indexing"):
+        import numpy
     return numpy

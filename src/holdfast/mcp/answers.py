@@ -140,7 +140,7 @@ def match(noun: Match) -> Answer:
 
 def recovery(noun: Recovery) -> str:
     """How an interrupted restore was dealt with, in a sentence."""
-    failed = f"; {len(noun.failed):,} paths failed" if noun.failed else ""
+    failed = f"; paths that failed: {len(noun.failed):,}" if noun.failed else ""
     return (
         f"An interrupted {words(noun.verb)} to {noun.target} was {noun.outcome}{failed}; "
         f"what was found is kept in {noun.found_id}."

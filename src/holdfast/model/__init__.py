@@ -61,12 +61,13 @@ _ROOMS = {
     "upkeep": {"CheckpointUsage", "Compacted", "PathUsage", "PurgePlan", "Pruned", "Purged", "Usage"},
 }
 
+if not TYPE_CHECKING:  # a checker that saw this would take any name for one of ours
 
-def __getattr__(name: str) -> object:
-    """Load a noun when it is first asked for: making all of their classes would be a third of a command's start."""
-    if name not in __all__:
-        raise AttributeError(f"module 'holdfast.model' has no attribute {name!r}")
-    import importlib
+    def __getattr__(name: str) -> object:
+        """Load a noun when it is first asked for: making all of their classes would be a third of a command's start."""
+        if name not in __all__:
+            raise AttributeError(f"module 'holdfast.model' has no attribute {name!r}")
+        import importlib
 
-    room = next((room for room, names in _ROOMS.items() if name in names), "checkpoint")
-    return getattr(importlib.import_module(f"holdfast.model.{room}"), name)
+        room = next((room for room, names in _ROOMS.items() if name in names), "checkpoint")
+        return getattr(importlib.import_module(f"holdfast.model.{room}"), name)

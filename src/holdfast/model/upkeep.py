@@ -38,7 +38,7 @@ class Purged:
     plan: PurgePlan
     objects: int
     """How many objects are gone; none of them is in the store any more, which was looked up after the work."""
-    freed_bytes: int
+    bytes_freed: int
     """How much smaller the store is on the disk."""
 
 

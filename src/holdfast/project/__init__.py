@@ -33,11 +33,12 @@ __all__ = [
 
 _ROOMS = {"Attempt": "attempt", "CheckpointManager": "loop", "SyncCheckpointManager": "manager"}
 
+if not TYPE_CHECKING:  # a checker that saw this would take any name for one of ours
 
-def __getattr__(name: str) -> object:
-    """Load a name when it is first asked for: who has no event loop does not pay for it."""
-    if name not in __all__:
-        raise AttributeError(f"module 'holdfast.project' has no attribute {name!r}")
-    import importlib
+    def __getattr__(name: str) -> object:
+        """Load a name when it is first asked for: who has no event loop does not pay for it."""
+        if name not in __all__:
+            raise AttributeError(f"module 'holdfast.project' has no attribute {name!r}")
+        import importlib
 
-    return getattr(importlib.import_module(f"holdfast.project.{_ROOMS.get(name, 'nouns')}"), name)
+        return getattr(importlib.import_module(f"holdfast.project.{_ROOMS.get(name, 'nouns')}"), name)

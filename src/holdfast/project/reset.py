@@ -87,15 +87,15 @@ class UserGit:
         if self._run("cat-file", "-e", f"{move.after}^{{commit}}", check=False).returncode:
             raise NotFound(f"git no longer has the commit {move.after}", hint='Leave git="reset" out.')
         if lost := self._lost(move):
-            some = ", ".join(each[:7] for each in lost[:_SHOWN]) + (", …" if len(lost) > _SHOWN else "")
+            some = _some([each[:7] for each in lost])
             raise Refused(
-                f"moving {move} would lose {len(lost)} commits that nothing else leads to: {some}",
+                f"moving {move} would lose commits that nothing else leads to: {some}",
                 hint=f"Keep them first, such as with `git branch kept {move.before[:7]}`; nothing was changed.",
             )
         if staged := self._only_staged():
             raise Refused(
-                f"{len(staged)} files are staged with content that is nowhere else: {', '.join(staged[:_SHOWN])}",
-                hint="Commit or unstage them first; nothing was changed.",
+                f"what is staged is nowhere else: {_some(staged)}",
+                hint="Commit or unstage it first; nothing was changed.",
             )
 
     def _lost(self, move: Move) -> list[str]:
@@ -162,3 +162,7 @@ class UserGit:
                 hint="Mend that; what was begun is gone on with by the next call.",
             )
         return done
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.errors import Damaged, Refused, Unavailable
+from holdfast.errors import Damaged, Extra, Refused
 
 _NONCE = 12
 
@@ -75,8 +75,6 @@ def _utf8_bytes(name: str) -> int:
 
 
 def _cipher(key: bytes) -> Any:
-    try:
+    with Extra("crypto"):
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    except ImportError:
-        raise Unavailable("encryption needs `cryptography`", hint="pip install 'holdfast[crypto]'") from None
     return AESGCM(key)

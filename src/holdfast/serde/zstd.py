@@ -27,7 +27,9 @@ def decompress(data: memoryview, size: int) -> bytes:
     except AttributeError:
         tool = _local.decompressor = _make("ZstdDecompressor", max_window_size=1 << 27)
     if tool is None:
-        raise Unavailable("this is compressed with zstd", hint="pip install 'holdfast[zstd]'")
+        raise Unavailable(
+            "this is compressed with zstd, which is not installed", hint="Install it with: pip install 'holdfast[zstd]'"
+        )
     try:
         reader = tool.stream_reader(data, read_across_frames=False)
         made = bytes(reader.read(size + 1))

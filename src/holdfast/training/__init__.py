@@ -33,14 +33,15 @@ _PLACES = {
     "wait_for_save": "background",
 }
 
+if not TYPE_CHECKING:  # a checker that saw this would take any name for one of ours
 
-def __getattr__(name: str) -> object:
-    """Load a name when it is first asked for."""
-    if name not in _PLACES:
-        raise AttributeError(f"module 'holdfast.training' has no attribute {name!r}")
-    import importlib
+    def __getattr__(name: str) -> object:
+        """Load a name when it is first asked for."""
+        if name not in _PLACES:
+            raise AttributeError(f"module 'holdfast.training' has no attribute {name!r}")
+        import importlib
 
-    return getattr(importlib.import_module(f"holdfast.training.{_PLACES[name]}"), name)
+        return getattr(importlib.import_module(f"holdfast.training.{_PLACES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -49,11 +49,6 @@ class Lane:
             raise error
         return result
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a save is in flight."""
-        return self._thread is not None and self._thread.is_alive()
-
     def _forget(self) -> None:
         self._thread, self._result, self._error = None, None, None
 

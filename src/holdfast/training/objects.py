@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-import obstore
-from obstore.store import from_url
+from holdfast.errors import Extra, HoldfastError, NotFound, Refused, Unavailable
 
-from holdfast.errors import HoldfastError, NotFound, Refused, Unavailable
+with Extra("s3"):
+    import obstore
+    from obstore.store import from_url
 
 _PART_BYTES = 8 << 20
 _PARTS_MAX = 9_000

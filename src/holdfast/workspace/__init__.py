@@ -31,11 +31,12 @@ _ROOMS = {
     "Tagged": "holdfast.workspace.stored.spelling",
 }
 
+if not TYPE_CHECKING:  # a checker that saw this would take any name for one of ours
 
-def __getattr__(name: str) -> object:
-    """Load the service when it is first asked for: who has no event loop does not pay for it."""
-    if name not in _ROOMS:
-        raise AttributeError(f"module 'holdfast.workspace' has no attribute {name!r}")
-    import importlib
+    def __getattr__(name: str) -> object:
+        """Load the service when it is first asked for: who has no event loop does not pay for it."""
+        if name not in _ROOMS:
+            raise AttributeError(f"module 'holdfast.workspace' has no attribute {name!r}")
+        import importlib
 
-    return getattr(importlib.import_module(_ROOMS[name]), name)
+        return getattr(importlib.import_module(_ROOMS[name]), name)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.durable import Disk, make_folder, remove_tree, use_disk, write_atomically
+from holdfast.testing.leaks import open_below
 
 
 class Watched(Disk):
@@ -40,15 +40,6 @@ class Watched(Disk):
 
 def _name(fd: int) -> str:
     return os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))
-
-
-def open_below(folder: Path) -> int:
-    """How many descriptors of this process lead into a folder."""
-    places = []
-    for fd in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # the one by which they were listed
-            places.append(os.readlink(f"/proc/self/fd/{fd}"))
-    return sum(place.startswith(str(folder)) for place in places)
 
 
 class TestWriteAtomically:

@@ -9,13 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from holdfast.durable import Lock
 from holdfast.errors import Unavailable
+from holdfast.testing.leaks import open_below
 
 HOLD = """
 import sys, time
@@ -73,15 +73,6 @@ def is_free(path: Path) -> bool:
     got_it = lock.acquire(wait=False)
     lock.release()
     return got_it
-
-
-def open_below(folder: Path) -> int:
-    """How many descriptors of this process lead into a folder."""
-    places = []
-    for fd in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # the one by which they were listed
-            places.append(os.readlink(f"/proc/self/fd/{fd}"))
-    return sum(place.startswith(str(folder)) for place in places)
 
 
 def test_a_lock_that_is_held_is_not_free_until_it_is_given_back(path: Path) -> None:

@@ -93,7 +93,7 @@ def test_commits_that_nothing_else_leads_to_are_not_lost(
     place.commit("fourth")
     lost = place.git("rev-parse", "HEAD")
     before, files = place.git_bytes(), place.described()
-    with pytest.raises(Refused, match=f"would lose 1 commits .*{lost[:7]}"):
+    with pytest.raises(Refused, match=f"would lose commits .*{lost[:7]}"):
         manager.rollback(moved.id, git="reset", confirm=True)
     assert (place.git_bytes(), place.described()) == (before, files)
     place.git("tag", "-a", "-m", "kept by a tag", "v1")
@@ -110,14 +110,14 @@ def test_neither_another_name_of_the_branch_nor_a_stash_keeps_commits(
     else:
         place.write("src/app.ts", "stashed\n")
         place.git("stash", "-q")
-    with pytest.raises(Refused, match="would lose 1 commits"):
+    with pytest.raises(Refused, match="would lose commits"):
         manager.rollback(moved.id, git="reset", confirm=True)
 
 
 def test_a_commit_that_was_amended_since_is_not_lost_either(place: Place, manager: SyncCheckpointManager) -> None:
     made = manager.create_checkpoint("a")
     place.git("commit", "-q", "--amend", "-m", "amended")
-    with pytest.raises(Refused, match="would lose 1 commits"):
+    with pytest.raises(Refused, match="would lose commits"):
         manager.rollback(made.id, git="reset", confirm=True)
 
 

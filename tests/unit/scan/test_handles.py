@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from holdfast.scan.handles import Handles, join, split, upwards
+from holdfast.testing.leaks import open_below
 
 
 @pytest.fixture
@@ -20,15 +20,6 @@ def handles(tmp_path: Path) -> Iterator[Handles]:
 
 def names(fd: int) -> list[str]:
     return sorted(os.listdir(fd))
-
-
-def open_below(folder: Path) -> int:
-    """How many descriptors of this process lead into a folder."""
-    places = []
-    for fd in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # the one by which they were listed
-            places.append(os.readlink(f"/proc/self/fd/{fd}"))
-    return sum(place.startswith(str(folder)) for place in places)
 
 
 def test_a_folder_is_opened_by_its_path(tmp_path: Path, handles: Handles) -> None:

@@ -6,7 +6,6 @@ import os
 import random
 import stat
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from holdfast.durable import Disk, use_disk
 from holdfast.shadowgit import Kind, ObjectStore, Pack, encode_entry, object_id
 from holdfast.shadowgit.writer import index_file, sweep
+from holdfast.testing.leaks import open_below
 
 Git = Callable[..., bytes]
 
@@ -58,15 +58,6 @@ def incompressible(count: int, size: int) -> list[bytes]:
 
 def names_in(store: ObjectStore) -> list[str]:
     return sorted(os.listdir(store.pack_folder))
-
-
-def open_below(folder: Path) -> int:
-    """How many descriptors of this process lead into a folder."""
-    places = []
-    for fd in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # the one by which they were listed
-            places.append(os.readlink(f"/proc/self/fd/{fd}"))
-    return sum(place.startswith(str(folder)) for place in places)
 
 
 class TestCommit:

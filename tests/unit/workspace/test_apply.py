@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast import Workspace
+from holdfast.testing.leaks import open_below
 
 
 def inodes(project: Any, *names: str) -> list[int]:
     return [(project.root / name).stat().st_ino for name in names]
-
-
-def open_below(folder: Path) -> int:
-    """How many descriptors of this process lead into a folder."""
-    places = []
-    for fd in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # the one by which they were listed
-            places.append(os.readlink(f"/proc/self/fd/{fd}"))
-    return sum(place.startswith(str(folder)) for place in places)
 
 
 class TestHardLinks:

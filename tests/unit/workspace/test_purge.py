@@ -51,7 +51,7 @@ def test_the_content_is_in_no_object_afterwards(
     done = history.purge(".env")
     assert SECRET not in everything()
     assert done.objects > 0
-    assert done.freed_bytes >= 0
+    assert done.bytes_freed >= 0
     git(f"--git-dir={project.store}", "fsck", "--strict")
     assert history.verify().ok
 
@@ -165,7 +165,7 @@ def test_all_parts_of_a_large_file_go(project, ws: Workspace, everything: Callab
     done = ws.purge("model.bin")
     found = everything()
     assert not any(data[at : at + 64] in found for at in range(0, len(data), 100_000))
-    assert done.freed_bytes > 8 << 20
+    assert done.bytes_freed > 8 << 20
     assert done.plan.bytes_freed > 9 << 20
     assert sum(path.stat().st_size for path in (project.store / "objects" / "pack").iterdir()) < before / 100
 

@@ -7,7 +7,10 @@ All ranks see one file system, or one object store (`s3://bucket/prefix`). Each 
 alone makes the checkpoint (`finish`), so that a rank that dies before that leaves what was there as it was.
 """
 
-from holdfast.adapters.dcp.reader import HoldfastReader
-from holdfast.adapters.dcp.writer import HoldfastWriter
+from holdfast.errors import Extra
+
+with Extra("training"):
+    from holdfast.adapters.dcp.reader import HoldfastReader
+    from holdfast.adapters.dcp.writer import HoldfastWriter
 
 __all__ = ["HoldfastReader", "HoldfastWriter"]

@@ -100,14 +100,7 @@ def _store(config: IndexConfig) -> Any:
     if config.store == "flat":
         return FlatStore(config.path(config.directory, "vectors.db"))
     module, name = _STORES[config.store]
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except ImportError as error:
-        raise Unavailable(
-            f"the store {config.store} needs the package {error.name}",
-            hint=f"Install it with: pip install 'holdfast[{config.store}]'",
-        ) from error
-    return found(config.path(config.directory, config.store))
+    return getattr(importlib.import_module(module), name)(config.path(config.directory, config.store))
 
 
 @contextlib.contextmanager
@@ -163,13 +156,8 @@ def _embedded(said: ModelConfig, config: IndexConfig) -> Channel:
             f"{config.file}: there is no model {said.model!r} at hand",
             hint=f'Write model = "{EMBEDDED}" or "{WORDS}", or call = "module:function" for one of your own.',
         )
-    try:
-        from holdfast.adapters.models.wordllama import WordLlama  # an extra
-    except ImportError as error:
-        raise Unavailable(
-            f"the model {EMBEDDED} needs the package {error.name}",
-            hint="Install it with: pip install 'holdfast[index]'",
-        ) from error
+    from holdfast.adapters.models.wordllama import WordLlama  # an extra
+
     model = WordLlama()
     told: dict[str, Any] = {"model": model.model, "revision": model.revision, "usd_per_mtok": model.usd_per_mtok}
     return Channel(model, **(told | said.options))

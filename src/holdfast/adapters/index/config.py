@@ -29,7 +29,7 @@ store = "flat"                     # or qdrant, lancedb, sqlite-vec, chroma, fai
 directory = ".holdfast-index"      # of the ledger and the store
 
 [index.embed.dense]
-model = "wordllama"                # small, in a package; or: call = "my_models:embed", a function of a list of texts
+model = "wordllama"                # small, comes with holdfast[index]; or: call = "my_models:embed", of a list of texts
 """
 
 

@@ -11,11 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from safetensors.numpy import load_file
-from tokenizers import Tokenizer
+from holdfast.errors import Extra, Unavailable
 
-from holdfast.errors import Unavailable
+with Extra("index"):
+    import numpy as np
+    from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
 
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"

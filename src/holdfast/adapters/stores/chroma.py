@@ -15,14 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import chromadb
-from chromadb.config import Settings
-from chromadb.errors import NotFoundError
-
-from holdfast.errors import HoldfastError
+from holdfast.errors import Extra, HoldfastError
 from holdfast.indexing import vectors
 from holdfast.indexing.store import Hit, Point, is_there, no_collection, nothing_to_search, unusable
 from holdfast.indexing.vectors import Query, Shape
+
+with Extra("chroma"):
+    import chromadb
+    from chromadb.config import Settings
+    from chromadb.errors import NotFoundError
 
 _LIVE = "holdfast.live"
 _PREFIX = "hf."

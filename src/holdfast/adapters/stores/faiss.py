@@ -15,16 +15,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import faiss
-import numpy as np
-
 from holdfast import durable
 from holdfast.digest import digest_bytes
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, Extra
 from holdfast.indexing import vectors
 from holdfast.indexing.database import MEMORY, Database, Layout, connect, split_schema
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
+
+with Extra("faiss"):
+    import faiss
+    import numpy as np
 
 _VERSION = 1
 _APPLICATION = 0x486F4661  # "HoFa"

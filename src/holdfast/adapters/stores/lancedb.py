@@ -15,14 +15,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import lancedb
-import pyarrow as pa
-
 from holdfast import durable
-from holdfast.errors import HoldfastError
+from holdfast.errors import Extra, HoldfastError
 from holdfast.indexing import vectors
 from holdfast.indexing.store import Hit, Point, is_there, no_collection, nothing_to_search, unusable
 from holdfast.indexing.vectors import Query, Shape
+
+with Extra("lancedb"):
+    import lancedb
+    import pyarrow as pa
 
 _KEY = b"holdfast"
 _LIVE = "holdfast_live"

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from qdrant_client import QdrantClient, models
-
-from holdfast.errors import HoldfastError
+from holdfast.errors import Extra, HoldfastError
 from holdfast.indexing import sparse, vectors
 from holdfast.indexing.store import Hit, Point, is_there, no_collection, nothing_to_search, unusable
 from holdfast.indexing.vectors import Query, Shape
+
+with Extra("qdrant"):
+    from qdrant_client import QdrantClient, models
 
 _PAGE = 256
 _HINT = "See that no other process has it open, and try again; or put it away and apply."

@@ -12,13 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import apsw
-import sqlite_vec
-
+from holdfast.errors import Extra
 from holdfast.indexing import vectors
 from holdfast.indexing.database import Database, Layout, split_schema
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
+
+with Extra("sqlite-vec"):
+    import apsw
+    import sqlite_vec
 
 _VERSION = 1
 _APPLICATION = 0x486F5356  # "HoSV"

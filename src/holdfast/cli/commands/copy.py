@@ -19,7 +19,7 @@ from holdfast.cli.command import command
 @click.option("--keys", metavar="FILE", help="The keys that open FROM. [default: $HOLDFAST_FLOW_KEYS]")
 @click.option("--to-keys", metavar="FILE", help="The keys that seal TO. [default: those of FROM]")
 @click.option("--to-plaintext", is_flag=True, help="Write TO without encryption.")
-@click.option("-n", "--dry-run", is_flag=True, help="Show what would be copied, and copy nothing.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be copied.")
 @pass_app
 def copy(
     app: App, /, *, location: str, target: str, to_keys: str | None, to_plaintext: bool, dry_run: bool, **flow: Any

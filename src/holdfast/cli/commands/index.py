@@ -23,7 +23,7 @@ def index() -> None:
     """Turn documents into an index that can be searched.
 
     What is indexed, and how, is in the [index] table of holdfast.toml. A plan says what that costs before a model is
-    called; an apply that was killed goes on where it was.
+    called; an apply that was killed goes on where it was. Needs the extra: pip install 'holdfast[index]'
 
     \b
     holdfast index init
@@ -135,7 +135,10 @@ def rollback(app: App, *, yes: bool) -> None:
 @click.argument("document")
 @pass_app
 def explain(app: App, *, document: str) -> None:
-    """Say why a document would be done again; documents are named as in the source, such as docs/a.md."""
+    """Say why a document would be done again.
+
+    Documents are named as in the source, such as docs/a.md.
+    """
     with _open(app, only_looks=True) as run:
         why = run.explain(document)
     if app.json:
@@ -149,7 +152,9 @@ def explain(app: App, *, document: str) -> None:
 
 @index.command(cls=Command)
 @click.argument("query")
-@click.option("-n", "--limit", type=click.IntRange(min=1, max=1000), default=5, show_default=True, help="So many.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1, max=1000), metavar="N", default=5, help="How many.", show_default=True
+)
 @click.option("--channel", metavar="NAME", help="The model to ask, where there are several.")
 @pass_app
 def search(app: App, *, query: str, limit: int, channel: str | None) -> None:

@@ -8,7 +8,7 @@ import click
 
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
-from holdfast.errors import Unavailable
+from holdfast.errors import Extra
 
 
 @command()
@@ -24,12 +24,8 @@ def mcp(app: App, *, actor: str | None, session: str | None) -> None:
     \b
     holdfast -C ~/code/shop mcp
     """
-    try:
+    with Extra("mcp"):
         from holdfast.mcp.server import serve  # the optional package, and seconds of loading
-    except ModuleNotFoundError as error:
-        raise Unavailable(
-            f"the package {error.name} is not installed", hint="Install it with: pip install 'holdfast[mcp]'"
-        ) from error
     workspace = app.open(create=True)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a thread that waits for stdin would outlast an exception
     serve(workspace, actor=actor, session=session)

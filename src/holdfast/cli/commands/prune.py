@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--keep-per-session", type=click.IntRange(min=0), metavar="N", help="Keep so many of each session.")
 @click.option("--keep-every", type=click.IntRange(min=1), metavar="N", help="Keep those whose number N divides.")
 @click.option("--max-size", metavar="SIZE", help="Then take the oldest until all fit: 500MB, 2GiB.")
-@click.option("-n", "--dry-run", is_flag=True, help="Show the plan, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--session", metavar="ID", help="Of a location: the session to prune.")
 @click.option("--all", "every", is_flag=True, help="Of a location: prune all sessions of a tenant.")
@@ -74,7 +74,7 @@ def _prune_workspace(app: App, wishes: dict[str, Any], *, dry_run: bool, yes: bo
         _show(plan, answer=dry_run)
     if dry_run:
         if app.json:
-            app.document({"plan": _document(plan)})
+            app.document({"plan": _document(plan), "pruned": None})
         return
     app.confirm("Delete them?", yes=yes)
     done = workspace.prune(policy, dry_run=False, plan=plan)
@@ -127,7 +127,7 @@ def _nothing_said() -> NoReturn:
 
 def _tell_nothing(app: App, plan: Pruned) -> None:
     if app.json:
-        app.document({"plan": _document(plan)})
+        app.document({"plan": _document(plan), "pruned": None})
     else:
         output.answer(f"Nothing to delete: all {render.count(len(plan.kept), 'checkpoint')} stay")
     _tell_over(plan)

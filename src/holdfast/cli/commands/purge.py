@@ -46,11 +46,11 @@ def purge(app: App, *, paths: tuple[str, ...], lines: bool, dry_run: bool, yes: 
         done = workspace.purge(*chosen, lines=lines, progress=shown)
     plan = done.plan
     if app.json:
-        purged = {"objects": done.objects, "freed_bytes": done.freed_bytes}
+        purged = {"objects": done.objects, "bytes_freed": done.bytes_freed}
         app.document({"plan": documents.flat(plan), "purged": purged})
     else:
         touched = render.count(len(plan.checkpoints), "checkpoint")
-        freed = render.size(done.freed_bytes)
+        freed = render.size(done.bytes_freed)
         output.answer(f"Purged {render.count(len(plan.paths), 'path')} from {touched}; {freed} freed")
         if plan.also_at:
             output.note("The same bytes are still held under other paths:")

@@ -33,7 +33,7 @@ def prune(app: App, place: Asked, policy: Policy, *, every: bool, dry_run: bool,
             _show(plan, answer=dry_run)
         if dry_run:
             if app.json:
-                app.document({"plan": _document(states, plan)})
+                app.document({"plan": _document(states, plan), "pruned": None})
             return
         app.confirm("Delete them?", yes=yes)
         done = states.prune(policy, session, namespace=place.namespace, plan=plan)
@@ -54,7 +54,7 @@ def _tell_others(location: Location, place: Asked) -> None:
 
 def _tell_nothing(app: App, states: States, plan: Pruned) -> None:
     if app.json:
-        app.document({"plan": _document(states, plan)})
+        app.document({"plan": _document(states, plan), "pruned": None})
     else:
         output.answer(f"Nothing to delete: all {render.count(len(plan.kept), 'checkpoint')} stay")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import unquote
 
-from holdfast.errors import Refused, Unavailable
+from holdfast.errors import Extra, Refused
 from holdfast.indexing.ledger import Ledger
 from holdfast.indexing.ledger.sqlite import SQLiteLedger
 
@@ -17,12 +17,8 @@ def open_ledger(place: str | Path) -> Ledger:
     """
     scheme = place.partition("://")[0] if isinstance(place, str) and "://" in place else ""
     if scheme in ("postgresql", "postgres"):
-        try:
+        with Extra("postgres"):
             from holdfast.indexing.ledger.postgres import PostgresLedger
-        except ImportError:
-            raise Unavailable(
-                "the package psycopg is not installed", hint="Install it with: pip install 'holdfast[postgres]'"
-            ) from None
         url, schema = _schema(str(place))
         return PostgresLedger(url, schema=schema) if schema else PostgresLedger(url)
     if scheme:

@@ -27,14 +27,13 @@ def main() -> int:
 
 
 def _command() -> int:
+    import _signal as signal  # type: ignore[import-not-found]  # without `enum`: Ctrl-C must find us ready at once
     import gc
-
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)  # as it comes, a tenth of a short command goes into looking for none
-    import signal  # with `enum`: not for a hook
 
     has_handler = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else Ctrl-C is ignored already
     if has_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)  # as it comes, a tenth of a short command goes into looking for none
     from holdfast.cli import main as program  # loading it takes longer than many a command
     from holdfast.cli.exits import Exit
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import NotFound, Restored
+from holdfast import NotFound, Restored, Unavailable
 from holdfast.durable import Disk, use_disk
 from holdfast.testing.faults import Call, KillingDisk, die_in_child
 
@@ -377,6 +378,30 @@ def test_what_somebody_wrote_into_a_restored_file_outlives_the_end_of_a_restore_
     assert case.read("b") == b"edited"
     assert case.path("a").exists() == was_there
     assert not was_there or case.read("a") == b"edited too"
+
+
+@pytest.mark.parametrize("was_there", [True, False], ids=["replaced", "brought back"])
+def test_what_somebody_wrote_into_a_restored_file_outlives_a_restore_that_fails_and_is_taken_back(
+    case: Case, was_there: bool
+) -> None:
+    case.write("a", b"1")
+    case.write("b", b"1")
+    checkpoint = case.save()
+    case.write("b", b"edited")
+    if was_there:
+        case.write("a", b"edited too")
+    else:
+        case.path("a").unlink()
+
+    def write_and_fail() -> None:
+        case.write("a", b"written into the restored file")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(Unavailable, match="taken back"):
+        restore_beside(case, checkpoint.id, Beside(before={("exchange", "b"): write_and_fail}))
+    assert case.read("a") == b"written into the restored file"
+    assert case.read("b") == b"edited"
+    assert is_at_rest(case)
 
 
 def test_a_file_that_is_edited_before_its_mode_is_set_is_left_as_it_is(case: Case) -> None:

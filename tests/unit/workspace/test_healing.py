@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from holdfast import Workspace
 from holdfast.shadowgit import Kind, ObjectStore, object_id
 
 Git = Callable[..., bytes]
+SETTLED_S = 0.06  # longer than what counts as young
 
 
 def flip_a_bit(store: ObjectStore, oid: bytes) -> None:
@@ -34,6 +36,18 @@ def is_whole(store: ObjectStore, oid: bytes) -> bool:
 
 class TestASavedFile:
     GOOD = random.Random(5).randbytes(5000)
+
+    def test_a_restore_does_not_rely_on_a_damaged_copy_of_what_it_replaces(self, project: Any, ws: Workspace) -> None:
+        project.write("file", b"another")
+        target = ws.save("another")
+        project.write("file", self.GOOD)
+        time.sleep(SETTLED_S)
+        ws.save("one")  # from now on the content of the file is known without reading it
+        flip_a_bit(ws._repository.objects, object_id(Kind.BLOB, self.GOOD))
+        again = project.open()
+        assert again.restore(target.id).ok
+        assert again.undo().ok
+        assert (project.root / "file").read_bytes() == self.GOOD
 
     @pytest.fixture
     def damaged(self, project: Any, ws: Workspace) -> str:

@@ -209,6 +209,10 @@ def test_what_an_older_langchain_stored_is_read_with_defaults_and_a_newer_ones_i
             registered.kind.make({name: value for name, value in data.items() if name != "content"}, fill=False)
         with pytest.raises(Refused, match="mood"):
             registered.kind.make(data | {"mood": "sunny"}, fill=False)
+        send = serde._maker._registry.of_class(Send)
+        assert send is not None
+        with pytest.raises(Refused, match="mood"):
+            send.kind.make(send.kind.take(Send("node", 1)) | {"mood": "sunny"}, fill=False)
         assert serde.decode(serde.encode(Interrupt("v", id="i"))).response_schema is None
 
 

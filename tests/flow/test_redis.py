@@ -129,6 +129,8 @@ def test_a_full_server_keeps_what_it_has_and_can_be_emptied() -> None:
         open_states(url, compress=False) as states,
     ):
         saved = 0
+        states.save(point(session_id="gone"))
+        states.delete("gone")
         with pytest.raises(Unavailable, match="full") as unavailable:
             for saved in range(1000):
                 state = {"texts": [f"{saved}-{at} " * 1000 for at in range(10)]}
@@ -140,6 +142,9 @@ def test_a_full_server_keeps_what_it_has_and_can_be_emptied() -> None:
             client.config_set("maxmemory", "1mb")  # far too full, whatever is deleted
         with pytest.raises(Unavailable, match="full"):
             states.put_writes(Place("s", "", "c0"), [Write("t", 1, "x", 1)])
+        with pytest.raises(Unavailable, match="full"):
+            states.fork("s", into="gone", reopen=True)
+        assert states.store.tombstones() == ["gone"]
         states.forget()
         assert [each.checkpoint_id for each in reversed(states.metadata("s", None, run_id="r"))] == [
             f"c{number}" for number in range(saved)

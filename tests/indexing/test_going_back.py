@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, Refused
+from holdfast.indexing import FlatStore
 
 from .scene import Model, Scene
 
@@ -143,3 +144,17 @@ def test_a_model_that_comes_back_to_more_work_than_was_planned_is_asked_about(sc
         assert plan.to_embed > 1
         assert run.apply(plan).embedded == plan.to_embed
         assert run.verify().ok
+
+
+def test_a_generation_in_another_store_is_named_and_not_gone_back_to(scene: Scene) -> None:
+    scene.fill(2)
+    scene.done().close()
+    before = scene.store
+    scene.store = FlatStore(scene.path / "other.db")
+    with scene.done() as run:
+        live = scene.store.live()
+        with pytest.raises(Refused, match="the last generation is in flat:"):
+            run.rollback()
+        assert scene.store.live() == live
+        assert run.verify().ok
+    before.close()

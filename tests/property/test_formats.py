@@ -35,7 +35,9 @@ from holdfast.workspace.stored.parts import Cutting, cut, read_parts, write_part
 from holdfast.workspace.stored.spelling import Spelling
 from holdfast.workspace.stored.state import read_state, write_state
 
-FEW = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+FEW = settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 MANY = settings(max_examples=100, deadline=None)
 
 _TRICKY = [

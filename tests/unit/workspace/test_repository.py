@@ -78,8 +78,10 @@ class TestSaving:
 
     def test_another_state_is_something_that_changed(self, ws: Workspace, two: Any) -> None:
         first = ws.save(state={"a": 1})
-        assert ws.save(state={"a": 2}).id != first.id
         assert ws.save(state={"a": 1}).id == first.id
+        second = ws.save(state={"a": 2})
+        third = ws.save(state={"a": 1})  # as the first, and yet what came last
+        assert len({first.id, second.id, third.id}) == 3 and third.state == {"a": 1}
 
     def test_an_empty_state_is_not_the_state_that_was_there_before(self, ws: Workspace, two: Any) -> None:
         ws.save(state={"a": 1})

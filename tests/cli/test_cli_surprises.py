@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -218,4 +220,15 @@ def test_nothing_is_said_of_moving_where_every_store_has_its_folder(holdfast, pr
     other = tmp_path / "home" / "other" / project.name
     other.mkdir(parents=True)
     monkeypatch.chdir(other)
+    assert "If it was" not in holdfast("log").err + holdfast("save").err
+
+
+def test_nothing_is_said_of_moving_where_the_first_save_was_killed(holdfast):
+    holdfast.saved()
+    store = Path(holdfast("where", "--json").json["store"])
+    for path in store.iterdir():
+        if path.is_dir() and path.name != "holdfast":  # which is made first
+            shutil.rmtree(path)
+        elif path.is_file():
+            path.unlink()
     assert "If it was" not in holdfast("log").err + holdfast("save").err

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from holdfast.indexing.embedding import Budget, Embedder, Wanted
 from holdfast.indexing.families import load_families
 from holdfast.indexing.ledger import Batch
 from holdfast.indexing.ledger.postgres import PostgresLedger
-from holdfast.indexing.ledger.shares import Share
+from holdfast.indexing.ledger.shares import PayingAlone, Share
 from holdfast.indexing.ledger.sqlite import SQLiteLedger
 from holdfast.indexing.spaces import CANARIES, resolve
 
@@ -167,6 +169,28 @@ def test_only_one_of_many_that_come_at_once_has_a_text(office: Office, pair: tup
     assert sorted(found) == keys
 
 
+def test_claims_are_made_and_left_in_turn(office: Office, pair: tuple[Share, Share]) -> None:
+    """Who claims locks the rows that others have, in the order of the keys; who leaves, as they lie in the table: the
+    two would wait for each other."""
+    waiting = "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+    def leave() -> None:
+        with pair[0].claiming(["a", "b"]):
+            claimed.set()
+            is_others_turn.wait(120)
+
+    claimed, is_others_turn = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(1) as pool, office.ledger() as ledger:
+        left = pool.submit(leave)
+        assert claimed.wait(120)
+        with ledger.leasing(in_turn=True):
+            is_others_turn.set()
+            office.wait_for(f"{waiting} OR NOT EXISTS (SELECT 1 FROM {{s}}.claim)")
+            assert office.ask("SELECT count(*) FROM {s}.claim") == 2
+        left.result(120)
+    assert office.ask("SELECT count(*) FROM {s}.claim") == 0
+
+
 def test_a_worker_that_waits_does_not_lose_what_it_has(office: Office, pair: tuple[Share, Share]) -> None:
     one, other = pair
     slept: list[float] = []
@@ -205,9 +229,9 @@ class Desk:
         self.scene, self.ledger = scene, ledger
 
     def embedder(self, **options: Any) -> Embedder:
-        budget = options.pop("budget", Budget())
+        budget, paying = options.pop("budget", Budget()), options.pop("paying", None)
         found = resolve(self.scene.pipeline(**options), self.ledger, None, load_families([]))
-        return Embedder(found["dense"], self.ledger, load_families([]), budget)
+        return Embedder(found["dense"], self.ledger, load_families([]), budget, paying=paying)
 
 
 @pytest.fixture
@@ -223,6 +247,27 @@ def _want(embedder: Embedder, *texts: str) -> None:
 
 def test_what_was_paid_for_meanwhile_is_not_sent_nor_does_it_need_a_budget(desk: Desk) -> None:
     one, other = desk.embedder(), desk.embedder(budget=Budget(max_embeds=0))
+    for each in (one, other):
+        _want(each, "first", "second")
+    assert one.work(rest=True)
+    assert other.work(rest=True)
+    assert desk.scene.model.calls == [["first", "second"]]
+    assert not other.pending
+
+
+class Stuck(PayingAlone):
+    """Another worker has claimed everything, and lives on without letting go."""
+
+    @contextlib.contextmanager
+    def claiming(self, keys: Sequence[str]) -> Iterator[set[str]]:
+        yield set()
+
+    def wait(self, seconds: float, sleep: Any) -> None:
+        pytest.fail("it waits for what was paid for")
+
+
+def test_what_was_paid_for_is_not_waited_for_whoever_has_it(desk: Desk) -> None:
+    one, other = desk.embedder(), desk.embedder(paying=Stuck())
     for each in (one, other):
         _want(each, "first", "second")
     assert one.work(rest=True)

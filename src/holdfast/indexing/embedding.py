@@ -98,7 +98,10 @@ class Embedder:
             else:
                 return False
             if rest and elsewhere and len(elsewhere) == len(self.pending):
-                self._paying.wait(_POLL_S, self._sleep)
+                if self._done(elsewhere) == elsewhere:  # whoever paid for them could not let go of them
+                    self._forget(elsewhere)
+                else:
+                    self._paying.wait(_POLL_S, self._sleep)
                 elsewhere.clear()
         return True
 

@@ -58,12 +58,13 @@ _ROOMS = {
     "writer": {"PackWriter"},
 }
 
+if not TYPE_CHECKING:  # a checker that saw this would take any name for one of ours
 
-def __getattr__(name: str) -> object:
-    """Load a name when it is first asked for: who lists checkpoints reads refs and no objects."""
-    if name not in __all__:
-        raise AttributeError(f"module 'holdfast.shadowgit' has no attribute {name!r}")
-    import importlib
+    def __getattr__(name: str) -> object:
+        """Load a name when it is first asked for: who lists checkpoints reads refs and no objects."""
+        if name not in __all__:
+            raise AttributeError(f"module 'holdfast.shadowgit' has no attribute {name!r}")
+        import importlib
 
-    room = next((room for room, names in _ROOMS.items() if name in names), "objects")
-    return getattr(importlib.import_module(f"holdfast.shadowgit.{room}"), name)
+        room = next((room for room, names in _ROOMS.items() if name in names), "objects")
+        return getattr(importlib.import_module(f"holdfast.shadowgit.{room}"), name)

@@ -79,9 +79,7 @@ def store_folder(workspace: Path, *, store: str | os.PathLike[str] | None, envir
     if store is not None:
         folder = Path(os.path.realpath(a_path(store, "the store")))
     else:
-        label = re.sub(r"[^A-Za-z0-9._-]+", "-", workspace.name)[:40].strip("-.") or "workspace"
-        digest = sha256(os.fsencode(workspace)).hexdigest()[:24]
-        folder = Path(os.path.realpath(_stores_root(environ))) / f"{label}-{digest}"
+        folder = Path(os.path.realpath(_stores_root(environ))) / _store_name(workspace)
     if folder.is_relative_to(workspace) or workspace.is_relative_to(folder):
         raise Refused(
             f"the store {folder} and the workspace {workspace} are inside one another",
@@ -152,6 +150,8 @@ def left_behind(workspace: Path, environ: Mapping[str, str]) -> dict[str, Path]:
     """Stores of folders that are gone, or of this one from before it came here, by folder; the likeliest first."""
     found: dict[str, Path] = {}
     for path in sorted(_stores_root(environ).glob("*/holdfast/store.json")):
+        if path.parts[-3] == _store_name(workspace):
+            continue  # its own, half made
         try:
             said = read_owner(path.read_bytes())
         except OSError:
@@ -160,6 +160,11 @@ def left_behind(workspace: Path, environ: Mapping[str, str]) -> dict[str, Path]:
             found[said[1]] = path.parent.parent
     own, name = os.fspath(workspace), workspace.name
     return dict(sorted(found.items(), key=lambda item: (item[0] != own, os.path.basename(item[0]) != name)))
+
+
+def _store_name(workspace: Path) -> str:
+    label = re.sub(r"[^A-Za-z0-9._-]+", "-", workspace.name)[:40].strip("-.") or "workspace"
+    return f"{label}-{sha256(os.fsencode(workspace)).hexdigest()[:24]}"
 
 
 def _stores_root(environ: Mapping[str, str]) -> Path:

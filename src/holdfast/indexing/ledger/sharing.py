@@ -143,7 +143,8 @@ class Shared:
         try:
             yield own
         finally:
-            with contextlib.suppress(Unavailable), self._ledger.leasing():  # else they end with the lease
+            # In turn, as they are claimed: who claims locks the rows of others, too, in an order of its own
+            with contextlib.suppress(Unavailable), self._ledger.leasing(in_turn=True):  # else they end with the lease
                 query = "DELETE FROM claim WHERE owner = ? AND key = ANY (?)"
                 self._ledger.tell(query, self._me, sorted(own))
 

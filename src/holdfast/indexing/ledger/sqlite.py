@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from holdfast import durable
 from holdfast.errors import Conflict, Damaged, Unavailable
-from holdfast.indexing.database import Database, Layout, connect
+from holdfast.indexing.database import MEMORY, Database, Layout, connect
 from holdfast.indexing.ledger.schema import OLD, SQLITE, VERSION, statements
 from holdfast.indexing.ledger.shares import Alone, Order, Share
 from holdfast.indexing.ledger.tables import Tables
@@ -104,21 +104,26 @@ class SQLiteLedger(Tables):
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    _check_length(Path(path))
-    return connect(path)
+    """A file whose last page was cut short is damaged; SQLite would read zeros there, and notices only whole pages.
 
-
-def _check_length(path: Path) -> None:
-    """A file that says it is longer than it is was cut short; SQLite would notice only where it reads."""
+    Unless there is a log: then it is being lengthened, or whoever did so was killed, and SQLite has the rest.
+    The file itself is not opened: to close it would give back the locks of every connection that this process has.
+    """
+    db = connect(path)
     try:
-        with path.open("rb") as file:
-            head = file.read(32)
-        size = path.stat().st_size
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise Unavailable(f"{path}: {error.strerror}", hint="See that it can be read.") from error
-    page = int.from_bytes(head[16:18], "big")
-    page = 65536 if page == 1 else page
-    if size and (len(head) < 32 or int.from_bytes(head[28:32], "big") * page > size):
-        raise Damaged(f"the ledger {path} was cut short", hint=_HINT)
+        if _is_short(db, path) and not _has_log(path) and _is_short(db, path):  # again: it may be done by now
+            raise Damaged(f"the ledger {path} was cut short", hint=_HINT)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _is_short(db: sqlite3.Connection, path: str) -> bool:
+    pages, size = (db.execute(f"PRAGMA {each}").fetchone()[0] for each in ("page_count", "page_size"))
+    return bool(pages) and path != MEMORY and pages * size > os.stat(path).st_size
+
+
+def _has_log(path: str) -> bool:
+    logs = (os.path.realpath(path) + end for end in ("-wal", "-journal"))
+    return any(os.path.exists(each) and os.stat(each).st_size for each in logs)

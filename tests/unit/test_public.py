@@ -74,7 +74,7 @@ def test_the_types_are_for_others_too() -> None:
     assert (Path(holdfast.__file__).parent / "py.typed").exists()
 
 
-@pytest.mark.parametrize("package", ["", ".model", ".project", ".serde", ".training", ".workspace"])
+@pytest.mark.parametrize("package", ["", ".flow", ".model", ".project", ".serde", ".training", ".workspace"])
 def test_a_type_checker_knows_a_name_that_is_misspelt(package: str, tmp_path: Path) -> None:
     source = Path(holdfast.__file__).parent.joinpath(*package.split("."), "__init__.py")
     (tmp_path / "theirs.py").write_text(f"from holdfast{package} import Chekpoint\n")

@@ -71,11 +71,12 @@ _AWAITED = {
     "open_checkpointer",
 }
 
+if not TYPE_CHECKING:  # a checker that saw this would take any name for one of ours
 
-def __getattr__(name: str) -> object:
-    """Load the async facade when it is first asked for: who has no event loop does not pay for one."""
-    if name not in _AWAITED:
-        raise AttributeError(f"module 'holdfast.flow' has no attribute {name!r}")
-    from holdfast.flow import checkpointer
+    def __getattr__(name: str) -> object:
+        """Load the async facade when it is first asked for: who has no event loop does not pay for one."""
+        if name not in _AWAITED:
+            raise AttributeError(f"module 'holdfast.flow' has no attribute {name!r}")
+        from holdfast.flow import checkpointer
 
-    return getattr(checkpointer, name)
+        return getattr(checkpointer, name)

@@ -64,6 +64,6 @@ class Extra:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if not isinstance(error, ImportError) or isinstance(error, NotInstalled):
             return
-        missing = isinstance(error, ModuleNotFoundError)
+        missing = isinstance(error, ModuleNotFoundError) and error.name
         what = f"the package {error.name} is not installed" if missing else f"a package cannot be loaded: {error}"
         raise NotInstalled(what, hint=f"Install it with: pip install 'holdfast[{self._name}]'") from error

@@ -174,6 +174,26 @@ def test_doctor_tells_of_entries_that_are_not_ours_any_more_and_of_settings_that
     assert "is a folder" in doctor("claude-code", code=8)["problems"][0]
 
 
+UNREADABLE = {"latin": b"\xff", "deep": b"x = " + b"[" * 100_000, "cut": b"{", "pipe": None}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_doctor_is_not_put_off_by_what_codex_and_gemini_keep_beside_their_settings(
+    kind: str, project: Path, home: Path
+) -> None:
+    run("install", "codex")
+    run("install", "gemini", "--project")
+    (home / ".gemini").mkdir()
+    data = UNREADABLE[kind]
+    for path in (home / ".codex" / "config.toml", home / ".gemini" / "trusted_hooks.json"):
+        if data is None:
+            os.mkfifo(path)
+        else:
+            path.write_bytes(data.removeprefix(b"x = ") if path.suffix == ".json" else data)
+    assert "cannot be read" in doctor("codex", code=8)["problems"][0]
+    assert doctor("gemini")["trusted"] is False
+
+
 def test_doctor_tells_of_any_settings_of_claude_code_that_switch_hooks_off(project: Path, home: Path) -> None:
     run("install", "claude-code")
     own, shared = home / ".claude" / "settings.json", project / ".claude" / "settings.json"

@@ -523,6 +523,8 @@ def test_options_that_do_not_fit_together_are_a_usage_error(holdfast: Program, s
     for args in wrong:
         assert holdfast(*args).code == 2, args
     assert "sqlite:///state.db" in holdfast("log", "state.db").err
+    Path("a#b?.db").touch()
+    assert "; write sqlite:///a%23b%3F.db\n" in holdfast("log", "a#b?.db").err
 
 
 def test_a_workspace_is_looked_at_without_loading_the_flow(holdfast: Program) -> None:

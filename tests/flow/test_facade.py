@@ -222,7 +222,7 @@ def test_a_file_of_any_name_is_that_file(tmp_path: Path) -> None:
     assert made == {*ODD_PATHS, os.fsdecode(b"\xff.db")}
 
 
-@pytest.mark.parametrize("name", ["a#b.db", "a\tb.db", "a\nb.db", "a.db#"])
+@pytest.mark.parametrize("name", ["a#b.db", "a\tb.db", "a\nb.db", "a.db#", "a?b.db", "a.db?", "a?synchronous="])
 def test_a_url_of_which_a_part_would_be_left_out_is_refused(name: str, tmp_path: Path) -> None:
     """Another file would be used, and perhaps one that is somebody else's."""
     with pytest.raises(Refused) as refused:
@@ -244,8 +244,9 @@ def test_a_url_of_which_a_part_would_be_left_out_is_refused(name: str, tmp_path:
     ],
     ids=str,
 )
-def test_limits_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+def test_limits_that_make_no_sense_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
     """States that live for no time would be lost as they are saved."""
     with pytest.raises(Refused, match=next(iter(options))) as refused:
-        open_states("memory://", **options)
+        open_states(f"sqlite:///{tmp_path}/a.db", **options)
     assert refused.value.hint
+    assert list(tmp_path.iterdir()) == []

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import END, START, StateGraph
 
 from holdfast import Refused
@@ -113,6 +114,14 @@ def test_what_is_deleted_while_a_thread_is_pruned_takes_nothing_else_along(
     saver.prune(["t"])
     del before[max(before)]
     assert told(graph) == before
+
+
+def test_a_checkpoint_that_names_itself_its_parent_is_not_looked_for_for_ever(saver: HoldfastSaver) -> None:
+    checkpoint = empty_checkpoint() | {"channel_versions": {"x": 1}}
+    config: Any = {"configurable": {**T["configurable"], "checkpoint_id": checkpoint["id"]}}
+    saver.put(config, checkpoint, {"counters_since_delta_snapshot": {"x": (1, 1)}}, {})  # type: ignore[arg-type]
+    saver.prune(["t"])
+    assert len(list(saver.list(T))) == 1
 
 
 def test_a_session_that_is_of_no_graph_is_not_pruned_as_one(saver: HoldfastSaver) -> None:

@@ -97,6 +97,31 @@ def test_while_a_slot_is_moved_nothing_is_changed_and_all_can_be_read(cluster: t
         StateStoreContract.assert_sound(patient)
 
 
+def test_a_cluster_that_is_down_is_said_to_be(cluster: tuple[str, dict[int, Redis]]) -> None:
+    url, nodes = cluster
+    with open_states(url, timeout=60) as states:
+        states.save(point("a"))
+        slot = nodes[next(iter(nodes))].execute_command("CLUSTER KEYSLOT", "{.}")
+        primaries = list(nodes.values())[:3]
+        [owner] = [node for node in primaries if node.execute_command("CLUSTER COUNTKEYSINSLOT", slot)]
+        owner.execute_command("CLUSTER DELSLOTS", slot - 1)  # nobody has that one any more
+        servers.wait_for(lambda: _check_state(owner, "fail"), RedisError)
+        states.store._timeout = 0.0  # type: ignore[attr-defined]
+        with pytest.raises(Unavailable, match="is down") as unavailable:
+            states.save(point("b"))
+        assert unavailable.value.hint
+        states.store._timeout = 600.0  # type: ignore[attr-defined]
+        with ThreadPoolExecutor() as threads:
+            saving = threads.submit(states.save, point("b"), expected_parent="a")
+            owner.execute_command("CLUSTER ADDSLOTS", slot - 1)
+            assert saving.result().sequence == 2
+
+
+def _check_state(node: Redis, state: str) -> None:
+    if node.execute_command("CLUSTER INFO")["cluster_state"] != state:
+        raise RedisError("not yet")
+
+
 def test_a_replica_that_takes_over_has_all_that_it_heard_of(cluster: tuple[str, dict[int, Redis]]) -> None:
     url, nodes = cluster
     with open_states(url) as states:

@@ -168,6 +168,21 @@ def test_bytes_that_somebody_changed_are_noticed(tmp_path: Path, harm: str) -> N
         assert not states.verify().ok
 
 
+@pytest.mark.parametrize("meta", ["00c0", "0095c0c0c0c0c0", "0095c0c0c090c0", "0095c0c0c0c080", "01ff"])
+def test_what_is_damaged_is_told_and_can_be_deleted(tmp_path: Path, meta: str) -> None:
+    path = tmp_path / "a.db"
+    with States(SQLiteStore(path)) as states:
+        for name, parent in (("a", None), ("b", "a"), ("c", "b"), ("d", "c")):
+            states.save(point(name, parent_id=parent))
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE checkpoints SET meta = ? WHERE checkpoint_id IN ('b', 'd')", (bytes.fromhex(meta),))
+    with States(SQLiteStore(path)) as states:
+        with pytest.raises(Damaged):
+            states.metadata("s")
+        assert [states.delete("s", name) for name in "abd"] == [1, 1, 1]
+        assert states.load("s") == point("c", parent_id="b")
+
+
 def test_a_part_that_names_itself_is_not_followed_for_ever(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with States(SQLiteStore(path)) as states:

@@ -97,8 +97,9 @@ def test_it_is_an_error_of_ours_and_an_import_error() -> None:
 
 
 def test_a_package_that_is_there_and_broken_is_told_with_its_own_words() -> None:
-    with pytest.raises(NotInstalled, match="cannot be loaded: no pq wrapper available"), Extra("postgres"):
-        raise ImportError("no pq wrapper available")
+    for error in (ImportError("no pq wrapper available"), ModuleNotFoundError("no pq wrapper available")):
+        with pytest.raises(NotInstalled, match="cannot be loaded: no pq wrapper available"), Extra("postgres"):
+            raise error
 
 
 def test_other_errors_pass() -> None:

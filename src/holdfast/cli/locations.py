@@ -81,7 +81,9 @@ def check_location(word: str | None) -> None:
     if os.path.isdir(word):
         command = click.get_current_context().info_name
         raise click.UsageError(f"a folder goes before the command: holdfast -C {word} {command}")
-    meant = f"; write sqlite:///{word}" if os.path.isfile(word) else ", such as sqlite:///state.db"
+    from urllib.parse import quote  # which no command needs that goes well
+
+    meant = f"; write sqlite:///{quote(word)}" if os.path.isfile(word) else ", such as sqlite:///state.db"
     raise click.UsageError(f"{word!r} is no flow location{meant}")
 
 

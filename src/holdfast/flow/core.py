@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from holdfast.errors import Damaged, Refused, Unavailable
+from holdfast.errors import Conflict, Damaged, Refused, Unavailable
 from holdfast.flow.asked import check_checkpoint, check_options, check_place
 from holdfast.flow.model import Checkpoint, CheckpointMetadata, Encoded
 from holdfast.flow.remembering import Memory, PartCache, Remembered
@@ -19,7 +19,7 @@ from holdfast.flow.rope import Held, join
 from holdfast.flow.sealing import Sealer
 from holdfast.flow.store import ANYTHING, Anything, Base, Row, Stale, StateStore, names_in
 from holdfast.flow.weaving import Changing, Weaver
-from holdfast.serde import Envelope, Keys, Serde
+from holdfast.serde import Envelope, Keys, NoKey, Serde
 
 _TRIES = 10
 _Opened = TypeVar("_Opened")
@@ -124,12 +124,29 @@ class Core:
             raise Refused(f"the state has {size:,} bytes", hint=f"max_state_bytes is {self._max_state_bytes:,}.")
         row = self.sealer.row(meta, rope, family=memory.family, saved_at=saved_at)
         parts = [self.sealer.part(name, held, memory.family) for name, held in weaver.parts.items()]
-        sequence = self.store.commit(row, parts, base=memory.base, expected_parent=expected_parent, replace=replace)
+        try:
+            sequence = self.store.commit(row, parts, base=memory.base, expected_parent=expected_parent, replace=replace)
+        except Conflict:
+            there = self._sealed_before(row, b"".join(encoded))
+            if there is None:
+                raise
+            return changed(meta, sequence=there)
         base = Base(sequence, row.digest)
         after = Memory(memory.family, base, frozenset(weaver.names), woven, tuple(encoded))
         self._remembered.put((meta.session_id, meta.namespace), after)
         self._cache.put(memory.family, weaver.parts)
         return changed(meta, sequence=sequence)
+
+    def _sealed_before(self, row: Row, state: bytes) -> int | None:
+        """The number of this very checkpoint if it is there already, sealed with another key: its digest is another."""
+        there = self.store.find(*row.place) if self.sealer.envelope.keys else None
+        if there is None or (there.parent_id, there.run_id) != (row.parent_id, row.run_id):
+            return None
+        try:
+            is_same = self.bytes_of(there) == (self.sealer.open_meta(row), state)
+        except (KeyError, Damaged, NoKey):  # deleted meanwhile, or not to be read: nobody can say that it is the same
+            return None
+        return there.sequence if is_same else None
 
     def _base(self, meta: CheckpointMetadata) -> Memory:
         """What a save builds on: what is remembered, or else the newest checkpoint there is."""

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from holdfast.errors import Extra, Refused
+from holdfast.flow.asked import check_options
 from holdfast.flow.states import States
 from holdfast.flow.store import StateStore
 from holdfast.serde import Keys, Registry, Serde, default_registry
@@ -59,6 +60,7 @@ def open_states(
     **options: Any,
 ) -> States:
     """Open a store by its URL, for programs without an event loop."""
+    check_options(ttl, max_state_bytes, memory_bytes)  # before a file is made
     return States(
         open_store(url, tenant=tenant, **options),
         serde=Serde(registry, on_unknown=on_unknown),
@@ -93,11 +95,11 @@ def _sqlite_path(url: str) -> tuple[str, dict[str, Any]]:
     """The file of `sqlite:///state.db` (relative) or `sqlite:////var/state.db`, and the options after a `?`."""
     parts = urlsplit(url)
     path = unquote(parts.path, errors="surrogateescape")[1:]
-    options = dict(parse_qsl(parts.query))
-    is_cut = set(url) & set("#\t\r\n")  # the parser leaves these out, and another file would be meant
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    is_cut = set(url) & set("#\t\r\n") or url.endswith("?")  # left out by the parser: another file would be meant
     if parts.netloc or not url.startswith("sqlite:///") or not path or options.keys() - {"synchronous"} or is_cut:
         raise Refused(
             "this URL of SQLite names no file, or has an unknown option",
-            hint="Write sqlite:///state.db or sqlite:////var/lib/app/state.db; # is written as %23.",
+            hint="Write sqlite:///state.db or sqlite:////var/lib/app/state.db; # is written as %23, ? as %3F.",
         )
     return path, options

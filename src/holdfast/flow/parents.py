@@ -8,35 +8,50 @@ from under it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.errors import Refused
+from holdfast.errors import Damaged, Refused
 from holdfast.flow.model import CheckpointMetadata
-from holdfast.flow.store import Place
+from holdfast.flow.sealing import Sealer
+from holdfast.flow.store import Place, Row
 
 if TYPE_CHECKING:
     from holdfast.flow.states import States
 
 MADE_OF_PARENTS = "made_of_parents"
+_NAME = MADE_OF_PARENTS.encode()
 _HINT = "Delete the later ones with it, or the session."
 
 
-def lacks(told: CheckpointMetadata) -> set[str]:
-    """What a checkpoint does not hold itself."""
-    return {name for name, is_further in _marks(told).items() if is_further is True}
+class Link(NamedTuple):
+    """What a checkpoint stands on, and what it says of that."""
+
+    parent: Place
+    marks: Mapping[str, bool]
+
+    @property
+    def lacks(self) -> set[str]:
+        """What the checkpoint does not hold itself."""
+        return {name for name, is_further in self.marks.items() if is_further is True}
 
 
-def needed(kept: Iterable[Place], told: Mapping[Place, CheckpointMetadata]) -> set[Place]:
+def link(told: CheckpointMetadata) -> Link:
+    marks = told.extra.get(MADE_OF_PARENTS)
+    parent = Place(told.session_id, told.namespace, told.parent_id or "")
+    return Link(parent, marks if isinstance(marks, Mapping) else {})
+
+
+def needed(kept: Iterable[Place], links: Mapping[Place, Link]) -> set[Place]:
     """The parents that these checkpoints are made of, back to where all is whole: those that stay are not torn, too."""
     found: dict[Place, set[str]] = {}
     for place in kept:
-        at, missing = told[place], lacks(told[place])
-        while missing and (parent := _parent(at)) in told:
+        at, missing = links[place], links[place].lacks
+        while missing and (parent := at.parent) in links:
             if missing <= found.get(parent, set()):
                 break
             found.setdefault(parent, set()).update(missing)
-            at = told[parent]
-            missing = {name for name in missing if _marks(at).get(name) is not False} | lacks(at)
+            at = links[parent]
+            missing = {name for name in missing if at.marks.get(name) is not False} | at.lacks
     return set(found)
 
 
@@ -44,28 +59,32 @@ def check_not_needed(states: States, gone: Iterable[Place]) -> None:
     """Refused if a checkpoint that stays is made of one of these."""
     going = set(gone)
     for session, namespace in {place[:2] for place in going}:
-        newest = states.metadata(session, 1, namespace=namespace)
-        if not newest or not _marks(newest[0]):
+        rows = states.store.rows(session, namespace)
+        ids = {place.checkpoint_id for place in going if place[:2] == (session, namespace)}
+        if not any(row.parent_id in ids and row.place.checkpoint_id not in ids for row in rows):
             continue
-        told = {_place(each): each for each in states.metadata(session, None, namespace=namespace)}
-        if needed([place for place in told if place not in going], told) & going:
+        said = {row.place: found for row in rows if (found := _said(states.sealer, row))}
+        if not said:
+            continue
+        links = {row.place: said.get(row.place) or Link(_parent(row), {}) for row in rows}
+        if needed(links.keys() - going, links) & going:
             raise Refused(f"a later checkpoint of session {session!r} is made of one of these", hint=_HINT)
 
 
 def check_whole(told: CheckpointMetadata) -> None:
     """Refused if a checkpoint is nothing without its parents."""
-    if lacks(told):
+    if link(told).lacks:
         raise Refused(f"checkpoint {told.checkpoint_id!r} is made of its parents", hint="Fork it with history=True.")
 
 
-def _marks(told: CheckpointMetadata) -> Mapping[str, bool]:
-    marks = told.extra.get(MADE_OF_PARENTS)
-    return marks if isinstance(marks, Mapping) else {}
+def _said(sealer: Sealer, row: Row) -> Link | None:
+    """What a row says of its parents; most say nothing. One that is damaged does not either, and may be deleted."""
+    try:
+        plain = sealer.open_meta(row)
+        return link(sealer.metadata(row, plain)) if _NAME in plain else None
+    except Damaged:
+        return None
 
 
-def _place(told: CheckpointMetadata) -> Place:
-    return Place(told.session_id, told.namespace, told.checkpoint_id)
-
-
-def _parent(told: CheckpointMetadata) -> Place:
-    return _place(told)._replace(checkpoint_id=told.parent_id or "")
+def _parent(row: Row) -> Place:
+    return row.place._replace(checkpoint_id=row.parent_id or "")

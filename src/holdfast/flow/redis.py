@@ -42,8 +42,8 @@ _CLUSTER = "+cluster"
 _LOST = (redis.ConnectionError, redis.TimeoutError)
 
 
-class _Moving(Unavailable):
-    """The slot of a tenant is on its way from one node of a cluster to another."""
+class _Changing(Unavailable):
+    """No node of a cluster has the slot of the tenant: it is on its way from one to another, or one is to take over."""
 
 
 class RedisStore(RedisReader):
@@ -61,7 +61,7 @@ class RedisStore(RedisReader):
     ) -> None:
         """`url`: `redis://…`, `rediss://…`, `unix://…`; `redis+cluster://…` and `rediss+cluster://…` name any node.
 
-        `timeout`: how many seconds a call waits for an answer, and a change for its slot that is being moved. `prefix`:
+        `timeout`: how many seconds a call waits for an answer, and a change for a cluster that is changing. `prefix`:
         what all keys begin with. `allow_eviction`: use a server that throws keys away when it is full, too. `create`
         changes nothing: there are no tables to be made.
         """
@@ -163,12 +163,12 @@ class RedisStore(RedisReader):
     # the server
 
     def _script(self, name: str, *values: Any) -> Any:
-        """Run a script; while the slot of the tenant is being moved, wait for that."""
+        """Run a script; while no node has the slot of the tenant, wait for that."""
         until = time.monotonic() + self._timeout
         while True:
             try:
                 return self._do(lambda: self._scripts[name](keys=[self._prefix], args=values))
-            except _Moving:
+            except _Changing:
                 if time.monotonic() > until:
                     raise
 
@@ -181,8 +181,10 @@ class RedisStore(RedisReader):
             raise Unavailable(f"Redis is full: {error}", hint="Delete or prune, or raise its maxmemory.") from error
         except _LOST as error:
             raise Unavailable(f"Redis is gone: {error}", hint="Try again when it is back.") from error
+        except redis.exceptions.ClusterDownError as error:
+            raise _Changing(f"the cluster of Redis is down: {error}", hint="Try again when it is back.") from error
         except redis.exceptions.ClusterError as error:
-            raise _Moving("Redis is moving this tenant to another node", hint="Try again when it has.") from error
+            raise _Changing("Redis is moving this tenant to another node", hint="Try again when it has.") from error
         except (redis.RedisError, RedisClusterException) as error:
             raise Unavailable(f"Redis says: {error}", hint="Look at its log.") from error
 

@@ -60,10 +60,9 @@ class Sealer:
     def metadata(self, row: Row, plain: bytes | None = None) -> CheckpointMetadata:
         """What is told of a row."""
         told = self.serde.decode(self.open_meta(row) if plain is None else plain)
-        try:
-            timestamp, node_name, step, tags, extra = told
-        except (TypeError, ValueError):
-            raise Damaged("the metadata of a checkpoint is malformed", hint="Use another checkpoint.") from None
+        if not isinstance(told, list) or len(told) != 5 or not isinstance(told[3], list) or type(told[4]) is not dict:
+            raise Damaged("the metadata of a checkpoint is malformed", hint="Use another checkpoint.")
+        timestamp, node_name, step, tags, extra = told
         return CheckpointMetadata(
             checkpoint_id=row.place.checkpoint_id, session_id=row.place.session, timestamp=timestamp,
             node_name=node_name, step=step, parent_id=row.parent_id, namespace=row.place.namespace,

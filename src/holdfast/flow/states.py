@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 from holdfast.errors import Damaged, NotFound, Refused
@@ -98,13 +99,14 @@ class States(Core):
     ) -> Iterator[tuple[Row, CheckpointMetadata]]:
         left = check_limit(limit)
         asked.check_query(session_id, namespace, before, where, tags, run_id)
+        is_expired = cache(self.is_expired)  # each session is asked for once
         is_filtered = bool(where or tags)
         while left is None or left > 0:
             batch = _BATCH if left is None or is_filtered else min(left, _BATCH)
             rows = self.store.rows(session_id, namespace, before=before, limit=batch, run_id=run_id, whole=whole)
             for row in rows:
                 told = self.sealer.metadata(row)
-                if _matches(told, where, tags) and not self.is_expired(row.place.session):
+                if _matches(told, where, tags) and not is_expired(row.place.session):
                     yield row, told
                     left = None if left is None else left - 1
                     if left == 0:

@@ -58,7 +58,8 @@ def _needed(told: dict[str, CheckpointMetadata], gone: set[str]) -> set[str]:
     """Those that checkpoints which stay are made of."""
     by_place = {Place(each.session_id, each.namespace, each.checkpoint_id): key for key, each in told.items()}
     kept = [place for place, key in by_place.items() if key not in gone]
-    return {by_place[place] for place in parents.needed(kept, {place: told[key] for place, key in by_place.items()})}
+    links = {place: parents.link(told[key]) for place, key in by_place.items()}
+    return {by_place[place] for place in parents.needed(kept, links)}
 
 
 def _measure(states: States, rows: dict[str, Row]) -> Callable[[Sequence[str]], int]:

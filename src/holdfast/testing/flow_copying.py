@@ -50,6 +50,20 @@ class CopyingContract(Sound):
             source.copy_to(target)
             assert [each.saved_at.timestamp() for each in target.sessions()] == [1000.0]
 
+    def test_a_copy_that_was_cut_off_is_gone_on_with_after_the_key_was_changed(
+        self, open_store: OpenStore, stores: Callable[[], StateStore]
+    ) -> None:
+        old, new = {"old": bytes(32)}, {"old": bytes(32), "new": bytes([1]) * 32}
+        with States(open_store()) as source, States(stores(), keys=Keys(old)) as target:
+            for number in range(4):
+                source.save(point(f"c{number}", {"messages": conversation(number)}))
+                if number == 1:
+                    source.copy_to(target)
+            changed = States(target.store, keys=Keys(new))
+            copied = source.copy_to(changed)
+            assert (copied.checkpoints, copied.skipped) == (2, 2)
+            assert changed.list("s") == source.list("s")
+
     def test_one_session_is_copied_alone(self, open_store: OpenStore, stores: Callable[[], StateStore]) -> None:
         with States(open_store()) as source, States(stores()) as target:
             for session in ("s", "t", "dead", "gone"):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from holdfast.errors import Damaged, HoldfastError, Refused
+from holdfast.errors import Conflict, Damaged, HoldfastError, Refused
 from holdfast.flow import States
 from holdfast.flow.store import Part, names_in
 from holdfast.retention import Policy
@@ -172,3 +172,21 @@ class CrowdContract(Sound):
             self.assert_sound(states)
         with States(open_store(), keys=Keys({"new": bytes([1]) * 32})) as states:
             assert states.load("s") == point("b", {"messages": conversation(11)})
+
+    def test_the_same_checkpoint_saved_again_after_a_rotation_changes_nothing(self, open_store: OpenStore) -> None:
+        old, new = {"old": bytes(32)}, {"old": bytes(32), "new": bytes([1]) * 32}
+        saved = [point(name, {"messages": conversation(10), "name": name}) for name in "ab"]
+        with States(open_store(), keys=Keys(old)) as states:
+            numbers = [states.save(saved[0]).sequence, states.save(saved[1], expected_parent="a").sequence]
+            before = states.store.usage()
+        with States(open_store(), keys=Keys(new)) as states:
+            assert states.save(saved[0]).sequence == numbers[0]
+            assert states.save(saved[1], expected_parent="a").sequence == numbers[1]
+            assert states.store.usage() == before
+            for other in (point("a", {"messages": []}), point("a", saved[0].state, parent_id="b")):
+                with pytest.raises(Conflict):
+                    states.save(other)
+            states.save(point("c", {"messages": conversation(11)}))
+            self.assert_sound(states)
+        with States(open_store(), keys=Keys({"new": bytes([1]) * 32})) as states, pytest.raises(Conflict):
+            states.save(saved[0])

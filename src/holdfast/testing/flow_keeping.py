@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.errors import Conflict, NotFound
 from holdfast.flow import Place, States, Write
-from holdfast.flow.store import WriteRow
+from holdfast.flow.store import SessionRow, WriteRow
 from holdfast.retention import Policy
 from holdfast.testing.flow_scenes import OpenStore, Sound, conversation, point
 
@@ -304,6 +304,23 @@ class KeepingContract(Sound):
             assert states.usage().checkpoints == 0
             states.save(point("a", session_id="old"))
             assert states.load("old") is not None
+
+    def test_whether_a_session_still_lives_is_asked_once_for_all_of_a_list(
+        self, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with States(open_store(), ttl=timedelta(days=1)) as states:
+            for number in range(5):
+                states.save(point(f"c{number}", session_id="st"[number % 2]))
+            asked: list[str] = []
+            session = states.store.session
+
+            def look(name: str) -> SessionRow | None:
+                asked.append(name)
+                return session(name)
+
+            monkeypatch.setattr(states.store, "session", look)
+            assert len(states.metadata(None)) == 5
+            assert sorted(asked) == ["s", "t"]
 
     # writes
 

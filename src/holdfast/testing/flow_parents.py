@@ -70,6 +70,16 @@ class ParentsContract(Sound):
         assert states.delete("s", "c0") == 1
         assert states.delete("s") == 1
 
+    def test_another_branch_that_came_last_and_is_whole_does_not_hide_what_is_needed(self, states: States) -> None:
+        chain(states, {}, {"x": FURTHER}, {"x": FURTHER})
+        states.save(point("b", parent_id="c0", run_id="b"))
+        with pytest.raises(Refused, match="made of"):
+            states.delete("s", "c0")
+        with pytest.raises(Refused, match="made of"):
+            states.delete_runs(["r1"])
+        assert left(states) == ["c0", "c1", "c2", "b"]
+        assert states.delete_runs(["r2", "b"]) == 2
+
     def test_what_is_made_of_its_parents_is_forked_with_them_only(self, states: States) -> None:
         chain(states, {"x": WHOLE}, {"x": FURTHER})
         with pytest.raises(Refused, match="made of") as refused:

@@ -142,13 +142,11 @@ def _gemini(
 
 def _codex(path: Path, text: str, places: Places) -> tuple[bool | None, list[str]]:
     """Codex keeps a hash for each hook that the user accepted, under the file, the event and two numbers."""
-    folder = places.chosen("CODEX_HOME", ".codex")
+    file = places.chosen("CODEX_HOME", ".codex") / "config.toml"
     try:
-        config: Any = tomllib.loads((folder / "config.toml").read_text("utf-8"))
-    except (OSError, UnicodeDecodeError):
-        config = {}
-    except tomllib.TOMLDecodeError as error:
-        return None, [f"{folder / 'config.toml'} cannot be read ({error}): mend it"]
+        config = tomllib.loads(decode(file, read_bytes(file)))
+    except (OSError, Refused, tomllib.TOMLDecodeError, RecursionError) as error:
+        return None, [f"{file} cannot be read ({_why(error)}): mend it"]
     problems = []
     features = _mapping(config.get("features"))
     if False in (features.get("hooks"), features.get("codex_hooks")):
@@ -174,8 +172,8 @@ def _codex_keys(path: Path, text: str) -> list[str]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        return _mapping(json.loads(path.read_bytes()))
-    except (OSError, ValueError):
+        return _mapping(json.loads(decode(path, read_bytes(path))))
+    except (OSError, Refused, ValueError, RecursionError):
         return {}
 
 

@@ -38,6 +38,8 @@ def _needed(states: States, rows: list[Row]) -> set[Place]:
     needed, missing = {latest}, _lacks(found, deltas)
     while missing and found is not None and found.parent_config is not None:
         parent = latest._replace(checkpoint_id=found.parent_config["configurable"]["checkpoint_id"])
+        if parent in needed:  # a parent that names itself, or those on top of it
+            break
         needed.add(parent)
         found = _load(states, parent)
         if found is not None:  # it stays, so that what it is made of itself does, too

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from holdfast.errors import Conflict
 from holdfast.model import Reason
+from holdfast.scan import databases
 from holdfast.scan.attrs import PARTS, extras_of
 from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, MODE, MTIME, SIZE, WIDTH, YOUNG, Folder, Rows
 
@@ -24,7 +25,6 @@ _TRIES = 4
 _PAUSE_S = 0.02
 _TICK_NS = 20_000_000
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_SQLITE_MAGIC = b"SQLite format 3\0"
 _ZEROS = bytes(_PIECE_BYTES)
 
 
@@ -76,7 +76,7 @@ def mark_failed(folder: Folder, place: int, outcome: Outcome) -> None:
 
 
 def _read_file(folder: Folder, place: int, fd: int, name: str, owner: tuple[int, int], consumer: Consumer) -> Outcome:
-    file = _open(name, fd)
+    file, is_database = _open(name, fd), True
     try:
         for attempt in range(_TRIES):
             if attempt:
@@ -95,7 +95,7 @@ def _read_file(folder: Folder, place: int, fd: int, name: str, owner: tuple[int,
                 return Outcome(content, steady=not attempt, is_database=is_database)
         return Outcome(reason=Reason.CHANGED, detail="changed again and again while it was read", steady=False)
     finally:
-        os.close(file)
+        databases.close_file(file, is_database=is_database or name.endswith(databases.PARTS))
 
 
 def _extras(file: int, status: os.stat_result, owner: tuple[int, int]) -> bytes:
@@ -112,7 +112,7 @@ def _read_small(file: int, rows: Rows, at: int, consumer: Consumer) -> tuple[byt
         return None
     if rows[at + CTIME] > time.time_ns() - _TICK_NS and os.pread(file, size + 1, 0) != data:
         return None  # written to within a tick of the clock: its times would not show it
-    return consumer.whole(data), data.startswith(_SQLITE_MAGIC)
+    return consumer.whole(data), data.startswith(databases.MAGIC)
 
 
 def _read_large(file: int, rows: Rows, at: int, consumer: Consumer) -> tuple[bytes, bool] | None:
@@ -120,7 +120,7 @@ def _read_large(file: int, rows: Rows, at: int, consumer: Consumer) -> tuple[byt
         content = consumer.pieces(rows[at + SIZE], _pieces(file, rows[at + SIZE]))
     except Conflict:
         return None
-    return content, os.pread(file, len(_SQLITE_MAGIC), 0) == _SQLITE_MAGIC
+    return content, os.pread(file, len(databases.MAGIC), 0) == databases.MAGIC
 
 
 def _pieces(file: int, size: int) -> Iterator[bytes]:
@@ -159,9 +159,9 @@ def _zeros(count: int) -> Iterator[bytes]:
 
 def _open(name: str, fd: int) -> int:
     try:
-        return os.open(name, _FLAGS | os.O_NOATIME, dir_fd=fd)
+        return databases.open_file(name, _FLAGS | os.O_NOATIME, fd)
     except PermissionError:
-        return os.open(name, _FLAGS, dir_fd=fd)  # only the owner may read without leaving a trace
+        return databases.open_file(name, _FLAGS, fd)  # only the owner may read without leaving a trace
 
 
 def _is_as_recorded(folder: Folder, place: int, status: os.stat_result) -> bool:

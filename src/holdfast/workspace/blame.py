@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from holdfast.errors import NotFound, Refused
 from holdfast.model import Blame, BlamedLine, Checkpoint, Origin
+from holdfast.scan import databases
 from holdfast.scan.handles import Handles, split
 from holdfast.shadowgit import Kind, object_id
 from holdfast.workspace.stored.differ import find_renames
@@ -193,8 +194,7 @@ def _read(path: str, root: str) -> tuple[os.stat_result, bytes | None]:
                 raise Refused(f"{path or '.'} is no file", hint="Name a file.")
             if status.st_size > TEXT_MAX_BYTES:
                 return status, None
-            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
-            with os.fdopen(file, "rb") as opened:
-                return status, opened.read()
+            with databases.reading(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, fd) as file:
+                return status, os.pread(file, TEXT_MAX_BYTES, 0)
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(f"{path} is not there", hint="Name a checkpoint that has it.") from None

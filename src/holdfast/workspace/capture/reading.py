@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import Conflict, Unavailable
 from holdfast.model import Reason
+from holdfast.scan import databases
 from holdfast.scan.folder import FAILED, FLAGS, WIDTH, Folder
 from holdfast.scan.handles import Handles
 from holdfast.scan.read import Outcome, mark_failed, read_entry
@@ -42,6 +43,7 @@ class Reading:
         self._deflater = _Deflater()
 
     def __enter__(self) -> Reading:
+        databases.close_what_is_free()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from holdfast.errors import Unavailable
 from holdfast.model import Progress, Reason, Uncovered
+from holdfast.scan import databases
 from holdfast.scan.attrs import PARTS, encode_line
 from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, LEFT_OUT, MODE, MTIME, NLINK, SIZE, WIDTH, YOUNG, Folder
 from holdfast.scan.handles import Handles, join, upwards
@@ -34,7 +35,6 @@ from holdfast.workspace.stored.record import Node
 from holdfast.workspace.stored.tree import ATTRS_NAME, link_of
 
 _PROGRESS_FILES = 64
-_DATABASE_PARTS = ("-wal", "-journal", "-shm")
 _DATABASE_TRIES = 3
 
 Own = tuple[list[TreeEntry], int, bytes]
@@ -152,10 +152,10 @@ def _database_groups(listing: Listing) -> list[list[Job]]:
     seen: dict[tuple[str, str], list[Job]] = {}
     for folder, place in listing.pending:
         name = folder.names[place]
-        for part in _DATABASE_PARTS:
+        for part in databases.PARTS:
             base = name.removesuffix(part)
             if base != name and (folder.path, base) not in seen and base in folder.names:
-                wanted = [base, *(base + part for part in _DATABASE_PARTS[:2])]
+                wanted = [base, *(base + part for part in databases.PARTS[:2])]
                 places = [at for at, other in enumerate(folder.names) if other in wanted and folder.holds(at)]
                 places.sort(key=lambda at: folder.names[at] != base)
                 seen[folder.path, base] = [(folder, at) for at in places]

@@ -171,7 +171,7 @@ class Planner:
         folder, name = split(path)
         if not is_in_use(name, self._handles.open(folder)):
             return False
-        self._blocked[path] = "a database that another process has open"
+        self._blocked[path] = "a database that a process has open"
         return True
 
     def _holds_ignored(self, path: str) -> bool:

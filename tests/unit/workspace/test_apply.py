@@ -123,6 +123,19 @@ class TestFolders:
         ws.restore(saved.id)
         assert project.root.stat().st_mtime_ns == 10**18 + 7
 
+    def test_a_folder_that_was_moved_away_since_the_plan_is_not_written_to(self, project: Any, ws: Workspace) -> None:
+        project.write("folder/file", b"old")
+        saved = ws.save()
+        project.write("folder/file", b"new")
+
+        def move_away(what: str, done: int, total: int) -> None:
+            if what == "writing":
+                (project.root / "folder").rename(project.area / "elsewhere")
+
+        done = ws.restore(saved.id, ["folder/file"], progress=move_away)
+        assert list(done.failed) == ["folder/file"]
+        assert (project.area / "elsewhere" / "file").read_bytes() == b"new"
+
 
 class TestNothingIsLeft:
     def test_neither_stage_nor_journal(self, project: Any, ws: Workspace) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Unavailable
+from holdfast import Unavailable, durable
+from holdfast.testing.faults import ForgetfulDisk
 from holdfast.workspace.restore.journal import Entry, Journal
 
 ENTRY = Entry(
@@ -44,6 +45,15 @@ def test_one_that_has_ended_says_so_until_it_is_closed(journal: Journal) -> None
     journal.finish()
     assert journal.read() == ENTRY._replace(done=True)
     journal.close(done=True)
+    assert not journal.exists
+
+
+def test_one_that_was_closed_does_not_come_back_when_the_power_goes(tmp_path: Path, journal: Journal) -> None:
+    disk = ForgetfulDisk(tmp_path)
+    with durable.use_disk(disk):
+        journal.open(ENTRY)
+        journal.close()
+    disk.lose_power()
     assert not journal.exists
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Workspace
+from holdfast import Workspace, durable
 from holdfast.testing.leaks import open_below
 
 
@@ -106,6 +106,23 @@ class TestFolders:
             assert list(done.failed) == ["a/file"]
         ws.undo()
         assert (project.root / "a").read_bytes() == b"in the way"
+
+    def test_a_secret_comes_into_a_folder_that_is_closed_to_others_already(self, project: Any, ws: Workspace) -> None:
+        secret = project.write("folder/secret")
+        secret.parent.chmod(0o700)
+        saved = ws.save()
+        secret.unlink()
+        secret.parent.chmod(0o755)
+        modes = []
+
+        class Watched(durable.Disk):
+            def place(self, src: str, dst: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+                modes.append(os.fstat(dst_dir_fd).st_mode & 0o777)
+                super().place(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+        with durable.use_disk(Watched()):
+            assert ws.restore(saved.id).ok
+        assert modes == [0o700]
 
     def test_extended_attributes_of_a_folder_come_back(self, project: Any, ws: Workspace) -> None:
         (project.root / "folder").mkdir()

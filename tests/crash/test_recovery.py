@@ -97,6 +97,8 @@ def test_a_restore_that_cannot_be_finished_is_taken_back(interrupted: list[Inter
     assert ws.recovered
     assert ws.recovered.outcome == "taken back"
     assert not differences(here.rehearsal.before, here.scene.describe())
+    with pytest.raises(NotFound):  # nothing was restored
+        ws.undo()
 
 
 def test_opening_says_that_an_interrupted_restore_was_finished(interrupted: list[Interrupted]) -> None:

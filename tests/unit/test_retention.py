@@ -39,6 +39,9 @@ class TestReasons:
     def test_the_young_are_kept(self) -> None:
         assert removed(records(5), Policy(keep_for=timedelta(hours=2, minutes=30))) == ["c1", "c2", "c3"]
 
+    def test_what_is_just_so_old_is_not_young_any_more(self) -> None:
+        assert removed(records(5), Policy(keep_for=timedelta(hours=2))) == ["c1", "c2", "c3", "c4"]
+
     def test_one_of_every_so_many_is_kept(self) -> None:
         assert removed(records(7), Policy(keep_every=3)) == ["c1", "c2", "c4", "c5"]
 

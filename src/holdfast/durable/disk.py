@@ -21,7 +21,7 @@ class Disk:
 
     def create(self, name: str, *, mode: int = 0o600, dir_fd: int | None = None) -> int:
         """Make a new file and open it for writing; an existing one is an error."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC  # O_EXCL: nor is a link followed
         return os.open(name, flags, mode, dir_fd=dir_fd)
 
     def write(self, fd: int, data: bytes | bytearray | memoryview) -> None:

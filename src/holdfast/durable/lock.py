@@ -30,28 +30,34 @@ class Lock:
     def acquire(self, *, wait: bool = True) -> bool:
         """Take the lock; without `wait` say at once whether it was free. Unavailable when the time is up."""
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            is_ours = self._take(fd, wait=wait)
+        except BaseException:  # Ctrl-C while it waits, too
+            os.close(fd)
+            raise
+        if not is_ours:
+            os.close(fd)
+            return False
+        self._fd = fd
+        _held.add(self)
+        return True
+
+    def _take(self, fd: int, *, wait: bool) -> bool:
         give_up = time.monotonic() + (self._timeout_s if wait else 0.0)
         while True:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
             except BlockingIOError:
-                if time.monotonic() < give_up:
-                    time.sleep(_POLL_S)
-                    continue
-                owner = _owner(fd)
-                os.close(fd)
-                if not wait:
-                    return False
-                raise Unavailable(
-                    f"another process{owner} has been writing to this store for {self._timeout_s:.0f} seconds",
-                    hint="Wait for it to end, or end it; its lock is freed at once.",
-                ) from None
-            except BaseException:
-                os.close(fd)
-                raise
-            self._fd = fd
-            _held.add(self)
-            return True
+                if time.monotonic() >= give_up:
+                    break
+            time.sleep(_POLL_S)
+        if not wait:
+            return False
+        raise Unavailable(
+            f"another process{_owner(fd)} has been writing to this store for {self._timeout_s:.0f} seconds",
+            hint="Wait for it to end, or end it; its lock is freed at once.",
+        )
 
     def release(self) -> None:
         """Give the lock back."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -197,6 +198,24 @@ def test_waiting_in_vain_leaves_no_descriptor_open(path: Path) -> None:
         assert not Lock(path).acquire(wait=False)
         with pytest.raises(Unavailable):
             Lock(path, timeout_s=0.01).acquire()
+        assert open_below(path.parent) == before
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [("fcntl.flock", OSError(errno.ENOLCK, "No locks available")), ("time.sleep", KeyboardInterrupt())],
+)
+def test_what_ends_the_waiting_is_raised_and_leaves_no_descriptor_open(
+    path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: BaseException
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    with Lock(path):
+        before = open_below(path.parent)
+        with monkeypatch.context() as patch, pytest.raises(type(error)):
+            patch.setattr(call, fail)
+            Lock(path).acquire()
         assert open_below(path.parent) == before
 
 

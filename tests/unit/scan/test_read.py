@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 from array import array
 from collections.abc import Callable, Iterator
 from hashlib import sha1
@@ -217,3 +218,24 @@ def test_an_entry_that_failed_is_named_with_the_reason_and_not_held(tmp_path: Pa
     assert not reading.folder.holds(0)
     assert reading.folder.skipped == {"file": (Reason.UNREADABLE, "Input/output error")}
     assert len(reading.folder.rows) == WIDTH
+
+
+def test_a_large_file_that_became_a_pipe_is_not_read_as_one(tmp_path: Path, file: Path) -> None:
+    os.truncate(file, LARGE_BYTES + 1)
+    read, keeper = Read(tmp_path, "file"), Keeper()
+    file.unlink()
+    os.mkfifo(file)
+    assert read.now(keeper).reason is Reason.CHANGED
+    assert stat.S_ISREG(read.attr.mode) and not keeper.kept
+
+
+def test_a_file_written_to_within_a_tick_is_read_until_two_looks_agree(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody writes just after the first look; as long as the clock does not move on, the times do not show it."""
+    read, keeper, real = Read(tmp_path, "file"), Keeper(), os.pread
+    looks = [b"conTENT"]  # what was there before, of the same size
+    monkeypatch.setattr("time.time_ns", lambda: file.stat().st_ctime_ns)
+    monkeypatch.setattr("os.pread", lambda *given: looks.pop() if looks else real(*given))
+    assert read.now(keeper).content == sha1(b"content").digest()
+    assert keeper.kept == [b"content"]

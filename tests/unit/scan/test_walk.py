@@ -350,6 +350,10 @@ class TestRules:
         write(root, "file", data=b"x" * 11)
         assert "file" in held(look(limits=Limits(file_max_bytes=10)))
 
+    def test_a_folder_called_like_an_ignore_file_has_no_rules_and_is_held(self, root: Path, look: Look) -> None:
+        write(root, ".gitignore/file", "folder/.holdfastignore/file")
+        assert held(look()) == {".gitignore/file", "folder/.holdfastignore/file"}
+
     def test_an_ignore_file_that_is_too_large_is_named_and_held(self, root: Path, look: Look) -> None:
         write(root, "folder/.gitignore", data=b"*\n" * 600_000)
         write(root, "folder/file", data=b"x" * 11)
@@ -363,6 +367,7 @@ class TestMeanwhile:
         self, root: Path, look: Look, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         write(root, "kept/file", "gone/file")
+        time.sleep(SETTLED_S)  # else the folder is too young to be trusted anyway
         real_open = Handles.open
 
         def open_late(self: Handles, path: str) -> int:

@@ -104,3 +104,14 @@ def test_a_pack_whose_last_object_does_not_end_is_left_as_it_is(tmp_path: Path, 
     pack.write_bytes(data + sha1(data).digest())
     index_lone_packs(tmp_path)
     assert os.listdir(tmp_path) == [pack.name]
+
+
+def test_one_in_which_a_byte_is_not_what_was_written_is_left_as_it_is(store: ObjectStore) -> None:
+    _, name = write_pack(store, b"content")
+    path = store.pack_folder / f"{name}.pack"
+    (store.pack_folder / f"{name}.idx").unlink()
+    data = path.read_bytes()
+    path.chmod(0o600)
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))  # all objects are sound, and the checksum is not theirs
+    store.sweep()
+    assert lone_packs(store) == [path.name]

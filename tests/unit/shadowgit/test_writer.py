@@ -14,6 +14,7 @@ import pytest
 from holdfast.durable import Disk, use_disk
 from holdfast.shadowgit import Kind, ObjectStore, Pack, encode_entry, object_id
 from holdfast.shadowgit.writer import index_file, sweep
+from holdfast.testing.faults import ForgetfulDisk
 from holdfast.testing.leaks import open_below
 
 Git = Callable[..., bytes]
@@ -142,6 +143,16 @@ class TestWithdraw:
         name = writer.commit()
         assert name is not None
         writer.withdraw(name)
+        assert names_in(store) == before
+
+    def test_it_stays_gone_when_the_power_goes(self, store: ObjectStore) -> None:
+        before = names_in(store)
+        disk = ForgetfulDisk(store.git_dir)
+        with use_disk(disk):
+            writer = store.writer()
+            writer.add(Kind.BLOB, b"content")
+            writer.withdraw(writer.commit() or "")
+        disk.lose_power()
         assert names_in(store) == before
 
 

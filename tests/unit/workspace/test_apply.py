@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Workspace
+from holdfast import Workspace, durable
 from holdfast.testing.leaks import open_below
 
 
@@ -107,6 +107,23 @@ class TestFolders:
         ws.undo()
         assert (project.root / "a").read_bytes() == b"in the way"
 
+    def test_a_secret_comes_into_a_folder_that_is_closed_to_others_already(self, project: Any, ws: Workspace) -> None:
+        secret = project.write("folder/secret")
+        secret.parent.chmod(0o700)
+        saved = ws.save()
+        secret.unlink()
+        secret.parent.chmod(0o755)
+        modes = []
+
+        class Watched(durable.Disk):
+            def place(self, src: str, dst: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+                modes.append(os.fstat(dst_dir_fd).st_mode & 0o777)
+                super().place(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+        with durable.use_disk(Watched()):
+            assert ws.restore(saved.id).ok
+        assert modes == [0o700]
+
     def test_extended_attributes_of_a_folder_come_back(self, project: Any, ws: Workspace) -> None:
         (project.root / "folder").mkdir()
         os.setxattr(project.root / "folder", "user.sparse.kind", b"sparse")
@@ -122,6 +139,19 @@ class TestFolders:
         project.write("more")
         ws.restore(saved.id)
         assert project.root.stat().st_mtime_ns == 10**18 + 7
+
+    def test_a_folder_that_was_moved_away_since_the_plan_is_not_written_to(self, project: Any, ws: Workspace) -> None:
+        project.write("folder/file", b"old")
+        saved = ws.save()
+        project.write("folder/file", b"new")
+
+        def move_away(what: str, done: int, total: int) -> None:
+            if what == "writing":
+                (project.root / "folder").rename(project.area / "elsewhere")
+
+        done = ws.restore(saved.id, ["folder/file"], progress=move_away)
+        assert list(done.failed) == ["folder/file"]
+        assert (project.area / "elsewhere" / "file").read_bytes() == b"new"
 
 
 class TestNothingIsLeft:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from holdfast import Unavailable
+from holdfast import Unavailable, Workspace, durable
+from holdfast.testing.faults import ForgetfulDisk
 from holdfast.workspace.restore.journal import Entry, Journal
 
 ENTRY = Entry(
@@ -47,6 +49,15 @@ def test_one_that_has_ended_says_so_until_it_is_closed(journal: Journal) -> None
     assert not journal.exists
 
 
+def test_one_that_was_closed_does_not_come_back_when_the_power_goes(tmp_path: Path, journal: Journal) -> None:
+    disk = ForgetfulDisk(tmp_path)
+    with durable.use_disk(disk):
+        journal.open(ENTRY)
+        journal.close()
+    disk.lose_power()
+    assert not journal.exists
+
+
 @pytest.mark.parametrize("stage", ["../victim", "/", ".", "", "src", ".holdfast-restore-0123cdef/..", 5, None])
 def test_a_journal_cannot_have_anything_but_a_stage_removed(tmp_path: Path, journal: Journal, stage: object) -> None:
     (tmp_path / "journal.json").write_text(json.dumps(ENTRY._asdict() | {"stage": stage}))
@@ -67,3 +78,32 @@ def test_a_journal_that_cannot_be_read_is_said_with_a_way_out(tmp_path: Path, jo
         journal.read()
     assert str(tmp_path / "journal.json") in caught.value.message
     assert "Remove the file" in caught.value.hint
+
+
+class TestWithoutItsSafetyCheckpoint:
+    """A restore that was interrupted before the safety checkpoint was there: nothing of the folder was replaced."""
+
+    @pytest.fixture
+    def begun(self, project: Any, ws: Workspace) -> Entry:
+        project.write("file", b"as it is")
+        root = project.root
+        entry = ENTRY._replace(target=ws.save().id, paths=None, made=[], root=str(root), inode=root.stat().st_ino)
+        Journal(project.store / "holdfast").open(entry)
+        return entry
+
+    def test_one_without_a_stage_was_not_begun_and_leaves_no_checkpoint(self, project: Any, begun: Entry) -> None:
+        ws = project.open()
+        assert ws.recovered
+        assert (ws.recovered.outcome, ws.recovered.found_id) == ("taken back", "")
+        assert [each.id for each in ws.list(safety=True)] == [begun.target]
+        assert project.open().recovered is None
+
+    def test_what_is_in_its_stage_is_saved_before_the_stage_goes(self, project: Any, begun: Entry) -> None:
+        project.write(f"{begun.stage}/new-0", b"in the stage")
+        ws = project.open()
+        assert ws.recovered
+        assert ws.recovered.outcome == "taken back"
+        assert [path.name for path in project.root.iterdir()] == ["file"]
+        ws.restore(ws.recovered.found_id, [f"{begun.stage}/new-0"])
+        assert (project.root / begun.stage / "new-0").read_bytes() == b"in the stage"
+        assert project.open().recovered is None

@@ -166,6 +166,13 @@ class TestStoreInside:
     def test_a_neighbour_whose_name_begins_alike_is_not_inside(self, tmp_path: Path) -> None:
         assert store_folder(tmp_path / "a", store=tmp_path / "ab", environ={}) == tmp_path / "ab"
 
+    def test_an_empty_folder_that_others_can_enter_is_closed_to_them(self, tmp_path: Path) -> None:
+        for name in ("project", "home", "store"):
+            (tmp_path / name).mkdir()
+        (tmp_path / "store").chmod(0o755)
+        Workspace(tmp_path / "project", store=tmp_path / "store", home=tmp_path / "home", environ={})
+        assert (tmp_path / "store").stat().st_mode & 0o777 == 0o700
+
 
 class TestOwner:
     @pytest.fixture

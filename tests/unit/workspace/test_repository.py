@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Any
 
 import pytest
 
-from holdfast import NotFound, Workspace
+from holdfast import NotFound, Unavailable, Workspace, durable
 from holdfast.model import Operation
 
 
@@ -123,7 +124,21 @@ class TestHistory:
         assert safety.id in [each.id for each in ws.list(safety=True)]
 
 
+class Forgets(durable.Disk):
+    """A disk without room for the number of what is deleted."""
+
+    def create(self, name: str, **options: Any) -> int:
+        if name.endswith("sequence.new"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+        return super().create(name, **options)
+
+
 class TestDeletion:
+    def test_what_cannot_be_remembered_is_not_deleted(self, ws: Workspace, two: Any) -> None:
+        with durable.use_disk(Forgets()), pytest.raises(Unavailable):
+            ws.delete(two[1])
+        assert ws.get(two[1]).sequence == 2
+
     def test_others_are_not_touched(self, project: Any, ws: Workspace, two: Any) -> None:
         ws.delete(two[0])
         ws.merge()

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast import Checkpoint, Workspace
+from holdfast import Checkpoint, Workspace, durable
+from holdfast.testing.faults import ForgetfulDisk, PowerLoss
+from holdfast.workspace.capture.save import Details
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -55,6 +57,35 @@ def test_after_an_undo_the_latest_holds_what_is_there(ws: Workspace, two: tuple[
     ws.restore(two[0].id)
     ws.undo()
     assert ws.save("again").id == two[1].id
+
+
+class KilledOverTheRef(ForgetfulDisk):
+    """Ends a process that has named its checkpoint, before that name is durable; later ones go on."""
+
+    is_over = False
+
+    def fsync(self, fd: int) -> None:
+        if not self.is_over and os.readlink(f"/proc/self/fd/{fd}").endswith("refs/tags"):
+            self.is_over = True
+            raise PowerLoss
+        super().fsync(fd)
+
+
+@pytest.mark.parametrize("verb", ["save", "save_changes"])
+def test_what_a_killed_process_saved_is_durable_before_somebody_is_told_that_it_holds_the_same(
+    project: Project, ws: Workspace, verb: str
+) -> None:
+    _write(project, "one")
+    disk = KilledOverTheRef(project.area)
+    with durable.use_disk(disk):
+        with pytest.raises(PowerLoss):
+            ws.save("killed")
+        if verb == "save":
+            assert project.open().save("again").message == "killed"
+        else:
+            assert project.open().save_changes("again", details=lambda: Details({}, {})) is None
+    disk.lose_power()
+    assert [each.message for each in project.open().list()] == ["killed"]
 
 
 def _write(project: Project, text: str) -> None:

@@ -1,0 +1,30 @@
+"""Who is told of an event, whatever the others who are told do."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.events import Listeners
+
+
+def test_one_that_stops_listening_as_it_is_told_takes_no_turn_from_the_next() -> None:
+    listeners: Listeners[str] = Listeners()
+    told: list[str] = []
+
+    def once(event: str) -> None:
+        told.append(f"once: {event}")
+        stop()
+
+    stop = listeners.on("saved", once)
+    listeners.on("saved", lambda event: told.append(f"always: {event}"))
+    listeners.tell("saved", "first")
+    listeners.tell("saved", "second")
+    assert told == ["once: first", "always: first", "always: second"]
+
+
+def test_one_that_fails_is_logged_and_the_others_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    listeners: Listeners[str] = Listeners()
+    listeners.on("saved", lambda event: int("no number"))
+    listeners.on("saved", str.upper)
+    assert listeners.tell("saved", "first") == ["FIRST"]
+    assert "a handler of saved failed" in caplog.text

@@ -12,9 +12,11 @@ import pytest
 
 from holdfast import Workspace
 from holdfast.errors import Conflict, Unavailable
+from holdfast.mcp import answers
 from holdfast.mcp import tools as tools_module
 from holdfast.mcp.server import _Service
 from holdfast.mcp.tools import Tools
+from holdfast.model import Reason, Uncovered
 
 from .clients import run
 
@@ -90,6 +92,18 @@ def test_a_search_that_finds_too_much_says_so(project: Path, ws: Workspace, monk
     monkeypatch.setattr(tools_module, "MATCHES_MAX", 2)
     found = Tools(ws).search(text="one")
     assert (found["total"], len(found["notes"])) == (2, 1)
+
+
+def test_what_a_save_should_have_held_is_told_first_however_much_else_it_does_not_hold(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = ws.save("m")
+    left_out = [Uncovered(f"a{number:03}", Reason.EXCLUDED) for number in range(answers.ENTRIES_MAX)]
+    not_held = (*left_out, Uncovered("z", Reason.CHANGED))
+    monkeypatch.setattr(type(saved), "uncovered", property(lambda self: not_held))
+    told = answers.saved(saved, is_new=True)
+    assert told["uncovered"][0]["path"] == "z"
+    assert (len(told["uncovered"]), told["uncovered_total"]) == (answers.ENTRIES_MAX, answers.ENTRIES_MAX + 1)
 
 
 def answered(tools: Tools, tool: str, *, client: str = "c", **arguments: Any) -> types.CallToolResult:

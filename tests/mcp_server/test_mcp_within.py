@@ -94,6 +94,12 @@ def test_a_search_that_finds_too_much_says_so(project: Path, ws: Workspace, monk
     assert (found["total"], len(found["notes"])) == (2, 1)
 
 
+def test_an_entry_that_is_longer_than_a_page_is_a_page_of_its_own() -> None:
+    entries = [{"path": "x" * 200_000}, {"path": "y"}]
+    assert answers.page(entries, 0, 10) == (entries[:1], {"total": 2, "next_offset": 1})
+    assert answers.page(entries, 1, 10) == (entries[1:], {"total": 2, "next_offset": None})
+
+
 def test_what_a_save_should_have_held_is_told_first_however_much_else_it_does_not_hold(
     ws: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,3 +141,11 @@ def test_the_hooks_of_the_program_stay(project: Path, ws: Workspace) -> None:
     assert [matcher["matcher"] for matcher in agent.hooks["PreToolUse"]] == [None, "write"]
     assert agent.hooks["PreToolUse"][0]["timeout"] == 600
     assert len(ws.list()) == 2
+
+
+@pytest.mark.parametrize(("strict", "then"), [(True, "block"), (False, None)])
+def test_if_strict_a_hook_that_is_cut_off_keeps_the_tool_from_running(
+    strict: bool, then: str | None, project: Path
+) -> None:
+    [matcher] = Checkpoints(project, strict=strict).hooks()["PreToolUse"]
+    assert matcher.on_failure == then

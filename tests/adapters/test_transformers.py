@@ -79,3 +79,12 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path: Path) -> None:
               for run in (straight, resumed)]  # fmt: skip
     assert losses[0] == losses[1]
     assert [each.step for each in again.manager.history()] == [2, 4, 6, 8, 10]
+
+
+def test_one_process_saves_and_a_step_is_saved_once(tmp_path: Path) -> None:
+    callback, model = HoldfastCallback(tmp_path), Model()
+    callback.on_save(None, transformers.TrainerState(global_step=3, is_world_process_zero=False), None, model=model)
+    assert callback.manager.latest() is None
+    for _ in range(2):  # the trainer's own schedule and SIGTERM may ask for the same one
+        callback.on_save(None, transformers.TrainerState(global_step=3), None, model=model)
+    assert [each.step for each in callback.manager.history()] == [3]

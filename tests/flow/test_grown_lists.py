@@ -12,6 +12,7 @@ from holdfast.adapters.langgraph.classes import Classes
 from holdfast.errors import Refused
 from holdfast.flow import open_states
 from holdfast.serde import Serde, default_registry
+from holdfast.serde.seeing import look
 from holdfast.testing.flow_contract import point
 
 SERDE = Serde(Classes(default_registry))
@@ -108,6 +109,19 @@ def test_what_is_changed_in_place_is_saved(change: str) -> None:
         found = states.load("s", "last")
         assert found is not None and SERDE.encode(found.state) == SERDE.encode({"messages": held})
         assert states.verify().ok
+
+
+@pytest.mark.parametrize(
+    "change", [lambda one, two: two.append(4), lambda one, two: two.insert(0, one.pop())], ids=["grown", "moved over"]
+)
+def test_lists_that_hold_the_same_one_after_the_other_are_told_by_their_lengths(
+    change: Callable[[list[int], list[int]], object],
+) -> None:
+    both = [[1, 2], [3]]
+    seen = look(both, lambda kind: None)
+    assert seen is not None and seen.still(both)
+    change(*both)
+    assert not seen.still(both)
 
 
 def test_a_list_that_goes_on_is_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:

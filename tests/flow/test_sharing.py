@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from langgraph.graph import START, StateGraph
 
 from holdfast.adapters.langgraph import HoldfastSaver
 from holdfast.adapters.langgraph.files import RUNTIME
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, Unavailable
 from holdfast.flow import Place, States, Write
 from holdfast.flow.sqlite import SQLiteStore
 from holdfast.flow.sqlite_sharing import Sharing, Waiting
@@ -132,6 +133,18 @@ def test_what_a_transaction_took_and_did_not_write_is_not_said_to_be_stored(
     waiting(sharing)
     sharing.take().settle(is_done=is_done)
     assert told.result(FOR_EVER) is is_done
+
+
+def test_those_whose_transaction_failed_are_not_said_to_be_stored(states: States) -> None:
+    def fail(db: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    mine = Waiting(fail)
+    sharing_of(states)._waiting.append(mine)
+    with pytest.raises(Unavailable):
+        states.save(point("second"))
+    assert not mine.settled.locked() and not mine.is_done
+    assert states.load("s", "second") is None
 
 
 def test_many_threads_lose_no_write(states: States) -> None:

@@ -103,6 +103,15 @@ def test_a_forked_child_has_connections_of_its_own(tmp_path: Path) -> None:
         assert [each.checkpoint_id for each in states.metadata("s")] == ["after", "child", "parent"]
 
 
+def test_a_connection_that_is_in_use_while_the_store_is_closed_is_closed_after_it(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "a.db")
+    with store._pool.reading() as db:
+        store.close()
+        db.execute("SELECT 1")
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        db.execute("SELECT 1")
+
+
 def test_a_forked_child_does_not_close_what_is_its_parents(tmp_path: Path) -> None:
     """That could end the log of the parent, who goes on writing to it."""
     with States(SQLiteStore(tmp_path / "a.db")) as states:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -193,7 +194,12 @@ def test_a_bomb_is_refused_before_it_is_opened() -> None:
     lies = b"\x01" + (1000).to_bytes(4, "big") + small
     with pytest.raises(Refused, match="more than"):
         Envelope(max_bytes=1_000_000).open(says_so)
-    with pytest.raises(Damaged, match="size"):
-        Envelope(max_bytes=1_000_000).open(lies)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Damaged, match="size"):
+            Envelope(max_bytes=1_000_000).open(lies)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000  # no more is made than they say
+    finally:
+        tracemalloc.stop()
     with pytest.raises(Refused, match="more than"):
         Envelope(max_bytes=1000).close(b"x" * 1001)

@@ -162,7 +162,7 @@ class SyncCheckpointManager:
         meant."""
         saved = self._find(checkpoint_id)
         view = record.view(saved)
-        if view.checkpoint_type is CheckpointType.FEATURE and record.is_typed(saved) and not permanent:
+        if view.checkpoint_type is CheckpointType.FEATURE and not permanent:
             raise Refused(
                 f"{saved.id} is the checkpoint of a feature, which is kept for ever",
                 hint="Pass permanent=True if it is to go all the same.",

@@ -174,8 +174,6 @@ class Rollback:
     def _safety_of(self, newest_first: list[model.Checkpoint], entry: Entry) -> str | None:
         """The safety checkpoint of what has begun; None if it never took place."""
         for each in newest_first:
-            if each.sequence <= entry.after:
-                break
             if each.operation and entry.is_of(each.operation.verb, each.operation.target, each.sequence):
                 return each.id
         return None

@@ -10,6 +10,8 @@ import pytest
 
 from holdfast import Unavailable
 from holdfast.durable import Disk, use_disk
+from holdfast.model import Recovery
+from holdfast.project import Checkpoint, SyncCheckpointManager
 from holdfast.project.journal import Entry, Journal
 from holdfast.testing.faults import ForgetfulDisk
 
@@ -90,6 +92,84 @@ def test_a_power_loss_after_a_rollback_does_not_take_what_it_brought_back_outsid
     disk.lose_power(survives=lambda path: keeps_names)
     assert not (place.store / "holdfast" / "rollback.json").exists(), "nobody would do it again"
     assert file.read_text() == '[{"id": "a"}]'
+
+
+def test_one_outside_that_is_as_it_was_is_not_written_again(place: Place) -> None:
+    file = place.area / "progress.txt"
+    file.write_text("the same")
+    manager = place.open(progress_file="../progress.txt")
+    made = manager.create_checkpoint("a")
+    place.write("made/since.txt")
+    before = file.stat()
+    assert manager.rollback(made.id).notes == ()
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_a_power_loss_after_a_rollback_does_not_bring_its_journal_back(place: Place) -> None:
+    (place.area / "progress.txt").write_text("old")
+    manager = place.open(progress_file="../progress.txt")
+    made = manager.create_checkpoint("a")
+    disk = ForgetfulDisk(place.store / "holdfast")
+    with use_disk(disk):
+        manager.rollback(made.id)
+    disk.lose_power(survives=lambda path: False)
+    assert not Journal(place.store).exists
+
+
+def rolled_back_and_set_forth(place: Place) -> tuple[SyncCheckpointManager, Checkpoint]:
+    """A rollback that is done, and after it what lies outside as it was before: just what that rollback has saved."""
+    file = place.area / "progress.txt"
+    file.write_text("old")
+    manager = place.open(progress_file="../progress.txt")
+    made = manager.create_checkpoint("a")
+    file.write_text("new")
+    assert manager.rollback(made.id).ok
+    file.write_text("new")
+    return place.open(progress_file="../progress.txt"), made
+
+
+def test_a_rollback_that_never_began_is_not_taken_for_an_earlier_one(place: Place) -> None:
+    manager, made = rolled_back_and_set_forth(place)
+    newest = manager.workspace.list(1, safety=True)[0].sequence
+    Journal(place.store).open(Entry("restore", made.id, newest, None))
+    assert "had changed nothing" in manager.recover()[-1]
+    assert (place.area / "progress.txt").read_text() == "new"
+
+
+def test_a_rollback_whose_restore_was_taken_back_does_nothing_more(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager, made = rolled_back_and_set_forth(place)
+    workspace = manager.workspace
+    workspace.recovered = Recovery("restore", made.id, "taken back", made.id, {})
+    monkeypatch.setattr(manager._ground, "reopened", lambda: workspace)
+    Journal(place.store).open(Entry("restore", made.id, 1, None))
+    assert "had changed nothing" in manager.recover()[-1]
+    assert (place.area / "progress.txt").read_text() == "new"
+
+
+def test_a_rollback_whose_restore_cannot_be_ended_yet_is_not_gone_on_with(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager, made = rolled_back_and_set_forth(place)
+    workspace = manager.workspace
+    workspace.recovery_error = Unavailable("the disk is full", hint="Make room.")
+    monkeypatch.setattr(manager._ground, "reopened", lambda: workspace)
+    Journal(place.store).open(Entry("restore", made.id, 1, None))
+    with pytest.raises(Unavailable, match="the disk is full"):
+        manager.recover()
+    assert (place.area / "progress.txt").read_text() == "new"
+    assert Journal(place.store).exists
+
+
+def test_whoever_saves_or_rolls_back_has_the_project_to_himself(place: Place) -> None:
+    manager = place.open()
+    manager.create_checkpoint("a")
+    other = Journal(place.store).lock
+    with manager._rollback().settled():
+        assert not other.acquire(wait=False)
+    assert other.acquire(wait=False)
+    other.release()
 
 
 def test_one_made_since_outside_is_left_and_named(place: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -226,6 +227,21 @@ def test_hooks_and_variables_of_git_have_no_say(place: Place, moved: Checkpoint)
     hook.chmod(0o755)
     manager = place.open(environ=place.environ | {"GIT_DIR": "/nowhere", "GIT_INDEX_FILE": "/nowhere/index"})
     assert manager.rollback(moved.id, git="reset", confirm=True).git_moved
+
+
+def test_what_git_writes_is_on_the_disk_and_no_monitor_of_the_user_runs(place: Place, moved: Checkpoint) -> None:
+    log, monitor, program = (place.area / name for name in ("log", "monitor", "git"))
+    monitor.write_text(f"#!/bin/sh\necho a monitor ran >> '{log}'\nexit 1\n")
+    program.write_text(f"#!/bin/sh\necho \"$@\" >> '{log}'\nexec '{shutil.which('git')}' \"$@\"\n")
+    for script in (monitor, program):
+        script.chmod(0o755)
+    place.git("config", "core.fsmonitor", str(monitor))
+    manager = place.open(environ=place.environ | {"PATH": f"{place.area}:{place.environ['PATH']}"})
+    assert manager.rollback(moved.id, git="reset", confirm=True).git_moved
+    ran = log.read_text().splitlines()
+    assert "a monitor ran" not in ran
+    writing = [line for line in ran if " update-ref " in line or " reset " in line]
+    assert len(writing) == 2 and all("-c core.fsync=all " in line for line in writing)
 
 
 def test_an_index_that_git_has_locked_is_told_and_gone_on_with_later(

@@ -119,6 +119,17 @@ def test_the_end_of_a_block_tells_the_error(tmp_path: Path) -> None:
         manager.save(1, {"x": 1})
 
 
+def test_the_error_of_a_save_does_not_hide_the_one_that_ended_the_block(tmp_path: Path) -> None:
+    with (
+        durable.use_disk(FailingDisk(at=4, error=errno.EIO, once=False)),
+        pytest.raises(KeyError, match="mine") as raised,
+        CheckpointManager(tmp_path, block=False) as manager,
+    ):
+        manager.save(1, {"x": 1})
+        raise KeyError("mine")
+    assert "the save in the background failed too" in raised.value.__notes__[0]
+
+
 @pytest.mark.filterwarnings("ignore:This process")  # that is what is tried
 def test_a_forked_child_has_no_save_in_flight(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, 1, {"x": torch.ones(3_000_000)}, block=False)
@@ -128,6 +139,20 @@ def test_a_forked_child_has_no_save_in_flight(tmp_path: Path) -> None:
     _, status = os.waitpid(child, 0)
     assert status == 0
     assert wait_for_save() is not None
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_forked_child_is_not_told_of_a_save_of_its_parent() -> None:
+    alone = Lane()
+    alone.start(lambda: {"step": 1})
+    assert alone._thread is not None
+    alone._thread.join()
+    child = os.fork()
+    if not child:
+        os._exit(0 if alone.wait() is None else 1)
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+    assert alone.wait() == {"step": 1}
 
 
 def test_the_next_step_of_an_optimiser_waits_once_and_its_hooks_do_not_gather() -> None:

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from holdfast.errors import Damaged, HoldfastError, NotFound, Refused, Unavailable
-from holdfast.training import load_checkpoint, save_checkpoint
+from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
 from holdfast.training.stored.manifest import decode
 
 from .scenes import same, small_state
@@ -116,6 +116,7 @@ def test_a_file_that_is_not_what_was_written_is_damage(name: str, how: str, save
         load_checkpoint(saved)
     with pytest.raises(HoldfastError):
         load_checkpoint(saved.parent, step=1)
+    assert not CheckpointManager(saved.parent).verify().ok
 
 
 # a manifest that somebody made, with a right digest
@@ -186,6 +187,12 @@ def test_a_manifest_that_lies_is_damage(change: Callable[[dict[str, Any]], None]
         load_checkpoint(saved)
 
 
+def test_no_tensor_lies_in_the_header_of_its_file(saved: Path) -> None:
+    forge(saved, lambda found: next(iter(found["tensors"].values())).update(offset=0))
+    with pytest.raises(Damaged, match="lies outside its file"):
+        load_checkpoint(saved, verify=False)
+
+
 def test_a_manifest_of_a_newer_version_is_refused(saved: Path) -> None:
     forge(saved, lambda found: found.update(schema_version=2))
     with pytest.raises(Refused, match="schema_version 2"):
@@ -232,11 +239,12 @@ def test_a_state_that_lies_is_damage(tree: Any, saved: Path) -> None:
         load_checkpoint(saved)
 
 
-def test_a_view_cannot_leave_its_tensor(saved: Path) -> None:
+@pytest.mark.parametrize(("offset", "stride"), [(0, [1 << 40, 1]), (-1, [10, 1]), (99, [-10, 1])])
+def test_a_view_cannot_leave_its_tensor(offset: int, stride: list[int], saved: Path) -> None:
     from holdfast.training.stored import digests
 
     state = json.loads((saved / "state.json").read_text())
-    view = {"of": "model.0.weight", "kind": "torch", "offset": 0, "shape": [10, 10], "stride": [1 << 40, 1]}
+    view = {"of": "model.0.weight", "kind": "torch", "offset": offset, "shape": [10, 10], "stride": stride}
     state["state"]["far"] = {"$tensor": view}
     data = json.dumps(state).encode()
     (saved / "state.json").write_bytes(data)

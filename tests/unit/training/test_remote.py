@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from holdfast.errors import Conflict, Damaged, NotFound, Unavailable
-from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint, wait_for_save
+from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint, sending, wait_for_save
 
 from .conftest import Faulty
 from .scenes import remote_state as state
@@ -39,6 +39,13 @@ def test_a_tensor_that_did_not_change_is_not_sent_again(url: str, server: tuple[
     assert meta["files_shared"] == 2
     assert meta["bytes_written"] < 10_000
     assert same({**state(1), "epoch": 2}, load_checkpoint(url))
+
+
+def test_what_a_store_would_not_copy_is_sent_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "_COPY_MAX_BYTES", 10_000)
+    save_checkpoint(url, 1, state(1), rng=False)
+    assert save_checkpoint(url, 2, state(1), rng=False)["files_shared"] == 0
+    assert same(state(1), load_checkpoint(url))
 
 
 def test_a_manager_resumes_verifies_and_saves_beside_the_loop(url: str) -> None:
@@ -127,3 +134,9 @@ def test_a_flipped_bit_is_found(url: str, server: tuple[Faulty, str]) -> None:
         load_checkpoint(url)
     assert not CheckpointManager(url).verify().ok
     assert load_checkpoint(url, only=["frozen"])["frozen"][1] == 1
+    name = manifest["tensors"]["frozen"]["file"]
+    data = bytearray(client.get_object(Bucket=bucket, Key=f"{key}/{name}")["Body"].read())
+    data[20] ^= 1  # of what other readers of the format go by
+    client.put_object(Bucket=bucket, Key=f"{key}/{name}", Body=bytes(data))
+    with pytest.raises(Damaged):
+        load_checkpoint(url, only=["frozen"])

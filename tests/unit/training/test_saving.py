@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from holdfast.errors import Conflict, NotFound, Refused, Unavailable
 from holdfast.training import load_checkpoint, save_checkpoint
+from holdfast.training.folder import TrainingFolder
 from unprivileged import unprivileged
 
 from .scenes import same, small_state
@@ -157,6 +158,16 @@ def test_the_last_the_best_and_every_so_many_steps_stay(tmp_path: Path) -> None:
 def test_nothing_goes_unless_somebody_says_what_stays(tmp_path: Path) -> None:
     save_all(tmp_path, [1, 2, 3, 4, 5])
     assert steps(tmp_path) == [1, 2, 3, 4, 5]
+
+
+def test_what_cannot_be_pinned_as_was_asked_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise Unavailable("the disk is full", hint="Make room.")
+
+    monkeypatch.setattr(TrainingFolder, "pin", fail)
+    with pytest.raises(Unavailable, match="disk is full"):
+        save_checkpoint(tmp_path, 1, {}, pin=True)
+    assert steps(tmp_path) == []
 
 
 def test_what_is_pinned_stays(tmp_path: Path) -> None:

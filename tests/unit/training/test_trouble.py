@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -9,13 +10,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import torch
 
-from holdfast.errors import Conflict
-from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
+from holdfast.errors import Conflict, Unavailable
+from holdfast.training import CheckpointManager, folder, load_checkpoint, reading, save_checkpoint
 from holdfast.training.threads import each
 from holdfast.training.writing import READ_AGAIN_EVERY
 
@@ -173,6 +174,21 @@ def test_too_many_open_files_are_no_damage(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert "Close some files" in ran.stdout
     assert not list(tmp_path.glob("*.damaged-*"))
+
+
+def test_where_no_more_files_can_be_opened_nothing_is_said_to_be_broken_or_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    CheckpointManager(tmp_path).save(1, {})
+
+    def cannot(path: Path, **_: object) -> NoReturn:
+        raise reading.cannot_read(path, error) from error
+
+    error = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    monkeypatch.setattr(folder, "read_manifest", cannot)
+    for ask in (CheckpointManager(tmp_path).latest, CheckpointManager(tmp_path).resume):
+        with pytest.raises(Unavailable, match="open files"):
+            ask()
 
 
 def test_a_folder_that_can_only_be_read_is_good_to_go_on_from(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ ENTRY = Entry(
     ["b"],
     True,
     ".holdfast-restore-0123cdef",
-    "/work/site",
+    "/srv/site",
     7,
     8,
 )

@@ -183,13 +183,15 @@ class ObjectStore(Refs):
         return found[0]
 
     def _copies(self, oid: bytes) -> list[Found]:
-        """Every place in a pack where an object is."""
-        for attempt in range(2):
+        """Every place in a pack where an object is. Others may be merging packs: only what two listings in turn, which
+        agree, do not show is not there."""
+        listings: list[set[str]] = []
+        while True:
             found = [Found(pack, offset) for pack in self.packs() if (offset := pack.find(oid)) is not None]
-            if found or attempt:
-                break
-            self.refresh()  # another process may have merged packs since they were listed
-        return found
+            if found or (len(listings) > 1 and listings[-1] == listings[-2]):
+                return found
+            self.refresh()
+            listings.append(set(self._packs))
 
     def _inflate(self, pack: Pack, offset: int) -> tuple[Kind, bytes]:
         deltas: list[bytes] = []

@@ -6,6 +6,7 @@ import math
 import os
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple, cast
 
 import pytest
@@ -27,6 +28,7 @@ from holdfast.shadowgit import (
     packs_due,
     reachable,
 )
+from holdfast.shadowgit import store as store_module
 from holdfast.testing.faults import CountingDisk
 
 Git = Callable[..., bytes]
@@ -256,6 +258,45 @@ class TestReadersMeanwhile:
 
         monkeypatch.setattr("os.listdir", list_then_merge)
         assert {oid: reader.read(oid) for oid in before} == before
+
+    @pytest.mark.parametrize("when", ["after the listing", "while it is listed"])
+    def test_who_lists_packs_just_while_they_are_merged_looks_again(
+        self, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, when: str
+    ) -> None:
+        add_pack(store, b"early")
+        reader = ObjectStore(store.git_dir)
+        reader.packs()
+        add_pack(store, b"late")
+        merged: list[bool] = []
+
+        def merge() -> None:
+            if not merged:
+                merged.append(True)
+                merge_packs(store, store.packs())
+
+        def open_late(index: Path) -> Pack:
+            merge()
+            return Pack(index)
+
+        def list_halfway(folder: Path) -> list[str]:
+            if merged:
+                return real_listing(folder)
+            early = [name for name in real_listing(folder) if name.startswith(first)]
+            merge()
+            return early  # neither what went nor what came, as a folder may show itself that changes meanwhile
+
+        first, real_listing = store.packs()[0].name, os.listdir
+        if when == "after the listing":
+            monkeypatch.setattr(store_module, "Pack", open_late)
+        else:
+            monkeypatch.setattr(os, "listdir", list_halfway)
+        assert reader.blob(object_id(Kind.BLOB, b"late")) == b"late"
+        assert merged
+
+    def test_what_is_not_there_is_looked_for_twice_and_then_damage(self, store: ObjectStore) -> None:
+        add_pack(store, b"there")
+        with pytest.raises(Damaged, match="is missing from the store"):
+            ObjectStore(store.git_dir).blob(object_id(Kind.BLOB, b"not there"))
 
 
 class TestDamage:

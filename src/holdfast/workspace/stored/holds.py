@@ -21,9 +21,8 @@ class Holds:
 
     @contextmanager
     def hold(self, checkpoint_id: str) -> Iterator[None]:
-        """Hold a checkpoint. Where the disk refuses, go on without: it is pruned only if others save much meanwhile.
-
-        Needs the store's lock to begin: a sweep must not take the file before it is locked."""
+        """Hold a checkpoint. Where the disk refuses the file, go on without: it is pruned only if others save much
+        meanwhile. Needs the store's lock to begin: a sweep must not take the file before it is locked."""
         lock = durable.Lock(path := self._folder / f"{checkpoint_id}.{os.urandom(4).hex()}")
         with suppress(OSError):
             durable.make_folder(self._folder)

@@ -60,8 +60,8 @@ def check_step(folder: TrainingFolder, wish: Wish) -> tuple[list[Found], list[Br
 def save(folder: TrainingFolder, wish: Wish) -> dict[str, Any]:
     """Make a checkpoint durable; then move the markers; then prune. Returns what is told to the caller.
 
-    On any error the folder is as it was before (P3), but for a pin that was asked for and is kept for the step, and what
-    was half written is gone or swept by the next save.
+    On any error the folder is as it was before (P3), but for a pin of the step that was asked for, and what was half
+    written is gone or swept by the next save.
     """
     with folder.writing():
         found = prepare(folder, wish)

@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Workspace
+from holdfast.cli import main as program
 from holdfast.durable import use_disk
 from holdfast.retention import Policy
 from holdfast.testing.faults import Call, CountingDisk, every_point
@@ -279,3 +280,18 @@ def test_ctrl_c_while_the_program_is_loaded_ends_it_without_a_word(prepared: Pat
         scene.environment = scene.environment | {"TRAP": module, "PYTHONPATH": path}
         code, out, err = scene.run("log")
         assert (code in (130, -signal.SIGINT), out, b"Traceback" in err) == (True, b"", False), (module, err)
+
+
+def test_ctrl_c_while_a_class_is_made_is_no_bug_either(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Field:
+        def __set_name__(self, owner: type, name: str) -> None:
+            raise KeyboardInterrupt
+
+    def load(_: object) -> int:
+        type("Checkpoint", (), {"metadata": Field()})  # Python 3.11 makes a RuntimeError of it
+        return 0
+
+    monkeypatch.setattr(program, "_run", load)
+    assert (program.main(["log"]), capsys.readouterr().err) == (130, "error: interrupted\n")

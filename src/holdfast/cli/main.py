@@ -35,7 +35,7 @@ def main(args: Sequence[str] | None = None) -> int:
         finally:
             output.flush()
     except Exception as error:  # the last line of defence: what nobody foresaw is still one sentence
-        return _fail(args, *_explain(error))
+        return _interrupted(args) if _is_ctrl_c(error) else _fail(args, *_explain(error))
     except KeyboardInterrupt:
         return _interrupted(args)
 
@@ -65,6 +65,12 @@ def _explain(error: Exception) -> tuple[Exit, str, str]:
         return Exit.UNAVAILABLE, f"{where}{error.strerror or error}", "Mend that and try again."
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return Exit.BUG, f"unexpected {what}; this is a bug", "Please report it with what HOLDFAST_DEBUG=1 shows."
+
+
+def _is_ctrl_c(error: BaseException) -> bool:
+    """Say whether it comes of Ctrl-C: where it meets Python making a class, 3.11 raises a RuntimeError instead."""
+    cause = error.__cause__
+    return isinstance(cause, KeyboardInterrupt) or (cause is not None and _is_ctrl_c(cause))
 
 
 def _usage(error: click.ClickException) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,6 +16,34 @@ def test_an_empty_variable_does_not_mean_the_folder_one_stands_in(holdfast, writ
     path = write("a.txt", "work of an hour\n")
     assert holdfast("-C", "", "restore", "latest", "--yes").code == 2
     assert path.read_text() == "work of an hour\n"
+
+
+def test_a_command_that_is_named_as_the_next_step_can_be_typed_as_it_stands(holdfast, project, tmp_path, monkeypatch):
+    monkeypatch.chdir(project.parent)
+    project.rename("my project")
+    path, state = Path("my project/a.txt"), tmp_path / "n.json"
+    state.write_text("3")
+    for number in (1, 2, 3):
+        path.write_text(f"{number}\n")
+        holdfast("-C", "my project", "save", "--session", "late shift", "--state", f"the step={state}")
+    restored = holdfast("-C", "my project", "restore", "latest~1", "--yes")
+    assert _typed(holdfast, restored.err, "printed by: ").out == "3\n"
+    assert path.read_text() == "2\n"
+    undone = _typed(holdfast, restored.out, "undo with: ")
+    assert path.read_text() == "3\n"
+    _typed(holdfast, undone.out, "redo with: ")
+    assert path.read_text() == "2\n"
+    page = holdfast("-C", "my project", "log", "-n", "2", "--session", "late shift")
+    assert _typed(holdfast, page.err, "more: ").out.splitlines()[1].startswith("a1 ")
+
+
+def _typed(holdfast, said: str, after: str):
+    """Run the command that a line names, as a shell would."""
+    program, *words = shlex.split(said.partition(after)[2].splitlines()[0])
+    assert program == "holdfast"
+    ran = holdfast(*words)
+    assert ran.code == 0, ran
+    return ran
 
 
 def test_an_empty_path_restores_nothing(holdfast, write):

@@ -47,7 +47,7 @@ class App:
             found = nearest(folder, attempt, home=_home(), any_owner=self.store is not None)
         if found is None:
             if not create:
-                first = "Make the first one with: holdfast save."
+                first = f"Make the first one with `{typed('save')}`."
                 raise NotFound(f"{folder} has no checkpoints yet", hint=" ".join([first, *self._moved_from(folder)]))
             found = self._made(folder, exclude=exclude)
         return self._opened(found)
@@ -179,6 +179,15 @@ class App:
         )
         output.note(render.escape(line))
         output.notes(render.listing(recovered.failed))
+
+
+def typed(*words: str) -> str:
+    """Return a command of ours as it is typed into a shell, with the global options that name the same workspace."""
+    app = click.get_current_context().ensure_object(App)
+    options = ["--allow-home"] if app.allow_home else []
+    for option, place in (("-C", app.directory), ("--store", app.store)):
+        options += [option, place] if place else []
+    return shlex.join(map(render.escape, ("holdfast", *options, *words)))
 
 
 def decline() -> NoReturn:

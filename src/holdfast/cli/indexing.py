@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import output, render
-from holdfast.cli.app import App
+from holdfast.cli.app import App, typed
 from holdfast.errors import HoldfastError, NotFound, Refused
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def read_plan(path: Path) -> IndexPlan:
     try:
         said = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise NotFound(f"there is no file {path}", hint="Make it: holdfast index plan --json > plan.json") from None
+        made_by = typed("index", "plan", "--json")
+        raise NotFound(f"there is no file {path}", hint=f"Make it: {made_by} > plan.json") from None
     except (OSError, ValueError) as error:
         raise Refused(f"{path} cannot be read as a plan: {error}", hint="Make a new one.") from None
     return IndexPlan.from_dict(said.get("plan", said) if isinstance(said, dict) else said)
@@ -136,16 +137,17 @@ def tell_status(app: App, status: IndexStatus) -> None:
         app.document({"status": asdict(status)})
         return
     if status.generation is None and status.building is None:
-        output.answer("Nothing is indexed yet; next: holdfast index apply")
+        output.answer(f"Nothing is indexed yet; next: {typed('index', 'apply')}")
         return
     sent = f"{render.count(status.texts, 'text')}, {status.tokens:,} tokens"
+    building = f"{status.building}; goes on with: {typed('index', 'apply')}"
     failed = {each.document: each.reason for each in status.failures}
     output.answer(
         render.fields(
             [
                 ("documents", f"{status.documents:,} in {render.count(status.points, 'chunk')}"),
                 ("generation", "none is live yet" if status.generation is None else str(status.generation)),
-                ("building", "" if status.building is None else f"{status.building}; holdfast index apply goes on"),
+                ("building", "" if status.building is None else building),
                 ("interrupted", render.count(len(status.interrupted), "document") if status.interrupted else ""),
                 ("failed", render.count(len(failed), "document") if failed else ""),
                 ("sent so far", f"{sent}, {_usd(status.usd)}" if status.usd else sent),
@@ -179,7 +181,7 @@ def tell_report(app: App, report: IndexReport) -> None:
                 output.answer(line)
     if report.orphans:
         output.answer(f"{render.count(len(report.orphans), 'point')} that no document has")
-    output.note("hint:  holdfast index verify --repair")
+    output.note(f"hint:  {typed('index', 'verify', '--repair')}")
 
 
 def tell_hits(app: App, hits: list[Hit]) -> None:

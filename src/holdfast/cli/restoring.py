@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cli import conversations, documents, output, progress, render
-from holdfast.cli.app import App
+from holdfast.cli.app import App, typed
 from holdfast.cli.documents import short
 from holdfast.cli.exits import Exit
 from holdfast.errors import HoldfastError
@@ -52,7 +52,7 @@ def plan_lines(plan: Plan, folder: Path) -> list[str]:
         lines.append("  undo what may not be the agent's alone")
         lines += render.listing({short(each): f"perhaps also by {who}" for each, who in plan.doubts.items()})
     if plan.bytes_to_write:
-        lines.append(f"  writing {render.size(plan.bytes_to_write)}")
+        lines.append(f"  write {render.size(plan.bytes_to_write)} in all")
     return lines
 
 
@@ -105,7 +105,7 @@ def carry_out(
         what = f"Restored {short(done.checkpoint)}"
         if plan.keep_mine:
             what = f"Undid {whose(plan)} since {short(plan.checkpoint)}"
-        show_restored(done, what, next_step="undo with: holdfast undo")
+        show_restored(done, what, next_step=f"undo with: {typed('undo')}")
         if plan.doubts and yes:
             output.note("What was undone may not be the agent's alone:")
             output.notes(render.listing({short(each): f"perhaps also by {who}" for each, who in plan.doubts.items()}))
@@ -139,7 +139,7 @@ def turn(app: App, *, back: bool) -> int:
         app.document({"restored": documents.restored(done)})
     else:
         verb, other = ("Undid", "redo") if back else ("Redid", "undo")
-        show_restored(done, f"{verb} the {_turned(workspace, done)}", next_step=f"{other} with: holdfast {other}")
+        show_restored(done, f"{verb} the {_turned(workspace, done)}", next_step=f"{other} with: {typed(other)}")
     return Exit.DONE if done.ok else Exit.INCOMPLETE
 
 
@@ -176,8 +176,9 @@ def show_restored(done: Restored, what: str, *, next_step: str) -> None:
     _tell("left alone", done.kept)
     _tell("changed by others since, and left as they are", _overlaps(done.conflicts))
     if done.state:
-        names = ", ".join(map(render.escape, sorted(done.state)))
-        output.note(f"Its state ({names}) is printed by: holdfast show {short(done.checkpoint)} --state NAME")
+        first, *others = sorted(done.state)
+        beside = f" (also: {', '.join(map(render.escape, others))})" if others else ""
+        output.note(f"Its state is printed by: {typed('show', short(done.checkpoint), '--state', first)}{beside}")
 
 
 def _tell(what: str, paths: Mapping[str, str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from holdfast.cli import output, render
+from holdfast.cli.app import typed
 from holdfast.cli.documents import short
 from holdfast.model import Checkpoint, Uncovered
 
@@ -14,7 +15,8 @@ _NAMED_MAX = 3
 def show_saved(checkpoint: Checkpoint, *, new: bool, lost: bool = False, latest: Checkpoint | None = None) -> None:
     """Print the id of a saved checkpoint and how much changed; warn of what is missing from it.
 
-    lost: something was said of a checkpoint that turned out not to be needed. latest: which one that word means now.
+    lost: a message, session, actor, step or metadata was given, and no new checkpoint carries it. latest: the
+    checkpoint that `latest` means now.
     """
     shown = render.paint(short(checkpoint.id), "cyan")
     if new:
@@ -26,7 +28,7 @@ def show_saved(checkpoint: Checkpoint, *, new: bool, lost: bool = False, latest:
         if latest is not None and latest.id != checkpoint.id:
             output.note(f"The folder was restored to it; `latest` is {short(latest.id)}.")
         if lost:
-            output.note("What was said of it was not kept; --allow-empty makes a checkpoint of its own.")
+            output.note("The message and other details were not kept; --allow-empty saves a checkpoint anyway.")
     failures = [entry for entry in checkpoint.uncovered if entry.reason.is_failure]
     if failures:
         output.note(f"{render.count(len(failures), 'path')} could not be saved:")
@@ -34,7 +36,7 @@ def show_saved(checkpoint: Checkpoint, *, new: bool, lost: bool = False, latest:
     if left_out := sorted({entry.path for entry in checkpoint.uncovered if not entry.reason.is_failure}):
         some = len(left_out) <= _NAMED_MAX
         what = ", ".join(map(render.escape, left_out)) if some else render.count(len(left_out), "path")
-        why = f"{'why' if some else 'list with'}: holdfast show {short(checkpoint.id)} --uncovered"
+        why = f"{'why' if some else 'list with'}: {typed('show', short(checkpoint.id), '--uncovered')}"
         output.note(f"{what} left out by rules; {why}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli import documents, output
-from holdfast.cli.app import App, pass_app
+from holdfast.cli.app import App, pass_app, typed
 from holdfast.cli.command import command
 from holdfast.cli.documents import short
 from holdfast.cli.exits import Exit
@@ -42,7 +42,7 @@ def adopt(app: App, *, directory: str, fork_store: str | None, yes: bool) -> int
         said |= {"restored": documents.restored(restored), "changed_since_fork": done.changed_since_fork}
         app.document({"adopted": said})
     else:
-        show_restored(restored, f"Adopted as {short(done.checkpoint.id)}", next_step="undo with: holdfast undo")
+        show_restored(restored, f"Adopted as {short(done.checkpoint.id)}", next_step=f"undo with: {typed('undo')}")
         if done.changed_since_fork:
             output.note(
                 f"The workspace had gone on since {short(done.source)}; what it had is what an undo brings back."

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from holdfast.cli import documents, output, render, running
-from holdfast.cli.app import App, pass_app
+from holdfast.cli.app import App, pass_app, typed
 from holdfast.cli.command import AFTER_DASHES, command
 from holdfast.cli.documents import short
 from holdfast.cli.exits import Exit
@@ -61,4 +61,4 @@ def _print(found: Bisected) -> None:
         return
     first = found.first_bad
     output.answer(f"{render.paint(short(first.id), 'cyan')} is the first bad one: {message(first)}".rstrip(": "))
-    output.note(f"See what it changed with: holdfast diff {short(found.last_good.id)} {short(first.id)}")
+    output.note(f"See what it changed with: {typed('diff', short(found.last_good.id), short(first.id))}")

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from holdfast.cli import output, render
-from holdfast.cli.app import App, pass_app
+from holdfast.cli.app import App, pass_app, typed
 from holdfast.cli.command import command
 from holdfast.cli.documents import short
 from holdfast.cli.exits import Exit
@@ -38,5 +38,5 @@ def fork(app: App, *, ref: str, directory: str, fork_store: str | None) -> int:
             if found:
                 output.note(f"{render.count(len(found), 'path')} {what}:")
                 output.notes(render.listing(found))
-        output.note(f"Bring it back with: holdfast adopt {render.escape(directory)}")
+        output.note(f"Bring it back with: {typed('adopt', directory)}")
     return Exit.DONE if done.ok else Exit.INCOMPLETE

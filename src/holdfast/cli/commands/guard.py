@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli import documents, output, progress, render, running
-from holdfast.cli.app import App, pass_app
+from holdfast.cli.app import App, pass_app, typed
 from holdfast.cli.command import AFTER_DASHES, command
 from holdfast.cli.documents import short
 from holdfast.errors import HoldfastError
@@ -50,7 +50,7 @@ def guard(
             except HoldfastError as error:
                 failure = error
             except KeyboardInterrupt:
-                output.note(f"The restore was interrupted; go back with: holdfast restore {short(saved.id)}")
+                output.note(f"The restore was interrupted; go back with: {typed('restore', short(saved.id))}")
                 raise
     if app.json:
         app.document(
@@ -71,9 +71,9 @@ def _tell(status: int, restored: Restored | None, failure: HoldfastError | None,
         output.note(render.escape(f"It failed ({status}), and {saved} could not be restored: {failure}"))
     elif restored is not None:
         counts = f"{len(restored.written):,} written, {len(restored.removed):,} removed"
-        output.note(f"It failed ({status}); restored {saved}: {counts}; undo with: holdfast undo")
+        output.note(f"It failed ({status}); restored {saved}: {counts}; undo with: {typed('undo')}")
         if restored.failed:
             output.note(f"{render.count(len(restored.failed), 'path')} could not be restored:")
             output.notes(render.listing(restored.failed))
     elif status:
-        output.note(f"It failed ({status}); go back with: holdfast restore {saved}")
+        output.note(f"It failed ({status}); go back with: {typed('restore', saved)}")

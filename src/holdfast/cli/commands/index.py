@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli import indexing, output, render
-from holdfast.cli.app import App, pass_app
+from holdfast.cli.app import App, pass_app, typed
 from holdfast.cli.command import Command, Group
 from holdfast.cli.exits import Exit
 
@@ -43,7 +43,7 @@ def init(app: App) -> None:
     if app.json:
         app.document({"file": str(path)})
     else:
-        output.answer(f"{render.escape(path.name)} describes an index now; next: holdfast index apply")
+        output.answer(f"{render.escape(path.name)} describes an index now; next: {typed('index', 'apply')}")
 
 
 @index.command(cls=Command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli import documents, output, progress, render
-from holdfast.cli.app import App, pass_app
+from holdfast.cli.app import App, pass_app, typed
 from holdfast.cli.command import command
 from holdfast.cli.exits import Exit
 from holdfast.cli.saved import show_saved
@@ -35,7 +35,7 @@ def init(app: App, *, save: bool) -> int:
         if saved:
             show_saved(saved, new=new)
         else:
-            output.note("Save a checkpoint with: holdfast save")
+            output.note(f"Save a checkpoint with: {typed('save')}")
     return Exit.DONE if saved is None or saved.complete else Exit.INCOMPLETE
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli import documents, locations, output, render, training
-from holdfast.cli.app import App, pass_app
+from holdfast.cli.app import App, pass_app, typed
 from holdfast.cli.command import command
 from holdfast.cli.restoring import message
 from holdfast.model import Checkpoint
@@ -91,19 +91,18 @@ def _log_workspace(
         return
     render.table(_TITLES, [_row(entry) for entry in shown])
     if more:
-        given = (("--session", session), ("--actor", actor))
-        same = " --all" if safety else ""
-        same += "".join(f" {name} {render.escape(value)}" for name, value in given if value)
-        same += f" -n {limit}" if limit != _LIMIT else ""
-        output.note(f"There are more: holdfast log{same} --before {documents.short(shown[-1].id)}")
+        given = (("--session", session), ("--actor", actor), ("-n", str(limit) if limit != _LIMIT else None))
+        same = ["--all"] if safety else []
+        same += [word for name, value in given if value for word in (name, value)]
+        output.note(f"There are more: {typed('log', *same, '--before', documents.short(shown[-1].id))}")
 
 
 def _nothing(workspace: Workspace, session: str | None, actor: str | None) -> str:
     if session is not None or actor is not None:
         return f"No checkpoints of this {'session' if actor is None else 'actor'}."
     if workspace.list(1, safety=True):
-        return "No checkpoints but those made before restores; list them with: holdfast log --all"
-    return "No checkpoints yet; make the first one with: holdfast save"
+        return f"No checkpoints but those made before restores; list them with: {typed('log', '--all')}"
+    return f"No checkpoints yet; make the first one with: {typed('save')}"
 
 
 def _row(checkpoint: Checkpoint) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from holdfast.cli import documents, locations, output, render
-from holdfast.cli.app import App, pass_app
+from holdfast.cli.app import App, pass_app, typed
 from holdfast.cli.command import command
 from holdfast.cli.restoring import message
 from holdfast.model import CheckpointUsage, Usage
@@ -54,7 +54,7 @@ def _usage_of_workspace(app: App, limit: int) -> None:
     if app.json:
         app.document(_document(found, largest) | {"types": types})
         return
-    unneeded = f"{render.size(found.unneeded_bytes)}; free it with: holdfast compact" if found.unneeded_bytes else ""
+    unneeded = f"{render.size(found.unneeded_bytes)}; free it with: {typed('compact')}" if found.unneeded_bytes else ""
     pairs = [
         ("store", render.size(found.total_bytes)),
         ("packs", render.size(found.packs_bytes)),
@@ -73,7 +73,7 @@ def _usage_of_workspace(app: App, limit: int) -> None:
         output.answer()
         render.table(_PATHS, [(render.escape(p.path), render.size(p.bytes), f"{p.contents:,}") for p in found.paths])
     if found.more_paths:
-        output.note(f"There are {found.more_paths:,} more paths: holdfast usage -n {2 * max(limit, 1)}")
+        output.note(f"There are {found.more_paths:,} more paths: {typed('usage', '-n', str(2 * max(limit, 1)))}")
 
 
 def _types(found: Usage, rules: Mapping[str, Policy | None]) -> list[dict[str, Any]]:

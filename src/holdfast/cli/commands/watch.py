@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli import documents, output, render
-from holdfast.cli.app import App, pass_app
+from holdfast.cli.app import App, pass_app, typed
 from holdfast.cli.command import command
 from holdfast.cli.documents import short
 from holdfast.errors import HoldfastError
@@ -121,7 +121,7 @@ class _Saves:
             output.flush()
         if not saved.complete:
             failures = sum(entry.reason.is_failure for entry in saved.uncovered)
-            output.note(f"{render.count(failures, 'path')} could not be saved: holdfast show {short(saved.id)}")
+            output.note(f"{render.count(failures, 'path')} could not be saved: {typed('show', short(saved.id))}")
 
 
 class _Stopped(Exception):

@@ -127,7 +127,7 @@ def _xattrs(fd: int) -> list[bytes]:
         return []  # a file system without them
     found = []
     for name in sorted(names):
-        if not name.startswith(_UNKEPT_XATTRS):
+        if is_kept_xattr(name):
             value = os.getxattr(fd, name)
             found.append(b"xattr.%s=%s" % (_quote(os.fsencode(name)), b64encode(value)))
     return found

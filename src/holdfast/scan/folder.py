@@ -193,12 +193,28 @@ class Folder:
             self.rows = self.rows.tolist()
         self.rows[at : at + WIDTH] = row  # type: ignore[assignment]  # a list takes both, an array what fits
 
+    def has_status(self, place: int, status: os.stat_result) -> bool:
+        """Whether an entry looks as it did: same file, kind, size and times."""
+        rows, at = self.rows, WIDTH * place
+        return (
+            status.st_ctime_ns == rows[at + CTIME]
+            and status.st_mtime_ns == rows[at + MTIME]
+            and status.st_ino == rows[at + INO]
+            and status.st_size == rows[at + SIZE]
+            and status.st_mode == rows[at + MODE]
+        )
+
     def flags(self, place: int) -> int:
         return self.rows[WIDTH * place + FLAGS]
 
     def holds(self, place: int) -> bool:
         """Whether the entry is part of the checkpoint."""
         return not self.rows[WIDTH * place + FLAGS] & (LEFT_OUT | FAILED)
+
+    def sum_up(self) -> None:
+        """Set `is_linked` and `is_settled` by the entries."""
+        self.is_linked = max(self.rows[NLINK::WIDTH], default=0) > 1
+        self.is_settled = max(self.rows[FLAGS::WIDTH], default=0) <= LEFT_OUT
 
     def count_ignored(self) -> None:
         """Add up the ignored entries."""
@@ -241,8 +257,7 @@ def load(data: bytes) -> tuple[object, dict[str, Folder]] | None:
 
 def _record(folder: Folder) -> bytes | memoryview:
     rows = folder.rows
-    folder.is_linked = max(rows[NLINK::WIDTH], default=0) > 1
-    folder.is_settled = max(rows[FLAGS::WIDTH], default=0) <= LEFT_OUT
+    folder.sum_up()
     marks = (folder.trusted, folder.is_linked, folder.is_settled, folder.attrs_is_tree, *folder.sources)
     path, folders, names = (
         text.encode("utf-8", "surrogateescape")

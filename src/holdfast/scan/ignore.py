@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
-from holdfast.scan.folders import DEPENDENCY_FOLDERS
+from holdfast.scan.generated import DEPENDENCY_FOLDERS
 from holdfast.scan.pattern import Pattern, regex, spelled
 
 TYPE_CHECKING = False

@@ -9,23 +9,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.model import Reason
 from holdfast.scan import ignore
-from holdfast.scan.folder import (
-    CTIME,
-    FAILED,
-    FLAGS,
-    IGNORED,
-    INO,
-    LEFT_OUT,
-    MODE,
-    MTIME,
-    SIZE,
-    UNKNOWN,
-    WIDTH,
-    YOUNG,
-    Folder,
-    row_of,
-)
-from holdfast.scan.folders import BUILD_FOLDERS, DEPENDENCY_FOLDERS
+from holdfast.scan.folder import FAILED, IGNORED, LEFT_OUT, UNKNOWN, YOUNG, Folder, row_of
+from holdfast.scan.generated import BUILD_FOLDERS, DEPENDENCY_FOLDERS
 from holdfast.scan.handles import join
 
 if TYPE_CHECKING:
@@ -156,16 +141,8 @@ class Judge:
 
 
 def _known_content(old: Folder, place: int, status: os.stat_result) -> bytes:
-    rows, at = old.rows, WIDTH * place
-    same = (
-        status.st_ctime_ns == rows[at + CTIME]
-        and status.st_mtime_ns == rows[at + MTIME]
-        and status.st_ino == rows[at + INO]
-        and status.st_size == rows[at + SIZE]
-        and status.st_mode == rows[at + MODE]
-        and not rows[at + FLAGS] & (FAILED | YOUNG)
-    )
-    return old.content(place) if same else UNKNOWN
+    is_same = old.has_status(place, status) and not old.flags(place) & (FAILED | YOUNG)
+    return old.content(place) if is_same else UNKNOWN
 
 
 def young(status: os.stat_result, now: int) -> int:

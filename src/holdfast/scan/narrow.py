@@ -13,22 +13,11 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from typing import Any, NamedTuple
 
-from holdfast.scan.folder import (
-    CTIME,
-    FLAGS,
-    INO,
-    LEFT_OUT,
-    MODE,
-    MTIME,
-    NLINK,
-    SIZE,
-    WIDTH,
-    Folder,
-)
+from holdfast.scan.folder import CTIME, INO, LEFT_OUT, NLINK, WIDTH, Folder
 from holdfast.scan.handles import join, upwards
 from holdfast.scan.ignore import Rules
 from holdfast.scan.judge import is_partly
-from holdfast.scan.total import hold_to_total
+from holdfast.scan.limits import hold_to_total
 from holdfast.scan.walk import RETRY, Listing, Walk
 from holdfast.scan.watch import Dirt, Watch
 
@@ -60,8 +49,7 @@ def seen(walk: Walk, before: Seen | None) -> Seen:
     for path, folder in folders.items():
         if folder is not old.get(path):
             if folder.stored is None:
-                folder.is_linked = max(folder.rows[NLINK::WIDTH], default=0) > 1
-                folder.is_settled = max(folder.rows[FLAGS::WIDTH], default=0) <= LEFT_OUT
+                folder.sum_up()
             (restless.add if _is_restless(folder) else restless.discard)(path)
     restless &= folders.keys()
     restless |= {path.rpartition("/")[0] for path in listing.oversized_rules}
@@ -183,22 +171,15 @@ class Narrowed(Walk):
         """The entries that are not as they were, of those in question."""
         if self._names is None:
             return super()._changed(fd, old)
-        changed, rows = [], old.rows
+        changed = []
         for name in sorted(self._names):
             place = old.place(name)
             if place is None:
                 if name in old.skipped:
                     continue
                 raise InDoubt  # written to through a name that is gone: it may have another one
-            status, at = os.stat(name, dir_fd=fd, follow_symlinks=False), WIDTH * place
-            if (
-                status.st_ctime_ns != rows[at + CTIME]
-                or status.st_mtime_ns != rows[at + MTIME]
-                or status.st_ino != rows[at + INO]
-                or status.st_size != rows[at + SIZE]
-                or status.st_mode != rows[at + MODE]
-                or rows[at + FLAGS] > LEFT_OUT
-            ):
+            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            if not old.has_status(place, status) or old.flags(place) > LEFT_OUT:
                 changed.append((name, status))
         return changed
 

@@ -17,7 +17,7 @@ from holdfast.errors import Conflict
 from holdfast.model import Reason
 from holdfast.scan import databases
 from holdfast.scan.attrs import PARTS, extras_of
-from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, MODE, MTIME, SIZE, WIDTH, YOUNG, Folder, Rows
+from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, MODE, SIZE, WIDTH, YOUNG, Folder, Rows
 
 LARGE_BYTES = 8 << 20
 _PIECE_BYTES = 1 << 20
@@ -89,7 +89,7 @@ def _read_file(folder: Folder, place: int, fd: int, name: str, owner: tuple[int,
             read = _read_large if folder.rows[WIDTH * place + SIZE] > LARGE_BYTES else _read_small
             result = read(file, folder.rows, WIDTH * place, consumer)
             after = os.fstat(file)
-            if result is not None and _is_as_recorded(folder, place, after):
+            if result is not None and folder.has_status(place, after):  # nothing changed while it was read
                 content, is_database = result
                 _set_extras(folder, place, _extras(file, after, owner))
                 return Outcome(content, steady=not attempt, is_database=is_database)
@@ -162,18 +162,6 @@ def _open(name: str, fd: int) -> int:
         return databases.open_file(name, _FLAGS | os.O_NOATIME, fd)
     except PermissionError:
         return databases.open_file(name, _FLAGS, fd)  # only the owner may read without leaving a trace
-
-
-def _is_as_recorded(folder: Folder, place: int, status: os.stat_result) -> bool:
-    """Whether a file is, after it was read, the one that was looked at before, unchanged."""
-    rows, at = folder.rows, WIDTH * place
-    return (
-        rows[at + CTIME] == status.st_ctime_ns
-        and rows[at + INO] == status.st_ino
-        and rows[at + MTIME] == status.st_mtime_ns
-        and rows[at + SIZE] == status.st_size
-        and rows[at + MODE] == status.st_mode
-    )
 
 
 def _record(folder: Folder, place: int, status: os.stat_result) -> None:

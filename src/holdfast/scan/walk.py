@@ -14,7 +14,7 @@ import stat
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from holdfast.errors import Unavailable
 from holdfast.model import Reason
@@ -36,8 +36,8 @@ from holdfast.scan.folder import (
 from holdfast.scan.handles import Handles, join
 from holdfast.scan.ignore import MAX_IGNORE_BYTES, Rules
 from holdfast.scan.judge import Judge, is_partly, young
+from holdfast.scan.limits import Limits, has_few_entries, hold_to_total
 from holdfast.scan.mounts import mounts_below
-from holdfast.scan.total import has_few_entries, hold_to_total
 
 RETRY = {Reason.UNREADABLE, Reason.CHANGED, Reason.OTHER_FILESYSTEM, Reason.LIVE_DATABASE}
 
@@ -55,14 +55,6 @@ class Wanted(Protocol):
     @property
     def may_override(self) -> bool:
         """Whether `hard` can be answered with yes at all."""
-
-
-class Limits(NamedTuple):
-    """How much of what git ignores is held."""
-
-    file_max_bytes: int = 1 << 20
-    total_max_bytes: int = 64 << 20
-    folder_max_entries: int = 5_000
 
 
 class Listing:

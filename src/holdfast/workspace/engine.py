@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.scan.walk import Limits
+from holdfast.scan.limits import Limits
 from holdfast.workspace.capture.save import Saver
 from holdfast.workspace.capture.scanner import Scanner
 from holdfast.workspace.stored.repository import Repository

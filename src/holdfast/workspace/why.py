@@ -10,7 +10,7 @@ from typing import NamedTuple
 from holdfast.model import Checkpoint, Reason, Why
 from holdfast.scan import usergit
 from holdfast.scan.folder import IGNORED, MODE, WIDTH, Folder
-from holdfast.scan.folders import DEPENDENCY_FOLDERS
+from holdfast.scan.generated import DEPENDENCY_FOLDERS
 from holdfast.scan.handles import Handles, split, upwards
 from holdfast.scan.ignore import EXCLUDED, INCLUDED, MAX_IGNORE_BYTES, Sources, Verdict, decide_path
 from holdfast.workspace.capture.scanner import Judged, Scanner

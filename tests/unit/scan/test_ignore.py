@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.scan.folders import BUILD_FOLDERS, DEPENDENCY_FOLDERS
+from holdfast.scan.generated import BUILD_FOLDERS, DEPENDENCY_FOLDERS
 from holdfast.scan.ignore import (
     EXCLUDED,
     IGNORED,

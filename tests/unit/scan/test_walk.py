@@ -18,7 +18,8 @@ from holdfast.scan.attrs import Attr
 from holdfast.scan.folder import UNKNOWN, YOUNG, Folder
 from holdfast.scan.handles import Handles, join
 from holdfast.scan.ignore import Rules
-from holdfast.scan.walk import Limits, Listing, Walk
+from holdfast.scan.limits import Limits
+from holdfast.scan.walk import Listing, Walk
 
 SETTLED_S = 0.06  # longer than what counts as young
 

@@ -15,7 +15,8 @@ from holdfast.scan import usergit
 from holdfast.scan.folder import UNKNOWN, Folder, dump, load
 from holdfast.scan.handles import Handles
 from holdfast.scan.ignore import Around, Rules, Sources
-from holdfast.scan.walk import Limits, Listing, Walk
+from holdfast.scan.limits import Limits
+from holdfast.scan.walk import Listing, Walk
 from holdfast.workspace.capture.snapshot import Snapshot, take_snapshot
 from holdfast.workspace.capture.wanted import HeldAnyway
 from holdfast.workspace.stored.gathering import Gathering

@@ -1,4 +1,4 @@
-"""The folders that tools make and can make again, by name."""
+"""Names of folders that tools generate and can generate again: dependencies, caches, build output."""
 
 from __future__ import annotations
 

@@ -1,17 +1,25 @@
-"""The limits for what is ignored: folders with few entries are held, and of all files the smallest that fit."""
+"""How much is held of what git ignores: folders with few entries, and of all files the smallest that fit."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.model import Reason
 from holdfast.scan.folder import FLAGS, IGNORED, LEFT_OUT, SIZE, UNKNOWN, WIDTH
-from holdfast.scan.folders import BUILD_FOLDERS, DEPENDENCY_FOLDERS
+from holdfast.scan.generated import BUILD_FOLDERS, DEPENDENCY_FOLDERS
 from holdfast.scan.handles import join
 
 if TYPE_CHECKING:
     from holdfast.scan.walk import Listing, Wanted
+
+
+class Limits(NamedTuple):
+    """What is ignored and larger than this is left out."""
+
+    file_max_bytes: int = 1 << 20
+    total_max_bytes: int = 64 << 20
+    folder_max_entries: int = 5_000
 
 
 def hold_to_total(listing: Listing, wanted: Wanted, total_max_bytes: int) -> None:

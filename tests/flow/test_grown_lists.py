@@ -12,7 +12,7 @@ from holdfast.adapters.langgraph.classes import Classes
 from holdfast.errors import Refused
 from holdfast.flow import open_states
 from holdfast.serde import Serde, default_registry
-from holdfast.serde.seeing import look
+from holdfast.serde.unchanged import look
 from holdfast.testing.flow_contract import point
 
 SERDE = Serde(Classes(default_registry))

@@ -64,7 +64,7 @@ class Remembered:
 
 
 def _cost(memory: Memory) -> int:
-    """About so many bytes; the state counts twice, as its values are held on to (see `holdfast.serde.seeing`)."""
+    """About so many bytes; the state counts twice, as its values are held on to (see `holdfast.serde.unchanged`)."""
     return 2 * sum(map(len, memory.encoded)) + 100 * len(memory.known) + 1000
 
 

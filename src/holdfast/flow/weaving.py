@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from holdfast.flow.rope import Held, Piece, Ref, Rope, checksum, make_root, make_rope
-from holdfast.serde.seeing import Seen
+from holdfast.serde.unchanged import Seen
 
 SMALL_BYTES = 512
 """Smaller elements share a part."""

@@ -16,8 +16,8 @@ from typing import Any
 
 from holdfast.errors import Damaged, Refused
 from holdfast.serde import table
+from holdfast.serde.encoding import take_int, take_text
 from holdfast.serde.msgpack import Ext, decode, encode
-from holdfast.serde.taking import take_int, take_text
 
 _MALFORMED = (ValueError, struct.error, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 _CODES = {name: code for code, name in table.NAMES.items()}

@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 from holdfast.errors import Refused
 from holdfast.serde.cannot import Cannot
-from holdfast.serde.classes import Registry, default_registry
-from holdfast.serde.making import Maker
+from holdfast.serde.decoding import Decoder
+from holdfast.serde.encoding import Encoder
 from holdfast.serde.msgpack import encode
 from holdfast.serde.plain import is_plain
-from holdfast.serde.seeing import Seen, Shown, look
-from holdfast.serde.taking import Taker
+from holdfast.serde.registry import Registry, default_registry
+from holdfast.serde.unchanged import Seen, Shown, look
 
 _HINT = "Register its class with holdfast.serde.register, or store something else in its place."
 
@@ -30,9 +30,9 @@ class Serde:
         if on_unknown not in ("raise", "keep"):
             raise Refused(f"on_unknown is {on_unknown!r}", hint="Say 'raise' or 'keep'.")
         self._registry = registry
-        self._takers = (Taker(registry, careful=False), Taker(registry, careful=True))
-        self._maker = Maker(registry, keep_unknown=on_unknown == "keep")
-        self.decode = self._maker.make
+        self._encoders = (Encoder(registry, careful=False), Encoder(registry, careful=True))
+        self._decoder = Decoder(registry, keep_unknown=on_unknown == "keep")
+        self.decode = self._decoder.make
         """Read a value. Damaged if the bytes are no value, Refused if they name a class that is not registered."""
 
     def encode(self, value: Any, where: str = "value") -> bytes:
@@ -59,7 +59,7 @@ class Serde:
         return None if entry is None else entry.shown
 
     def _encode_any(self, value: Any) -> bytes:
-        quick, careful = self._takers
+        quick, careful = self._encoders
         try:
             return encode(quick.take(value))
         except (OverflowError, UnicodeEncodeError):

@@ -18,7 +18,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from holdfast.errors import Refused
 from holdfast.serde import Registry
-from holdfast.serde.classes import Registration
+from holdfast.serde.registry import Registration
 
 _MESSAGES = (
     messages.AIMessage, messages.AIMessageChunk, messages.ChatMessage, messages.ChatMessageChunk,

@@ -1,4 +1,4 @@
-"""Taking values apart: whatever is in the table becomes MessagePack with extensions, anything else is refused."""
+"""Encoding: whatever is in the table of types becomes MessagePack with extensions, anything else is refused."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 
 from holdfast.serde import arrays, models, table, zones
 from holdfast.serde.cannot import Cannot
-from holdfast.serde.classes import Registry, Unknown
 from holdfast.serde.kinds import Unset
 from holdfast.serde.msgpack import Ext, encode
+from holdfast.serde.registry import Registry, Unknown
 
 FACTORIES: dict[str, Any] = {
     "none": None,
@@ -53,10 +53,11 @@ _MOSTLY_ATOMS = _ATOMS | {int, str}
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 
-class Taker:
+class Encoder:
     """Turns values into what MessagePack can say.
 
-    One that is not careful takes every number and text to be of the usual kind; encoding then fails if one is not.
+    careful: look at each number and text. Without it, a number beyond 64 bits or a text with lone surrogates is passed
+    on as it is, and MessagePack raises OverflowError or UnicodeEncodeError for it.
     """
 
     def __init__(self, registry: Registry, *, careful: bool) -> None:

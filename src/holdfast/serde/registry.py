@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from holdfast.errors import Refused
 from holdfast.serde.kinds import Kind, kind_of
-from holdfast.serde.seeing import Shown
+from holdfast.serde.unchanged import Shown
 
 T = TypeVar("T", bound=type)
 Upgrade = Callable[[Any], Any]

@@ -1,4 +1,4 @@
-"""Making values again: each number of the table has one function here, and nothing else is ever called (P7)."""
+"""Decoding: each number in the table of types has one function here, and nothing else is ever called (P7)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
 from holdfast.serde import arrays, models, table, zones
-from holdfast.serde.classes import Registry, Unknown
+from holdfast.serde.encoding import FACTORIES, IPS, PATHS
 from holdfast.serde.kinds import UNSET
 from holdfast.serde.msgpack import make_decoder
-from holdfast.serde.taking import FACTORIES, IPS, PATHS
+from holdfast.serde.registry import Registry, Unknown
 
 
-class Maker:
+class Decoder:
     """Turns MessagePack with extensions into values."""
 
     def __init__(self, registry: Registry, *, keep_unknown: bool) -> None:

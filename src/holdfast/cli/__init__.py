@@ -16,4 +16,17 @@ Exit codes (`exits.py`):
     7     unavailable    the disk, a lock or a permission is in the way
     8                    done, but not completely: the output lists what is missing
     130   interrupted    stopped by Ctrl-C
+
+From the outside in:
+
+    start, main      where the program begins; errors into exit codes (`exits`)
+    group, command   the click group and the click command; `app` is what every command is given
+    commands/        one file a command
+    flow/, training, indexing    the same for flow locations, training runs, `holdfast index`
+    restoring, saved, conversations, installing, running, picking    what several commands share
+    given, locations             values and locations on the command line
+    output, render, progress     the two streams, how things look, the progress bar
+    documents                    what `--json` prints
+    completing, reference        completion in shells; how docs/cli.md is made
+    demonstration, demo_project  `holdfast demo`
 """

@@ -1,4 +1,4 @@
-"""The contract of states, fifth part: what others do at the very moment, and what callers ask that makes no sense."""
+"""Part of the contract of states: what others do at the very moment, and what callers ask that makes no sense."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of states, fourth part: copies to other stores, and what each session weighs."""
+"""Part of the contract of states: copies to other stores, and what each session weighs."""
 
 from __future__ import annotations
 

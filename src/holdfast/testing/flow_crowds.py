@@ -1,4 +1,4 @@
-"""The contract of states, third part: many at once, and keys."""
+"""Part of the contract of states: many at once, and keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of states, sixth part: forks are there whole or not at all, whatever others do meanwhile."""
+"""Part of the contract of states: forks are there whole or not at all, whatever others do meanwhile."""
 
 from __future__ import annotations
 

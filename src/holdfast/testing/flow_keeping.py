@@ -1,4 +1,4 @@
-"""The contract of states, second part: what is kept, shared and freed."""
+"""Part of the contract of states: what is kept, shared and freed."""
 
 from __future__ import annotations
 

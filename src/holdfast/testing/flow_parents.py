@@ -1,4 +1,4 @@
-"""The contract of states, seventh part: what a later checkpoint is made of is not taken from under it."""
+"""Part of the contract of states: what a later checkpoint is made of is not taken from under it."""
 
 from __future__ import annotations
 

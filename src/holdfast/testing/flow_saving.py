@@ -1,4 +1,4 @@
-"""The contract of states, first part: saving, loading, listing."""
+"""Part of the contract of states: saving, loading, listing."""
 
 from __future__ import annotations
 

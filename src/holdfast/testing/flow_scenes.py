@@ -1,4 +1,4 @@
-"""What the contract of states is told with: checkpoints, conversations, and when a store is sound."""
+"""Helpers of the contract of states: checkpoints, conversations, and a check that a store is sound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test asks of descriptors that should be closed again."""
+"""File descriptors that are still open, for tests that want them closed."""
 
 from __future__ import annotations
 

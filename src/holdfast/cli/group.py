@@ -28,21 +28,21 @@ SECTIONS = {
         "redo": "Do the last undone restore again.",
     },
     "Look closer": {
-        "blame": "Show whose each line of a file is.",
-        "search": "Find where a text came and went, in all checkpoints.",
-        "why": "Tell whether a path is held, and which rule says so.",
+        "blame": "Show who wrote each line of a file.",
+        "search": "Find when a text appeared and when it was gone.",
+        "why": "Tell whether checkpoints hold a path, and which rule decides.",
         "bisect": "Find the first checkpoint at which a command fails.",
         "export": "Write a checkpoint's files into a folder of their own.",
     },
-    "Work with a net": {
+    "Try things safely": {
         "guard": "Save, run a command, and restore if it fails.",
-        "watch": "Save a checkpoint whenever the folder changed and rests.",
-        "fork": "Go on from a checkpoint in a folder of its own.",
-        "adopt": "Make a fork's files and state those of the workspace.",
+        "watch": "Save a checkpoint whenever the folder has changed.",
+        "fork": "Continue from a checkpoint in another folder.",
+        "adopt": "Bring a fork's files and state back into the workspace.",
     },
     "Coding agents": {
         "install": "Have a coding agent save checkpoints around its tools.",
-        "uninstall": "Take our hooks out of an agent's settings again.",
+        "uninstall": "Remove the hooks from an agent's settings.",
         "doctor": "Tell whether the hooks of coding agents work here.",
         "mcp": "Offer checkpoints to an agent as tools.",
     },
@@ -51,20 +51,20 @@ SECTIONS = {
         "training": "Look at the checkpoints of a training run.",
         "index": "Turn documents into an index that can be searched.",
     },
-    "Keep and free": {
+    "Keep checkpoints, free space": {
         "pin": "Mark a checkpoint to be kept when others are pruned.",
         "rm": "Delete checkpoints for good.",
         "prune": "Delete checkpoints that no rule keeps, and free their disk.",
-        "purge": "Take a path's content out of every checkpoint, for good.",
-        "usage": "Show where the bytes of the store are.",
-        "compact": "Make the store as small as it gets.",
+        "purge": "Remove a path's content from every checkpoint, for good.",
+        "usage": "Show what takes space in the store.",
+        "compact": "Make the store as small as possible.",
         "verify": "Read every byte of the store, and name what is damaged.",
     },
     "This installation": {
         "where": "Say where the checkpoints are kept.",
         "config": "Show the configuration, and where each value comes from.",
-        "completion": "Print a script with which a shell completes words.",
-        "demo": "Show the main job for real.",
+        "completion": "Print a script for completion in your shell.",
+        "demo": "Save, break and restore a small project, and check the result.",
     },
 }
 """By name, the first line of its help: the list of all commands is shown without loading one of them."""
@@ -149,8 +149,8 @@ def _folder(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     help="The folder of the store. [default: chosen in your state folder]",
     shell_complete=_folder,
 )
-@click.option("--allow-home", is_flag=True, help="Take the home folder as a workspace.")
-@click.option("--json", is_flag=True, is_eager=True, help="Print one JSON document; also after the command.")
+@click.option("--allow-home", is_flag=True, help="Allow the home folder as a workspace.")
+@click.option("--json", is_flag=True, is_eager=True, help="Print one JSON document; may also follow the command.")
 @click.option("--version", is_flag=True, expose_value=False, callback=_version, help="Print the version.")
 @click.pass_context
 def group(ctx: click.Context, /, **options: Any) -> None:

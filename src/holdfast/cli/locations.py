@@ -35,15 +35,15 @@ def is_location(word: str | None) -> bool:
 
 
 def option_tenant(function: _Function) -> _Function:
-    return click.option("--tenant", metavar="NAME", help="Of a location: only that tenant.")(function)
+    return click.option("--tenant", metavar="NAME", help="With a location: only that tenant.")(function)
 
 
 def option_namespace(function: _Function) -> _Function:
-    return click.option("--namespace", metavar="NAME", help="Of a location: only that namespace.")(function)
+    return click.option("--namespace", metavar="NAME", help="With a location: only that namespace.")(function)
 
 
 def option_keys(function: _Function) -> _Function:
-    text = "Of a location: the file of its keys. [default: $HOLDFAST_FLOW_KEYS]"
+    text = "With a location: the file of its keys. [default: $HOLDFAST_FLOW_KEYS]"
     return click.option("--keys", metavar="FILE", help=text)(function)
 
 

@@ -19,10 +19,10 @@ from holdfast.model import Plan
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
 def adopt(app: App, *, directory: str, fork_store: str | None, yes: bool) -> int:
-    """Make a fork's files and state those of the workspace.
+    """Bring a fork's files and state back into the workspace.
 
-    DIR is a folder that `holdfast fork` made of this workspace. The fork becomes a checkpoint here, which is restored
-    after you have seen what that does. What it replaces is saved first: `holdfast undo` brings it back.
+    DIR is a folder that `holdfast fork` made of this workspace. The fork becomes a checkpoint here. You are shown
+    what restoring it does, and asked. What it replaces is saved first: `holdfast undo` brings it back.
 
     \b
     holdfast adopt ../attempt-2

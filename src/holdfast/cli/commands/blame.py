@@ -16,10 +16,10 @@ from holdfast.model import BlamedLine, Origin
 @click.argument("ref", required=False)
 @pass_app
 def blame(app: App, *, path: str, ref: str | None) -> None:
-    """Show whose each line of a file is.
+    """Show who wrote each line of a file.
 
-    The actor in whose window it came, and the checkpoint that closed that window; of the file as it is now, or as the
-    checkpoint REF has it. A ^ marks what was there already when the first checkpoint was made.
+    For each line, the checkpoint that it came with and who was at work then; in the file as it is now, or as the
+    checkpoint REF has it. A ^ marks lines that were there already when the first checkpoint was made.
 
     \b
     holdfast blame src/app.py

@@ -12,7 +12,7 @@ from holdfast.cli.command import command
 @command()
 @pass_app
 def compact(app: App) -> None:
-    """Make the store as small as it gets.
+    """Make the store as small as possible.
 
     Everything is packed anew, by the git program where there is one. No checkpoint is deleted. Takes seconds for a
     store of some MB, minutes for some GB; others who save meanwhile wait.

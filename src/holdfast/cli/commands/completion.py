@@ -16,7 +16,7 @@ _SHELLS = ("bash", "zsh", "fish")
 @pass_app
 @click.pass_context
 def completion(ctx: click.Context, app: App, *, shell: str) -> None:
-    """Print a script with which a shell completes words.
+    """Print a script for completion in your shell.
 
     \b
     eval "$(holdfast completion bash)"                                   in ~/.bashrc

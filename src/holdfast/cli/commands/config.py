@@ -12,7 +12,7 @@ _TITLES = ("key", "value", "from")
 
 
 @command()
-@click.option("--check", is_flag=True, help="Only say whether it makes sense.")
+@click.option("--check", is_flag=True, help="Only check that it is valid.")
 @pass_app
 def config(app: App, *, check: bool) -> None:
     """Show the configuration, and where each value comes from.

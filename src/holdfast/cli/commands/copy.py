@@ -26,9 +26,10 @@ def copy(
 ) -> int:
     """Copy the states of a flow location to another, unchanged.
 
-    States, metadata, pending writes, order and times are the same there, whatever the two are, and FROM is not changed.
-    What is at TO already stays; sessions that were deleted in FROM cannot be raised there either. A session that was
-    deleted at TO, or has other checkpoints under the same ids, is left and named. Run again, it goes on where it ended.
+    States, metadata, pending writes, order and times are the same there, whatever kind of store each is. FROM is not
+    changed, and what is at TO already stays. A session that was deleted in FROM counts as deleted at TO, too. One that
+    was deleted at TO, or has other checkpoints under the same ids there, is skipped and listed. Run again after an
+    interruption, it continues where it stopped.
 
     \b
     holdfast copy sqlite:///state.db postgresql://localhost/states

@@ -12,7 +12,7 @@ from holdfast.cli.exits import Exit
 @command()
 @pass_app
 def demo(app: App) -> int:
-    """Show the main job for real.
+    """Save, break and restore a small project, and check the result.
 
     A small project in a temporary folder is saved, broken, restored, and the restore undone and redone.
     Every state is compared with what it has to be, bytes, modes and times; the exit status says whether all were equal.

@@ -21,9 +21,9 @@ _COLOURS = (("+++", "bold"), ("---", "bold"), ("diff ", "bold"), ("@@", "cyan"),
 @click.argument("a", default="latest", metavar="[LOCATION]")
 @click.argument("b", required=False, metavar="[A]")
 @click.argument("third", required=False, metavar="[B]")
-@click.option("--stat", is_flag=True, help="Only how many lines of each file came and went.")
+@click.option("--stat", is_flag=True, help="Only count the lines added and removed in each file.")
 @click.option("--name-only", is_flag=True, help="Only the paths.")
-@click.option("--session", metavar="ID", help="Of a location: the session.")
+@click.option("--session", metavar="ID", help="With a location: the session.")
 @locations.option_tenant
 @locations.option_namespace
 @locations.option_keys
@@ -43,8 +43,8 @@ def diff(
 ) -> None:
     """Show what differs between two states.
 
-    A is a checkpoint [default: latest]; B is another one, or, if it is left out, the folder as it is now. Of a flow
-    LOCATION, what differs between two states of a session: the last two, or A and the newest, where none are named.
+    A is a checkpoint [default: latest]; B is another one, or, if it is left out, the folder as it is now. With a
+    flow LOCATION, they are two states of a session: the last two, or A and the newest if only A is named.
 
     \b
     holdfast diff                    latest against now

@@ -29,7 +29,7 @@ def doctor(app: App, *, agents: tuple[str, ...]) -> int:
     """Tell whether the hooks of coding agents work here.
 
     Agent by agent: whether they are installed, trusted, and have fired in this workspace, and what they do not cover.
-    Ends with 8 if something keeps installed hooks from working.
+    Exits with 8 if something keeps installed hooks from working.
 
     \b
     holdfast doctor

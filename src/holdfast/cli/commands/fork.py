@@ -19,10 +19,10 @@ from holdfast.cli.exits import Exit
 @click.option("--fork-store", metavar="PATH", help="The folder of the fork's store. [default: chosen for it]")
 @pass_app
 def fork(app: App, *, ref: str, directory: str, fork_store: str | None) -> int:
-    """Go on from a checkpoint in a folder of its own.
+    """Continue from a checkpoint in another folder.
 
     DIR is new or empty, and outside the workspace. It gets the files and the state of the checkpoint, and a store of
-    its own that knows where it came from. Several can go on side by side; `holdfast adopt` brings one back.
+    its own that knows where it came from. Several can be worked on side by side; `holdfast adopt` brings one back.
 
     \b
     holdfast fork latest ../attempt-1

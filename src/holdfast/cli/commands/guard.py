@@ -24,8 +24,8 @@ def guard(
 ) -> int:
     """Save, run a command, and restore if it fails.
 
-    The command comes after --. Its exit status is the exit status of all of it. What a restore takes away can be
-    had again with `holdfast undo`.
+    The command comes after --, and its exit status is that of the guard. `holdfast undo` brings back what the restore
+    took away.
 
     \b
     holdfast guard -- make migrate

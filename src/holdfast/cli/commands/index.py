@@ -23,7 +23,7 @@ def index() -> None:
     """Turn documents into an index that can be searched.
 
     What is indexed, and how, is in the [index] table of holdfast.toml. A plan says what that costs before a model is
-    called; an apply that was killed goes on where it was. Needs the extra: pip install 'holdfast[index]'
+    called; an apply that was killed continues where it stopped. Needs the extra: pip install 'holdfast[index]'
 
     \b
     holdfast index init
@@ -52,7 +52,7 @@ def init(app: App) -> None:
 def plan(app: App, *, retry_failed: bool) -> None:
     """Show what an apply would do and cost. No model is called.
 
-    With --json it prints the plan, which `apply --plan FILE` carries out if nothing moved meanwhile.
+    With --json it prints the plan, which `apply --plan FILE` carries out if nothing has changed since.
     """
     with _open(app, only_looks=True) as run:
         made = run.plan(retry_failed=retry_failed)
@@ -67,15 +67,15 @@ def plan(app: App, *, retry_failed: bool) -> None:
 @click.option("--max-usd", type=click.FloatRange(min=0), metavar="DOLLARS", help="Stop before more is spent.")
 @click.option("--max-embeds", type=click.IntRange(min=0), metavar="N", help="Stop before more texts are sent.")
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
-@click.option("--accept-loss", is_flag=True, help="Go on where answers may get worse.")
+@click.option("--accept-loss", is_flag=True, help="Continue even if answers may get worse.")
 @click.option("--allow-empty", is_flag=True, help="Empty the index if there is no document any more.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask, whatever it costs.")
 @pass_app
 def apply(app: App, /, *, file: str | None, yes: bool, retry_failed: bool, **limits: Any) -> None:
     """Bring the index up to date.
 
-    It asks where a model costs money, or nobody said what it costs, and no limit was given. Whatever ends it, what was
-    paid for is kept, and the next apply goes on.
+    It asks first if a model costs money, or its price is unknown, and no limit was given. Whatever stops it, what was
+    paid for is kept, and the next apply continues.
 
     \b
     holdfast index apply
@@ -97,14 +97,14 @@ def apply(app: App, /, *, file: str | None, yes: bool, retry_failed: bool, **lim
 @index.command(cls=Command)
 @pass_app
 def status(app: App) -> None:
-    """Show how the index stands, by the ledger alone."""
+    """Show the state of the index, from the ledger alone."""
     with _open(app, only_looks=True) as run:
         found = run.status()
     indexing.tell_status(app, found)
 
 
 @index.command(cls=Command)
-@click.option("--repair", is_flag=True, help="Mend what can be mended without a model.")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired without a model.")
 @pass_app
 def verify(app: App, *, repair: bool) -> None:
     """Compare every point of the index with the ledger."""
@@ -135,7 +135,7 @@ def rollback(app: App, *, yes: bool) -> None:
 @click.argument("document")
 @pass_app
 def explain(app: App, *, document: str) -> None:
-    """Say why a document would be done again.
+    """Say why a document would be indexed again.
 
     Documents are named as in the source, such as docs/a.md.
     """
@@ -153,7 +153,7 @@ def explain(app: App, *, document: str) -> None:
 @index.command(cls=Command)
 @click.argument("query")
 @click.option(
-    "-n", "--limit", type=click.IntRange(min=1, max=1000), metavar="N", default=5, help="How many.", show_default=True
+    "-n", "--limit", type=click.IntRange(min=1, max=1000), metavar="N", default=5, show_default=True, help="How many."
 )
 @click.option("--channel", metavar="NAME", help="The model to ask, where there are several.")
 @pass_app

@@ -28,10 +28,10 @@ _TITLES = ("id", "when", "name", "by", "message")
     type=click.IntRange(min=0),
     metavar="N",
     default=_LIMIT,
-    help="How many; 0 is all.",
+    help="How many to list; 0 lists all.",
     show_default=True,
 )
-@click.option("--all", "safety", is_flag=True, help="Also those made before each restore.")
+@click.option("--all", "safety", is_flag=True, help="Also list those made before each restore.")
 @click.option("--session", metavar="ID", help="Only those of a session.")
 @click.option("--before", metavar="REF", help="Only those older than this one: the next page.")
 @click.option("--actor", metavar="ACTOR", help="Only those of an agent and its sub-agents, or of the user.")
@@ -53,8 +53,8 @@ def log(
 ) -> None:
     """List checkpoints, newest first.
 
-    Of a flow LOCATION (sqlite:///state.db, postgresql://…, redis://…), its sessions; with --session, the checkpoints of
-    one. --before then takes the number that the last page ended with.
+    With a flow LOCATION (sqlite:///state.db, postgresql://…, redis://…) it lists the sessions there or, with --session,
+    the checkpoints of one. --before then takes the number that the last page ended with.
 
     \b
     holdfast log

@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 
 @command()
 @click.argument("location", required=False)
-@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the newest so many.")
+@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the newest N.")
 @click.option("--keep-for", metavar="TIME", help="Keep those younger than this: 12h, 30d, 2w.")
-@click.option("--keep-per-session", type=click.IntRange(min=0), metavar="N", help="Keep so many of each session.")
-@click.option("--keep-every", type=click.IntRange(min=1), metavar="N", help="Keep those whose number N divides.")
-@click.option("--max-size", metavar="SIZE", help="Then take the oldest until all fit: 500MB, 2GiB.")
+@click.option("--keep-per-session", type=click.IntRange(min=0), metavar="N", help="Keep the newest N of each session.")
+@click.option(
+    "--keep-every", type=click.IntRange(min=1), metavar="N", help="Keep those with a multiple of N as number."
+)
+@click.option("--max-size", metavar="SIZE", help="Then delete the oldest until the rest fits: 500MB, 2GiB.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--session", metavar="ID", help="Of a location: the session to prune.")
-@click.option("--all", "every", is_flag=True, help="Of a location: prune all sessions of a tenant.")
+@click.option("--session", metavar="ID", help="With a location: the session to prune.")
+@click.option("--all", "every", is_flag=True, help="With a location: prune all sessions of a tenant.")
 @locations.option_tenant
 @locations.option_namespace
 @locations.option_keys
@@ -37,12 +39,12 @@ if TYPE_CHECKING:
 def prune(app: App, /, *, location: str | None, dry_run: bool, yes: bool, every: bool, **wishes: Any) -> None:
     """Delete checkpoints that no rule keeps, and free their disk.
 
-    Each option is a reason to keep; what has none goes. Pinned and named checkpoints, the current one and what an undo
-    needs always stay. Without options the [retention] of the configuration is used. Where a project is kept, its types
-    have rules of their own, and no option takes what those keep.
+    Each option is a reason to keep a checkpoint; those without any are deleted. Pinned and named checkpoints, the
+    current one and what an undo needs always stay. Without options the [retention] of the configuration is used. In a
+    project, each type of checkpoint has its own rule as well, and no option deletes what that keeps.
 
-    Of a flow LOCATION, checkpoints of one session or of --all; the newest of each namespace and those tagged `pinned`
-    stay, and --keep-last counts all that are looked at together.
+    With a flow LOCATION it prunes one session, or --all; the newest of each namespace and those tagged `pinned` stay,
+    and --keep-last counts over all of them together.
 
     \b
     holdfast prune --keep-last 50 --keep-for 30d --dry-run

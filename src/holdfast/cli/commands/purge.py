@@ -14,12 +14,12 @@ from holdfast.model import PurgePlan
 
 @command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("--lines", is_flag=True, help="Cut single lines of it out of states and messages, too.")
+@click.option("--lines", is_flag=True, help="Also cut single lines of it out of states and messages.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
 def purge(app: App, *, paths: tuple[str, ...], lines: bool, dry_run: bool, yes: bool) -> int:
-    """Take a path's content out of every checkpoint, for good.
+    """Remove a path's content from every checkpoint, for good.
 
     For a secret that was saved. The checkpoints stay, without it, and say so. The folder itself is not touched:
     a path that is still there is held again by the next save, unless .holdfastignore leaves it out. Nothing brings

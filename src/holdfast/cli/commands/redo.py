@@ -12,6 +12,6 @@ from holdfast.cli.restoring import turn
 def redo(app: App) -> int:
     """Do the last undone restore again.
 
-    Asks nothing, because `holdfast undo` turns it round.
+    Does not ask, because `holdfast undo` reverses it.
     """
     return turn(app, back=False)

@@ -13,7 +13,7 @@ from holdfast.cli.saved import show_saved
 
 @command()
 @click.argument("text", metavar="[MESSAGE]", required=False)
-@click.option("-m", "--message", metavar="MESSAGE", help="The message, as an option.")
+@click.option("-m", "--message", metavar="MESSAGE", help="The message, as an option instead.")
 @click.option("--name", metavar="NAME", help="A name to find it by.")
 @click.option("--pin", is_flag=True, help="Keep it when others are pruned.")
 @click.option("--session", metavar="ID", help="The session that it belongs to.")

@@ -15,9 +15,9 @@ from holdfast.model import Checkpoint, Match
 @command(after_dashes="[-- PATHS...]")
 @click.argument("text")
 @click.option("-E", "--regex", is_flag=True, help="TEXT is a regular expression.")
-@click.option("-i", "--ignore-case", is_flag=True, help="Capital letters or not.")
+@click.option("-i", "--ignore-case", is_flag=True, help="Ignore upper and lower case.")
 @click.option(
-    "-n", "--limit", type=click.IntRange(min=1), metavar="N", default=100, help="How many.", show_default=True
+    "-n", "--limit", type=click.IntRange(min=1), metavar="N", default=100, help="How many matches.", show_default=True
 )
 @click.option("--skip-damaged", is_flag=True, help="Search what is sound where stored bytes are damaged.")
 @pass_app
@@ -25,9 +25,9 @@ from holdfast.model import Checkpoint, Match
 def search(
     ctx: click.Context, app: App, *, text: str, regex: bool, ignore_case: bool, limit: int, skip_damaged: bool
 ) -> None:
-    """Find where a text came and went, in all checkpoints.
+    """Find when a text appeared and when it was gone.
 
-    Every checkpoint is searched, those made before restores too; binary files are not.
+    Searches every checkpoint, also those made before restores, but no binary files.
 
     \b
     holdfast search TODO

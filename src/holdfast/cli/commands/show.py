@@ -19,7 +19,7 @@ from holdfast.model import Checkpoint
 @click.argument("checkpoint", required=False, metavar="[REF]")
 @click.option("--state", metavar="NAME", help="Print that state as JSON, and nothing else.")
 @click.option("--uncovered", is_flag=True, help="List every path that it does not hold.")
-@click.option("--session", metavar="ID", help="Of a location: the session.")
+@click.option("--session", metavar="ID", help="With a location: the session.")
 @locations.option_tenant
 @locations.option_namespace
 @locations.option_keys
@@ -27,7 +27,7 @@ from holdfast.model import Checkpoint
 def show(app: App, /, *, ref: str, checkpoint: str | None, state: str | None, uncovered: bool, **flow: Any) -> None:
     """Show one checkpoint in full.
 
-    REF is a checkpoint [default: latest]. Of a flow LOCATION, also the state, which --json prints without loss.
+    REF is a checkpoint [default: latest]. With a flow LOCATION it shows the state, too; --json prints all of it.
 
     \b
     holdfast show latest

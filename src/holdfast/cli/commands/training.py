@@ -13,7 +13,7 @@ from holdfast.cli.command import Command, Group
 def training() -> None:
     """Look at the checkpoints of a training run.
 
-    log, show, verify, prune and diff know such a folder too, also one in an object store.
+    log, show, verify, prune and diff work in the folder of a run too, also in an object store.
 
     \b
     holdfast training info latest --dir runs/exp1/checkpoints --json

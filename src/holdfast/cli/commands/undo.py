@@ -13,10 +13,10 @@ _ALL = ""  # `--agent` without a name: every actor but the user
 
 @command()
 @click.option("--agent", metavar="[ACTOR]", is_flag=False, flag_value=_ALL, help="Undo what an agent did instead.")
-@click.option("--since", metavar="REF", help="Of an agent: since which checkpoint. [default: its latest turn]")
-@click.option("--whole-session", is_flag=True, help="Of an agent: since its latest session began.")
-@click.option("--unsaved", is_flag=True, help="Of an agent: also what no checkpoint has yet.")
-@click.option("--dry-run", is_flag=True, help="Of an agent: only show what would be done.")
+@click.option("--since", metavar="REF", help="With --agent: since which checkpoint. [default: its latest turn]")
+@click.option("--whole-session", is_flag=True, help="With --agent: since its latest session began.")
+@click.option("--unsaved", is_flag=True, help="With --agent: also what no checkpoint has yet.")
+@click.option("--dry-run", is_flag=True, help="With --agent: only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
 def undo(
@@ -24,11 +24,11 @@ def undo(
 ) -> int:
     """Take back the last restore. Any number of times, also after later saves.
 
-    Asks nothing, because `holdfast redo` turns it round.
+    Does not ask, because `holdfast redo` reverses it.
 
-    With --agent, take back what an agent did (with no ACTOR: every agent) and keep everything else: what you or others
-    changed meanwhile, line by line. What cannot be told apart stays as it is and is named. Shows what it will do and
-    asks; `holdfast undo` turns it round.
+    With --agent, take back what an agent did (with no ACTOR: every agent) and keep everything else, line by line: what
+    you or others changed meanwhile. What cannot be told apart stays as it is and is listed. Shows what it will do and
+    asks; `holdfast undo` reverses it.
 
     \b
     holdfast undo

@@ -18,7 +18,7 @@ from holdfast.cli.installing import change, places, scope_of
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @pass_app
 def uninstall(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry_run: bool) -> None:
-    """Take our hooks out of an agent's settings again.
+    """Remove the hooks from an agent's settings.
 
     A file that nobody changed since gets back exactly what it was. Checkpoints stay.
 

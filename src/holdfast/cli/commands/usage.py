@@ -25,16 +25,16 @@ _PATHS = ("path", "size", "contents")
 @click.option(
     "-n", "--limit", type=click.IntRange(min=0), metavar="N", default=10, show_default=True, help="How many of each."
 )
-@click.option("--session", metavar="ID", help="Of a location: only that session.")
+@click.option("--session", metavar="ID", help="With a location: only that session.")
 @locations.option_tenant
 @pass_app
 def usage(app: App, /, *, location: str | None, limit: int, **flow: Any) -> None:
-    """Show where the bytes of the store are.
+    """Show what takes space in the store.
 
-    The largest checkpoints and paths come first. What only one checkpoint needs comes back when it is deleted; what it
-    has with others does not. Every folder of every checkpoint is read: some seconds where there are thousands.
+    The largest checkpoints and paths come first. Deleting a checkpoint frees what "only it" needs, not what it shares
+    "with others". Every folder of every checkpoint is read: some seconds where there are thousands.
 
-    Of a flow LOCATION, what each session takes.
+    With a flow LOCATION it shows what each session takes.
     """
     locations.check_location(location)
     if place := locations.asked(app, location, flow, not_here={}):

@@ -15,14 +15,14 @@ from holdfast.model import Problem
 
 @command()
 @click.argument("location", required=False)
-@click.option("--session", metavar="ID", help="Of a location: only that session.")
+@click.option("--session", metavar="ID", help="With a location: only that session.")
 @locations.option_tenant
 @locations.option_keys
 @pass_app
 def verify(app: App, /, *, location: str | None, **flow: Any) -> int:
     """Read every byte of the store, and name what is damaged.
 
-    Of a training run, every byte of its checkpoints. Of a flow LOCATION, every state of all tenants.
+    In a training run it reads every checkpoint. With a flow LOCATION it reads every state of all tenants.
     """
     locations.check_location(location)
     if place := locations.asked(app, location, flow, not_here={}):

@@ -43,7 +43,7 @@ class _Seconds(click.FloatRange):
     default=2.0,
     metavar="SECONDS",
     show_default=True,
-    help="Save when nothing changed for so long.",
+    help="Save once nothing has changed for this long.",
 )
 @click.option(
     "--every",
@@ -51,16 +51,16 @@ class _Seconds(click.FloatRange):
     default=60.0,
     metavar="SECONDS",
     show_default=True,
-    help="Save so long after a change even if it never rests.",
+    help="Save at the latest this long after a change.",
 )
 @click.option("-m", "--message", metavar="MESSAGE", default="watch", show_default=True, help="The message of each.")
 @click.option("--session", metavar="ID", help="The session that they belong to.")
 @click.option("--actor", metavar="NAME", help="Who saves them.")
 @pass_app
 def watch(app: App, *, quiet: float, every: float, message: str, session: str | None, actor: str | None) -> None:
-    """Save a checkpoint whenever the folder changed and rests.
+    """Save a checkpoint whenever the folder has changed.
 
-    Runs until Ctrl-C or SIGTERM, saves once more if something changed since, and prints a line for each checkpoint.
+    Runs until Ctrl-C or SIGTERM, and prints a line for each checkpoint; a last one is saved if something changed since.
     With --json it prints one document at the end.
 
     \b

@@ -14,7 +14,7 @@ from holdfast.cli.documents import short
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @pass_app
 def why(app: App, *, paths: tuple[str, ...]) -> None:
-    """Tell whether a path is held, and which rule says so.
+    """Tell whether checkpoints hold a path, and which rule decides.
 
     \b
     holdfast why .env build/

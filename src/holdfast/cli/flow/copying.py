@@ -130,7 +130,7 @@ def _tell(app: App, plan: list[_Planned], done: dict[str, Copied]) -> int:
         numbers = [(each.checkpoints, each.skipped, each.tombstones) for each in done.values()]
         new, old, dead = map(sum, zip(*numbers, strict=True))
         there = f"; {old:,} there already" if old else ""
-        buried = f"; {render.count(dead, 'deleted session')} not to be raised there" if dead else ""
+        buried = f"; {render.count(dead, 'deleted session')} marked as deleted there, too" if dead else ""
         output.answer(f"{render.count(new, 'checkpoint')} copied{there}{buried}")
         for tenant, each in done.items():
             whose = f"tenant {telling.name(tenant)}: " if tenant else ""

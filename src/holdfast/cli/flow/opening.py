@@ -84,7 +84,7 @@ def session_of(place: Location, states: States, given: str) -> str:
         if known is not None and not known.is_deleted:
             return name
         if known is not None:
-            raise NotFound(f"session {name!r} was deleted", hint="It is not to be raised; its id may be reopened.")
+            raise NotFound(f"session {name!r} was deleted", hint="It is gone; `reopen` lets its id be used again.")
     tenant = states.store.tenant
     place.check_tenant(tenant)
     owners = [other for other in states.store.tenants() if other != tenant]

@@ -90,7 +90,7 @@ def _spell_one(value: object, where: str) -> tuple[bytes, list[bytes]]:
         return b"i", [str(value).encode()]
     if isinstance(value, float):
         if math.isnan(value):
-            raise Refused(f"{where.lstrip('.') or 'the value'} is not a number", hint="NaN is not equal to itself.")
+            raise Refused(f"{where.lstrip('.') or 'the value'} is not a number", hint="Use None in place of NaN.")
         return b"f", [value.hex().encode()]
     if isinstance(value, str):
         return b"s", [unicodedata.normalize("NFC", value).encode("utf-8", "surrogatepass")]

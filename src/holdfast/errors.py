@@ -5,7 +5,7 @@ HoldfastError
 ├── Conflict      the world moved since you looked: look again
 ├── Damaged       stored bytes are not what was stored: use another checkpoint, run verify
 ├── Refused       this would be wrong as asked: ask differently
-└── Unavailable   the disk, a lock or a permission is in the way: mend it, try again
+└── Unavailable   the disk, a lock or a permission is in the way: fix that, try again
     └── NotInstalled  a package that only some need: install the extra that is named
 """
 

@@ -90,7 +90,7 @@ ANSWERS: dict[tuple[str, ...], tuple[int, str, str]] = {
     ("save", "--meta", "novalue"): (2, "--meta takes KEY=VALUE, not 'novalue'", "See: holdfast save --help"),
     ("show", "--state", "x"): (3, "a3 has no state 'x'", "It has: none."),
     ("search", ""): (6, "there is no text to search for", "Give some text."),
-    ("search", "-E", "("): (6, "'(' is not an expression: missing ), unterminated subpattern…", "Search for it as…"),
+    ("search", "-E", "("): (6, "'(' is not an expression: missing ), unterminated subpattern…", "Search without -E…"),
     # wrong use
     ("log", "--session"): (2, "option '--session' requires an argument", "See: holdfast log --help"),
     ("--store",): (2, "option '--store' requires an argument", "See: holdfast --help"),

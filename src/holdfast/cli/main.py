@@ -62,7 +62,7 @@ def _explain(error: Exception) -> tuple[Exit, str, str]:
         return of_error(error), error.message, error.hint
     if isinstance(error, OSError):
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-        return Exit.UNAVAILABLE, f"{where}{error.strerror or error}", "Mend that and try again."
+        return Exit.UNAVAILABLE, f"{where}{error.strerror or error}", "Fix that and try again."
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return Exit.BUG, f"unexpected {what}; this is a bug", "Please report it with what HOLDFAST_DEBUG=1 shows."
 

@@ -107,7 +107,7 @@ def _copies(states: States, rows: list[Row], into: str) -> list[Copy]:
 def copy(source: States, target: States, *, session: str | None, progress: Progress | None, go_on: bool) -> Copied:
     """Save every checkpoint again, oldest first, so that order and sharing are the same there.
 
-    Tombstones come last: a copy that is cut off is gone on with by the next one, and has raised nothing meanwhile.
+    Tombstones come last: a copy that is cut off is continued by the next one, and has brought nothing back meanwhile.
     """
     opaque = source.sealer.opaque()
     rows = sorted(_all_rows(source, session, None), key=lambda row: row.sequence)

@@ -121,7 +121,7 @@ class IndexRun:
         )  # fmt: skip
 
     def verify(self, *, repair: bool = False, sample: int | None = None) -> IndexReport:
-        """Compare every point of the live index with the ledger; with `repair`, mend what can be without a model.
+        """Compare every point of the live index with the ledger; with `repair`, repair what can be without a model.
 
         Vectors are compared number by number, where the store gives them back: all, or `sample` of them. Conflict if it
         is not whole because another run is at work on it.

@@ -175,7 +175,7 @@ def portions(source: Source) -> Iterator[list[Document]]:
 def read(document: Document) -> bytes:
     """What a document holds. Unavailable if it cannot be read."""
     if document.problem is not None:
-        raise Unavailable(f"{document.name} {document.problem}", hint="Leave it out, or mend it.")
+        raise Unavailable(f"{document.name} {document.problem}", hint="Leave it out, or fix it.")
     try:
         found = document.read()
         return found.encode("utf-8", "strict") if isinstance(found, str) else bytes(found)
@@ -183,7 +183,7 @@ def read(document: Document) -> bytes:
         raise Unavailable(f"{document.name}: {error.strerror or error}", hint="See that it can be read.") from error
     except UnicodeEncodeError as error:
         raise Unavailable(
-            f"{document.name} is not text: {error.reason}", hint="Give bytes, or mend the text."
+            f"{document.name} is not text: {error.reason}", hint="Give bytes, or fix the text."
         ) from error
 
 

@@ -52,7 +52,7 @@ def look(pipeline: Pipeline, ledger: Ledger, families: Families) -> Ground:
     if current is not None and current not in {each.collection for each in generations}:
         findings.append(f"the store's live collection {current} was not made by this ledger")
     elif base is not None and base is live and current != live.collection:
-        findings.append(f"the store asks {current}, not {live.collection}; an apply mends it")
+        findings.append(f"the store asks {current}, not {live.collection}; an apply repairs it")
     return Ground(
         channels, shape, live, base,
         intents=ledger.open_intents(base.number) if base else {},

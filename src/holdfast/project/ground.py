@@ -55,7 +55,7 @@ class Ground:
         self._policy: Policy | None = None
         self._are_rules_said = False
         self.misconfigured: HoldfastError | None = None
-        """What is wrong with the configuration, which is not used then; nothing can be saved until it is mended."""
+        """What is wrong with the configuration, which is not used then; nothing can be saved until it is fixed."""
         self._opening = threading.Lock()
         self.recovered: list[str] = []
         """What interruptions left to do, and how that was dealt with, for people."""
@@ -158,7 +158,7 @@ class Ground:
         """Save the project as it is, with `more` metadata than is written anyway."""
         papers = self.papers()
         if self.misconfigured is not None:
-            self.reopened()  # it may be mended by now
+            self.reopened()  # it may be fixed by now
         if self.misconfigured is not None:
             raise self.misconfigured
         self._say_rules()

@@ -275,7 +275,7 @@ def _check(name: object, description: object, context: object, state: object) ->
         if not isinstance(value, str):
             raise Refused(f"{what} is not text", hint=f"It is of type {type(value).__name__}.")
     if not name:
-        raise Refused("a checkpoint needs a name", hint="Say in a word what it is of.")
+        raise Refused("a checkpoint needs a name", hint="Give a short one, such as before-refactor.")
     for what, value in (("context", context), ("state", state)):
         if value is not None and not isinstance(value, Mapping):
             raise Refused(f"{what} is not a mapping", hint=f"It is of type {type(value).__name__}.")

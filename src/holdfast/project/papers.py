@@ -122,7 +122,7 @@ def _written(paper: Paper, data: bytes, mode: int) -> list[str]:
         if error.errno in _PASSING:
             raise Unavailable(
                 f"{paper.name} could not be written: {error.strerror}",
-                hint="The files are restored. Mend that; the next call goes on with it.",
+                hint="The files are restored. Fix that; the next call goes on with it.",
             ) from error
         return [f"{paper.name} could not be written ({error.strerror}) and is not brought back"]
     return []

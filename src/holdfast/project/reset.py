@@ -159,7 +159,7 @@ class UserGit:
             said = (done.stderr.strip().splitlines() or ["no reason given"])[0].rstrip(".")
             raise Unavailable(
                 f"`git {arguments[0]}` failed: {said}",
-                hint="Mend that; what was begun is gone on with by the next call.",
+                hint="Fix that; the next call continues what was begun.",
             )
         return done
 

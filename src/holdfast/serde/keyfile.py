@@ -19,7 +19,7 @@ def read_keys(path: str | Path) -> Keys:
     except FileNotFoundError:
         raise NotFound(f"there is no file of keys {path}", hint=_HINT) from None
     except OSError as error:
-        raise Unavailable(f"the keys in {path} cannot be read: {error.strerror}", hint="May you read it?") from None
+        raise Unavailable(f"the keys in {path} cannot be read: {error.strerror}", hint="Check that you may.") from None
     except ValueError:
         raise Refused(f"{path} is no file of keys", hint=_HINT) from None
     try:

@@ -159,7 +159,7 @@ def _understood(where: str, text: str, is_missing: bool) -> Exception:
     """What an error of the store means to people."""
     first = text.partition("\n")[0]
     if "NoSuchBucket" in text or "NoSuchContainer" in text:
-        return NotFound(f"{where}: there is no such bucket", hint="Make it first, or mend the name.")
+        return NotFound(f"{where}: there is no such bucket", hint="Make it first, or correct the name.")
     if is_missing:
         return FileNotFoundError(where)
     if "/latest/api/token" in text or "/computeMetadata/" in text:  # nothing is set, so the machine was asked
@@ -170,7 +170,7 @@ def _understood(where: str, text: str, is_missing: bool) -> Exception:
         return Unavailable(f"{where}: the store does not let us", hint=f"{_credentials(where)} It said: {first}")
     if "Unable to recognise URL" in text or "InvalidUrl" in text:
         return Refused(f"{where} is no place that obstore knows", hint="Use s3://BUCKET/PREFIX, gs:// or az://.")
-    hint = "Mend that and save again; every earlier checkpoint is as it was."
+    hint = "Fix that and save again; every earlier checkpoint is as it was."
     return Unavailable(f"{where}: {first}", hint=hint)
 
 

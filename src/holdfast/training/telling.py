@@ -24,5 +24,5 @@ def system_errors(doing: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        hint = _HINTS.get(error.errno or 0, "Mend that and try again.")
+        hint = _HINTS.get(error.errno or 0, "Fix that and try again.")
         raise Unavailable(f"{doing} {path} failed: {error.strerror or error}", hint=hint) from error

@@ -197,4 +197,4 @@ def _read(path: str, root: str) -> tuple[os.stat_result, bytes | None]:
             with databases.reading(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, fd) as file:
                 return status, os.pread(file, TEXT_MAX_BYTES, 0)
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFound(f"{path} is not there", hint="Name a checkpoint that has it.") from None
+        raise NotFound(f"{path} is not there", hint="Name a checkpoint that has it: holdfast blame PATH REF.") from None

@@ -30,7 +30,7 @@ class Keeping:
     _clock: Callable[[], datetime]
     _environ: Mapping[str, str]
     purge_error: HoldfastError | None
-    """Why an interrupted purge could not be gone on with; `purge` tries again, and so does whoever opens next."""
+    """Why an interrupted purge could not be continued; `purge` tries again, and so does whoever opens next."""
 
     if TYPE_CHECKING:
 
@@ -115,7 +115,7 @@ class Keeping:
 
         The checkpoints keep their ids and say what was taken out. With `dry_run` only the plan is made. NotFound if no
         checkpoint has it. States, messages and metadata that repeat all of it, or a word that looks like a key, have
-        that cut out; with `lines`, whole lines of it too. An interrupted purge is gone on with by the next call that
+        that cut out; with `lines`, whole lines of it too. An interrupted purge is continued by the next call that
         writes. Conflict if a ref that somebody made in the store needs it.
         """
         from holdfast.workspace.scope import as_text

@@ -54,7 +54,7 @@ class Needle:
                 warnings.simplefilter("ignore", FutureWarning)  # of what `[[` may mean to another Python
                 self._pattern = re.compile(text if regex else re.escape(text), flags)
         except re.error as error:
-            raise Refused(f"{text!r} is not an expression: {error}", hint="Search for it as it stands?") from None
+            raise Refused(f"{text!r} is not an expression: {error}", hint="Search without -E (regex)?") from None
 
     def find(self, pieces: Iterator[bytes]) -> Line | None:
         """The first line of a content with it; None also where the content is not text."""

@@ -88,7 +88,7 @@ def _table(path: Path, keys: tuple[str, ...]) -> Mapping[str, Any] | None:
     except (FileNotFoundError, IsADirectoryError):
         return None
     except OSError as error:
-        raise Unavailable(f"{path.name} cannot be read: {error.strerror}", hint="Mend that, or remove it.") from error
+        raise Unavailable(f"{path.name} cannot be read: {error.strerror}", hint="Fix that, or remove it.") from error
     if keys and not all(key.encode() in data for key in keys):
         return None
     if len(data) > _MOST_BYTES:
@@ -98,7 +98,7 @@ def _table(path: Path, keys: tuple[str, ...]) -> Mapping[str, Any] | None:
     try:
         table = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Refused(f"{path.name} is not TOML: {error}", hint="Mend that line.") from None
+        raise Refused(f"{path.name} is not TOML: {error}", hint="Fix that line.") from None
     for key in keys:
         if key not in table:
             return None

@@ -44,7 +44,7 @@ class Workspace(Verbs, Keeping):
     Any number of processes and threads may use one workspace at once. Writers wait for each other; readers wait for
     nobody. An interrupted restore is finished, or taken back, before anything else; `recovered` says which, and
     `recovery_error` why that could not be done yet: until it is, checkpoints can be read and nothing can be written.
-    An interrupted purge is gone on with before anything is written; `purge_error` says why it could not be.
+    An interrupted purge is continued before anything is written; `purge_error` says why it could not be.
     """
 
     def __init__(

@@ -94,7 +94,7 @@ def test_two_configurations_contradict_each_other(tmp_path: Path) -> None:
         ("[retention]\nkeep_for = 30", "retention.keep_for is 30", "30d"),
         ("[retention]\nkeep_for = '30 years'", "retention.keep_for is '30 years', which is no time", "30d"),
         ("[retention]\nkeep_every = 0", "keep_every is 0", "1 or more"),
-        ("exclude_patterns = [", "is not TOML", "Mend"),
+        ("exclude_patterns = [", "is not TOML", "Fix"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_file_and_key(tmp_path: Path, text: str, message: str, hint: str) -> None:

@@ -59,7 +59,7 @@ def examine(agent: Agent, places: Places, words: Sequence[str], windows: Windows
         except NotADirectoryError:  # there is no such file, nor could there be
             continue
         except (OSError, Refused, NotJSON) as error:
-            problems.append(f"{path} cannot be read ({_why(error)}): mend it")
+            problems.append(f"{path} cannot be read ({_why(error)}): fix it")
             continue
         if not entries:
             continue
@@ -146,7 +146,7 @@ def _codex(path: Path, text: str, places: Places) -> tuple[bool | None, list[str
     try:
         config = tomllib.loads(decode(file, read_bytes(file)))
     except (OSError, Refused, tomllib.TOMLDecodeError, RecursionError) as error:
-        return None, [f"{file} cannot be read ({_why(error)}): mend it"]
+        return None, [f"{file} cannot be read ({_why(error)}): fix it"]
     problems = []
     features = _mapping(config.get("features"))
     if False in (features.get("hooks"), features.get("codex_hooks")):

@@ -44,7 +44,7 @@ def verify(app: App, /, *, location: str | None, **flow: Any) -> int:
         for problem in report.problems:
             output.answer(_line(problem))
         if not report.ok:
-            output.note("Checkpoints that are not named are sound. What is damaged here is not mended by saving again;")
+            output.note("Checkpoints that are not named are sound. Saving again does not repair what is damaged here;")
             output.note("a backup of the store, or of its damaged files, brings the rest back.")
     return Exit.DONE if report.ok else Exit.DAMAGED
 

@@ -281,13 +281,13 @@ class Restorer:
             except OSError as worse:
                 raise Unavailable(
                     f"the restore failed ({error}) and could not be taken back yet ({worse})",
-                    hint="Mend the cause; opening the workspace again finishes it or takes it back.",
+                    hint="Fix the cause; opening the workspace again finishes it or takes it back.",
                 ) from error
             if isinstance(error, OSError):
                 raise Unavailable(
                     f"the restore failed and was taken back: {error.strerror or error}"
                     + (f" ({os.fsdecode(error.filename)})" if isinstance(error.filename, str | bytes) else ""),
-                    hint="Nothing was changed. Mend the cause and try again.",
+                    hint="Nothing was changed. Fix the cause and try again.",
                 ) from error
             raise
         with contextlib.suppress(OSError):  # done and durable; a stage that is left is swept when it is next opened

@@ -1,4 +1,4 @@
-"""The journal of a purge: what was begun, so that an interrupted one is gone on with and `verify` can name it."""
+"""The journal of a purge: what was begun, so that an interrupted one is continued and `verify` can name it."""
 
 from __future__ import annotations
 

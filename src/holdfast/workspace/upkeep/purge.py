@@ -35,7 +35,7 @@ from holdfast.workspace.upkeep.rewriting import Rewriter, contents_of
 
 _PAGE = "refs/heads/main"
 _NAME = re.compile(r"[0-9a-f]{40}")
-_AGAIN = "Purge the same paths again once that is mended; until then `holdfast verify` names it."
+_AGAIN = "Purge the same paths again once that is fixed; until then `holdfast verify` names it."
 
 
 class _Found(NamedTuple):
@@ -79,7 +79,7 @@ class Purger:
     def purge(self, paths: Sequence[str], *, lines: bool = False, progress: Progress | None = None) -> Purged:
         """Do it, and what an earlier one could not. Needs the store's lock. Unavailable or Damaged if it is begun and
         not at its end."""
-        paths = [inside(path, self._root) for path in paths]  # the folder may be elsewhere when it is gone on with
+        paths = [inside(path, self._root) for path in paths]  # the folder may be elsewhere when it is continued
         begun = self._begun()
         if begun is None:
             return self._purge(Begun(paths, set(), lines), progress)
@@ -90,13 +90,13 @@ class Purger:
         """Go on with a purge that was interrupted; why that cannot be done, if it cannot. The journal then stays."""
         begun = self._begun()
         if begun is None:
-            return Damaged(f"{self._journal} cannot be read, so that a purge is not gone on with", hint=_AGAIN)
+            return Damaged(f"{self._journal} cannot be read, so that a purge cannot be continued", hint=_AGAIN)
         try:
             self._purge(begun, None)
         except HoldfastError as error:
             return error
         except OSError as error:
-            return Unavailable(f"a purge is not gone on with: {error.strerror or error}", hint=_AGAIN)
+            return Unavailable(f"a purge cannot be continued: {error.strerror or error}", hint=_AGAIN)
         return None
 
     def _begun(self) -> Begun | None:
@@ -128,7 +128,7 @@ class Purger:
         except OSError as error:
             raise Unavailable(
                 f"the purge is begun and not at its end: {error.strerror or error}",
-                hint="Mend that; the next call that writes, such as the same purge, goes on with it.",
+                hint="Fix that; the next call that writes, such as the same purge, goes on with it.",
             ) from error
         return Purged(work.plan, len(work.dropped), max(0, before - store_bytes(self._repository.folder)))
 

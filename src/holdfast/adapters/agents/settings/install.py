@@ -189,7 +189,7 @@ def _encoded(text: str, before: bytes | None) -> bytes:
 
 
 def _refused(path: Path, error: NotJSON) -> Refused:
-    return Refused(f"{path} cannot be read: {error}", hint="Nothing was changed. Mend it, and try again.")
+    return Refused(f"{path} cannot be read: {error}", hint="Nothing was changed. Fix it, and try again.")
 
 
 def _is_own_file(before: bytes, text: str) -> bool:

@@ -78,6 +78,14 @@ def listing(items: Iterable[str] | Mapping[str, str], *, indent: str = "    ", c
     return lines
 
 
+def note_list(items: Sequence[str] | Mapping[str, str], title: str, *, noun: str = "") -> None:
+    """Write a title and the items below it to stderr, with their number before it if `noun` says of what; nothing
+    where there are none."""
+    if items:
+        output.note(f"{count(len(items), noun)} {title}:" if noun else f"{title}:")
+        output.notes(listing(items))
+
+
 def fields(pairs: Iterable[tuple[str, str]]) -> str:
     """Return lines of `label  value`, aligned; a value of several lines stays in its column."""
     rows = [(label, value) for label, value in pairs if value]

@@ -50,7 +50,7 @@ def plan_lines(plan: Plan, folder: Path) -> list[str]:
         lines += render.listing(_overlaps(plan.conflicts))
     if plan.doubts and plan:
         lines.append("  undo what may not be the agent's alone")
-        lines += render.listing({short(each): f"perhaps also by {who}" for each, who in plan.doubts.items()})
+        lines += render.listing(_doubts(plan))
     if plan.bytes_to_write:
         lines.append(f"  write {render.size(plan.bytes_to_write)} in all")
     return lines
@@ -59,6 +59,10 @@ def plan_lines(plan: Plan, folder: Path) -> list[str]:
 def whose(plan: Plan) -> str:
     """Return whose work is undone, in words."""
     return render.escape(plan.agent) if plan.agent else "what agents did"
+
+
+def _doubts(plan: Plan) -> dict[str, str]:
+    return {short(each): f"perhaps also by {who}" for each, who in plan.doubts.items()}
 
 
 def _overlaps(conflicts: Mapping[str, Overlap]) -> dict[str, str]:
@@ -107,8 +111,7 @@ def carry_out(
             what = f"Undid {whose(plan)} since {short(plan.checkpoint)}"
         show_restored(done, what, next_step=f"undo with: {typed('undo')}")
         if plan.doubts and yes:
-            output.note("What was undone may not be the agent's alone:")
-            output.notes(render.listing({short(each): f"perhaps also by {who}" for each, who in plan.doubts.items()}))
+            render.note_list(_doubts(plan), "What was undone may not be the agent's alone")
         conversations.show(said)
     return Exit.DONE if done.ok else Exit.INCOMPLETE
 
@@ -171,17 +174,11 @@ def show_restored(done: Restored, what: str, *, next_step: str) -> None:
     if done.conflicts:
         parts.append(render.paint(render.count(len(done.conflicts), "conflict"), "red"))
     output.answer(f"{what}: {', '.join(parts)}; {next_step}")
-    _tell("could not be restored", done.failed)
-    _tell("not held by the checkpoint, and gone", done.missing)
-    _tell("left alone", done.kept)
-    _tell("changed by others since, and left as they are", _overlaps(done.conflicts))
+    render.note_list(done.failed, "could not be restored", noun="path")
+    render.note_list(done.missing, "not held by the checkpoint, and gone", noun="path")
+    render.note_list(done.kept, "left alone", noun="path")
+    render.note_list(_overlaps(done.conflicts), "changed by others since, and left as they are", noun="path")
     if done.state:
         first, *others = sorted(done.state)
         beside = f" (also: {', '.join(map(render.escape, others))})" if others else ""
         output.note(f"Its state is printed by: {typed('show', short(done.checkpoint), '--state', first)}{beside}")
-
-
-def _tell(what: str, paths: Mapping[str, str]) -> None:
-    if paths:
-        output.note(f"{render.count(len(paths), 'path')} {what}:")
-        output.notes(render.listing(paths))

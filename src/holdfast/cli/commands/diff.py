@@ -84,15 +84,10 @@ def _print(found: CheckpointDiff, *, stat: bool, name_only: bool) -> None:
         _stat(found)
     else:
         _unified(found.diff_content)
-    if found.touched_files:
-        output.note(f"Only times or other metadata differ in {render.count(len(found.touched_files), 'path')}:")
-        output.notes(render.listing(found.touched_files))
-    if found.changed_folders:
-        output.note(f"{render.count(len(found.changed_folders), 'folder')} came, went or changed mode:")
-        output.notes(render.listing(found.changed_folders))
-    if found.uncompared:
-        output.note(f"{render.count(len(found.uncompared), 'path')} not compared:")
-        output.notes(render.listing(found.uncompared))
+    touched = render.count(len(found.touched_files), "path")
+    render.note_list(found.touched_files, f"Only times or other metadata differ in {touched}")
+    render.note_list(found.changed_folders, "came, went or changed mode", noun="folder")
+    render.note_list(found.uncompared, "not compared", noun="path")
 
 
 def _paths(found: CheckpointDiff) -> list[str]:

@@ -34,11 +34,7 @@ def export(app: App, *, ref: str, directory: str, paths: tuple[str, ...], skip_d
     else:
         written = render.count(len(done.written), "path")
         output.answer(f"Exported {written} of {short(done.checkpoint)} to {render.escape(done.directory)}")
-        for what, found in (("could not be written", done.failed), ("not held by the checkpoint", done.missing)):
-            if found:
-                output.note(f"{render.count(len(found), 'path')} {what}:")
-                output.notes(render.listing(found))
-        if done.leftovers:
-            output.note("Left by exports that were interrupted, and to be removed:")
-            output.notes(render.listing(done.leftovers))
+        render.note_list(done.failed, "could not be written", noun="path")
+        render.note_list(done.missing, "not held by the checkpoint", noun="path")
+        render.note_list(done.leftovers, "Left by exports that were interrupted, and to be removed")
     return Exit.DONE if done.ok else Exit.INCOMPLETE

@@ -34,9 +34,7 @@ def fork(app: App, *, ref: str, directory: str, fork_store: str | None) -> int:
     else:
         written = render.count(len(done.written), "path")
         output.answer(f"Forked {short(done.source)} to {render.escape(done.directory)}: {written}")
-        for what, found in (("could not be written", done.failed), ("not held by the checkpoint", done.missing)):
-            if found:
-                output.note(f"{render.count(len(found), 'path')} {what}:")
-                output.notes(render.listing(found))
+        render.note_list(done.failed, "could not be written", noun="path")
+        render.note_list(done.missing, "not held by the checkpoint", noun="path")
         output.note(f"Bring it back with: {typed('adopt', directory)}")
     return Exit.DONE if done.ok else Exit.INCOMPLETE

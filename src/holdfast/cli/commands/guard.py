@@ -72,8 +72,6 @@ def _tell(status: int, restored: Restored | None, failure: HoldfastError | None,
     elif restored is not None:
         counts = f"{len(restored.written):,} written, {len(restored.removed):,} removed"
         output.note(f"It failed ({status}); restored {saved}: {counts}; undo with: {typed('undo')}")
-        if restored.failed:
-            output.note(f"{render.count(len(restored.failed), 'path')} could not be restored:")
-            output.notes(render.listing(restored.failed))
+        render.note_list(restored.failed, "could not be restored", noun="path")
     elif status:
         output.note(f"It failed ({status}); go back with: {typed('restore', saved)}")

@@ -52,15 +52,11 @@ def purge(app: App, *, paths: tuple[str, ...], lines: bool, dry_run: bool, yes: 
         touched = render.count(len(plan.checkpoints), "checkpoint")
         freed = render.size(done.bytes_freed)
         output.answer(f"Purged {render.count(len(plan.paths), 'path')} from {touched}; {freed} freed")
-        if plan.also_at:
-            output.note("The same bytes are still held under other paths:")
-            output.notes(render.listing(_at(plan)))
-        if plan.partly:
-            output.note("Lines of it are still repeated in states or records (--lines cuts them out of states):")
-            output.notes(render.listing(_named(plan.partly)))
-        if plan.in_workspace:
-            output.note("Still in the folder, and held again by the next save unless .holdfastignore names it:")
-            output.notes(render.listing(plan.in_workspace))
+        render.note_list(_at(plan), "The same bytes are still held under other paths")
+        partly = "Lines of it are still repeated in states or records (--lines cuts them out of states)"
+        render.note_list(_named(plan.partly), partly)
+        still = "Still in the folder, and held again by the next save unless .holdfastignore names it"
+        render.note_list(plan.in_workspace, still)
     return Exit.INCOMPLETE if plan.also_at or plan.partly else Exit.DONE
 
 

@@ -67,7 +67,8 @@ class App:
         return workspace
 
     def _moved_from(self, folder: Path, *, only: str | None = None) -> list[str]:
-        """A sentence for who has moved the folder, if it may have been; with `only`, from a place of that name."""
+        """A sentence that names the old store, if the folder seems to have been moved; with `only`, from a place of
+        that name."""
         from holdfast.workspace.place import left_behind
 
         real = Path(os.path.realpath(folder))
@@ -78,8 +79,8 @@ class App:
     def _at(
         self, folder: Path, *, create: bool = False, exclude: Sequence[str] = (), strict: bool = False
     ) -> Workspace:
-        """Open a folder with its configuration. One that makes no sense must not keep anybody from going back:
-        only with `strict`, for what makes checkpoints, it is an error."""
+        """Open a folder with its configuration. An invalid one is an error only with `strict`, for what makes
+        checkpoints: it must not keep anybody from going back."""
         from holdfast.workspace import Workspace  # the engine is loaded when a command really opens a store
         from holdfast.workspace.config import Settings, read_settings
 

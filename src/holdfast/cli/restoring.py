@@ -70,7 +70,7 @@ def _overlaps(conflicts: Mapping[str, Overlap]) -> dict[str, str]:
 
 
 def _around(overlap: Overlap) -> str:
-    """The checkpoints on both sides of what could not be undone; one that an agent made is not in the first."""
+    """The checkpoints before and after what could not be undone."""
     left = f", after it: {short(overlap.after)}" if overlap.after else ""
     return f"before it: {short(overlap.before)}{left}"
 

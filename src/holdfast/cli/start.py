@@ -22,7 +22,7 @@ def main() -> int:
     if not words and "CLAUDE_PROJECT_DIR" in os.environ and not os.isatty(0):
         from holdfast.adapters.agents.client import run
 
-        run(["claude-code"])  # a version of it that knows no `args` calls us without: help and 2 would block its tools
+        run(["claude-code"])  # an old version ignores our arguments; answering with help and 2 would block its tools
     return _command()
 
 
@@ -33,7 +33,7 @@ def _command() -> int:
     has_handler = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else Ctrl-C is ignored already
     if has_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)  # as it comes, a tenth of a short command goes into looking for none
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)  # by default a tenth of a short command goes into collections
     from holdfast.cli import main as program  # loading it takes longer than many a command
     from holdfast.cli.exits import Exit
 
@@ -45,5 +45,5 @@ def _command() -> int:
         code = Exit.INTERRUPTED
     if has_handler:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.freeze()  # nor is what ends with the process looked through once more
+    gc.freeze()  # no last collection either: the process ends
     return code

@@ -16,7 +16,7 @@ _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 class Lock:
-    """An exclusive lock on a file that stays empty. Also excludes other threads; not to be taken twice by one.
+    """An exclusive lock on a file that stays empty. Also excludes other threads; a thread must not take it twice.
 
     It belongs to the open file, so the kernel frees it with its process, however that ends; a forked child closes
     its copy, so that it cannot keep the lock alive.

@@ -137,7 +137,7 @@ class Fields(_Fielded):
             return own[name]
         descriptor = self._descriptors.get(name)
         if descriptor is None:
-            return UNSET  # what the class says in its place goes on being said
+            return UNSET  # an attribute of the class stands for it, as before
         try:
             return descriptor.__get__(value, type(value))
         except AttributeError:

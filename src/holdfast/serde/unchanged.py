@@ -2,7 +2,7 @@
 
 Values can be changed in place, so that the same list is no proof of the same content. The proof is that each container
 in it, however deep, holds the very same objects in the same order, down to values that cannot change. All of them are
-held on to here, so that none of them can have gone and another one come to lie in its place.
+kept alive here, so that none can be freed and another be made at its address.
 """
 
 from __future__ import annotations

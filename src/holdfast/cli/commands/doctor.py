@@ -13,7 +13,7 @@ from holdfast.adapters.agents.log import log_file
 from holdfast.adapters.agents.registry import NAMES, find_agent
 from holdfast.adapters.agents.windows import Fired, Windows
 from holdfast.cli import output, render
-from holdfast.cli.app import App, pass_app
+from holdfast.cli.app import App, pass_app, typed
 from holdfast.cli.command import command
 from holdfast.cli.exits import Exit
 from holdfast.cli.installing import command_words, places
@@ -59,14 +59,14 @@ def _windows(app: App) -> Windows:
 
 def _show(each: Examined, *, whole: bool) -> None:
     if not each.installed and not whole:
-        hint = f"; install with: holdfast install {each.agent}" if each.is_used else ""
-        output.answer(f"{each.title}: not installed{hint}")
+        hint = f"; install with: {typed('install', each.agent)}" if each.is_used else ""
+        output.answer(f"{each.title}: no hooks installed{hint}")
         _show_problems(each)
         return
     where = ", ".join(f"{path} ({scope})" for scope, path in each.installed.items())
     pairs = [
         ("installed", render.escape(where) or "no"),
-        ("trusted", {True: "yes", False: "no", None: "it does not ask"}[each.trusted]),
+        ("trusted", {True: "yes", False: "no", None: "not needed"}[each.trusted]),
         ("fired", _fired(each.fired)),
     ]
     output.answer(render.paint(each.title, "bold"))

@@ -8,7 +8,7 @@ from holdfast.adapters.agents.agent import Scope
 from holdfast.adapters.agents.registry import NAMES, find_agent
 from holdfast.adapters.agents.settings.install import plan_install
 from holdfast.cli import output
-from holdfast.cli.app import App, pass_app
+from holdfast.cli.app import App, pass_app, typed
 from holdfast.cli.command import command
 from holdfast.cli.installing import change, command_words, places, scope_of
 
@@ -38,4 +38,4 @@ def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry
             output.note("Codex runs no hook that you have not trusted: start it once and accept them (/hooks).")
         if scope is Scope.PROJECT and set(agents) != {"claude-code"}:  # its file for a project is private
             output.note("They name a program of this computer: do not commit them for others.")
-        output.note("Start the agent anew, and see whether they fire: holdfast doctor")
+        output.note(f"Restart the agent, then see whether they fire: {typed('doctor')}")

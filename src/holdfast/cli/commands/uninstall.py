@@ -27,4 +27,4 @@ def uninstall(app: App, *, agents: tuple[str, ...], user: bool, project: bool, d
     """
     scope, around = scope_of(user, project), places(app)
     changes = [plan_uninstall(find_agent(name), scope, around) for name in dict.fromkeys(agents)]
-    change(app, changes, dry_run=dry_run, done="hooks taken out of", nothing="no hooks of ours are there")
+    change(app, changes, dry_run=dry_run, done="hooks removed from", nothing="there are no hooks of Holdfast")

@@ -31,6 +31,7 @@ def test_info_shows_the_latest_the_best_and_a_step(holdfast: Program, run: str) 
         assert found["step"] == step
     shown = holdfast("training", "info", "best", "--dir", run)
     assert shown.code == 0
+    assert holdfast("-C", run, "training", "info", "best").out == shown.out
     assert "loss 0.5" in shown.out
 
 

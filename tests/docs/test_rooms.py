@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-_ROW = re.compile(r"^    ([a-z_]\w*/?(?:, [a-z_]\w*/?)*)  ", re.MULTILINE)
+_ROW = re.compile(r"^ *([a-z_]\w*/?(?:, [a-z_]\w*/?)*)  ", re.MULTILINE)
 
 
 @pytest.mark.parametrize("room", ["cli", "scan", "serde", "testing"])

@@ -86,7 +86,7 @@ def write_example(folder: str | os.PathLike[str]) -> Path:
     place = Path(os.path.abspath(folder))
     found = find_table(place)
     if found is not None and "index" in found[0]:
-        raise Refused(f"{found[1]} describes an index already", hint="Edit it, or take its [index] away.")
+        raise Refused(f"{found[1]} describes an index already", hint="Edit it, or remove its [index] table.")
     path = place / (found[1] if found else OWN)
     example = EXAMPLE.replace("[index", "[tool.holdfast.index") if path.name == SHARED else EXAMPLE
     try:

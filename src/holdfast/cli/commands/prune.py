@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 def prune(app: App, /, *, location: str | None, dry_run: bool, yes: bool, every: bool, **wishes: Any) -> None:
     """Delete checkpoints that no rule keeps, and free their disk.
 
-    Each option is a reason to keep a checkpoint; those without any are deleted. Pinned and named checkpoints, the
-    current one and what an undo needs always stay. Without options the [retention] of the configuration is used. In a
-    project, each type of checkpoint has its own rule as well, and no option deletes what that keeps.
+    Each option is a reason to keep; what has none is deleted. Pinned and named checkpoints, the current one and what an
+    undo needs always stay. Without options the [retention] of the configuration is used. In a project, no option
+    deletes what the rule for a checkpoint's type keeps.
 
     With a flow LOCATION it prunes one session, or --all; the newest of each namespace and those tagged `pinned` stay,
     and --keep-last counts over all of them together.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import NamedTuple
 
 import click
 
 from holdfast.cli import output, render
-from holdfast.cli.app import App
+from holdfast.cli.app import App, typed
 from holdfast.cli.flow import telling
 from holdfast.cli.flow.opening import Location, keys_of, opened, session_of
 from holdfast.cli.locations import Asked
@@ -157,12 +156,6 @@ def _tell_more(place: Asked, limit: int, cursor: int | None) -> None:
     if cursor is None:
         return
     given = (("--session", place.session), ("--tenant", place.tenant), ("--namespace", place.namespace))
-    same = "".join(f" {option} {_typed(value)}" for option, value in given if value is not None)
-    output.note(
-        f"There are more: holdfast log {_typed(without_password(place.location))}{same} -n {limit} --before {cursor}"
-    )
-
-
-def _typed(word: str) -> str:
-    """A word as it is given to a shell."""
-    return shlex.quote(escape_path(word))
+    same = [word for option, value in given if value is not None for word in (option, escape_path(value))]
+    words = ("log", without_password(place.location), *same, "-n", str(limit), "--before", str(cursor))
+    output.note(f"There are more: {typed(*words)}")

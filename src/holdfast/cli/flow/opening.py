@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from holdfast.cli.app import typed
 from holdfast.cli.locations import Asked
 from holdfast.errors import NotFound, Refused
 from holdfast.flow import States, open_states
@@ -95,7 +96,7 @@ def session_of(place: Location, states: States, given: str) -> str:
 
 
 def _listing(location: str) -> str:
-    return f"List them with: holdfast log {without_password(location)}"
+    return f"List them with: {typed('log', without_password(location))}"
 
 
 def _plain(given: str) -> str:

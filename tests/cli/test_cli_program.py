@@ -168,6 +168,7 @@ def test_the_demo_is_true_and_leaves_nothing_behind(holdfast, tmp_path):
     assert "4 of 4 comparisons hold" in ran.out and "✗" not in ran.out
     for typed in ("save", "diff --stat", "restore latest --dry-run", "restore latest --yes", "undo", "redo", "verify"):
         assert f"$ holdfast {typed}" in ran.out
+    assert "undo with: holdfast undo\n" in ran.out
     assert not list(scratch.iterdir()) and not (tmp_path / "state").exists()
 
 

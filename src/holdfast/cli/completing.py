@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from holdfast.model import Checkpoint
 
 _REFS = frozenset({"a", "b", "bad", "before", "good", "ref", "refs", "since"})
-_ACTORS = frozenset({"actor", "agent", "unsaved_by"})
-_WHERES = frozenset({"path", "paths", "directory", "destination", "folder", "keys", "to_keys"})
+_ACTORS = frozenset({"actor", "agent"})
+_WHERES = frozenset({"path", "paths", "directory", "folder", "keys", "to_keys"})
 _PLAIN = re.compile(r"[\w.@+:/-]+")  # what needs no quoting in any shell
 
 

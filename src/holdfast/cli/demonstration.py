@@ -120,7 +120,7 @@ class Story:
         if code == Exit.INTERRUPTED:
             raise KeyboardInterrupt
         printed.seek(0)
-        text = printed.read()
+        text = printed.read().replace(f"{shlex.join(place)} ", "")  # as in the folder, where the story takes place
         self.show(text.splitlines())
         self.steps.append({"command": typed, "exit_code": int(code), "output": text})
         if code != Exit.DONE:

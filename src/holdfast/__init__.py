@@ -1,4 +1,15 @@
-"""Holdfast: keeps every good state of AI work, and brings any of them back exactly."""
+"""Holdfast: keeps every good state of AI work, and brings any of them back exactly.
+
+    from holdfast import Workspace
+
+    ws = Workspace("project")
+    ws.save("before the refactoring", state={"conversation": messages})
+    ws.restore("latest")  # what it replaces is saved first
+    ws.undo()
+
+Also: `holdfast.project` for autonomous loops, `holdfast.flow` for agent graphs, `holdfast.training` for training runs,
+`holdfast.indexing` for indexes, `holdfast.adapters` for the programs and frameworks of others.
+"""
 
 from __future__ import annotations
 

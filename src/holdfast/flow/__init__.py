@@ -1,4 +1,12 @@
-"""The state of agent graphs and workflows, step by step: saved safely, loaded exactly, growing with what changed."""
+"""The state of agent graphs and workflows, step by step: saved safely, loaded exactly, growing with what changed.
+
+    with open_states("sqlite:///state.db") as states:
+        metadata = CheckpointMetadata("c1", "session-1", datetime.now(UTC), node_name="plan", step=1)
+        states.save(Checkpoint(metadata, {"messages": ["hello"]}))
+        states.load("session-1").state
+
+`open_checkpointer` opens the same for an event loop.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Indexing: what is done for which document, under which settings, and what a change of them costs."""
+"""Indexing: what is done for which document, under which settings, and what a change of them costs.
+
+pipeline = Pipeline(source=Folder("docs"), embed={"dense": embed}, store=FlatStore("vectors.db"))
+with IndexRun(ledger="index.db", pipeline=pipeline) as run:
+    plan = run.plan()  # what it would do and cost
+    run.apply(plan)
+    run.search("dense", "where are leases renewed")
+"""
 
 from __future__ import annotations
 

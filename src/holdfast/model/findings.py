@@ -30,6 +30,7 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
+        """Whether nothing is damaged."""
         return not self.problems
 
 

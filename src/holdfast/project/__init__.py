@@ -1,4 +1,10 @@
-"""Checkpoints of a project: its files, where git stands, the feature list, the progress file and the context in one."""
+"""Checkpoints of a project: its files, where git stands, the feature list, the progress file and the context in one.
+
+manager = SyncCheckpointManager("project")  # CheckpointManager is the same for an event loop
+good = manager.create_checkpoint("login works")
+manager.rollback(good.id)
+manager.undo()
+"""
 
 from __future__ import annotations
 

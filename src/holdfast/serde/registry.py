@@ -105,9 +105,11 @@ class Registry:
         self._by_class[cls] = self._by_id[type_id] = entry
 
     def of_class(self, cls: type) -> Registration | None:
+        """How a class is stored; None if it is not registered. A subclass is not its base."""
         return self._by_class.get(cls)
 
     def of_id(self, type_id: str) -> Registration | None:
+        """What is stored under an id; None if that is not registered."""
         return self._by_id.get(type_id)
 
 

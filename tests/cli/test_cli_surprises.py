@@ -8,7 +8,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
+
+from holdfast.cli.app import App, typed
 
 
 def test_an_empty_variable_does_not_mean_the_folder_one_stands_in(holdfast, write):
@@ -44,6 +47,11 @@ def _typed(holdfast, said: str, after: str):
     ran = holdfast(*words)
     assert ran.code == 0, ran
     return ran
+
+
+def test_a_command_that_is_named_repeats_no_password():
+    with click.Context(click.Command("log"), obj=App(directory="s3://me:sesame@host/run")):
+        assert typed("log", "redis://:sesame@host/0") == "holdfast -C 's3://me:…@host/run' log 'redis://:…@host/0'"
 
 
 def test_an_empty_path_restores_nothing(holdfast, write):

@@ -16,6 +16,7 @@ import click
 from holdfast.cli import output, render
 from holdfast.cli.exits import Exit
 from holdfast.errors import HoldfastError, NotFound, Refused
+from holdfast.harmless import without_password
 
 if TYPE_CHECKING:
     from holdfast.model import Recovery
@@ -183,12 +184,15 @@ class App:
 
 
 def typed(*words: str) -> str:
-    """Return a command of ours as it is typed into a shell, with the global options that name the same workspace."""
+    """Return a command of ours as it is typed into a shell, with the global options that name the same workspace.
+
+    A password in a URL is left out of it.
+    """
     app = click.get_current_context().ensure_object(App)
     options = ["--allow-home"] if app.allow_home else []
     for option, place in (("-C", app.directory), ("--store", app.store)):
         options += [option, place] if place else []
-    return shlex.join(map(render.escape, ("holdfast", *options, *words)))
+    return shlex.join(render.escape(without_password(word)) for word in ("holdfast", *options, *words))
 
 
 def decline() -> NoReturn:

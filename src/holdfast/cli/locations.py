@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from holdfast.cli.app import App, typed
-from holdfast.harmless import without_password
 
 SCHEMES = ("sqlite", "postgresql", "postgres", "redis", "rediss", "unix", "memory")
 OBJECT_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "file")
@@ -101,6 +100,6 @@ def check_words(extra: str | None, session: str | None, *, every: bool = False) 
 def session_needed(place: Asked, command: str) -> str:
     """The session that was named; a usage error where none is."""
     if place.session is None:
-        listing = typed("log", without_password(place.location))
+        listing = typed("log", place.location)
         raise click.UsageError(f"{command} needs --session ID with a location; list them with: {listing}")
     return place.session

@@ -15,7 +15,7 @@ from holdfast.cli.locations import Asked
 from holdfast.errors import Damaged
 from holdfast.flow import CheckpointMetadata, Session, States
 from holdfast.flow.store import Row
-from holdfast.harmless import escape_path, without_password
+from holdfast.harmless import escape_path
 
 _SESSIONS = ("session", "checkpoints", "last saved", "size", "tenant")
 _CHECKPOINTS = ("checkpoint", "step", "node", "when", "tags", "namespace")
@@ -157,5 +157,5 @@ def _tell_more(place: Asked, limit: int, cursor: int | None) -> None:
         return
     given = (("--session", place.session), ("--tenant", place.tenant), ("--namespace", place.namespace))
     same = [word for option, value in given if value is not None for word in (option, escape_path(value))]
-    words = ("log", without_password(place.location), *same, "-n", str(limit), "--before", str(cursor))
+    words = ("log", place.location, *same, "-n", str(limit), "--before", str(cursor))
     output.note(f"There are more: {typed(*words)}")

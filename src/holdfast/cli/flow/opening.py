@@ -10,7 +10,7 @@ from holdfast.cli.app import typed
 from holdfast.cli.locations import Asked
 from holdfast.errors import NotFound, Refused
 from holdfast.flow import States, open_states
-from holdfast.harmless import unescape, without_password
+from holdfast.harmless import unescape
 from holdfast.serde import Keys, NoKey, NotSealed, Registry, read_keys
 
 KEYS = "HOLDFAST_FLOW_KEYS"
@@ -96,7 +96,7 @@ def session_of(place: Location, states: States, given: str) -> str:
 
 
 def _listing(location: str) -> str:
-    return f"List them with: {typed('log', without_password(location))}"
+    return f"List them with: {typed('log', location)}"
 
 
 def _plain(given: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -218,13 +219,38 @@ def test_refs_that_git_has_packed_and_loose_copies_go_too(
     project, history: Workspace, everything: Callable[[], bytes], git: Git
 ) -> None:
     where = f"--git-dir={project.store}"
-    git(where, "hash-object", "-w", "--stdin", given=SECRET)
     git(where, "pack-refs", "--all")
     git(where, "gc", "--quiet")
+    name = git(where, "hash-object", "--stdin", given=SECRET).decode().strip()
+    loose = project.store / "objects" / name[:2] / name[2:]  # git itself writes none of what a pack has
+    loose.parent.mkdir(exist_ok=True)
+    loose.write_bytes(zlib.compress(b"blob %d\0%s" % (len(SECRET), SECRET)))
     project.open().purge(".env")
+    assert not loose.exists()
     assert SECRET not in everything()
     assert history.get("two").purged == (".env",)
     git(where, "fsck", "--strict")
+
+
+def test_a_pack_without_an_index_may_hold_it_still(project, history: Workspace) -> None:
+    lone = project.store / "objects" / "pack" / f"pack-{'0' * 40}.pack"
+    lone.write_bytes(b"PACK, and nobody can tell what is in it")
+    with pytest.raises(Damaged, match=f"{lone.name} has no index"):
+        history.purge(".env")
+    assert not history.verify().ok
+    lone.unlink()
+    assert history.purge("a").plan.paths == ["a"]
+    assert history.verify().ok
+
+
+def test_the_catalog_does_not_keep_a_message_that_repeated_it(project, ws: Workspace) -> None:
+    project.write(".env", SECRET)
+    ws.save("with sk-0123456789abcdef in it")
+    with open(project.store / "holdfast" / "catalog.db", "rb") as catalog:
+        ws.purge(".env")
+        assert os.fstat(catalog.fileno()).st_nlink == 0  # some builds of SQLite leave what was in a row, others do not
+    assert CUT_OUT in ws.list()[0].message
+    assert [path for path in (project.store / "holdfast").iterdir() if b"sk-0123" in path.read_bytes()] == []
 
 
 def test_other_things_of_the_store_are_as_they_were(project, ws: Workspace) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from holdfast.adapters.agents.registry import NAMES
 
-from .conftest import HOOK, history
+from .conftest import HOOK, ScriptedAgent, history
 
 
 def run(*words: str, code: int = 0) -> str:
@@ -289,3 +290,24 @@ def test_nothing_of_the_project_is_imported_by_its_hook(project: Path, home: Pat
     event = {"session_id": "s", "cwd": str(project), "hook_event_name": "PreToolUse", "tool_name": "Bash"}
     subprocess.run([shim, "hook", "claude-code"], input=json.dumps(event).encode(), check=True, cwd=project)
     assert not (home / "imported").exists() and len(history(project)) == 1
+
+
+def test_what_a_tool_of_an_agent_saves_is_the_agents_and_what_the_user_saves_meanwhile_is_not(
+    project: Path, start: Callable[[], ScriptedAgent]
+) -> None:
+    agent = start()
+    event = {"session_id": "s", "cwd": str(project), "prompt_id": "p", "tool_name": "Bash", "tool_use_id": "t"}
+    agent.hook("claude-code", {**event, "hook_event_name": "PreToolUse"})
+    agent.change({"made.txt": "agent\n"}, [])
+    assert agent.run(sys.executable, "-m", "holdfast.cli", "save", "on the way")["code"] == 0
+    (project / "mine.txt").write_text("user\n")
+    run("save", "mine")
+    agent.change({"later.txt": "agent\n"}, [])
+    agent.hook("claude-code", {**event, "hook_event_name": "PostToolUse"})
+    assert [(each.actor, each.files_changed) for each in history(project)[1:]] == [
+        ("claude-code", ["made.txt"]),
+        (None, ["mine.txt"]),
+        ("claude-code", ["later.txt"]),
+    ]
+    run("undo", "--agent", "--yes")
+    assert sorted(each.name for each in project.glob("*.txt")) == ["a.txt", "mine.txt", "old.txt"]

@@ -29,6 +29,7 @@ class Window:
     actor: str
     sub_id: str
     delegates: bool = False
+    turn: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ def _moved_on(session: Session, event: Event) -> Session:
     if event.sub_id:  # sub-agents speak for themselves, so who sent them is not open for their work
         session = replace(session, open=tuple(each for each in session.open if not each.delegates))
     if kind is Kind.BEFORE:
-        window = Window(event.tool_use, event.tool, event.actor, event.sub_id, event.delegates)
+        window = Window(event.tool_use, event.tool, event.actor, event.sub_id, event.delegates, event.turn)
         return replace(session, open=(*session.open, window), tells_tools=True, in_turn=True)
     if kind is Kind.AFTER:
         background = (*session.background, event.actor) if event.background else session.background

@@ -86,6 +86,7 @@ AGENT = Agent(
     speaks=False,
     not_covered=(
         "Its events have no id of the tool: one that runs beside another of the same name is told by its order.",
+        "Of a tool that you deny it tells no end: what you change until its turn ends is taken for the agent's.",
         "Hooks of a project run only where Copilot trusts the folder.",
         "Its conversation is kept for reading; Copilot cannot be made to resume from it.",
         "Files outside the project folder are not saved.",

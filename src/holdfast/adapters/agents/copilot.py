@@ -6,6 +6,7 @@ VS Code reads the same file, and names events and fields as Claude Code does.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ _EVENTS = {
 }
 _KINDS = {**KINDS, **_EVENTS}
 _OF_A_SUB_AGENT = {Kind.PROMPT: Kind.SUB_START, Kind.STOP: Kind.SUB_STOP}
+_SESSION = re.compile(r"[\w-]+")
 _READING = frozenset({"view", "glob", "grep", "read_bash", "list_bash", "web_fetch", "report_intent", "ask_user"})
 
 
@@ -72,7 +74,7 @@ def _transcript(session: str, environ: Mapping[str, str]) -> str:
     """Where the conversation of a session is, which most events do not say."""
     data = environ.get("COPILOT_HOME") or os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".copilot")
     path = os.path.join(data, "session-state", session, "events.jsonl")
-    return path if session and "/" not in session and os.path.isfile(path) else ""
+    return path if _SESSION.fullmatch(session) and os.path.isfile(path) else ""
 
 
 AGENT = Agent(

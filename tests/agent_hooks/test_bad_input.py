@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -250,3 +251,14 @@ def test_of_a_project_that_was_moved_away_nothing_above_it_is_saved(project: Pat
     assert len(history(moved)) == 1
     with pytest.raises(NotFound):
         Workspace(project.parent, create=False)
+
+
+def test_an_agent_that_leaves_the_pipe_open_is_not_held_up(project: Path) -> None:
+    with subprocess.Popen([*HOOK, "claude-code"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        patience = threading.Timer(100, process.kill)  # one that waits for the end of its input fails
+        patience.start()
+        process.stdin.write(event(project))
+        process.stdin.flush()
+        assert (process.wait(), process.stdout.read()) == (0, b"")
+        patience.cancel()
+    assert history(project)[0].metadata["tool_use"] == "t1"

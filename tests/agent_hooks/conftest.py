@@ -38,6 +38,10 @@ class ScriptedAgent:
         assert ran["out"] == "" or isinstance(json.loads(ran["out"]), dict)
         return ran
 
+    def run(self, *words: str) -> Any:
+        """Run a program as a tool of the agent would."""
+        return self._tell({"hook": words, "input": ""})
+
     def change(self, write: dict[str, str], delete: list[str]) -> None:
         """Change files of the project."""
         named = {str(self._project / path): text for path, text in write.items()}

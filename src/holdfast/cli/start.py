@@ -6,7 +6,6 @@ answered, Ctrl-C ends it without a word.
 
 from __future__ import annotations
 
-import os
 import sys
 
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
@@ -19,10 +18,6 @@ def main() -> int:
         from holdfast.adapters.agents.client import run
 
         run(words[1:])
-    if not words and "CLAUDE_PROJECT_DIR" in os.environ and not os.isatty(0):
-        from holdfast.adapters.agents.client import run
-
-        run(["claude-code"])  # an old version ignores our arguments; answering with help and 2 would block its tools
     return _command()
 
 

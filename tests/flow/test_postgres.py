@@ -13,11 +13,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
 
-from holdfast.errors import Conflict, Damaged, Refused, Unavailable
+from holdfast.errors import Conflict, Damaged, NotFound, Refused, Unavailable
 from holdfast.flow import Place, States, StateStore, Write, open_states
 from holdfast.flow.postgres import PostgresStore
 from holdfast.testing.flow_contract import OpenStore, StateStoreContract, conversation, point
@@ -164,6 +165,27 @@ def test_what_is_saved_while_everything_is_cleared_is_whole_or_not_there(postgre
         states.forget_parts()
         StateStoreContract.assert_sound(states)
         assert [each.checkpoints for each in states.sessions()] == [len(states.metadata("s"))]
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_where_transactions_see_one_moment_by_default_who_waited_still_looks_again(
+    postgres_url: str, schema: str, isolation: str
+) -> None:
+    option = quote("-c default_transaction_isolation=" + isolation.replace(" ", "\\ "))
+    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}options={option}"
+    with open_states(url, schema=schema) as states, psycopg.connect(postgres_url) as other:
+        states.save(point("a", {"messages": conversation(10)}))
+        text = psycopg.sql.SQL("SELECT {}.delete_rows('', %s, %s, %s)").format(psycopg.sql.Identifier(schema))
+        other.execute(text, (["s"], [""], ["a"]))
+        with ThreadPoolExecutor(1) as pool:
+            forking = pool.submit(states.fork, "s", "a", into="t")
+            _wait_for_locks(postgres_url, 1, [forking])
+            other.commit()
+            with pytest.raises(NotFound, match="gone"):
+                forking.result()
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda number: states.save(point(str(number))), range(40)))
+        assert len(states.metadata("s", None)) == 40
 
 
 def test_a_full_disk_leaves_what_was_there() -> None:

@@ -55,10 +55,28 @@ class TestBehindPgBouncer(StateStoreContract):
         return lambda: PostgresStore(pgbouncer_url, schema=f"other{next(_numbers)}", pool_size=2)
 
 
+def _with(url: str, option: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{option}"
+
+
 def test_it_is_opened_by_its_url(postgres_url: str, schema: str) -> None:
     with open_states(postgres_url, schema=schema) as states:
         states.save(point())
         assert states.load("s") == point()
+
+
+def test_a_database_without_an_encoding_holds_any_name(postgres_url: str) -> None:
+    name = f"unsaid{next(_numbers)}"
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        other.execute(
+            f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'".encode()
+        )
+    with open_states(_with(postgres_url, f"dbname={name}")) as states:
+        states.save(point("ä", session_id="☃ \0 \ud800"))
+        assert [each.session_id for each in states.sessions()] == ["☃ \0 \ud800"]
+        assert states.load("☃ \0 \ud800", "ä") == point("ä", session_id="☃ \0 \ud800")
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        other.execute(f"DROP DATABASE {name}".encode())
 
 
 def test_a_connection_that_breaks_is_replaced(postgres_url: str, schema: str) -> None:
@@ -171,8 +189,7 @@ def test_what_is_saved_while_everything_is_cleared_is_whole_or_not_there(postgre
 def test_where_transactions_see_one_moment_by_default_who_waited_still_looks_again(
     postgres_url: str, schema: str, isolation: str
 ) -> None:
-    option = quote("-c default_transaction_isolation=" + isolation.replace(" ", "\\ "))
-    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}options={option}"
+    url = _with(postgres_url, "options=" + quote("-c default_transaction_isolation=" + isolation.replace(" ", "\\ ")))
     with open_states(url, schema=schema) as states, psycopg.connect(postgres_url) as other:
         states.save(point("a", {"messages": conversation(10)}))
         text = psycopg.sql.SQL("SELECT {}.delete_rows('', %s, %s, %s)").format(psycopg.sql.Identifier(schema))

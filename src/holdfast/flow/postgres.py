@@ -255,9 +255,12 @@ class PostgresStore(PostgresReader):
             return self._connect()
 
     def _connect(self) -> psycopg.Connection[Any]:
-        seconds = max(2, int(self._timeout))
         connection = psycopg.connect(
-            self._url, autocommit=True, prepare_threshold=self._prepare_threshold, connect_timeout=seconds
+            self._url,
+            autocommit=True,
+            prepare_threshold=self._prepare_threshold,
+            connect_timeout=max(2, int(self._timeout)),
+            client_encoding="utf8",  # that of a database may be none at all, and names would come as bytes
         )
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # of transactions that are begun by name
         return connection

@@ -244,7 +244,8 @@ class Embedder:
         wait = _FIRST_WAIT_S
         for left in reversed(range(_TRIES)):
             try:
-                return self.channel.channel.embed(texts)
+                with self._paying.staying():
+                    return self.channel.channel.embed(texts)
             except Exception as error:
                 if not _passes(error):
                     raise

@@ -13,6 +13,8 @@ import pytest
 
 from holdfast.errors import Conflict, HoldfastError, Refused, Unavailable
 from holdfast.indexing import Channel, IndexRun
+from holdfast.indexing.ledger import Failure
+from holdfast.indexing.ledger.sqlite import SQLiteLedger
 from holdfast.indexing.spaces import CANARIES
 
 from .scene import Model, Scene
@@ -254,3 +256,23 @@ def test_a_model_that_stays_away_when_it_is_asked_who_is_at_fault_is_unavailable
         with pytest.raises(Unavailable, match="does not answer"):
             run.apply(run.plan())
         assert run.status().failures == ()
+
+
+def test_why_chunks_failed_is_asked_once_for_all_documents_that_are_published_together(scene: Scene) -> None:
+    class Asked(SQLiteLedger):
+        times = 0
+
+        def failures(self) -> list[Failure]:
+            self.times += 1
+            return super().failures()
+
+    def times(documents: int) -> int:
+        scene.source = {f"{number:02}": f"good {number}\n\n{'x' * 33} BAD{number}" for number in range(documents)}
+        with Asked(scene.path / f"{documents}.db") as ledger:
+            run = IndexRun(ledger=ledger, pipeline=scene.pipeline())
+            assert len(run.apply(run.plan()).failures) == documents
+            return ledger.times
+
+    whole = scene.model.vector
+    scene.model.vector = lambda text: [float("nan")] * 64 if "BAD" in text else whole(text)  # type: ignore[method-assign]
+    assert times(2) == times(20)

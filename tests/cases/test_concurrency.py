@@ -129,7 +129,7 @@ def test_a_reader_works_while_a_writer_holds_the_lock(case: Case) -> None:
         assert other.get("latest").state == {}
         assert other.diff(checkpoint.id).modified_files == ["README.md"]
         assert other.preview(checkpoint.id).replaced == ["README.md"]
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 60  # of 600 that a lock is waited for
 
 
 RESTORE = (
@@ -242,7 +242,7 @@ def test_a_lock_whose_owner_was_killed_is_free(case: Case) -> None:
     case.write("README.md", b"edited")
     begin = time.monotonic()
     case.save("after its death")
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 60  # of 600 that a lock is waited for
 
 
 def test_a_lock_that_is_held_is_reported_with_its_owner_and_not_waited_for_without_end(case: Case) -> None:

@@ -166,7 +166,7 @@ def test_without_the_package_it_says_what_to_install(project: Path) -> None:
 
 
 def _ran(*args: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*COMMAND, *args], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=30)
+    return subprocess.run([*COMMAND, *args], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120)
 
 
 def _two_states(project: Path, ws: Workspace) -> Callable[[], str]:

@@ -121,7 +121,8 @@ def helpers(run: Path) -> list[int]:
 
 def wait_for(what: Callable[[], Any]) -> Any:
     """Wait until something is so."""
-    for _ in range(1000):
+    give_up = time.monotonic() + 120
+    while time.monotonic() < give_up:
         if found := what():
             return found
         time.sleep(0.02)

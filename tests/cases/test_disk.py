@@ -52,12 +52,15 @@ def test_a_restore_that_is_killed_ends_in_one_state_or_the_other(case: Case) -> 
     dice = random.Random(108)
     two_states(case)
     states = {name: case.saved[case.ws.get(name).id] for name in ("state-a", "state-b")}
+    journal = case.ws.store / "holdfast" / "journal.json"
     recoveries = 0
-    for _ in range(12):
+    for round_ in range(12):
         process = start(case, RESTORE, 0, 1000)
         assert process.stdout
         process.stdout.readline()
         time.sleep(dice.random() / 5)
+        while round_ % 2 and not journal.exists():  # in the middle of one
+            assert process.poll() is None
         process.kill()
         process.communicate()
         case.reopen()

@@ -38,6 +38,10 @@ class ScriptedAgent:
         assert ran["out"] == "" or isinstance(json.loads(ran["out"]), dict)
         return ran
 
+    def run(self, *words: str) -> Any:
+        """Run a program as a tool of the agent would."""
+        return self._tell({"hook": words, "input": ""})
+
     def change(self, write: dict[str, str], delete: list[str]) -> None:
         """Change files of the project."""
         named = {str(self._project / path): text for path, text in write.items()}
@@ -117,7 +121,8 @@ def helpers(run: Path) -> list[int]:
 
 def wait_for(what: Callable[[], Any]) -> Any:
     """Wait until something is so."""
-    for _ in range(1000):
+    give_up = time.monotonic() + 120
+    while time.monotonic() < give_up:
         if found := what():
             return found
         time.sleep(0.02)

@@ -105,7 +105,7 @@ def _check(day: Day, project: Path, home: Path) -> None:
     assert {path: found.get(path) for path in day.truth} == day.truth
     assert set(found) <= set(day.truth)
     for checkpoint in checkpoints:
-        assert checkpoint.files_changed and checkpoint.session in ("s1", "s2", "s3")
+        assert checkpoint.files_changed and checkpoint.session in ("s1", "s2", "s3", "s4")
         assert checkpoint.metadata["event"] and checkpoint.metadata["agent"] == day.name
     has_conversations = day.name in ("claude-code", "gemini")  # the streams name files that are not there
     assert ("is not kept: No such file" in log_text(home)) == has_conversations

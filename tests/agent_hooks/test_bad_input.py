@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -214,3 +215,50 @@ def test_an_agent_in_a_folder_of_the_project_has_the_project_saved(project: Path
     (project / "a.txt").write_text("two\n")
     hook("codex", event(project / "src"), cwd=project / "src")
     assert [each.files_changed for each in history(project)][1:] == [["a.txt"]]
+
+
+def test_an_agent_that_runs_its_hooks_in_a_folder_of_its_own_has_the_project_saved(project: Path, home: Path) -> None:
+    """Cursor does, for hooks of the user; and most of its events, and those of its shell, name no folder."""
+    own = home / ".cursor"
+    own.mkdir()
+    common = {"conversation_id": "c", "cursor_version": "3.18.25", "workspace_roots": [str(project)]}
+    hook("cursor", json.dumps({**common, "hook_event_name": "beforeSubmitPrompt", "prompt": "go"}).encode(), cwd=own)
+    (saved,) = history(project)
+    assert "a.txt" in saved.files_changed
+    shell = {**common, "tool_name": "Shell", "tool_use_id": "t", "tool_input": {"command": "make"}, "cwd": ""}
+    hook("cursor", json.dumps({**shell, "hook_event_name": "preToolUse"}).encode(), cwd=own)
+    (project / "made.txt").write_text("agent\n")
+    hook("cursor", json.dumps({**shell, "hook_event_name": "postToolUse"}).encode(), cwd=own)
+    assert history(project)[-1].actor == "cursor" and history(project)[-1].files_changed == ["made.txt"]
+
+
+def test_a_command_that_runs_outside_of_the_project_has_the_project_saved(project: Path, tmp_path: Path) -> None:
+    inside = {**os.environ, "CLAUDE_PROJECT_DIR": str(project)}
+    (tmp_path / "elsewhere").mkdir()
+    hook("claude-code", event(tmp_path / "elsewhere"), env=inside)
+    assert len(history(project)) == 1
+    subprocess.run(["git", "init", "-q", str(tmp_path / "elsewhere")], check=True)
+    (project / "a.txt").write_text("two\n")
+    edit = {"tool_name": "Edit", "tool_use_id": "t2", "tool_input": {"file_path": str(project / "a.txt")}}
+    hook("claude-code", event(tmp_path / "elsewhere", **edit), env=inside)  # from another repository
+    assert len(history(project)) == 2
+
+
+def test_of_a_project_that_was_moved_away_nothing_above_it_is_saved(project: Path) -> None:
+    inside = {**os.environ, "CLAUDE_PROJECT_DIR": str(project)}
+    moved = project.rename(project.with_name("moved"))
+    hook("claude-code", event(project), env=inside, cwd=moved)
+    assert len(history(moved)) == 1
+    with pytest.raises(NotFound):
+        Workspace(project.parent, create=False)
+
+
+def test_an_agent_that_leaves_the_pipe_open_is_not_held_up(project: Path) -> None:
+    with subprocess.Popen([*HOOK, "claude-code"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        patience = threading.Timer(100, process.kill)  # one that waits for the end of its input fails
+        patience.start()
+        process.stdin.write(event(project))
+        process.stdin.flush()
+        assert (process.wait(), process.stdout.read()) == (0, b"")
+        patience.cancel()
+    assert history(project)[0].metadata["tool_use"] == "t1"

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 from holdfast.adapters.agents.registry import NAMES
 
-from .conftest import HOOK, history
+from .conftest import HOOK, ScriptedAgent, history
 
 
 def run(*words: str, code: int = 0) -> str:
@@ -99,11 +101,23 @@ def test_doctor_tells_whether_codex_trusts_the_hooks(project: Path, home: Path) 
     keys = []
     for event, groups in json.loads(hooks.read_text())["hooks"].items():
         snake = "".join("_" + each.lower() if each.isupper() else each for each in event).lstrip("_")
-        keys += [f'[hooks.state."{hooks}:{snake}:{number}:0"]\ntrusted_hash = "x"\n' for number in range(len(groups))]
+        for number, group in enumerate(groups):
+            spelled = json.dumps(  # sorted, without a blank: what Codex hashes
+                {"event_name": snake, "hooks": [{"async": False, **group["hooks"][0]}]},
+                sort_keys=True,
+                separators=(",", ":"),
+            )
+            digest = sha256(spelled.encode()).hexdigest()
+            keys.append(f'[hooks.state."{hooks}:{snake}:{number}:0"]\ntrusted_hash = "sha256:{digest}"\n')
     (home / ".codex" / "config.toml").write_text("\n".join(keys[1:]))
     assert doctor("codex", code=8)["trusted"] is False
     (home / ".codex" / "config.toml").write_text("\n".join(keys))
     assert doctor("codex")["trusted"] is True
+    (home / ".codex" / "config.toml").write_text("\n".join(keys) + "enabled = false\n")
+    assert "switched off" in doctor("codex", code=8)["problems"][0]
+    other = keys[0].replace("sha256:", "sha256:0")  # of an entry as it was once
+    (home / ".codex" / "config.toml").write_text("\n".join([other, *keys[1:]]))
+    assert "not trusted as they are now" in doctor("codex", code=8)["problems"][0]
     (home / ".codex" / "config.toml").write_text("[features]\nhooks = false\n\n" + "\n".join(keys))
     assert "switched off" in doctor("codex", code=8)["problems"][0]
     (home / ".codex" / "config.toml").write_text("[")
@@ -213,17 +227,34 @@ def test_doctor_tells_of_any_settings_of_claude_code_that_switch_hooks_off(proje
     assert str(shared) in doctor("claude-code", code=8)["problems"][0]
 
 
-def test_an_old_claude_code_that_knows_no_arguments_is_not_blocked(project: Path, home: Path) -> None:
-    event = {"session_id": "s", "cwd": str(project), "hook_event_name": "PreToolUse", "tool_name": "Bash"}
+@pytest.mark.parametrize("name", ["hook_event_name", "hookEventName"])
+def test_who_reads_the_settings_of_claude_code_and_knows_no_arguments_is_not_blocked(
+    name: str, project: Path, home: Path
+) -> None:
+    """An old version of it; and VS Code, which says when an event was, and tells its own session."""
+    run("install", "claude-code")
+    said = json.loads((home / ".claude" / "settings.json").read_text())["hooks"]
+    event = {name: "PreToolUse", "cwd": str(project), "tool_name": "Bash", "tool_use_id": "t"}
+    if name == "hookEventName":
+        event |= {"sessionId": "s", "timestamp": "2026-11-16T12:20:34.246Z"}
     ran = subprocess.run(
-        [sys.executable, "-m", "holdfast.cli"],
-        input=json.dumps(event).encode(),
-        capture_output=True,
-        check=False,
-        env={**os.environ, "CLAUDE_PROJECT_DIR": str(project)},
-    )
+        ["/bin/sh", "-c", said["PreToolUse"][0]["hooks"][0]["command"]], input=json.dumps(event).encode(),
+        capture_output=True, check=False, env=_bare(home),
+    )  # fmt: skip
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
-    assert doctor("claude-code")["fired"]
+    assert doctor("claude-code" if name == "hook_event_name" else "copilot")["fired"]
+
+
+def test_copilot_is_not_kept_from_its_tools_where_the_program_is_gone(project: Path, home: Path) -> None:
+    """It denies a tool whose hook fails."""
+    run("install", "copilot")
+    said = json.loads((home / ".copilot" / "hooks" / "holdfast.json").read_text())["hooks"]
+    line = said["preToolUse"][0]["bash"]
+    (home / ".local" / "state" / "holdfast" / "agents" / "bin" / "holdfast").unlink()
+    ran = subprocess.run(["/bin/sh", "-c", line], input=b"{}", capture_output=True, check=False, env=_bare(home))
+    assert (ran.returncode, ran.stdout) == (0, b"")
+    run("uninstall", "copilot")
+    assert not (home / ".copilot").exists()
 
 
 def test_after_a_move_to_another_interpreter_the_entries_stay_and_the_command_follows(
@@ -259,3 +290,24 @@ def test_nothing_of_the_project_is_imported_by_its_hook(project: Path, home: Pat
     event = {"session_id": "s", "cwd": str(project), "hook_event_name": "PreToolUse", "tool_name": "Bash"}
     subprocess.run([shim, "hook", "claude-code"], input=json.dumps(event).encode(), check=True, cwd=project)
     assert not (home / "imported").exists() and len(history(project)) == 1
+
+
+def test_what_a_tool_of_an_agent_saves_is_the_agents_and_what_the_user_saves_meanwhile_is_not(
+    project: Path, start: Callable[[], ScriptedAgent]
+) -> None:
+    agent = start()
+    event = {"session_id": "s", "cwd": str(project), "prompt_id": "p", "tool_name": "Bash", "tool_use_id": "t"}
+    agent.hook("claude-code", {**event, "hook_event_name": "PreToolUse"})
+    agent.change({"made.txt": "agent\n"}, [])
+    assert agent.run(sys.executable, "-m", "holdfast.cli", "save", "on the way")["code"] == 0
+    (project / "mine.txt").write_text("user\n")
+    run("save", "mine")
+    agent.change({"later.txt": "agent\n"}, [])
+    agent.hook("claude-code", {**event, "hook_event_name": "PostToolUse"})
+    assert [(each.actor, each.files_changed) for each in history(project)[1:]] == [
+        ("claude-code", ["made.txt"]),
+        (None, ["mine.txt"]),
+        ("claude-code", ["later.txt"]),
+    ]
+    run("undo", "--agent", "--yes")
+    assert sorted(each.name for each in project.glob("*.txt")) == ["a.txt", "mine.txt", "old.txt"]

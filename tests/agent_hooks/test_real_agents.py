@@ -2,11 +2,12 @@
 
 A stand-in on this machine answers for the model. Variables name the programs; without one, its test is skipped.
 `.ci/run` installs Gemini CLI and Codex where npm can. Claude Code comes with what the tests need: its absence is a
-failure. Opencode asks the network for packages when it starts.
+failure. Opencode asks the network for packages when it starts, and Copilot is large.
 
     HOLDFAST_TEST_CLAUDE   the program `claude`; else that which comes with the Claude Agent SDK
     HOLDFAST_TEST_GEMINI   `gemini.js`, which node runs
     HOLDFAST_TEST_CODEX    the program `codex`
+    HOLDFAST_TEST_COPILOT  the program `copilot`
     HOLDFAST_TEST_OPENCODE the program `opencode`
 """
 
@@ -27,7 +28,8 @@ from .conftest import history
 from .models import ForClaude, ForCodex, ForGemini, ForOpencode, served
 
 TIME_LIMIT_S = 300  # many times what it takes; only so that a program that hangs is not waited for
-NAMED = {name: os.environ.get(f"HOLDFAST_TEST_{name}", "") for name in ("CLAUDE", "GEMINI", "CODEX", "OPENCODE")}
+PROGRAMS = ("CLAUDE", "GEMINI", "CODEX", "COPILOT", "OPENCODE")
+NAMED = {name: os.environ.get(f"HOLDFAST_TEST_{name}", "") for name in PROGRAMS}
 
 
 def program(name: str) -> str:
@@ -145,6 +147,23 @@ def _codex_hooks(project: Path) -> dict[str, Any]:
     finally:
         server.kill()
         server.communicate()
+
+
+def test_copilot_has_its_tool_protected_and_its_conversation_kept(project: Path) -> None:
+    holdfast("install", "copilot")
+    with served(ForOpencode) as address:  # the same completions
+        run(
+            [program("COPILOT"), "-p", "make a file", "--allow-all-tools"],
+            COPILOT_OFFLINE="true",
+            COPILOT_AUTO_UPDATE="false",
+            COPILOT_MODEL="m",
+            COPILOT_PROVIDER_BASE_URL=f"{address}/v1",
+        )
+    first, second = history(project)
+    assert (first.actor, second.actor) == (None, "copilot")
+    assert second.files_changed == ["made.txt"] and second.metadata["tool"] == "bash"
+    assert second.metadata["agent_version"][0].isdigit()
+    assert "make a file" in second.state["conversation"]["text"]
 
 
 def test_opencode_loads_the_plugin_and_has_its_tool_protected(project: Path, home: Path) -> None:

@@ -94,6 +94,22 @@ def test_a_sub_agent_has_its_own_windows_and_whoever_sent_it_has_none():
     assert scene.at(Kind.AFTER, "task", delegates=True).actor is None
 
 
+def test_a_sub_agent_in_a_session_of_its_own_has_its_own_windows_and_whoever_sent_it_has_none():
+    scene = Scene()
+    scene.at(Kind.BEFORE, "task", agent="opencode", delegates=True)
+    assert scene.at(Kind.BEFORE, "1", agent="opencode", session="sub").actor is None
+    assert scene.at(Kind.AFTER, "1", agent="opencode", session="sub") == Blame("opencode", "sub")
+    assert scene.at(Kind.PROMPT, agent="gemini").actor is None
+    assert scene.at(Kind.AFTER, "task", agent="opencode", delegates=True).actor is None
+
+
+def test_another_agent_is_nobody_that_work_was_given_to():
+    scene = Scene()
+    scene.at(Kind.BEFORE, "task", agent="opencode", delegates=True)
+    assert scene.at(Kind.BEFORE, "1", agent="gemini") == Blame("opencode", "s")
+    assert scene.at(Kind.AFTER, "task", agent="opencode", delegates=True).actor == "opencode"
+
+
 def test_where_sub_agents_are_not_told_of_their_work_is_that_of_whoever_sent_them():
     scene = Scene()
     scene.at(Kind.BEFORE, "task", delegates=True)

@@ -55,7 +55,7 @@ class Program:
             input=stdin,
             capture_output=True,
             env=os.environ | environment,
-            timeout=30,
+            timeout=120,
             check=False,
         )
         return Ran(ran.returncode, *(text.decode("utf-8", "surrogateescape") for text in (ran.stdout, ran.stderr)))

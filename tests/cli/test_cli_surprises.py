@@ -232,8 +232,28 @@ def test_who_moved_a_folder_is_told_where_its_checkpoints_are(holdfast, project,
     monkeypatch.chdir(moved)
     absent = holdfast("log")
     assert absent.code == 3 and f"If it was {project} before: holdfast --store {store} log" in absent.err
-    assert holdfast("--store", store, "log", "--json").json["checkpoints"][0]["id"] == saved
-    assert f"If it was {moved} before: holdfast --store {store} log" in holdfast("log").err  # that store is its own now
+    looked = holdfast("--store", store, "log")
+    assert saved.partition("-")[0] in looked.out
+    assert f"take them along: holdfast --store {store} save" in looked.err
+    assert holdfast("log").code == 3  # who only looks takes nothing from a folder that may come back
+    took = holdfast("--store", store, "save")
+    assert took.code == 0 and "take them along" not in took.err
+    assert [each["id"] for each in holdfast("log", "--json").json["checkpoints"]] == [saved]
+
+
+def test_a_folder_that_is_moved_twice_leaves_its_place_to_others(holdfast, project, monkeypatch):
+    holdfast.saved()
+    store = holdfast("where", "--json").json["store"]
+    for name in ("second", "third"):
+        moved = project.rename(project.parent / name)
+        monkeypatch.chdir(moved)
+        assert holdfast("--store", store, "save", name).code == 0
+        assert holdfast("where", "--json").json["store"] == store
+        project = moved
+    second = project.with_name("second")
+    second.mkdir()
+    assert holdfast("-C", str(second), "save").code == 0
+    assert holdfast("-C", str(second), "where", "--json").json["store"] != store
 
 
 def test_who_moved_a_folder_does_not_begin_anew_unawares(holdfast, project, monkeypatch):

@@ -35,6 +35,12 @@ def test_info_shows_the_latest_the_best_and_a_step(holdfast: Program, run: str) 
     assert "loss 0.5" in shown.out
 
 
+def test_info_is_about_the_folder_of_c_unless_another_is_named(holdfast: Program, run: str, tmp_path: Path) -> None:
+    assert holdfast("-C", run, "training", "info", "--json").json["checkpoint"]["step"] == 3
+    other = holdfast("-C", str(tmp_path), "training", "info", "1", "--dir", run, "--json")
+    assert other.json["checkpoint"]["step"] == 1
+
+
 def test_what_is_not_there_is_said(holdfast: Program, run: str, tmp_path: Path) -> None:
     assert holdfast("training", "info", "9", "--dir", run).code == 3
     assert holdfast("training", "info", "--dir", str(tmp_path / "nothing")).code == 3

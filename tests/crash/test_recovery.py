@@ -162,6 +162,21 @@ def test_a_power_loss_after_a_restore_does_not_bring_it_up_again(stages: Callabl
     assert not differences(rehearsal.after, scene.describe())
 
 
+def test_a_power_loss_after_a_purge_does_not_bring_it_up_again(stages: Callable[[Operation], Stages]) -> None:
+    """What is saved at the same path after it is nothing that the purge was to take."""
+    scene, rehearsal = stages(BY_NAME["purge"])[0]
+    scene.reset()
+    again = scene.ws / rehearsal.operation.purges
+    disk = ForgetfulDisk(scene.live)
+    with durable.use_disk(disk):
+        rehearsal.operation.act(scene)
+        again.write_text("nothing secret any more\n")
+        scene.open().save("with it")
+    disk.lose_power()
+    scene.open().save("the next to write", allow_empty=True)
+    assert [each.purged for each in scene.open().list(2)] == [(), ()]
+
+
 def test_an_interrupted_restore_is_not_carried_out_in_another_folder(interrupted: list[Interrupted]) -> None:
     here = interrupted[0]
     here.reset()

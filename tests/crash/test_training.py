@@ -207,11 +207,12 @@ def test_a_real_process_killed_while_it_saves_leaves_what_it_had_saved(tmp_path:
         assert os.listdir(out / ".holdfast") == ["lock"]
 
 
-def _save_until_interrupted(out: Path, block: bool) -> None:
+def _save_until_interrupted(out: Path, block: bool, tell: int) -> None:
     """Save, be interrupted somewhere in it, and go on at once: what was given up must not get in the way."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     step = 3
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.write(tell, b"x")
         while True:
             state = {f"t{at}": torch.full((500_000,), float(step)) for at in range(8)}
             save_checkpoint(out, step, state, keep_last_k=2, block=block)
@@ -235,8 +236,7 @@ def test_a_real_process_that_is_interrupted_while_it_saves_goes_on(block: bool, 
         if not child:
             code = 1
             try:
-                os.write(tell, b"x")
-                _save_until_interrupted(out, block)
+                _save_until_interrupted(out, block, tell)
                 code = 0
             finally:
                 os._exit(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -24,8 +25,9 @@ from holdfast.testing.faults import (
     every_point,
 )
 from holdfast.testing.medium import Survives
+from holdfast.training.folder import TrainingFolder
 
-from .training_scenes import SCENES, Scene
+from .training_scenes import SCENES, Replace, Scene
 
 torch.set_num_threads(1)  # a forked child has none of its parent's threads, and would wait for them
 
@@ -104,3 +106,25 @@ def test_what_has_returned_outlives_the_power(scene: Scene) -> None:
         disk.lose_power(survives=survives)
         assert scene.view() == scene.new
         scene.check()
+
+
+def test_where_folders_cannot_be_exchanged_the_next_writer_finds_old_or_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:  # as NFS does
+        raise OSError(errno.EINVAL, "no flags")
+
+    monkeypatch.setattr(sys.modules["holdfast.durable.disk"], "_renameat2", refuse)
+    with durable.use_disk(FailingDisk(at=0)):
+        scene = Replace(tmp_path)
+        scene.reset()
+        for call in [call for call in every_point(scene.act) if call.name == "rename"]:
+            scene.reset()
+            assert die_in_child(KillingDisk(at=call.number), scene.act), call
+            with TrainingFolder(scene.out).writing():
+                pass  # who writes next, whatever it is
+            scene.check()
+            scene.reset()
+            with durable.use_disk(FailingDisk(at=call.number)), pytest.raises(HoldfastError):
+                scene.act()
+            scene.check()

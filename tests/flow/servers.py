@@ -133,9 +133,8 @@ def running_redis(program: str, folder: Path, *more: str) -> Iterator[str]:
     options += ["--appendfsync", "always", *more]
     with subprocess.Popen([program, *options], stdout=subprocess.DEVNULL) as server:
         try:
-            deadline = time.monotonic() + 20
-            while not socket.exists() and time.monotonic() < deadline:
-                time.sleep(0.02)
+            with Redis(unix_socket_path=str(socket)) as client:
+                wait_for(client.ping, RedisError)
             yield f"unix://{socket}"
         finally:
             server.kill()
@@ -219,7 +218,9 @@ def _join(nodes: Sequence[Redis], ports: Sequence[int]) -> None:
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on, nor on those that nodes talk on among each other (10,000 higher)."""
     found: list[int] = []
-    for port in range(21000 + os.getpid() % 9000, 31000):
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])  # those beside us look for ports at the same time
+    first = 11000 + worker % 8 * 1400 + os.getpid() % 1000
+    for port in range(first, 22500):  # so that the higher ones, too, are none that the system gives away by itself
         with socket.socket() as one, socket.socket() as other, contextlib.suppress(OSError):
             one.bind(("127.0.0.1", port))
             other.bind(("127.0.0.1", port + 10000))

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple, TypedDict
 import pytest
 from langchain_core import messages
 from langchain_core.documents import Document
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph import END, START, StateGraph
@@ -109,6 +110,62 @@ def test_the_same_graph_runs_in_an_event_loop(open_saver: Open) -> None:
             assert history[0].values == done and len(history) == 5
 
     asyncio.run(scene())
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_run_that_begins_anew_may_use_the_id_of_a_deleted_thread_whatever_it_writes_first(
+    open_saver: Open, durability: Any
+) -> None:
+    with open_saver() as saver:
+        graph = trip(saver)
+        graph.invoke({"notes": ["before"]}, THREAD)
+        saver.delete_thread("t")
+        assert graph.get_state(THREAD).values == {}
+        with pytest.raises(HoldfastError, match="deleted"):  # to look at it did not raise it
+            saver.put_writes(saver_config("id"), [("notes", ["late"])], "task")
+        anew = Command(update={"notes": ["anew"]}, goto="ask")  # is written before there is a checkpoint
+        assert graph.invoke(anew, THREAD, durability=durability)["__interrupt__"]
+        assert "anew" in graph.get_state(THREAD).values["notes"]
+
+
+def test_a_subgraph_of_a_run_whose_thread_was_deleted_does_not_raise_it(open_saver: Open) -> None:
+    inner = StateGraph(Trip)
+    inner.add_node("plan", plan)
+    inner.add_edge(START, "plan")
+    sub = inner.compile()
+    with open_saver() as saver:
+
+        def delete_and_go_on(state: Trip) -> dict[str, Any]:
+            saver.delete_thread("t")
+            return {"notes": sub.invoke({"messages": [], "notes": []})["notes"]}
+
+        outer = StateGraph(Trip)
+        outer.add_node("plan", plan)  # a step that is saved before anything is deleted
+        outer.add_node("delete", delete_and_go_on)
+        outer.add_edge(START, "plan")
+        outer.add_edge("plan", "delete")
+        with pytest.raises(HoldfastError, match="deleted"):
+            outer.compile(checkpointer=saver).invoke({"notes": ["late"]}, THREAD, durability="sync")
+        assert list(saver.list(THREAD)) == []
+        assert saver.states.store.tombstones() == ["t"]
+
+
+def test_what_a_run_writes_first_outlives_what_had_lived_too_long(open_saver: Open) -> None:
+    now = [0.0]
+    with open_saver(ttl=timedelta(hours=1), clock=lambda: now[0]) as saver:
+        graph = trip(saver)
+        graph.invoke({"notes": ["before"]}, THREAD, durability="sync")
+        now[0] = 7200
+        begun = {"configurable": {**THREAD["configurable"], "__pregel_runtime": None}}
+        assert saver.get_tuple(begun) is None
+        saver.put_writes(saver_config("anew"), [("notes", ["kept"])], "task")
+        saver.put(saver_config(None), empty_checkpoint() | {"id": "anew"}, {"source": "input", "step": -1}, {})
+        found = saver.get_tuple(THREAD)
+        assert found is not None and found.pending_writes == [("task", "notes", ["kept"])]
+
+
+def saver_config(checkpoint_id: str | None) -> Any:
+    return {"configurable": {**THREAD["configurable"], "checkpoint_ns": "", "checkpoint_id": checkpoint_id}}
 
 
 def test_a_task_that_fails_leaves_its_error_and_the_graph_can_be_tried_again(url: str) -> None:

@@ -13,11 +13,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
 
-from holdfast.errors import Conflict, Damaged, Refused, Unavailable
+from holdfast.errors import Conflict, Damaged, NotFound, Refused, Unavailable
 from holdfast.flow import Place, States, StateStore, Write, open_states
 from holdfast.flow.postgres import PostgresStore
 from holdfast.testing.flow_contract import OpenStore, StateStoreContract, conversation, point
@@ -54,10 +55,28 @@ class TestBehindPgBouncer(StateStoreContract):
         return lambda: PostgresStore(pgbouncer_url, schema=f"other{next(_numbers)}", pool_size=2)
 
 
+def _with(url: str, option: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{option}"
+
+
 def test_it_is_opened_by_its_url(postgres_url: str, schema: str) -> None:
     with open_states(postgres_url, schema=schema) as states:
         states.save(point())
         assert states.load("s") == point()
+
+
+def test_a_database_without_an_encoding_holds_any_name(postgres_url: str) -> None:
+    name = f"unsaid{next(_numbers)}"
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        other.execute(
+            f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'".encode()
+        )
+    with open_states(_with(postgres_url, f"dbname={name}")) as states:
+        states.save(point("ä", session_id="☃ \0 \ud800"))
+        assert [each.session_id for each in states.sessions()] == ["☃ \0 \ud800"]
+        assert states.load("☃ \0 \ud800", "ä") == point("ä", session_id="☃ \0 \ud800")
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        other.execute(f"DROP DATABASE {name}".encode())
 
 
 def test_a_connection_that_breaks_is_replaced(postgres_url: str, schema: str) -> None:
@@ -164,6 +183,26 @@ def test_what_is_saved_while_everything_is_cleared_is_whole_or_not_there(postgre
         states.forget_parts()
         StateStoreContract.assert_sound(states)
         assert [each.checkpoints for each in states.sessions()] == [len(states.metadata("s"))]
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_where_transactions_see_one_moment_by_default_who_waited_still_looks_again(
+    postgres_url: str, schema: str, isolation: str
+) -> None:
+    url = _with(postgres_url, "options=" + quote("-c default_transaction_isolation=" + isolation.replace(" ", "\\ ")))
+    with open_states(url, schema=schema) as states, psycopg.connect(postgres_url) as other:
+        states.save(point("a", {"messages": conversation(10)}))
+        text = psycopg.sql.SQL("SELECT {}.delete_rows('', %s, %s, %s)").format(psycopg.sql.Identifier(schema))
+        other.execute(text, (["s"], [""], ["a"]))
+        with ThreadPoolExecutor(1) as pool:
+            forking = pool.submit(states.fork, "s", "a", into="t")
+            _wait_for_locks(postgres_url, 1, [forking])
+            other.commit()
+            with pytest.raises(NotFound, match="gone"):
+                forking.result()
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda number: states.save(point(str(number))), range(40)))
+        assert len(states.metadata("s", None)) == 40
 
 
 def test_a_full_disk_leaves_what_was_there() -> None:

@@ -51,7 +51,7 @@ def test_whenever_it_is_killed_what_was_said_to_be_saved_is_there(tmp_path: Path
             stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         ) as writer:  # fmt: skip
             assert writer.stdout is not None
-            told = [int(writer.stdout.readline())]
+            told = [int(writer.stdout.readline()) for _ in range(4)]
             time.sleep(chance.random() * 0.15)
             writer.send_signal(signal.SIGKILL)
             told += [int(line) for line in writer.stdout.read().splitlines() if line.strip("-").isdigit()]

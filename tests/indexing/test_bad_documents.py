@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
-from holdfast.indexing import Document, FlatStore, Folder
+from holdfast.indexing import Document, FlatStore, Folder, IndexRun, Pipeline
+from holdfast.indexing.ledger.sqlite import SQLiteLedger
+from holdfast.indexing.spaces import CANARIES
 
 from .scene import Scene
 
@@ -92,6 +94,31 @@ def test_documents_that_vanish_or_change_after_the_look_are_left_to_the_next_pla
         assert run.apply(run.plan()).ok
         assert run.verify().ok
         assert run.status().documents == 2
+
+
+class _Parser:
+    version = "1"
+    _is_well = True
+
+    def __call__(self, data: bytes) -> str:
+        if b"word1 " in data and not self._is_well:
+            raise ValueError("what reads it is gone")
+        return data.decode()
+
+
+def test_a_parser_that_fails_after_the_plan_does_not_stop_the_run(scene: Scene) -> None:
+    scene.fill(3)
+    own, parse = scene.pipeline(), _Parser()
+    pipeline = Pipeline(source=own.source, chunk=own.chunk, parse=parse, embed=own.embed, store=own.store)
+    with IndexRun(ledger=scene.path / "index.db", pipeline=pipeline) as run:
+        plan = run.plan()
+        parse._is_well = False
+        applied = run.apply(plan)
+        assert (applied.published, applied.moved, applied.ok) == (2, ["01.md"], False)
+        (failure,) = run.plan().failures
+        assert failure.reason == "ValueError: what reads it is gone"
+        parse._is_well = True
+        assert run.apply(run.plan()).ok
 
 
 def test_a_source_that_can_be_gone_through_only_once_is_refused(scene: Scene) -> None:
@@ -184,6 +211,51 @@ def test_a_store_that_is_full_ends_the_run_and_nothing_is_lost(scene: Scene) -> 
         assert run.apply(plan).ok
         assert run.verify().ok
     assert scene.model.texts == paid
+
+
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["gone", "replaced"])
+@pytest.mark.parametrize("what", ["index", "store"])
+def test_a_file_that_is_taken_away_in_the_midst_is_not_paid_into(scene: Scene, what: str, is_replaced: bool) -> None:
+    """What is written to a file without a name is lost when it is closed."""
+    scene.fill()
+
+    def fails(texts: Sequence[str]) -> None:
+        if tuple(texts) != CANARIES:
+            for path in scene.path.glob(f"{what}.db*"):
+                path.rename(scene.path / f"away-{path.name}")
+            if is_replaced:
+                (scene.path / f"{what}.db").touch()
+
+    scene.model.fails = fails
+    with scene.run() as run, pytest.raises(Unavailable, match="taken away while it was in use") as gone:
+        run.apply(run.plan())
+    assert gone.value.hint
+    assert scene.model.texts <= len(CANARIES) + (8 if what == "index" else 12 * 4)
+    scene.store.close()
+    for path in scene.path.glob("away-*"):
+        path.rename(scene.path / path.name.removeprefix("away-"))
+    scene.model.fails = lambda texts: None
+    scene.store = FlatStore(scene.path / "store.db")
+    with scene.done() as run:
+        assert run.verify().ok
+
+
+def test_a_ledger_from_a_copy_does_not_hide_what_was_published_since(scene: Scene) -> None:
+    scene.fill(3)
+    with scene.done(), SQLiteLedger(scene.path / "index.db") as ledger:
+        ledger.tell("VACUUM INTO ?", str(scene.path / "copy.db"))
+    scene.write("ghost.md", "a ghost")
+    with scene.done():
+        pass
+    (scene.docs / "ghost.md").unlink()
+    scene.ledger = lambda: scene.path / "copy.db"
+    with scene.run() as run:
+        plan = run.plan()
+        assert plan.is_empty
+        assert any("has points of no document" in each for each in plan.findings)
+        assert run.verify(repair=True).ok
+        assert run.plan().findings == ()
+    assert scene.found("a ghost") != "ghost.md"
 
 
 def test_a_store_that_is_damaged_says_so(scene: Scene) -> None:

@@ -47,6 +47,12 @@ class Office:
     def ledger(self) -> PostgresLedger:
         return PostgresLedger(self.url, schema=self.schema, lease_s=crew.LEASE_S)
 
+    def hasty(self) -> PostgresLedger:
+        """One whose lease is short, and whose transactions may take their time all the same."""
+        ledger = self.ledger()
+        ledger.lease_s = 0.03
+        return ledger
+
     def ask(self, text: str) -> Any:
         with psycopg.connect(self.url, autocommit=True) as db:
             found = db.execute(sql.SQL(text).format(s=sql.Identifier(self.schema)))  # type: ignore[arg-type]
@@ -204,6 +210,32 @@ def test_a_worker_that_waits_does_not_lose_what_it_has(office: Office, pair: tup
     with one.claiming(["a"]):
         one.wait(2 * crew.LEASE_S, sleep)
     assert slept == [crew.LEASE_S / 3] * 6
+
+
+def test_a_lease_does_not_end_while_a_model_takes_its_time(office: Office) -> None:
+    until = "SELECT max(until)::text FROM {s}.worker"
+    seen: list[str] = []
+
+    def takes_its_time(texts: Any) -> None:
+        if tuple(texts) != CANARIES and not seen:
+            seen.append(office.ask(until))
+            office.wait_for(f"SELECT max(until)::text > '{seen[0]}' FROM {{s}}.worker")
+            seen.append(office.ask(until))
+
+    office.scene.model.fails = takes_its_time
+    office.scene.ledger = office.hasty
+    with office.scene.done():
+        assert len(seen) == 2, "it was made longer meanwhile"
+
+
+def test_a_model_that_hangs_does_not_keep_its_worker_s_lease_for_ever(office: Office) -> None:
+    with office.scene.run() as run:
+        order = order_of(run.plan())
+    deadline = time.monotonic() + 120
+    with office.hasty() as ledger, ledger.open(order, 1).staying():
+        while [each for each in threading.enumerate() if each.name == "holdfast-lease"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 def test_a_worker_whose_run_is_no_more_pays_for_nothing(office: Office, pair: tuple[Share, Share]) -> None:

@@ -331,7 +331,7 @@ def test_a_server_that_goes_away_and_comes_back(tmp_path: Path) -> None:
             with pytest.raises(Unavailable) as unavailable:
                 run.plan()
             assert unavailable.value.hint
-            server.start()
+            servers.start_patiently(server.start)
             assert run.plan().is_empty
             scene.write("late.md", "came later")
             assert run.apply(run.plan()).ok

@@ -108,6 +108,7 @@ def test_points_that_somebody_changed_by_hand_are_found_and_written_again(
         before = scene.model.texts
         report = run.verify()
         assert ({point for point, _ in report.changed}, len(report.orphans)) == (set(ids[:4]), 1)
+        assert any("has points of no document" in each for each in run.plan().findings)
         assert {document for _, document in report.changed} == {
             texts.document, vectors.document, places.document, others.document,
         }  # fmt: skip

@@ -64,7 +64,7 @@ def run(scene: Coroutine[Any, Any, T]) -> T:
     """Play a scene; one that hangs fails."""
 
     async def bounded() -> T:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             return await scene
 
     return asyncio.run(bounded())
@@ -80,7 +80,7 @@ class Pipe:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        self._patience = threading.Timer(30, self.process.kill)  # a server that hangs fails, by the end of its output
+        self._patience = threading.Timer(120, self.process.kill)  # a server that hangs fails, by the end of its output
         self._patience.start()
         hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "pipe", "version": "1"}}
         self.send(id=0, method="initialize", params=hello)
@@ -118,5 +118,5 @@ class Pipe:
 
     def end(self) -> tuple[bytes, bytes]:
         """Close its input, and return what else it wrote once it has ended."""
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=120)
         return out, err

@@ -76,7 +76,8 @@ def test_a_client_that_goes_away_in_the_middle_leaves_it_whole(project: Path, ws
         pipe.call(1, "preview", checkpoint="old")
         digest = pipe.receive()["result"]["structuredContent"]["digest"]
         pipe.call(2, "restore", checkpoint="old", digest=digest)
-        _wait_for(lambda: (ws.store / "holdfast" / "journal.json").exists())
+        one = project / "0" / "0.txt"
+        _wait_for(lambda: (ws.store / "holdfast" / "journal.json").exists() or one.read_text().startswith("old"))
         assert pipe.process.stdout
         pipe.process.stdout.close()
         _, err = pipe.end()
@@ -94,7 +95,7 @@ def test_a_server_killed_in_the_middle_of_a_restore_leaves_old_or_new(project: P
             target = "new" if state() == "old" else "old"
             digest = (await talk.ok("preview", checkpoint=target))["digest"]
             restoring = asyncio.create_task(talk.ok("restore", checkpoint=target, digest=digest))
-            while not (ws.store / "holdfast" / "journal.json").exists():
+            while not (ws.store / "holdfast" / "journal.json").exists() and not restoring.done():
                 await asyncio.sleep(0.001)
             await asyncio.sleep(delay_s)
             os.kill(talk.pid, signal.SIGKILL)
@@ -107,9 +108,12 @@ def test_a_server_killed_in_the_middle_of_a_restore_leaves_old_or_new(project: P
             assert saved["checkpoint"]["complete"]
         assert state() in ("old", "new")
 
-    for delay_s in (0.0, 0.01, 0.03):
-        run(scene(delay_s))
-    assert any(note.startswith("An interrupted restore to ") for note in notes), "no kill hit a restore"
+    for number in range(30):  # on a busy machine a kill may come too late
+        run(scene((0.0, 0.01, 0.03)[number % 3]))
+        if number >= 2 and any(note.startswith("An interrupted restore to ") for note in notes):
+            break
+    else:
+        raise AssertionError("no kill hit a restore")
     assert Workspace(project).verify().ok
 
 
@@ -150,7 +154,7 @@ def test_the_folder_is_chosen_at_the_start_and_a_bad_one_is_refused_there(projec
 def test_ctrl_c_ends_it_at_once(project: Path) -> None:
     with Pipe(project) as pipe:
         pipe.process.send_signal(signal.SIGINT)
-        assert pipe.process.wait(10) == -signal.SIGINT
+        assert pipe.process.wait(60) == -signal.SIGINT
         assert pipe.process.stderr and b"Traceback" not in pipe.process.stderr.read()
 
 
@@ -162,7 +166,7 @@ def test_without_the_package_it_says_what_to_install(project: Path) -> None:
 
 
 def _ran(*args: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*COMMAND, *args], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=30)
+    return subprocess.run([*COMMAND, *args], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120)
 
 
 def _two_states(project: Path, ws: Workspace) -> Callable[[], str]:
@@ -186,7 +190,7 @@ def _two_states(project: Path, ws: Workspace) -> Callable[[], str]:
 
 
 def _wait_for(there: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 120
     while not there():
         assert time.monotonic() < give_up
         time.sleep(0.001)

@@ -182,6 +182,17 @@ class App:
         output.note(render.escape(line))
         output.notes(render.listing(recovered.failed))
 
+    def tell_whose(self) -> None:
+        """Say what to do next to who only looked into the store of a folder that is gone: it may be this one, moved."""
+        if self._workspace is None or self.store is None:
+            return
+        from holdfast.workspace.place import owner_of
+
+        owner, store = owner_of(self._workspace.store), self._workspace.store
+        if owner not in (None, os.fspath(self._workspace.path)):
+            line = f"These are checkpoints of {owner}, which is gone. If this is it, take them along: "
+            output.note(render.escape(f"{line}holdfast --store {shlex.quote(os.fspath(store))} save"))
+
 
 def typed(*words: str) -> str:
     """Return a command of ours as it is typed into a shell, with the global options that name the same workspace.

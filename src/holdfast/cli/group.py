@@ -169,3 +169,4 @@ def group(ctx: click.Context, /, **options: Any) -> None:
             raise click.UsageError(f"{flag} is empty", ctx)
     ctx.obj = App(**options)
     ctx.call_on_close(ctx.obj.tell_recovered)
+    ctx.call_on_close(ctx.obj.tell_whose)

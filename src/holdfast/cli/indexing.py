@@ -30,6 +30,7 @@ _OPTIONS = {
     "retry_failed=True": "--retry-failed",
     "max_embeds": "--max-embeds",
     "max_usd": "--max-usd",
+    "verify(repair=True)": "holdfast index verify --repair",
 }
 OnProgress = Callable[["Applied"], None]
 
@@ -40,9 +41,14 @@ def worded() -> Iterator[None]:
     try:
         yield
     except HoldfastError as error:
-        for argument, option in _OPTIONS.items():
-            error.hint = error.hint.replace(argument, option)
+        error.hint = _worded(error.hint)
         raise
+
+
+def _worded(said: str) -> str:
+    for argument, option in _OPTIONS.items():
+        said = said.replace(argument, option)
+    return said
 
 
 def show_plan(plan: IndexPlan, say: Callable[[str], None]) -> None:
@@ -58,7 +64,7 @@ def show_plan(plan: IndexPlan, say: Callable[[str], None]) -> None:
         for decision in channel.decisions:
             say(f"  {render.escape(f'{channel.channel}: {decision.action}: {decision.reason}')}")
     for finding in plan.findings:
-        say(f"  {render.escape(finding)}")
+        say(f"  {render.escape(_worded(finding))}")
     if plan.failures:
         say(f"Cannot be indexed: {render.count(len(plan.failures), 'document')}")
         for line in render.listing({each.document: each.reason for each in plan.failures}):

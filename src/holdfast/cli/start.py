@@ -6,44 +6,68 @@ answered, Ctrl-C ends it without a word.
 
 from __future__ import annotations
 
-import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
+_MOMENT_S = 0.001
+_INTERRUPTED = 130  # `Exit.INTERRUPTED`, before that can be loaded
 
 
 def main() -> int:
     """Run the program and return its exit code."""
-    words = sys.argv[1:]
+    try:
+        return _main(sys.argv[1:])
+    except KeyboardInterrupt:  # before we were ready for it
+        return _INTERRUPTED
+
+
+def _main(words: list[str]) -> int:
     if len(words) > 1 and words[0] == "hook" and not words[1].startswith("-"):
         from holdfast.adapters.agents.client import run
 
         run(words[1:])
-    if not words and "CLAUDE_PROJECT_DIR" in os.environ and not os.isatty(0):
-        from holdfast.adapters.agents.client import run
-
-        run(["claude-code"])  # an old version ignores our arguments; answering with help and 2 would block its tools
     return _command()
 
 
 def _command() -> int:
     import _signal as signal  # type: ignore[import-not-found]  # without `enum`: Ctrl-C must find us ready at once
-    import gc
 
     has_handler = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else Ctrl-C is ignored already
     if has_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    import gc
+
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)  # by default a tenth of a short command goes into collections
     from holdfast.cli import main as program  # loading it takes longer than many a command
-    from holdfast.cli.exits import Exit
 
+    code = _INTERRUPTED
+    sys.unraisablehook = _raise_later
     try:
         if has_handler:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = program.main()
     except KeyboardInterrupt:  # once more, while the first one was answered
-        code = Exit.INTERRUPTED
-    if has_handler:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        pass
+    while has_handler:
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            has_handler = False
+        except KeyboardInterrupt:  # it came between the answer and this
+            pass
     gc.freeze()  # no last collection either: the process ends
     return code
+
+
+def _raise_later(told: UnraisableHookArgs) -> None:
+    """Have Ctrl-C come again in a moment if it came where nothing can be raised: as Python frees an object."""
+    import _signal as signal
+
+    if told.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(told)
+        return
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.setitimer(signal.ITIMER_REAL, _MOMENT_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
@@ -35,6 +36,7 @@ class _Tenant:
     sequence: int = 0
     sessions: dict[str, SessionRow] = field(default_factory=dict)
     rows: dict[Place, Row] = field(default_factory=dict)
+    """In the order of their numbers: a new one comes last, and one that is replaced stays where it is."""
     parts: dict[int, dict[bytes, Part]] = field(default_factory=dict)
     writes: dict[Place, dict[tuple[str, int], WriteRow]] = field(default_factory=dict)
 
@@ -76,7 +78,7 @@ class MemoryStore:
             there = own.rows.get(row.place)
             if there is not None and there.digest == row.digest:
                 return there.sequence
-            newest = self.find(row.place.session, row.place.namespace, None)
+            newest = None if isinstance(expected_parent, Anything) else self.find(*row.place[:2], None)
             conflicts.check(
                 row,
                 is_deleted=session is not None and session.is_deleted,
@@ -86,7 +88,8 @@ class MemoryStore:
             )
             if session is not None and session.checkpoints and session.family != row.family:
                 raise Stale
-            if base is not None and not any((each.sequence, each.digest) == base for each in own.rows.values()):
+            newest_first = reversed(own.rows.values())  # among them a base is soon found
+            if base is not None and not any((each.sequence, each.digest) == base for each in newest_first):
                 raise Stale
             own.sequence += there is None
             sequence = own.sequence if there is None else there.sequence
@@ -135,16 +138,15 @@ class MemoryStore:
         whole: bool = False,
     ) -> list[Row]:
         with self._lock:
-            found = [
+            found = (
                 row
-                for row in self._own.rows.values()
+                for row in reversed(self._own.rows.values())
                 if (session is None or row.place.session == session)
                 and (namespace is None or row.place.namespace == namespace)
                 and (before is None or row.sequence < before)
                 and (run_id is None or row.run_id == run_id)
-            ]
-        found.sort(key=lambda row: -row.sequence)
-        return found if limit is None else found[:limit]
+            )
+            return list(islice(found, limit))
 
     def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
         with self._lock:

@@ -78,7 +78,7 @@ class PostgresStore(PostgresReader):
         self._schema_name = schema
         self._prepare_threshold = 5 if prepare else None
         self._size, self._timeout = pool_size, timeout
-        self._closed = False
+        self._closed = self._is_strict = False
         self._start()
         try:
             self._make_tables(create=create)
@@ -200,7 +200,7 @@ class PostgresStore(PostgresReader):
         error: Exception | None = None
         for _ in range(_TRIES):
             try:
-                with self._connected() as connection, connection.cursor(binary=True) as cursor:
+                with self._connected() as db, self._seeing(db), db.cursor(binary=True) as cursor:
                     return act(cursor)
             except _NO_ROOM as full:
                 raise Unavailable(f"PostgreSQL has no room: {_line(full)}", hint="Make some, and try again.") from full
@@ -210,6 +210,10 @@ class PostgresStore(PostgresReader):
                 error = wrong
                 self._drop_idle()  # a server that went away took them all: the next try makes a new one
         raise Unavailable(f"PostgreSQL is gone: {_line(error)}", hint="Try again when it is back.") from error
+
+    def _seeing(self, connection: psycopg.Connection[Any]) -> contextlib.AbstractContextManager[object]:
+        """Let each statement see what is so when it begins: who waited for a lock looks again at what it is about."""
+        return connection.transaction() if self._is_strict else contextlib.nullcontext()
 
     def _start(self) -> None:
         """Begin without connections; in a forked child too, which leaves the parent's to the parent."""
@@ -251,10 +255,15 @@ class PostgresStore(PostgresReader):
             return self._connect()
 
     def _connect(self) -> psycopg.Connection[Any]:
-        seconds = max(2, int(self._timeout))
-        return psycopg.connect(
-            self._url, autocommit=True, prepare_threshold=self._prepare_threshold, connect_timeout=seconds
+        connection = psycopg.connect(
+            self._url,
+            autocommit=True,
+            prepare_threshold=self._prepare_threshold,
+            connect_timeout=max(2, int(self._timeout)),
+            client_encoding="utf8",  # that of a database may be none at all, and names would come as bytes
         )
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # of transactions that are begun by name
+        return connection
 
     def _make_tables(self, *, create: bool) -> None:
         """Make what is not there, once, however many come at the same time."""
@@ -265,7 +274,10 @@ class PostgresStore(PostgresReader):
                     hint="Nothing was saved there yet, or they are in another one: postgresql://…?schema=NAME.",
                 )
             self._create()
-        [(version,)] = self._run("SELECT number FROM {schema}.version")
+        [(version, isolation)] = self._run(
+            "SELECT number, current_setting('default_transaction_isolation') FROM {schema}.version"
+        )
+        self._is_strict = isolation != "read committed"
         if version != VERSION:
             raise Refused(f"the schema is of version {version}", hint="Use a newer Holdfast.")
 

@@ -118,12 +118,17 @@ class States(Core):
     def sessions(self, limit: int | None = 100, *, before: int | None = None) -> Sessions:
         """The sessions, the one saved into last first; `before`: only those whose `latest` is smaller."""
         asked.check_before(before)
-        rows = self.store.sessions(before=before, limit=check_limit(limit))
-        return [
-            Session(row.session, row.checkpoints, row.latest, moment(row.saved_at))
-            for row in rows
-            if self.ttl is None or not self.is_old(row.saved_at)
-        ]
+        left = check_limit(limit)
+        found: Sessions = []
+        while left is None or len(found) < left:
+            most = None if left is None else left - len(found)
+            rows = self.store.sessions(before=before, limit=most)
+            alive = [row for row in rows if not self.is_old(row.saved_at)]
+            found += [Session(row.session, row.checkpoints, row.latest, moment(row.saved_at)) for row in alive]
+            if most is None or len(rows) < most:
+                break
+            before = rows[-1].latest
+        return found
 
     # deleting
 

@@ -58,12 +58,13 @@ class Database:
         connect: Callable[[str], Any] = connect,
         errors: tuple[type[Exception], ...] = (sqlite3.Error,),
     ) -> None:
-        self._path = path
+        self._path = path if str(path) == MEMORY else Path(os.path.abspath(path))  # a program may go elsewhere
         self._layout = layout
         self._connect = connect
         self._errors: tuple[type[Exception], ...] = (OSError, *errors)
         self._connection: Any = None
         self._is_file = False
+        self._seen: os.stat_result | None = None
         _ = self.connection  # a file that cannot be used is told of at once
 
     @property
@@ -84,6 +85,7 @@ class Database:
         with self.translated():
             if not self._is_file:
                 self._open()
+            self._refuse_if_gone()
             db = self._connection
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -168,7 +170,17 @@ class Database:
             raise
         if self._connection is not None:
             self._connection.close()
-        self._connection, self._is_file = db, True
+        self._connection, self._is_file, self._seen = db, True, os.stat(self._path)
+
+    def _refuse_if_gone(self) -> None:
+        """What is written to a file that has no name any more is lost when it is closed."""
+        with contextlib.suppress(FileNotFoundError):
+            if self._seen is not None and os.path.samestat(os.stat(self._path), self._seen):
+                return
+        raise Unavailable(
+            f"{self._layout.name} was taken away while it was in use",
+            hint="Put it back, if it is still somewhere; then make a plan, and apply it.",
+        )
 
     def _make(self, db: Any) -> None:
         for statement in self._layout.schema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -13,13 +13,14 @@ from holdfast.indexing import sparse, vectors
 from holdfast.indexing.families import Families
 from holdfast.indexing.ledger import Batch, Failure, Ledger
 from holdfast.indexing.ledger.shares import Paying, PayingAlone
-from holdfast.indexing.spaces import Resolved
+from holdfast.indexing.spaces import CANARIES, Resolved
 
 _TRIES = 5
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 300.0
 _POLL_S = 0.2
-_PASSING_CODES = {408, 409, 425, 429, 500, 502, 503, 504, 529}
+_PASSING_CODES = (408, 409, 425, 429, 500, 502, 503, 504, 529)
+_PASSING_NAMES = ("ratelimit", "throttl", "timeout", "connect")
 _HINT = "What was paid for is kept: make a plan and apply it when the model answers."
 
 
@@ -48,6 +49,10 @@ class Wanted:
     document: str
 
 
+class _UsedUp(Exception):
+    """The budget ended in the midst of a batch: a model was paid for what nobody can use."""
+
+
 class Embedder:
     """Sends the texts of one channel."""
 
@@ -67,6 +72,8 @@ class Embedder:
         self.channel = channel
         self.pending: dict[str, Wanted] = {}
         self._failed: set[str] = set()
+        self._blamed = ""
+        """The document whose texts are at fault if all of a batch fail: the model answers, but not to them."""
         self._ledger = ledger
         self._families = families
         self._budget = budget
@@ -91,7 +98,10 @@ class Embedder:
         while len(self.pending) - len(elsewhere) >= size or (rest and self.pending):
             batch = self._next(size, elsewhere)
             if batch:
-                elsewhere |= self._claim_and_send(batch)
+                try:
+                    elsewhere |= self._claim_and_send(batch)
+                except _UsedUp:
+                    return False
             elif done := self._done(self.pending):  # what others paid for meanwhile needs no budget
                 self._forget(done)
                 elsewhere -= done
@@ -131,29 +141,57 @@ class Embedder:
 
     def _pay(self, batch: list[Wanted]) -> None:
         """Send a batch, and write down what comes back and what fails."""
+        before = self._budget.texts
         failed = self._send(batch)
-        if len(failed) == len(batch) > 1 and not self._sees_document:
-            raise Refused(f"{self.channel.channel.model} fails for every text: {failed[0].reason}", hint=_HINT)
+        if len(failed) == len(batch):
+            self._blame(failed, is_silent=self._budget.texts == before)
         if failed:
             self._ledger.add_batch(Batch(self.channel.space, {}, 0, 0, 0.0, 0.0, tuple(failed)))
         self._failed.update(each.key for each in failed)
 
-    def ask(self, texts: Sequence[str]) -> tuple[list[bytes | str], float]:
-        """What the model says, checked, and how many seconds it took."""
+    def _blame(self, failed: list[Failure], *, is_silent: bool) -> None:
+        """Where all of a batch fails, see that it is one document that is at fault. Refused if it is the model."""
+        document = failed[0].document
+        is_one = all(each.document == document for each in failed)
+        if not is_one or (is_silent and document != self._blamed and not self._answers()):
+            model = self.channel.channel.model
+            raise Refused(f"{model} fails for every text, {document} first: {failed[0].reason}", hint=_HINT)
+        self._blamed = document
+
+    def _answers(self) -> bool:
+        """Whether the model has a vector for a text that it had one for before, as far as the budget lets one ask."""
+        if not self._budget.allows(1, self.price(CANARIES[:1])[1]):
+            return True
+        try:
+            found, paid = self.ask(CANARIES[:1])
+        except Unavailable:
+            raise
+        except Exception:  # a model is others' code, and may raise anything
+            return False
+        self._ledger.add_batch(paid)
+        return isinstance(found[0], bytes)
+
+    def ask(self, texts: Sequence[str], *, dimension: int | None = None) -> tuple[list[bytes | str], Batch]:
+        """What the model says, checked, and what that cost. An answer is paid for, whatever is in it."""
         sent = [self.channel.channel.doc_prompt + text for text in texts]
         began = self._clock()
         found = self._patiently(sent)
         seconds = self._clock() - began
-        if self.channel.channel.is_sparse:
-            return sparse.check(found, expected=len(texts)), seconds
-        return vectors.check(found, expected=len(texts), dimension=self.channel.native), seconds
+        paid = Batch(self.channel.space, {}, len(texts), *self._account(texts), seconds)
+        try:
+            if self.channel.channel.is_sparse:
+                return sparse.check(found, expected=len(texts)), paid
+            return vectors.check(found, expected=len(texts), dimension=dimension), paid
+        except Refused:
+            self._ledger.add_batch(paid)
+            raise
 
     def price(self, texts: Sequence[str]) -> tuple[int, float]:
         """Tokens and dollars of texts."""
         tokens = sum(map(self.channel.channel.tokens, texts))
         return tokens, self.channel.usd(tokens, self._families) or 0.0
 
-    def account(self, texts: Sequence[str]) -> tuple[int, float]:
+    def _account(self, texts: Sequence[str]) -> tuple[int, float]:
         """Count texts as sent."""
         tokens, usd = self.price(texts)
         self._budget.texts += len(texts)
@@ -182,8 +220,10 @@ class Embedder:
     def _send(self, batch: list[Wanted]) -> list[Failure]:
         """Send a batch and commit what comes back; halve one that fails, until only the texts that do it are left."""
         texts = [each.text for each in batch]
+        if not self._budget.allows(len(texts), self.price(texts)[1]):
+            raise _UsedUp
         try:
-            found, seconds = self.ask(texts)
+            found, paid = self.ask(texts, dimension=self.channel.native)
         except Unavailable:
             raise
         except Exception as error:  # a model is others' code, and may raise anything for one text
@@ -197,15 +237,15 @@ class Embedder:
         lost = {each.key for each, _ in bad}
         good = {each.key: one for each, one in zip(batch, found, strict=True) if isinstance(one, bytes)}
         good = {key: one for key, one in good.items() if key not in lost}
-        tokens, usd = self.account(texts)
-        self._ledger.add_batch(Batch(self.channel.space, good, len(texts), tokens, usd, seconds))
+        self._ledger.add_batch(replace(paid, vectors=good))
         return [_failure(each, f"its vector {reason}") for each, reason in bad]
 
     def _patiently(self, texts: list[str]) -> Any:
         wait = _FIRST_WAIT_S
         for left in reversed(range(_TRIES)):
             try:
-                return self.channel.channel.embed(texts)
+                with self._paying.staying():
+                    return self.channel.channel.embed(texts)
             except Exception as error:
                 if not _passes(error):
                     raise
@@ -216,14 +256,21 @@ class Embedder:
         return None
 
 
-def _passes(error: Exception) -> bool:
-    """Whether it is worth trying again: a limit, a time-out, a server in trouble."""
+def _passes(error: BaseException) -> bool:
+    """Whether it is worth trying again: a limit, a time-out, a server in trouble; by itself, or by what led to it."""
     if isinstance(error, HoldfastError):
         return False
     if isinstance(error, TimeoutError | ConnectionError):
         return True
+    said = [getattr(error, name, None) for name in ("status_code", "code")]
+    said.append(getattr(getattr(error, "response", None), "status_code", None))
     name = type(error).__name__.lower()
-    return getattr(error, "status_code", None) in _PASSING_CODES or "ratelimit" in name or "timeout" in name
+    if any(isinstance(each, int) and each in _PASSING_CODES for each in said) or any(
+        each in name for each in _PASSING_NAMES
+    ):
+        return True
+    cause = error.__cause__ or getattr(error, "reason", None)  # the latter is where urllib has it
+    return isinstance(cause, Exception) and _passes(cause)
 
 
 def _asked_to_wait_s(error: Exception) -> float:

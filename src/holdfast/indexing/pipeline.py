@@ -18,7 +18,7 @@ from holdfast.indexing.vectors import DATATYPES
 
 Embed = Callable[[Sequence[str]], Any]
 """Texts to vectors, one each, in this order. A sparse one is a mapping of places to numbers."""
-_CHARS_PER_TOKEN = 4
+_BYTES_PER_TOKEN = 4
 _KEEPERS = "A FlatStore can, and a QdrantStore."
 
 
@@ -81,9 +81,12 @@ class Channel:
         return self.context_scope == "document"
 
     def tokens(self, text: str) -> int:
-        """How many tokens a text is sent as: counted, or guessed from its length."""
+        """How many tokens a text is sent as: counted, or guessed from its bytes, which are more in scripts whose
+        tokens are shorter."""
         sent = self.doc_prompt + text
-        return self.count_tokens(sent) if self.count_tokens else -(-len(sent) // _CHARS_PER_TOKEN)
+        if self.count_tokens:
+            return self.count_tokens(sent)
+        return -(-len(sent.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN)
 
     def ask(self, query: str) -> Any:
         """The vector of a query. Unavailable if the model does not give one."""

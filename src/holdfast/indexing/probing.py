@@ -9,7 +9,7 @@ from holdfast.errors import Conflict, HoldfastError, Refused, Unavailable
 from holdfast.indexing import sparse, vectors
 from holdfast.indexing.deciding import SAME_MODEL, Standing
 from holdfast.indexing.embedding import Embedder
-from holdfast.indexing.ledger import Batch, Generation, LabelRow, Ledger
+from holdfast.indexing.ledger import Generation, LabelRow, Ledger
 from holdfast.indexing.spaces import CANARIES, Resolved
 
 _RELATED = 0.5
@@ -19,22 +19,22 @@ _RELATED = 0.5
 def probe(embedder: Embedder, ledger: Ledger, live: Generation | None) -> None:
     """Find out, and write down, in which space a model's vectors lie. Conflict if it is another under an old name."""
     channel = embedder.channel
-    found, batch = _ask(embedder)
+    found = _ask(embedder, ledger)
     known = ledger.label(channel.label)
     dimension = vectors.dimension_of(found[0])
     if known is not None and known.canaries and not _is_same(channel, found, known.canaries):
         before = _remember(channel, known, found, ledger)
         if before is not None:  # it is the one that it was before: what was paid for then is as good as it was
-            ledger.set_label(LabelRow(channel.label, before.space, dimension, found), batch)
+            ledger.set_label(LabelRow(channel.label, before.space, dimension, found))
             return
         space = digest("space", channel.label, digest_bytes(b"".join(found)))  # of no other model of this name
-        ledger.set_label(LabelRow(channel.label, space, dimension, found), batch)
+        ledger.set_label(LabelRow(channel.label, space, dimension, found))
         raise Conflict(
             f"{channel.channel.model} is another model than it was under this name",
             hint="Make a new plan: what it costs to embed everything anew is in it.",
         )
     space = known.space if known else _space(channel, ledger, live, found)
-    ledger.set_label(LabelRow(channel.label, space, dimension, found), batch)
+    ledger.set_label(LabelRow(channel.label, space, dimension, found))
 
 
 def _remember(channel: Resolved, known: LabelRow, found: tuple[bytes, ...], ledger: Ledger) -> LabelRow | None:
@@ -48,10 +48,10 @@ def _remember(channel: Resolved, known: LabelRow, found: tuple[bytes, ...], ledg
 
 
 def _space(channel: Resolved, ledger: Ledger, live: Generation | None, found: tuple[bytes, ...]) -> str:
-    if channel.standing not in (Standing.UNPROVEN, Standing.FAMILY) or live is None:
+    if channel.standing not in (Standing.UNPROVEN, Standing.FAMILY, Standing.ALIAS) or live is None:
         return channel.space
     old = ledger.label(live.channels[channel.name]["label"])
-    if channel.standing is Standing.FAMILY:
+    if channel.standing is not Standing.UNPROVEN:
         _check_family(channel, old.canaries if old else (), found)
         return channel.space
     is_same = old is not None and bool(old.canaries) and _is_same(channel, found, old.canaries)
@@ -64,27 +64,27 @@ def _check_family(channel: Resolved, old: tuple[bytes, ...], found: tuple[bytes,
     if alike and sum(alike) / len(alike) < _RELATED:
         raise Conflict(
             f"the families say that {channel.channel.model} shares a space with the model before it, and it does not",
-            hint="Take the edge out of the family file; then a plan says what it costs to embed everything anew.",
+            hint="Take that out of the family file; then a plan says what it costs to embed everything anew.",
         )
 
 
-def _ask(embedder: Embedder) -> tuple[tuple[bytes, ...], Batch]:
+def _ask(embedder: Embedder, ledger: Ledger) -> tuple[bytes, ...]:
     channel = embedder.channel
     try:
-        found, seconds = embedder.ask(CANARIES)
+        found, paid = embedder.ask(CANARIES)
     except HoldfastError:
         raise
     except Exception as error:  # a model is others' code
         raise Unavailable(
             f"{channel.channel.model} does not work: {type(error).__name__}: {error}", hint="See that it can be called."
         ) from error
-    tokens, usd = embedder.account(CANARIES)
+    ledger.add_batch(paid)  # at once: whatever is made of it, it was paid for
     told = sparse.sketch if channel.channel.is_sparse else bytes
     good = tuple(told(each) for each in found if isinstance(each, bytes))
     if len({len(each) for each in good}) != 1 or len(good) != len(CANARIES):
         reason = next((each for each in found if isinstance(each, str)), "is not as long as the others")
         raise Refused(f"a vector of {channel.channel.model} {reason}", hint="See that the model is the right one.")
-    return good, Batch(channel.space, {}, len(CANARIES), tokens, usd, seconds)
+    return good
 
 
 def _is_same(channel: Resolved, ones: tuple[bytes, ...], others: tuple[bytes, ...]) -> bool:

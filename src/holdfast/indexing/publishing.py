@@ -60,7 +60,8 @@ class Publisher:
             self._store.upsert(collection, [point for each in mine for point in points[each.name]])
             if drops:
                 self._store.delete(collection, drops)
-            self._ledger.publish(number, [self._published(each, points[each.name]) for each in mine])
+            reasons = self._reasons(mine)
+            self._ledger.publish(number, [self._published(each, points[each.name], reasons) for each in mine])
             self._share.done(list(own))
         return len(mine)
 
@@ -102,11 +103,17 @@ class Publisher:
                 found.append(Point(str(uuid5(_POINTS, spelt)), document.name, ordinal, text, made))
         return found
 
-    def _published(self, document: Prepared, points: Sequence[Point]) -> Published:
-        keys = [each.key(piece) for each in self._channels.values() for piece in document.pieces]
-        poisoned = sorted(self._ledger.poisoned(keys))
-        reasons = {each.key: each for each in self._ledger.failures()} if poisoned else {}
-        failures = tuple(Failure(document.name, reasons[key].reason, reasons[key].hint, key) for key in poisoned)
+    def _reasons(self, documents: Sequence[Prepared]) -> dict[str, Failure]:
+        """Why some chunks of documents have no vectors, by the keys of those."""
+        poisoned = self._ledger.poisoned([key for each in documents for key in self._keys(each)])
+        return {each.key: each for each in self._ledger.failures() if each.key in poisoned} if poisoned else {}
+
+    def _keys(self, document: Prepared) -> list[str]:
+        return [each.key(piece) for each in self._channels.values() for piece in document.pieces]
+
+    def _published(self, document: Prepared, points: Sequence[Point], reasons: Mapping[str, Failure]) -> Published:
+        failed = sorted(reasons.keys() & self._keys(document))
+        failures = tuple(Failure(document.name, reasons[key].reason, reasons[key].hint, key) for key in failed)
         placed = tuple((point.ordinal, point.id) for point in points)
         return Published(
             document.name, document.stamp, document.content, document.recipe, document.pieces, placed, failures

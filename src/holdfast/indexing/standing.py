@@ -71,7 +71,10 @@ def _is_there(store: VectorStore, ledger: Ledger, generation: Generation, findin
     if (said.get("ledger"), said.get("shape")) != (ledger.id(), generation.shape):
         findings.append(f"the store was replaced: {generation.collection} is of another index")
         return False
-    is_done = generation.state == "live" and not ledger.open_intents(generation.number)
-    if is_done and store.count(generation.collection) < ledger.point_count(generation.number):
-        findings.append(f"{generation.collection} has lost points; verify(repair=True) brings them back")
+    if generation.state == "live" and not ledger.open_intents(generation.number):
+        more = store.count(generation.collection) - ledger.point_count(generation.number)
+        if more < 0:
+            findings.append(f"{generation.collection} has lost points; verify(repair=True) brings them back")
+        elif more:
+            findings.append(f"{generation.collection} has points of no document; verify(repair=True) takes them out")
     return True

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from holdfast.digest import digest_bytes
-from holdfast.errors import HoldfastError
 from holdfast.indexing.embedding import Embedder, Wanted
 from holdfast.indexing.ledger import Generation, Ledger
 from holdfast.indexing.ledger.shares import Share
@@ -97,13 +96,13 @@ class Work:
         return ready
 
     def _prepare(self, document: Document, content: str) -> Prepared | None:
-        """Read and cut a document again; None if it is not what the plan saw."""
+        """Read and cut a document again; None if it is not what the plan saw, or cannot be cut any more."""
         try:
             data = read(document)
             if digest_bytes(data) != content:
                 return None
             texts = self._pipeline.cut(data)
-        except HoldfastError:
+        except Exception:  # of a parser or a chunker, which are others' code: the next plan says what it is
             return None
         stamp = document.stamp if document.is_settled else None
         pieces = self._pipeline.pieces(texts)

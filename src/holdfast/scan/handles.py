@@ -6,8 +6,13 @@ is held open, and one that was closed is reached again from its nearest open anc
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
+
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What is wrong with the process or the system, and says nothing of the path that it met: never a reason to leave one
+out."""
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_OPEN = 128

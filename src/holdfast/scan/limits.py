@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.model import Reason
 from holdfast.scan.folder import FLAGS, IGNORED, LEFT_OUT, SIZE, UNKNOWN, WIDTH
 from holdfast.scan.generated import BUILD_FOLDERS, DEPENDENCY_FOLDERS
-from holdfast.scan.handles import join
+from holdfast.scan.handles import SHORTAGES, join
 
 if TYPE_CHECKING:
     from holdfast.scan.walk import Listing, Wanted
@@ -66,15 +66,18 @@ def has_few_entries(fd: int, name: str, most: int) -> bool:
         current = todo.pop()
         try:
             inner = os.open(current, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-        except OSError:
+        except OSError as error:
+            if error.errno in SHORTAGES:
+                raise
             continue
-        with os.scandir(inner) as entries:
-            for entry in entries:
-                left -= 1
-                if left < 0:
-                    os.close(inner)
-                    return False
-                if entry.is_dir(follow_symlinks=False) and entry.name not in DEPENDENCY_FOLDERS | BUILD_FOLDERS:
-                    todo.append(join(current, entry.name))
-        os.close(inner)
+        try:
+            with os.scandir(inner) as entries:
+                for entry in entries:
+                    left -= 1
+                    if left < 0:
+                        return False
+                    if entry.is_dir(follow_symlinks=False) and entry.name not in DEPENDENCY_FOLDERS | BUILD_FOLDERS:
+                        todo.append(join(current, entry.name))
+        finally:
+            os.close(inner)
     return True

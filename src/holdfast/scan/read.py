@@ -18,6 +18,7 @@ from holdfast.model import Reason
 from holdfast.scan import databases
 from holdfast.scan.attrs import PARTS, extras_of
 from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, MODE, SIZE, WIDTH, YOUNG, Folder, Rows
+from holdfast.scan.handles import SHORTAGES
 
 LARGE_BYTES = 8 << 20
 _PIECE_BYTES = 1 << 20
@@ -66,6 +67,8 @@ def read_entry(folder: Folder, place: int, fd: int, owner: tuple[int, int], cons
     except (FileNotFoundError, NotADirectoryError):
         return Outcome(vanished=True, steady=False)
     except OSError as error:
+        if error.errno in SHORTAGES:
+            raise
         return Outcome(reason=Reason.UNREADABLE, detail=error.strerror or str(error))
 
 

@@ -33,7 +33,7 @@ from holdfast.scan.folder import (
     Key,
     columns,
 )
-from holdfast.scan.handles import Handles, join
+from holdfast.scan.handles import SHORTAGES, Handles, join
 from holdfast.scan.ignore import MAX_IGNORE_BYTES, Rules
 from holdfast.scan.judge import Judge, is_partly, young
 from holdfast.scan.limits import Limits, has_few_entries, hold_to_total
@@ -140,7 +140,9 @@ class Walk:
         except PermissionError as error:
             self._leave_out(path, Reason.UNREADABLE, error.strerror or "permission denied")
             return None
-        except (FileNotFoundError, NotADirectoryError, OSError) as error:
+        except OSError as error:
+            if error.errno in SHORTAGES:
+                raise
             if not path or isinstance(error, FileNotFoundError | NotADirectoryError):
                 self._vanish(path, error)
             else:
@@ -327,7 +329,9 @@ class Walk:
         """The text of an ignore file. A link, a folder, an unreadable or an oversized one has no rules, as in git."""
         try:
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
-        except OSError:
+        except OSError as error:
+            if error.errno in SHORTAGES:
+                raise
             return None
         try:
             status = os.fstat(file)

@@ -1,4 +1,4 @@
-"""What git, run by somebody in the store, may keep beside what Holdfast writes: packed refs, loose objects, lone packs.
+"""What git, run by somebody in the store, may keep beside what Holdfast writes: packed refs and loose objects.
 
 Holdfast needs none of it, heeds it where it is, and looks for what a purge is to take away in all of it.
 """
@@ -57,12 +57,6 @@ def loose_object(git_dir: Path, oid: bytes) -> tuple[Kind, bytes] | None:
 def loose_copies(git_dir: Path, oids: Iterable[bytes]) -> list[Path]:
     """The files of objects that are also there outside all packs."""
     return [place for oid in oids if (place := _loose(git_dir, oid)).exists()]
-
-
-def lone_packs(pack_folder: Path) -> list[str]:
-    """Packs without an index, whose objects cannot be told."""
-    names = set(os.listdir(pack_folder))
-    return sorted(name for name in names if name.endswith(".pack") and f"{name[:-5]}.idx" not in names)
 
 
 def _loose(git_dir: Path, oid: bytes) -> Path:

@@ -188,13 +188,18 @@ class Pack:
     def is_delta(self, header: Header) -> bool:
         return header.kind in (_OFS_DELTA, REF_DELTA)
 
+    @property
+    def is_index_sound(self) -> bool:
+        """Whether the index is, byte for byte, what was written, and so names all that is here."""
+        return bool(sha1(self._index[:-20]).digest() == self._index[-20:])
+
     def checksum_problems(self) -> Iterator[str]:
         """Say whether the two files are, byte for byte, what was written."""
         body, end = sha1(), max(0, self.size_bytes - 20)
         for start in range(0, end, _CHUNK_BYTES):
             body.update(self._peek(start, min(start + _CHUNK_BYTES, end)))
         trailer = self._peek(end, self.size_bytes)
-        if sha1(self._index[:-20]).digest() != self._index[-20:]:
+        if not self.is_index_sound:
             yield f"the index file of {self.name} is not what was written"
         if body.digest() != trailer:
             yield f"the pack file of {self.name} is not what was written"

@@ -322,6 +322,19 @@ class KeepingContract(Sound):
             assert len(states.metadata(None)) == 5
             assert sorted(asked) == ["s", "t"]
 
+    def test_a_page_of_sessions_is_full_though_some_have_lived_too_long(self, open_store: OpenStore) -> None:
+        now = [2000.0]
+        with States(open_store(), ttl=timedelta(seconds=500), clock=lambda: now[0]) as states:
+            for name in "abc":
+                states.save(point("a", session_id=name))
+            now[0] = 1000.0  # a clock that steps back
+            for number in range(4):
+                states.save(point("a", session_id=f"old{number}"))
+            now[0] = 2000.0
+            assert [each.session_id for each in states.sessions(2)] == ["c", "b"]
+            assert [each.session_id for each in states.sessions(None)] == ["c", "b", "a"]
+            assert states.sessions(0) == []
+
     # writes
 
     def test_writes_come_back_in_order_and_the_first_one_stays(self, states: States) -> None:

@@ -88,7 +88,7 @@ class LedgerContract:
         with contextlib.closing(open_ledger()) as ledger:
             row = LabelRow("l", "s", 1, (b"abcd", b"efgh"))
             assert ledger.label("l") is None
-            ledger.set_label(LabelRow("l", "old", 2), batch())
+            ledger.set_label(LabelRow("l", "old", 2))
             ledger.set_label(row)
             assert (ledger.label("l"), ledger.dimension("s"), ledger.dimension("old")) == (row, 1, None)
 

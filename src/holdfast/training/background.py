@@ -19,14 +19,16 @@ class Lane:
 
     def __init__(self) -> None:
         self.arena = Arena()
+        self.turn = threading.RLock()
+        """Held by who waits for the one before, copies and begins: of several threads, one after the other."""
         self._thread: threading.Thread | None = None
         self._result: dict[str, Any] | None = None
         self._error: BaseException | None = None
         atexit.register(self._tell_at_exit)
-        os.register_at_fork(after_in_child=self._forget)  # the thread is not in the child, nor is the save its own
+        os.register_at_fork(after_in_child=self._begin_anew)  # the thread is not in the child, nor is the save its own
 
     def start(self, work: Callable[[], dict[str, Any]]) -> None:
-        """Begin a save. The one before it has been waited for."""
+        """Begin a save. It is the caller's turn, and the one before has been waited for."""
 
         def run() -> None:
             try:
@@ -41,16 +43,21 @@ class Lane:
 
     def wait(self) -> dict[str, Any] | None:
         """Wait for the save in flight; returns what it says of itself, once. Raises its error, once."""
-        if self._thread is not None:
-            self._thread.join()
-        result, error = self._result, self._error
-        self._forget()
+        with self.turn:
+            if self._thread is not None:
+                self._thread.join()
+            result, error = self._result, self._error
+            self._forget()
         if error is not None:
             raise error
         return result
 
     def _forget(self) -> None:
         self._thread, self._result, self._error = None, None, None
+
+    def _begin_anew(self) -> None:
+        self.turn = threading.RLock()  # a thread that is not in the child may have had it
+        self._forget()
 
     def _tell_at_exit(self) -> None:
         if self._error is not None:

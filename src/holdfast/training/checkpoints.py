@@ -83,11 +83,12 @@ def save_state(
 ) -> dict[str, Any]:  # fmt: skip
     """`save_checkpoint`, for those who may leave out the metric that decides (`needs_best=False`)."""
     folder = run_of(out_dir)
-    background.lane.wait()  # at most one in flight; an error of that one is told here, before anything else is done
-    wish, flat = make_wish(step, state, keep=Keep(keep_last_k, keep_best_k, keep_every), **wishes)
-    if block:
-        return save_into(folder, wish)
-    return _save_beside(folder, wish, flat, gate)
+    with background.lane.turn:
+        background.lane.wait()  # at most one in flight; an error of that one is told before anything else is done
+        wish, flat = make_wish(step, state, keep=Keep(keep_last_k, keep_best_k, keep_every), **wishes)
+        if not block:
+            return _save_beside(folder, wish, flat, gate)
+    return save_into(folder, wish)
 
 
 def _save_beside(folder: TrainingFolder, wish: Wish, flat: Flat, gate: Any) -> dict[str, Any]:

@@ -34,9 +34,12 @@ _log = logging.getLogger("holdfast")
 
 _SAVING = "saving"
 _REMOVING = "removing"
+_REPLACED = "replaced-"
 _PINS = "pins.json"
 _LOCK = "lock"
 _LOOKS = 5
+_NO_EXCHANGE = (errno.EPERM, errno.EISDIR, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+"""What is said where two folders cannot be exchanged (NFS, Lustre), or a folder be linked in place of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +260,11 @@ class TrainingFolder:
     def sweep(self) -> None:
         """Remove what is half written or half removed. The lock is held, so nobody is at it."""
         for name in os.listdir(self._private):
-            if name.startswith((_SAVING, _REMOVING)):
-                path = self._private / name
+            path, step = self._private / name, self.path / name.removeprefix(_REPLACED)
+            if name.startswith(_REPLACED) and not os.path.lexists(step):  # who put it there died in between
+                disk().rename(str(path), str(step))
+                sync_folder(self.path)
+            elif name.startswith((_SAVING, _REMOVING, _REPLACED)):
                 if path.is_dir() and not path.is_symlink():
                     remove_tree(str(path))
                 else:
@@ -290,9 +296,24 @@ class TrainingFolder:
         target_fd = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             disk().exchange(stage.name, target.name, src_dir_fd=source_fd, dst_dir_fd=target_fd)
+        except OSError as error:
+            if error.errno not in _NO_EXCHANGE:
+                raise
+            self._replace(stage, target)
         finally:
             os.close(source_fd)
             os.close(target_fd)
+
+    def _replace(self, stage: Path, target: Path) -> None:
+        """In two steps: for a moment the step is not there, and who dies then leaves the old one for `sweep`."""
+        aside = self._private / f"{_REPLACED}{target.name}"
+        disk().rename(str(target), str(aside))
+        try:
+            disk().rename(str(stage), str(target))
+        except BaseException:
+            disk().rename(str(aside), str(target))
+            raise
+        disk().rename(str(aside), str(stage))
 
     def put_aside(self, path: Path) -> Path:
         """Give a broken checkpoint another name, so that its step can be saved again; nothing of it is removed."""

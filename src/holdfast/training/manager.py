@@ -60,7 +60,8 @@ class CheckpointManager:
     """Saves every so many steps, keeps what is wanted, and finds what to go on from.
 
     As a context manager it also answers SIGTERM: the next `maybe_save` saves, whatever its step, and ends the process
-    as the signal would have. Leaving the block waits for a save in the background.
+    as the signal would have. Leaving the block waits for a save in the background, and passes a signal on that neither
+    `maybe_save` nor `should_stop` has told of.
     """
 
     def __init__(
@@ -100,8 +101,8 @@ class CheckpointManager:
 
     @property
     def should_stop(self) -> bool:
-        """Whether SIGTERM has come."""
-        return self._preemption.has_come
+        """Whether SIGTERM has come. Who is told so ends the loop, and decides when the process ends."""
+        return self._preemption.tell()
 
     # saving
 
@@ -114,6 +115,10 @@ class CheckpointManager:
         """
         if self.should_stop:
             meta = None
+            try:
+                self.wait()
+            except Exception as error:  # of a save before this one, which there may be no more time for
+                _log.error("an earlier save failed: %s", error)
             if not self._has_saved(step):  # by the call before this one, as it may be
                 meta = self.save(step, state, metrics, **options | {"block": True})
             self._preemption.end()
@@ -136,7 +141,6 @@ class CheckpointManager:
         return save_state(str(self.root), step, made, **wishes | options)
 
     def _has_saved(self, step: int) -> bool:
-        self.wait()
         return any(each.step == check_step(step) for each in self._folder.look()[0]) and not self._rewinds
 
     def wait(self) -> dict[str, Any] | None:
@@ -261,9 +265,11 @@ class CheckpointManager:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        self._preemption.unlisten()
-        with _told_beside(value):
-            background.wait_for_save()
+        try:
+            with _told_beside(value):
+                background.wait_for_save()  # a signal that comes meanwhile does not cost the last save
+        finally:
+            self._preemption.leave(is_over=value is None)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ class Preemption:
 
     def __init__(self) -> None:
         self.has_come = False
+        self._is_told = False
         self._before: Any = None
         self._listens = False
 
@@ -28,6 +29,17 @@ class Preemption:
         if self._listens:
             signal.signal(signal.SIGTERM, self._before if self._before is not None else signal.SIG_DFL)
             self._listens = False
+
+    def tell(self) -> bool:
+        """Whether it has come; from then on it is the caller's to act on."""
+        self._is_told = self._is_told or self.has_come
+        return self.has_come
+
+    def leave(self, *, is_over: bool) -> None:
+        """Listen no longer. A signal that nobody was told of does now what it would have done, if the loop is over."""
+        if is_over and not self._is_told:
+            self.end()
+        self.unlisten()
 
     def end(self) -> None:
         """What was to be saved is saved: let the signal do now what it would have done."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -49,6 +50,7 @@ _SYSTEM = frozenset(
     ]
 )
 _SYSTEM_TREES = ("/proc", "/sys", "/dev", "/boot")
+_CHOSEN = re.compile(r".+-[0-9a-f]{24}")  # a name that we gave a store
 _PERSONAL = ("Desktop", "Documents", "Downloads", "Library", ".config", ".local", ".ssh")
 
 
@@ -79,7 +81,7 @@ def store_folder(workspace: Path, *, store: str | os.PathLike[str] | None, envir
     if store is not None:
         folder = Path(os.path.realpath(a_path(store, "the store")))
     else:
-        folder = Path(os.path.realpath(_stores_root(environ))) / _store_name(workspace)
+        folder = Path(os.path.realpath(_stores_root(environ) / _store_name(workspace)))
     if folder.is_relative_to(workspace) or workspace.is_relative_to(folder):
         raise Refused(
             f"the store {folder} and the workspace {workspace} are inside one another",
@@ -118,22 +120,46 @@ def check_owner(folder: Path, workspace: Path) -> None:
     if owner != os.fspath(workspace) and os.path.isdir(owner) and not os.path.samefile(owner, workspace):
         raise Refused(
             f"{folder} holds the checkpoints of {owner}, not of {workspace}",
-            hint="Open that folder, or choose another store.",
+            hint="Open that folder, or name another store: --store PATH (store=…).",
         )
 
 
 def write_owner(folder: Path, workspace: Path) -> None:
-    """Say whose store this is; a workspace that was moved takes its store along."""
+    """Say whose store this is; a workspace that was moved takes its store along, and finds it by itself from then on.
+
+    Needs the store's lock. Who only looks does not: the folder that it is of may be on a disk that is not there now.
+    """
     path = folder / "holdfast" / "store.json"
     about = {"this": _THIS.format(FORMAT), "format": FORMAT, "workspace": os.fspath(workspace)}
     text = json.dumps(about, indent=1) + "\n"
     try:
         found = path.read_bytes()
-        if found == text.encode() or read_owner(found) is None:
+        said = read_owner(found)
+        if found == text.encode() or said is None:
             return  # a damaged one is left for `verify` to name
+        _lead_to(folder, workspace, Path(said[1]))
     except FileNotFoundError:
         pass
     durable.write_atomically(path, text.encode())
+
+
+def _lead_to(store: Path, workspace: Path, before: Path) -> None:
+    """Put a link to a store where a workspace looks for its own, if we chose that place; and none where it was."""
+    here, there = (store.with_name(_store_name(each)) for each in (workspace, before))
+    with contextlib.suppress(OSError):  # without it the store is found by `--store`, as before
+        if there.is_symlink():
+            there.unlink()
+        if _CHOSEN.fullmatch(store.name):
+            here.symlink_to(store.name)
+
+
+def owner_of(folder: Path) -> str | None:
+    """The workspace that a store says it is of; None if it does not."""
+    try:
+        said = read_owner((folder / "holdfast" / "store.json").read_bytes())
+    except OSError:
+        return None
+    return said and said[1]
 
 
 def read_owner(data: bytes) -> tuple[int, str] | None:
@@ -149,15 +175,13 @@ def read_owner(data: bytes) -> tuple[int, str] | None:
 def left_behind(workspace: Path, environ: Mapping[str, str]) -> dict[str, Path]:
     """Stores of folders that are gone, or of this one from before it came here, by folder; the likeliest first."""
     found: dict[str, Path] = {}
-    for path in sorted(_stores_root(environ).glob("*/holdfast/store.json")):
-        if path.parts[-3] == _store_name(workspace):
-            continue  # its own, half made
-        try:
-            said = read_owner(path.read_bytes())
-        except OSError:
-            continue
-        if said is not None and (said[1] == os.fspath(workspace) or not os.path.lexists(said[1])):
-            found[said[1]] = path.parent.parent
+    for path in sorted(_stores_root(environ).glob("*/holdfast")):
+        store = path.parent
+        if store.name == _store_name(workspace) or store.is_symlink():
+            continue  # its own, half made; or one that comes by its own name as well
+        owner = owner_of(store)
+        if owner is not None and (owner == os.fspath(workspace) or not os.path.lexists(owner)):
+            found[owner] = store
     own, name = os.fspath(workspace), workspace.name
     return dict(sorted(found.items(), key=lambda item: (item[0] != own, os.path.basename(item[0]) != name)))
 

@@ -11,7 +11,14 @@ from pathlib import Path
 from holdfast.errors import HoldfastError, Unavailable
 
 _FULL = "Make room: pruning, and deleting all but the newest, need none"
-_HINTS = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: "Checkpoints there can be read and exported, not made"}
+_FEWER = "Close some files, or raise the limit (ulimit -n)"
+_HINTS = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EROFS: "Checkpoints there can be read and exported, not made",
+    errno.EMFILE: _FEWER,
+    errno.ENFILE: _FEWER,
+}
 
 
 @contextlib.contextmanager

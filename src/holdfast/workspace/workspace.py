@@ -336,8 +336,6 @@ class Workspace(Verbs, Keeping):
                 raise NotFound(f"{self.path} has no checkpoints yet", hint="Make the first with `holdfast save`.")
             self._create()
         place.check_owner(self.store, self.path)
-        with contextlib.suppress(OSError):  # a read-only store can still be read
-            place.write_owner(self.store, self.path)
         self._repository.sync()
         if Journal(self._repository.own).exists and self._repository.lock.acquire(wait=False):
             try:
@@ -377,6 +375,8 @@ class Workspace(Verbs, Keeping):
         with plain_errors(self.store):
             self._check_is_there()
             with self._repository.lock:
+                place.check_owner(self.store, self.path)
+                place.write_owner(self.store, self.path)
                 self._repository.objects.refresh()
                 self._repository.sweep()
                 with self._repository.catalog.kept_open():

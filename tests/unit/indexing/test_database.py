@@ -43,6 +43,19 @@ def test_what_is_broken_off_is_not_there_and_the_next_is(path: Path) -> None:
     assert _names(path) == ["whole"]
 
 
+def test_a_program_that_goes_elsewhere_writes_where_it_was_told_to(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with opened(Path(path.name)) as database:
+        for name in ("first", "second"):
+            monkeypatch.chdir(tmp_path / "elsewhere")
+            with database.writing() as db:
+                db.execute("INSERT INTO thing VALUES (?)", (name,))
+    assert _names(path) == ["first", "second"]
+
+
 def test_a_file_that_another_makes_at_the_same_moment_is_made_once(path: Path) -> None:
     class Late(sqlite3.Connection):
         def execute(self, query: str, *values: Any) -> sqlite3.Cursor:

@@ -7,7 +7,9 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from holdfast.errors import Conflict, Refused, Unavailable
 from holdfast.testing.faults import FailingDisk
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint, wait_for_save
 from holdfast.training.background import Lane, lane
+from holdfast.training.folder import TrainingFolder
 
 from .scenes import same, small_state
 
@@ -61,6 +64,31 @@ def test_memory_is_that_of_one_state_and_is_used_again(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, 9, {"x": torch.ones(10)}, block=False)
     wait_for_save()
     assert lane.arena._room.data_ptr() == room
+
+
+def test_two_threads_that_save_do_not_get_each_others_weights(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+
+    def save_other() -> None:
+        save_checkpoint(other, 1, {"x": torch.full((1000,), 2.0)}, block=False)
+
+    class Slow:
+        """A loader whose position takes so long to tell that another thread begins a save meanwhile."""
+
+        def state_dict(self) -> dict[str, Any]:
+            thread.start()
+            thread.join(0.3)
+            return {}
+
+        def load_state_dict(self, state: Any) -> None: ...
+
+    thread = threading.Thread(target=save_other)
+    with TrainingFolder(other).writing():  # what the other thread has begun is not written before we have copied
+        save_checkpoint(one, 1, {"x": torch.full((1000,), 1.0)}, block=False, loader=Slow())
+    thread.join()
+    wait_for_save()
+    assert load_checkpoint(one)["x"].unique().tolist() == [1.0]
+    assert load_checkpoint(other)["x"].unique().tolist() == [2.0]
 
 
 def test_an_error_is_told_by_the_next_call_once(tmp_path: Path) -> None:
@@ -153,6 +181,28 @@ def test_a_forked_child_is_not_told_of_a_save_of_its_parent() -> None:
     _, status = os.waitpid(child, 0)
     assert status == 0
     assert alone.wait() == {"step": 1}
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_forked_child_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
+    alone = Lane()
+    has_turn, may_go = threading.Event(), threading.Event()
+
+    def copy() -> None:
+        with alone.turn:
+            has_turn.set()
+            may_go.wait()
+
+    thread = threading.Thread(target=copy)
+    thread.start()
+    has_turn.wait()
+    child = os.fork()
+    if not child:
+        os._exit(0 if alone.turn.acquire(timeout=0) else 1)
+    _, status = os.waitpid(child, 0)
+    may_go.set()
+    thread.join()
+    assert status == 0
 
 
 def test_the_next_step_of_an_optimiser_waits_once_and_its_hooks_do_not_gather() -> None:

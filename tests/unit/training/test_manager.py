@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +19,11 @@ import numpy as np
 import pytest
 import torch
 
+from holdfast import durable
 from holdfast.errors import Damaged, NotFound, Refused
+from holdfast.testing.faults import FailingDisk
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
+from holdfast.training.background import lane
 from holdfast.training.folder import TrainingFolder
 
 
@@ -351,3 +358,59 @@ def test_after_the_block_the_signal_does_what_it_did_before(tmp_path: Path) -> N
         assert len(came) == 2
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def came() -> Iterator[list[int]]:
+    """The SIGTERMs that went past a manager."""
+    found: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: found.append(number))
+    yield found
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_a_signal_that_comes_after_the_last_step_is_passed_on(tmp_path: Path, came: list[int]) -> None:
+    with CheckpointManager(tmp_path, save_steps=10) as manager:
+        manager.maybe_save(1, {})
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert came == []
+    assert came == [signal.SIGTERM]
+
+
+def test_a_signal_that_the_loop_was_told_of_is_its_own(tmp_path: Path, came: list[int]) -> None:
+    with CheckpointManager(tmp_path) as manager:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert manager.should_stop
+    with pytest.raises(KeyError), CheckpointManager(tmp_path):
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise KeyError
+    assert came == []
+
+
+def test_an_earlier_save_that_failed_does_not_cost_the_one_that_sigterm_asks_for(
+    tmp_path: Path, came: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    with CheckpointManager(tmp_path, save_steps=1, block=False) as manager:
+        with durable.use_disk(FailingDisk(at=4, error=errno.EIO, once=False)):
+            manager.maybe_save(1, {"step": 1})
+            assert lane._thread is not None
+            lane._thread.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+        manager.maybe_save(2, {"step": 2})
+    assert came == [signal.SIGTERM]
+    assert load_checkpoint(tmp_path) == {"step": 2}
+    assert "an earlier save failed: writing to" in caplog.text
+
+
+def test_a_signal_that_comes_while_the_end_waits_does_not_cost_the_last_save(tmp_path: Path) -> None:
+    saved: list[bool] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: saved.append((tmp_path / "step-00000001").is_dir()))
+    try:
+        with contextlib.ExitStack() as held, CheckpointManager(tmp_path, block=False) as manager:
+            held.enter_context(TrainingFolder(tmp_path).writing())  # the save cannot end before the signal has come
+            manager.save(1, {"step": 1})
+            held.callback(os.kill, os.getpid(), signal.SIGTERM)
+            threading.Timer(0.05, held.close).start()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert saved == [True]

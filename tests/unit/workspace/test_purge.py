@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+import zlib
 from collections.abc import Callable, Iterator
+from hashlib import sha1
 from pathlib import Path
 
 import pytest
@@ -218,13 +220,52 @@ def test_refs_that_git_has_packed_and_loose_copies_go_too(
     project, history: Workspace, everything: Callable[[], bytes], git: Git
 ) -> None:
     where = f"--git-dir={project.store}"
-    git(where, "hash-object", "-w", "--stdin", given=SECRET)
     git(where, "pack-refs", "--all")
     git(where, "gc", "--quiet")
+    name = git(where, "hash-object", "--stdin", given=SECRET).decode().strip()
+    loose = project.store / "objects" / name[:2] / name[2:]  # git itself writes none of what a pack has
+    loose.parent.mkdir(exist_ok=True)
+    loose.write_bytes(zlib.compress(b"blob %d\0%s" % (len(SECRET), SECRET)))
     project.open().purge(".env")
+    assert not loose.exists()
     assert SECRET not in everything()
     assert history.get("two").purged == (".env",)
     git(where, "fsck", "--strict")
+
+
+@pytest.mark.parametrize("index", ["lost", "cut short", "of other names"])
+def test_a_pack_of_which_nobody_can_tell_what_is_in_it_may_hold_it_still(
+    project, history: Workspace, index: str
+) -> None:
+    packs = project.store / "objects" / "pack"
+    name = sha1(b"blob %d\0%s" % (len(SECRET), SECRET)).digest()
+    found = next(path for path in packs.glob("*.idx") if name in path.read_bytes())
+    again = packs / f"pack-{'0' * 40}.pack"  # a second copy, as a merge that was interrupted leaves it
+    again.write_bytes(found.with_suffix(".pack").read_bytes()[:-1])
+    whole = bytearray(found.read_bytes())
+    if index == "cut short":
+        again.with_suffix(".idx").write_bytes(whole[:500])
+    elif index == "of other names":
+        for last in range(1032 + 19, 1032 + 20 * int.from_bytes(whole[1028:1032], "big"), 20):
+            whole[last] ^= 1
+        again.with_suffix(".idx").write_bytes(whole)
+    with pytest.raises(Damaged, match=f"{again.name} has no sound index"):
+        project.open().purge(".env")
+    assert not history.verify().ok
+    again.unlink()
+    history.save("whoever writes next goes on with it", allow_empty=True)
+    assert history.purge_error is None
+    assert history.verify().ok
+
+
+def test_the_catalog_does_not_keep_a_message_that_repeated_it(project, ws: Workspace) -> None:
+    project.write(".env", SECRET)
+    ws.save("with sk-0123456789abcdef in it")
+    with open(project.store / "holdfast" / "catalog.db", "rb") as catalog:
+        ws.purge(".env")
+        assert os.fstat(catalog.fileno()).st_nlink == 0  # some builds of SQLite leave what was in a row, others do not
+    assert CUT_OUT in ws.list()[0].message
+    assert [path for path in (project.store / "holdfast").iterdir() if b"sk-0123" in path.read_bytes()] == []
 
 
 def test_other_things_of_the_store_are_as_they_were(project, ws: Workspace) -> None:

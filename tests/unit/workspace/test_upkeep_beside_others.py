@@ -28,16 +28,22 @@ for turn in range(8):
 """
 SAVE = """
 for turn in range(12):
-    (root / "saver").mkdir(exist_ok=True)
-    (root / "saver" / "file").write_bytes(os.urandom(5000) + b"%d" % turn)
-    print(ws.save(f"save {turn}").id)
+    for attempt in range(1000):
+        try:
+            (root / "saver").mkdir(exist_ok=True)
+            (root / "saver" / "file").write_bytes(os.urandom(5000) + b"%d" % turn)
+            break
+        except OSError:  # a restore took the folder away just then
+            continue
+    print(ws.save(f"save {turn}", allow_empty=True).id)  # a restore may have taken the file away, too
 """
 RESTORE = """
+others = {"saver", "saver/file"}  # what is written while a restore is under way is left as it is
 for turn in range(8):
     done = ws.restore("first")
-    assert done.ok, done.failed
+    assert done.failed.keys() <= others, done.failed
     undone = ws.undo()
-    assert undone.ok, undone.failed
+    assert undone.failed.keys() <= others, undone.failed
 """
 READ = """
 for turn in range(25):

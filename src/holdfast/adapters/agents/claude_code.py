@@ -68,6 +68,10 @@ def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
         from holdfast.adapters.agents import cursor  # Cursor runs the hooks of Claude Code too
 
         return cursor.AGENT.read(fields, environ)
+    if fields.text("timestamp") and "CLAUDE_CODE_ENTRYPOINT" not in environ:
+        from holdfast.adapters.agents import copilot  # so do Copilot and VS Code, which say when
+
+        return copilot.AGENT.read(fields, environ)
     event = read_common(
         NAME,
         fields,

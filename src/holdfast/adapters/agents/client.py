@@ -1,8 +1,9 @@
 """What an agent starts for each event: hands it to the background helper, and is gone.
 
-Nothing is imported here but what Python has loaded anyway and `_socket`: starting Python is most of what a hook costs.
-If no helper answers, a child is forked that does the work and then stays as the helper. Either way the answer comes
-when the checkpoint is durable, or when the agent would stop waiting. The exit status is 0, whatever happens.
+Nothing is imported here but what Python has loaded anyway, `_socket` and `select`: starting Python is most of what a
+hook costs. If no helper answers, a child is forked that does the work and then stays as the helper. Either way the
+answer comes when the checkpoint is durable, or when the agent would stop waiting. The exit status is 0, whatever
+happens.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ WAIT_S = 45.0
 _MOST_WAIT_S = 3600.0
 _MOST_BYTES = 32 << 20
 _EDGE_BYTES = 64 << 10
+_PAUSE_S, _MOST_PAUSES = 0.5, 20
 _PASSED_ON = (
     "HOME",
     "XDG_",
@@ -198,7 +200,7 @@ def _read_all() -> bytes:
     pieces: list[bytes] = []
     total, last = 0, b""
     try:
-        while piece := os.read(0, 1 << 20):
+        while piece := _next(pieces):
             total += len(piece)
             if total <= _MOST_BYTES:
                 pieces.append(piece)
@@ -209,6 +211,28 @@ def _read_all() -> bytes:
     if total <= _MOST_BYTES:
         return b"".join(pieces)
     return b"".join(pieces)[:_EDGE_BYTES] + b"\n" + last
+
+
+def _next(pieces: list[bytes]) -> bytes:
+    """What comes next on stdin; nothing at its end, and where all has come but the agent leaves the pipe open."""
+    import select
+
+    pauses = 0
+    while not select.select([0], [], [], _PAUSE_S)[0]:
+        pauses += 1
+        if pauses >= _MOST_PAUSES or _is_whole(b"".join(pieces)):
+            return b""
+    return os.read(0, 1 << 20)
+
+
+def _is_whole(data: bytes) -> bool:
+    import json
+
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _cwd() -> str:

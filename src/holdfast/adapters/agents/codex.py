@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from holdfast.adapters.agents.agent import (
     TIMEOUT_S,
@@ -35,6 +38,12 @@ _EVENTS: dict[str, str | None] = {  # no matcher: every tool; those that only re
     "SessionEnd": None,
 }
 _LAST_TIMEOUT_S = 3
+_NAMESPACES = ("", "collaboration", "multi_agent_v1")  # which it puts before the name of a tool, with nothing between
+_OF_SUB_AGENTS = (
+    "spawn_agent", "wait_agent", "wait", "send_input", "send_message", "followup_task", "resume_agent",
+    "interrupt_agent", "close_agent", "list_agents",
+)  # fmt: skip
+_DELEGATING = frozenset({"Agent", *(space + name for space in _NAMESPACES for name in _OF_SUB_AGENTS)})
 _READING = frozenset(
     {"update_plan", "view_image", "web_search", "request_user_input", "read_file", "list_dir", "grep_files"}
 )
@@ -65,10 +74,18 @@ def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
         fields,
         kinds=KINDS,
         reading=_READING,
-        delegating=frozenset({"spawn_agent", "Agent", "wait"}),
+        delegating=_DELEGATING,
     )
     # of a command that goes on when the model goes on, no end is told before it has ended
     return replace(event, still_running=True) if event.kind is Kind.STOP else event
+
+
+def trusted_hash(event: str, group: Mapping[str, Any], handler: Mapping[str, Any]) -> str:
+    """What Codex notes of a hook that the user accepts; any other, and it does not run."""
+    matcher = {} if group.get("matcher") is None else {"matcher": group["matcher"]}
+    said = {"event_name": event, **matcher, "hooks": [{"timeout": 600, "async": False, **handler}]}
+    spelled = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return f"sha256:{sha256(spelled.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.adapters.agents.agent import Agent, Entry, Places, Scope
+from holdfast.adapters.agents.codex import trusted_hash
 from holdfast.adapters.agents.settings.jsonc import NotJSON, parse
 from holdfast.adapters.agents.settings.ours import are_same, found_entries, is_ours
 from holdfast.adapters.agents.settings.reading import decode, read_bytes
@@ -152,21 +153,27 @@ def _codex(path: Path, text: str, places: Places) -> tuple[bool | None, list[str
     if False in (features.get("hooks"), features.get("codex_hooks")):
         problems.append("hooks are switched off ([features] hooks)")
     state = _mapping(_mapping(config.get("hooks")).get("state"))
-    trusted = all(_mapping(state.get(key)).get("trusted_hash") for key in _codex_keys(path, text))
+    said = [(_mapping(state.get(key)), wanted) for key, wanted in _codex_hashes(path, text).items()]
+    if any(each.get("enabled") is False for each, _ in said):
+        problems.append("hooks of ours are switched off: start codex, and switch them on (/hooks)")
+    trusted = all(each.get("trusted_hash") == wanted for each, wanted in said)
     if not trusted:
-        problems.append("not trusted yet: start codex, and accept the hooks (/hooks)")
+        once = any(each.get("trusted_hash") for each, _ in said)
+        yet = "as they are now" if once else "yet"
+        problems.append(f"not trusted {yet}: start codex, and accept the hooks (/hooks)")
     return trusted, problems
 
 
-def _codex_keys(path: Path, text: str) -> list[str]:
-    found = []
+def _codex_hashes(path: Path, text: str) -> dict[str, str]:
+    """The hash that each of our hooks is trusted by, under the name that Codex has for it."""
+    found = {}
     hooks = parse(text).get("hooks")
     for member in (hooks.members or []) if hooks else []:
         event = _CAMEL.sub("_", member.key).lower()
         for number, group in enumerate(_listed(member.value.plain())):
             for position, handler in enumerate(_listed(_mapping(group).get("hooks"))):
                 if is_ours(handler, "codex"):
-                    found.append(f"{path}:{event}:{number}:{position}")
+                    found[f"{path}:{event}:{number}:{position}"] = trusted_hash(event, _mapping(group), handler)
     return found
 
 

@@ -84,7 +84,7 @@ def answer(call: Call, *, opened: Opened = open_workspace) -> bytes:
                 _log(call, f"{event.name}: {error}")
                 said.append(_not_saved(event, error))
         text = " ".join(filter(None, said))
-        return json.dumps({"systemMessage": text}).encode() + b"\n" if text and agent.speaks else b""
+        return json.dumps({"systemMessage": text}).encode() + b"\n" if text and find_agent(event.agent).speaks else b""
     except Exception as error:  # a hook that fails would end the agent's turn; the log has it
         _log(call, f"unexpected {type(error).__name__}: {error}")
         return b""

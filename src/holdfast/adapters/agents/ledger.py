@@ -16,6 +16,7 @@ from typing import Any
 from zlib import crc32
 
 from holdfast import durable
+from holdfast.adapters.agents.owner import is_within
 from holdfast.adapters.agents.windows import Fired, Session, Window, Windows
 
 FORMAT = 1
@@ -50,6 +51,15 @@ class Ledger:
 def ledger_folder(store: Path) -> Path:
     """Where the windows of a store are."""
     return store / "holdfast" / "agents"
+
+
+def tool_around(store: Path, pid: int) -> tuple[Session, Window] | None:
+    """The tool of an agent that a process runs in: the latest that is open in a session that the process comes from."""
+    sessions = read_windows(ledger_folder(store)).sessions.values()
+    for session in sorted(sessions, key=lambda each: each.at, reverse=True):
+        if session.open and is_within(pid, session.owner):
+            return session, session.open[-1]
+    return None
 
 
 def read_windows(folder: Path) -> Windows:

@@ -19,6 +19,15 @@ def owner_of(pid: int) -> str:
     return ""
 
 
+def is_within(pid: int, owner: str) -> bool:
+    """Whether a process was started by another, directly or not."""
+    while pid > 1 and (found := _stat(pid)) is not None:
+        if f"{pid}:{found[2]}" == owner:
+            return True
+        pid = found[1]
+    return False
+
+
 def is_alive(owner: str) -> bool:
     """Whether the process is still there, and is not another one that got its number."""
     pid, _, started = owner.partition(":")

@@ -14,23 +14,22 @@ from holdfast.workspace.place import store_folder
 
 def workspaces_of(event: Event, *, cwd: str, home: Path, environ: Mapping[str, str]) -> list[Path]:
     """The folders to save, by their real paths: mostly one; several where an agent has several open at once."""
-    here = _real(event.cwd or cwd)
-    named = [folder for folder in map(_real, event.folders) if folder is not None]
+    there = [each for each in event.folders if os.path.isabs(each) and os.path.isdir(each)]  # one may be moved away
+    named = [Path(os.path.realpath(each)) for each in there]
+    here = _real(event.cwd or ("" if named else cwd))  # some agents run their hooks in a folder of their own
     target = _real(event.path) if os.path.isabs(event.path) else None
     inside = [folder for folder in named if here is not None and here.is_relative_to(folder)]
-    if target is not None and len(named) > 1:
+    if target is not None:
         inside = [folder for folder in named if target.is_relative_to(folder)] or inside
     if inside:
         return [_within(max(inside, key=lambda each: len(each.parts)), here, target)]
-    if named and (here is None or len(named) > 1):
+    if here is None or len(named) > 1:
         return list(dict.fromkeys(named))
-    if here is not None:
+    root = _root(here, home, environ)
+    if root is None and event.cwd and not os.path.isdir(event.cwd):  # it is gone: nobody meant what is above it
+        here = _real(cwd) or here
         root = _root(here, home, environ)
-        if root is None and event.cwd and not os.path.isdir(event.cwd):  # it is gone: nobody meant what is above it
-            here = _real(cwd) or here
-            root = _root(here, home, environ)
-        return [root or here]
-    return named[:1]
+    return [root or (named[0] if named else here)]
 
 
 def _real(path: str) -> Path | None:

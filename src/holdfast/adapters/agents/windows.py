@@ -29,6 +29,7 @@ class Window:
     actor: str
     sub_id: str
     delegates: bool = False
+    turn: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ def after(
     seen = (*mine.seen, event.key)[-_MOST_SEEN:] if event.key else mine.seen
     mine = replace(mine, at=now, owner=owner or mine.owner, seen=seen, told=tuple(dict.fromkeys((*mine.told, *told))))
     sessions = {
-        key: session if _may_run(session, now, is_alive) else replace(session, open=(), background=())
+        key: _beside(session, event) if _may_run(session, now, is_alive) else replace(session, open=(), background=())
         for key, session in windows.sessions.items()
         if now - session.at < (_FORGOTTEN_AFTER_S if session.open or session.background else _STALE_AFTER_S)
     }
@@ -132,12 +133,19 @@ def after(
     return Windows({**newest, mine.key: mine}, {**windows.fired, event.agent: fired})
 
 
+def _beside(session: Session, event: Event) -> Session:
+    """Another session. Where sub-agents have sessions of their own, one that speaks may be whom it waits for."""
+    if event.agent != session.agent or event.kind not in (Kind.BEFORE, Kind.AFTER):
+        return session
+    return replace(session, open=tuple(each for each in session.open if not each.delegates))
+
+
 def _moved_on(session: Session, event: Event) -> Session:
     kind = event.kind
     if event.sub_id:  # sub-agents speak for themselves, so who sent them is not open for their work
         session = replace(session, open=tuple(each for each in session.open if not each.delegates))
     if kind is Kind.BEFORE:
-        window = Window(event.tool_use, event.tool, event.actor, event.sub_id, event.delegates)
+        window = Window(event.tool_use, event.tool, event.actor, event.sub_id, event.delegates, event.turn)
         return replace(session, open=(*session.open, window), tells_tools=True, in_turn=True)
     if kind is Kind.AFTER:
         background = (*session.background, event.actor) if event.background else session.background
@@ -184,7 +192,7 @@ def _suspects(windows: Windows, event: Event, mine: Session) -> list[tuple[str, 
         (window.actor, session.session)
         for session in windows.sessions.values()
         if session.key != mine.key
-        for window in session.open
+        for window in _beside(session, event).open
     ]
     return list(dict.fromkeys([*own, *others]))
 

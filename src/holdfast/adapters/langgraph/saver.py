@@ -89,7 +89,8 @@ class HoldfastSaver(Awaiting):
     ) -> RunnableConfig:
         """Save a checkpoint, on top of the one that the config names; one with the same id is replaced.
 
-        Conflict if the thread was deleted, and this goes on with what was deleted; without a parent it begins anew.
+        Conflict if the thread was deleted, and this goes on with what was deleted; without a parent it begins anew (but
+        for a subgraph, which is a part of a run that began before).
         """
         files = None if self._files is None else self._files.save(config, metadata)
         saved = translating.to_flow(config, checkpoint, metadata, files)
@@ -97,7 +98,7 @@ class HoldfastSaver(Awaiting):
         try:
             self.states.save(saved, replace=True)
         except Conflict:
-            if meta.parent_id is not None:
+            if meta.parent_id is not None or meta.namespace:
                 raise
             self.states.reopen(meta.session_id)
             self.states.save(saved, replace=True)
@@ -122,11 +123,27 @@ class HoldfastSaver(Awaiting):
     # reading
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that a config names, or the newest of its namespace."""
+        """The checkpoint that a config names, or the newest of its namespace.
+
+        A run that finds nothing begins anew: from here on it may save into a thread that was deleted.
+        """
         thread, namespace = translating.thread_of(config), translating.namespace_of(config)
         checkpoint_id = get_checkpoint_id(config)
         if checkpoint_id:
             return self._tuple(Place(thread, namespace, checkpoint_id))
+        found = self._newest_tuple(thread, namespace)
+        if found is None and not namespace and RUNTIME in config["configurable"]:
+            self._begin(thread)
+        return found
+
+    def _begin(self, thread: str) -> None:
+        """Make room for a run: now, since what its tasks write may come before its first checkpoint, and must stay."""
+        self.states.free_expired(thread)
+        known = self.states.store.session(thread)
+        if known is not None and known.is_deleted:
+            self.states.reopen(thread)
+
+    def _newest_tuple(self, thread: str, namespace: str) -> CheckpointTuple | None:
         for _ in range(_TRIES):
             if self.states.is_expired(thread):
                 return None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
+from holdfast.adapters.agents.ledger import tool_around
 from holdfast.cli import documents, given, progress
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
@@ -17,7 +20,7 @@ from holdfast.cli.saved import show_saved
 @click.option("--name", metavar="NAME", help="A name to find it by.")
 @click.option("--pin", is_flag=True, help="Keep it when others are pruned.")
 @click.option("--session", metavar="ID", help="The session that it belongs to.")
-@click.option("--actor", metavar="NAME", help="Who saved it.")
+@click.option("--actor", metavar="NAME", help="Who saved it. [default: the agent whose tool this runs in]")
 @click.option("--step", type=int, metavar="N", help="The step of the session.")
 @click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata, as text; may be repeated.")
 @click.option("--state", multiple=True, metavar="NAME=FILE.json", help="State saved with the files (- is stdin).")
@@ -53,7 +56,12 @@ def save(
     message = text or message or ""
     metadata = dict(given.pairs(meta, "--meta"))
     states = {key: given.json_file(file) for key, file in given.pairs(state, "--state")}
+    said = bool(message or session or actor or metadata) or step is not None
     workspace = app.open(create=True, exclude=exclude)
+    if actor is None and (around := tool_around(workspace.store, os.getpid())):  # an agent's own tool saves
+        running, tool = around
+        actor, session = tool.actor, session or running.session or None
+        metadata = {**({"turn": tool.turn} if tool.turn else {}), **metadata}
     before = workspace.list(1, safety=True)
     with progress.shown() as shown:
         saved = workspace.save(
@@ -73,6 +81,5 @@ def save(
     if app.json:
         app.document({"checkpoint": documents.whole_checkpoint(saved), "new": new})
     else:
-        lost = bool(message or session or actor or metadata) or step is not None
-        show_saved(saved, new=new, lost=lost, latest=None if new else workspace.get("latest"))
+        show_saved(saved, new=new, lost=said, latest=None if new else workspace.get("latest"))
     return Exit.DONE if saved.complete else Exit.INCOMPLETE

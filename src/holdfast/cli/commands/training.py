@@ -24,13 +24,8 @@ def training() -> None:
 
 @training.command(cls=Command)
 @click.argument("ref", default="latest")
-@click.option(
-    "--dir",
-    "folder",
-    metavar="PLACE",
-    help="The folder of the checkpoints, or s3://… [default: that of -C, or this one]",
-)
+@click.option("--dir", "folder", metavar="PLACE", help="The folder of the checkpoints, or s3://…  [default: as -C]")
 @pass_app
 def info(app: App, *, ref: str, folder: str | None) -> None:
     """Show one checkpoint: latest, best, or a step."""
-    runs.show(app, runs.open_run(folder or app.directory or "."), ref)
+    runs.show(app, runs.open_run(app.directory or app.folder() if folder is None else folder), ref)

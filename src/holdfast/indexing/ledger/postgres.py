@@ -45,7 +45,8 @@ class PostgresLedger(Tables):
     ) -> None:
         """`lease_s`: after how long without a sign of life a worker's documents are taken over by others.
 
-        It should be longer than a batch takes. A pooler between has to keep a session to one connection.
+        While a model is asked it is made longer, ten times at most: a call that takes more than that hangs. A pooler
+        between has to keep a session to one connection.
         """
         if not schema or "\0" in schema or len(schema.encode()) > 63:
             raise Refused(f"the schema is {schema!r}", hint="Its name has 1 to 63 bytes.")

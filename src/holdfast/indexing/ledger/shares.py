@@ -33,6 +33,10 @@ class Paying(Protocol):
         """Let time go by without losing what one has."""
         ...
 
+    def staying(self) -> AbstractContextManager[None]:
+        """Not to lose what one has while a model takes its time; the ledger is told nothing else within."""
+        ...
+
 
 class PayingAlone:
     """Where there are no others, every text is one's own."""
@@ -43,6 +47,9 @@ class PayingAlone:
 
     def wait(self, seconds: float, sleep: Callable[[float], None]) -> None:
         sleep(seconds)
+
+    def staying(self) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
 
 class Share(Paying, Protocol):

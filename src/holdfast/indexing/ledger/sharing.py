@@ -8,6 +8,7 @@ they are on their way to a model and back: documents of two workers may have the
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,8 @@ CLAIMS = """
 CREATE TABLE claim (key {name} PRIMARY KEY, owner TEXT NOT NULL REFERENCES worker ON DELETE CASCADE);
 """
 _POLL_S = 0.2
+_LONGEST_CALL = 10
+"""Leases that one call of a model may take. One that takes longer hangs, and others take over."""
 _FREE = (
     " FROM task t LEFT JOIN worker w ON w.id = t.owner WHERE t.run = ? AND NOT t.is_moved"
     " AND (t.owner IS NULL OR w.until IS NULL OR w.until < clock_timestamp())"
@@ -166,6 +169,25 @@ class Shared:
             some = min(seconds, self._ledger.lease_s / 3)
             sleep(some)
             seconds -= some
+
+    @contextlib.contextmanager
+    def staying(self) -> Iterator[None]:
+        is_back = threading.Event()
+
+        def stay() -> None:
+            with contextlib.suppress(Unavailable):  # the connection is gone, and all that it had
+                for _ in range(3 * _LONGEST_CALL):
+                    if is_back.wait(self._ledger.lease_s / 3):
+                        return
+                    self.renew()
+
+        thread = threading.Thread(target=stay, name="holdfast-lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_back.set()
+            thread.join()
 
     def release(self) -> None:
         with self._ledger.leasing():

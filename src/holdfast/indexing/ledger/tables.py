@@ -100,15 +100,13 @@ class Tables(abc.ABC):
         found = self._one("SELECT dimension FROM label WHERE space = ?", space)
         return int(found[0]) if found else None
 
-    def set_label(self, row: LabelRow, batch: Batch | None = None) -> None:
+    def set_label(self, row: LabelRow) -> None:
         with self.transaction():
             self.tell(
                 "INSERT INTO label VALUES (?, ?, ?, ?) ON CONFLICT (label) DO UPDATE"
                 " SET space = excluded.space, dimension = excluded.dimension, canaries = excluded.canaries",
                 row.label, row.space, row.dimension, b"".join(row.canaries),
             )  # fmt: skip
-            if batch is not None:
-                self._add_batch(batch)
 
     # what was paid for
 

@@ -16,7 +16,7 @@ from holdfast.errors import Conflict, Unavailable
 from holdfast.model import Reason
 from holdfast.scan import databases
 from holdfast.scan.folder import FAILED, FLAGS, WIDTH, Folder
-from holdfast.scan.handles import Handles
+from holdfast.scan.handles import SHORTAGES, Handles
 from holdfast.scan.read import Outcome, mark_failed, read_entry
 from holdfast.shadowgit import Kind, PackEntry, encode_entry, object_id
 from holdfast.workspace.stored.gathering import Gathering
@@ -70,6 +70,8 @@ class Reading:
         try:
             fd = self._handles.open(folder.path)
         except OSError as error:
+            if error.errno in SHORTAGES:
+                raise
             return Outcome(reason=Reason.UNREADABLE, detail=error.strerror or str(error), steady=False)
         return read_entry(folder, place, fd, self._owner, self)
 

@@ -8,9 +8,9 @@ import stat
 
 from holdfast.durable import disk
 from holdfast.scan.attrs import Attr, is_kept_xattr
-from holdfast.scan.handles import Handles
+from holdfast.scan.handles import SHORTAGES, Handles
 
-ABORT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+ABORT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, *SHORTAGES)
 """What is wrong with the disk or the process, rather than with one path."""
 
 _PATH_ONLY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -22,7 +22,7 @@ from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused,
 from holdfast.model import Checkpoint, Progress, Purged, PurgePlan, Reason, Uncovered
 from holdfast.scan.handles import Handles, upwards
 from holdfast.shadowgit import Kind, decode_commit, merge_packs, reachable
-from holdfast.shadowgit.beside import all_refs, forget_packed, lone_packs, loose_copies
+from holdfast.shadowgit.beside import all_refs, forget_packed, loose_copies
 from holdfast.workspace.scope import inside, open_scope
 from holdfast.workspace.stored.gathering import TEXT_MAX_BYTES, Gathering
 from holdfast.workspace.stored.ids import sequence_of
@@ -272,12 +272,14 @@ class Purger:
         self._repository.sync()
 
     def _prove(self, oids: set[bytes]) -> None:
-        """Damaged if any of these objects is in the store, or may be."""
-        self._objects.reopen()
+        """Damaged if any of these objects is in the store, or may be: in a pack whose index is lost or damaged."""
         left = sum(map(self._objects.has, oids)) + len(loose_copies(self._repository.folder, oids))
-        lone = lone_packs(self._objects.pack_folder)
-        if left or lone:
-            what = f"{left} objects are in a pack with damaged bytes" if left else f"{lone[0]} has no index"
+        told = {pack.path for pack in self._objects.packs() if pack.is_index_sound}
+        untold = sorted(set(self._objects.pack_folder.glob("*.pack")) - told)
+        if left or untold:
+            what = (
+                f"{left} objects are in a pack with damaged bytes" if left else f"{untold[0].name} has no sound index"
+            )
             raise Damaged(
                 f"every checkpoint is purged, but {what}, so that the content may still be in the store",
                 hint="`holdfast verify` names the pack; once nothing needs it, remove it.",

@@ -169,6 +169,7 @@ def _words(text: str, args: Any) -> list[str]:
 
 def _runs_us(words: list[str], agent: str) -> bool:
     """Whether it is just that, with the name of an event perhaps; what does more than that is somebody else's."""
+    words = words[:-2] if words[-2:] == ["||", "true"] else words
     at = next((at for at, word in enumerate(words) if word == "hook" and words[at + 1 : at + 2] == [agent]), 0)
     if not at or len(words) > at + 3:
         return False

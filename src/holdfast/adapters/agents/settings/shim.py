@@ -23,9 +23,19 @@ def shim_path(environ: Mapping[str, str]) -> Path:
 
 
 def shim_text(python: str) -> str:
-    """The script. With -P nothing is imported from the folder that the agent is in."""
-    quoted = shlex.quote(python)
-    return f'#!/bin/sh\n[ -x {quoted} ] || exit 0\nexec {quoted} -P -c {shlex.quote(_CODE)} "$@"\n'
+    """The script. With -P nothing is imported from the folder that the agent is in.
+
+    Without words it was called by one that reads the settings of Claude Code and knows no `args`: an old version of it,
+    Copilot, VS Code. Help and the status 2 would block each of their tools.
+    """
+    quoted, code = shlex.quote(python), shlex.quote(_CODE)
+    lines = (
+        "#!/bin/sh",
+        f"[ -x {quoted} ] || exit 0",
+        "[ $# -gt 0 ] || set -- hook claude-code",
+        f'exec {quoted} -P -c {code} "$@"',
+    )
+    return "\n".join(lines) + "\n"
 
 
 def write_shim(environ: Mapping[str, str], python: str) -> None:

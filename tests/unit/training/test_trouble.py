@@ -62,10 +62,11 @@ def test_an_interrupt_leaves_no_thread_at_work() -> None:
 
     before = signal.signal(signal.SIGINT, note)
     try:
+        others = set(threading.enumerate())  # what another test left open may have some
         threading.Thread(target=interrupt).start()
         with pytest.raises(KeyboardInterrupt):
             each(work, range(50), threads=2)
-        ours = (thread for thread in threading.enumerate() if thread.name.startswith("holdfast"))
+        ours = (thread for thread in set(threading.enumerate()) - others if thread.name.startswith("holdfast"))
         assert not [thread for thread in ours if thread.is_alive()]  # one that has just ended may still be listed
     finally:
         signal.signal(signal.SIGINT, before)

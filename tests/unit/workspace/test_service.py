@@ -449,6 +449,7 @@ class TestLetGo:
 
     def test_closing_waits_for_what_was_begun(self, project: Project) -> None:
         project.write("a")
+        before = set(threading.enumerate())  # a service that another test left open may have one
 
         async def scene() -> None:
             service = make(project)
@@ -456,7 +457,8 @@ class TestLetGo:
             await asyncio.sleep(0)
             await service.close()
             assert [task.done() for task in saving] == [True] * 3
-            assert not [thread for thread in threading.enumerate() if thread.name.startswith("holdfast-service")]
+            new = set(threading.enumerate()) - before
+            assert not [thread for thread in new if thread.name.startswith("holdfast-service")]
 
         asyncio.run(scene())
 

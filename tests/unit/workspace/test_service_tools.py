@@ -164,6 +164,7 @@ class TestProtecting:
     @pytest.mark.parametrize("config", OFF, ids=["auto_checkpoint", "enabled"])
     def test_switched_off_it_costs_nothing(self, project: Project, config: CheckpointConfig) -> None:
         project.write("a")
+        before = set(threading.enumerate())  # a service that another test left open may have one
         service = make(project, config=config)
 
         def tool() -> None: ...
@@ -180,7 +181,8 @@ class TestProtecting:
 
         asyncio.run(scene())
         assert not service.is_initialized
-        assert not [each for each in threading.enumerate() if each.name.startswith("holdfast-service")]
+        new = set(threading.enumerate()) - before
+        assert not [each for each in new if each.name.startswith("holdfast-service")]
 
 
 class TestAutoCheckpoint:

@@ -22,6 +22,7 @@ from holdfast.errors import Conflict, HoldfastError, NotFound, Refused, Unavaila
 from holdfast.retention import Policy
 from holdfast.testing.faults import FailingDisk
 from holdfast.workspace import CheckpointConfig, CheckpointService
+from unprivileged import unprivileged
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -313,3 +314,15 @@ class TestTheService:
 
         missing, refused = "NotFound", "Refused"
         assert asyncio.run(ask()) == [missing, missing, refused, missing, refused, missing, *[refused] * 3, missing]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can give a file away")
+def test_who_ran_it_with_sudo_is_told_how_to_have_the_store_back(project: Project, ws: Workspace) -> None:
+    project.write("file")
+    ws.save()
+    index = next((project.store / "objects" / "pack").glob("*.idx"))
+    index.chmod(0o600)
+    os.chown(index, 65534, -1)
+    with pytest.raises(Unavailable) as caught:
+        unprivileged(lambda: project.open().verify())
+    assert f"make it yours: sudo chown -R 0 {project.store}; nothing was saved" in caught.value.hint

@@ -122,7 +122,7 @@ class Upkeep:
             self._forget_tally()
         except OSError as error:
             raise Unavailable(
-                f"{len(plan.removed)} checkpoints are gone, but their disk could not be freed: {error.strerror}",
+                f"the checkpoints are gone ({len(plan.removed)}), but no disk could be freed: {error.strerror}",
                 hint="Merging needs room for what stays. Make some, then run `holdfast compact`.",
             ) from error
         return replace(plan, bytes_freed=max(0, before - store_bytes(self._repository.folder)), is_done=True)

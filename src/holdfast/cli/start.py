@@ -14,6 +14,8 @@ _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
 def main() -> int:
     """Run the program and return its exit code."""
+    if sys.getfilesystemencoding() != "utf-8":  # a name must not be another text here than where it was saved
+        os.execv(sys.executable, [sys.orig_argv[0], "-X", "utf8", *sys.orig_argv[1:]])
     words = sys.argv[1:]
     if len(words) > 1 and words[0] == "hook" and not words[1].startswith("-"):
         from holdfast.adapters.agents.client import run

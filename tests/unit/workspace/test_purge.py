@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Conflict, Damaged, NotFound, Refused, Workspace
+from holdfast import Conflict, Damaged, NotFound, Refused, Workspace, durable
 from holdfast.model import Reason
-from holdfast.testing.faults import KillingDisk, die_in_child
+from holdfast.testing.faults import ForgetfulDisk, KillingDisk, die_in_child
 from holdfast.workspace.upkeep.cutting import CUT_OUT
 
 SECRET = b"API_KEY=sk-0123456789abcdef\n"
@@ -256,6 +256,17 @@ def test_a_pack_of_which_nobody_can_tell_what_is_in_it_may_hold_it_still(
     history.save("whoever writes next goes on with it", allow_empty=True)
     assert history.purge_error is None
     assert history.verify().ok
+
+
+def test_a_power_loss_does_not_bring_it_back(project, ws: Workspace, everything: Callable[[], bytes]) -> None:
+    project.write("kept", b"in the same pack\n")
+    project.write(".env", SECRET)
+    ws.save()
+    disk = ForgetfulDisk(project.store)
+    with durable.use_disk(disk):
+        project.open().purge(".env")
+    disk.lose_power()
+    assert SECRET not in everything()
 
 
 def test_the_catalog_does_not_keep_a_message_that_repeated_it(project, ws: Workspace) -> None:

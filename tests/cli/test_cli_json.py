@@ -66,6 +66,19 @@ def test_a_program_of_its_own_prints_the_same_bytes(holdfast, project, nasty):
     assert set(NASTY) <= found
 
 
+def test_a_program_with_another_locale_finds_what_was_saved_before(holdfast, project, nasty):
+    other = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    (project / "größe").mkdir()
+    (project / "größe" / "日本").write_text("text\n")
+    saved = holdfast.saved()
+    again = holdfast.spawn("save", "--json", **other)
+    assert (again.code, again.json["new"], again.json["checkpoint"]["id"]) == (0, False, saved)
+    (project / "größe" / "日本").unlink()
+    done = holdfast.spawn("restore", "latest", "--yes", "--json", **other)
+    assert done.json["restored"]["written"] == ["größe/日本"]
+    assert "größe/日本" in holdfast.spawn("show", "latest", **other).out
+
+
 def test_times_are_iso_in_utc_wherever_the_program_runs(holdfast):
     holdfast("save")
     assert holdfast.spawn("show", "--json", TZ="Asia/Kolkata").json["checkpoint"]["timestamp"].endswith("+00:00")

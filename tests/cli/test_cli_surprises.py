@@ -234,7 +234,7 @@ def test_who_moved_a_folder_is_told_where_its_checkpoints_are(holdfast, project,
     assert absent.code == 3 and f"If it was {project} before: holdfast --store {store} log" in absent.err
     looked = holdfast("--store", store, "log")
     assert saved.partition("-")[0] in looked.out
-    assert f"take them along: holdfast --store {store} save" in looked.err
+    assert f"If it is {moved} now, take them along: holdfast --store {store} save" in looked.err
     assert holdfast("log").code == 3  # who only looks takes nothing from a folder that may come back
     took = holdfast("--store", store, "save")
     assert took.code == 0 and "take them along" not in took.err

@@ -188,10 +188,11 @@ class App:
             return
         from holdfast.workspace.place import owner_of
 
-        owner, store = owner_of(self._workspace.store), self._workspace.store
-        if owner not in (None, os.fspath(self._workspace.path)):
-            line = f"These are checkpoints of {owner}, which is gone. If this is it, take them along: "
-            output.note(render.escape(f"{line}holdfast --store {shlex.quote(os.fspath(store))} save"))
+        here, store = self._workspace.path, self._workspace.store
+        owner = owner_of(store)
+        if owner is not None and not os.path.lexists(owner):
+            line = f"These are checkpoints of {owner}, which is gone. If it is {here} now, take them along:"
+            output.note(render.escape(f"{line} holdfast --store {shlex.quote(os.fspath(store))} save"))
 
 
 def typed(*words: str) -> str:

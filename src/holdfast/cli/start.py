@@ -6,6 +6,7 @@ answered, Ctrl-C ends it without a word.
 
 from __future__ import annotations
 
+import os
 import sys
 
 TYPE_CHECKING = False
@@ -26,6 +27,8 @@ def main() -> int:
 
 
 def _main(words: list[str]) -> int:
+    if sys.getfilesystemencoding() != "utf-8":  # a name must not be another text here than where it was saved
+        os.execv(sys.executable, [sys.orig_argv[0], "-X", "utf8", *sys.orig_argv[1:]])
     if len(words) > 1 and words[0] == "hook" and not words[1].startswith("-"):
         from holdfast.adapters.agents.client import run
 

@@ -21,6 +21,17 @@ _HINTS = {
 }
 
 
+def _whose(place: object, store: Path) -> str:
+    """How to get back what another user made in the store, as `sudo holdfast` does; empty if that is not it."""
+    import shlex  # start-up cost, for this error only
+
+    with contextlib.suppress(OSError, TypeError, ValueError):
+        file = Path(os.fsdecode(place))  # type: ignore[arg-type]  # no path: TypeError
+        if file.is_relative_to(store) and file.lstat().st_uid != (me := os.geteuid()):
+            return f"It is another user's, as after sudo; make it yours: sudo chown -R {me} {shlex.quote(str(store))}"
+    return ""
+
+
 @contextlib.contextmanager
 def plain_errors(store: Path) -> Iterator[None]:
     """What the system refuses becomes one sentence and a hint."""
@@ -31,6 +42,8 @@ def plain_errors(store: Path) -> Iterator[None]:
     except OSError as error:
         place = error.filename or store
         hint = _HINTS.get(error.errno or 0, "Check the disk and the permissions there")
+        if isinstance(error, PermissionError):
+            hint = _whose(place, store) or hint
         raise Unavailable(
             f"{os.fsdecode(place) if isinstance(place, str | bytes) else place}: {error.strerror or error}",
             hint=f"{hint}; nothing was saved or changed.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import random
@@ -29,7 +30,7 @@ from holdfast.shadowgit import (
     reachable,
 )
 from holdfast.shadowgit import store as store_module
-from holdfast.testing.faults import CountingDisk
+from holdfast.testing.faults import CountingDisk, FailingDisk
 
 Git = Callable[..., bytes]
 
@@ -107,6 +108,15 @@ class TestPacksDue:
 
 
 class TestMergePacks:
+    def test_one_that_finds_no_room_takes_none(self, store: ObjectStore) -> None:
+        packs = [add_pack(store, b"one"), add_pack(store, b"two")]
+        before = sorted(os.listdir(store.pack_folder))
+        disk = FailingDisk(at=2, error=errno.ENOSPC, once=False)
+        with durable.use_disk(disk), pytest.raises(OSError, match="No space left"):
+            merge_packs(store, packs)
+        assert disk.failed is not None and disk.failed.name == "write"
+        assert sorted(os.listdir(store.pack_folder)) == before
+
     def test_everything_is_in_one_pack_and_git_finds_no_fault_with_it(self, store: ObjectStore, git: Git) -> None:
         for number in range(5):
             add_pack(store, b"own %d" % number, b"shared")

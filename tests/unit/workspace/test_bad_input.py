@@ -20,8 +20,9 @@ from holdfast import Workspace
 from holdfast.durable import use_disk
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused, Unavailable
 from holdfast.retention import Policy
-from holdfast.testing.faults import FailingDisk
+from holdfast.testing.faults import CountingDisk, FailingDisk
 from holdfast.workspace import CheckpointConfig, CheckpointService
+from unprivileged import unprivileged
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -313,3 +314,30 @@ class TestTheService:
 
         missing, refused = "NotFound", "Refused"
         assert asyncio.run(ask()) == [missing, missing, refused, missing, refused, missing, *[refused] * 3, missing]
+
+
+def test_a_save_that_cannot_be_named_costs_no_disk(project: Project, ws: Workspace) -> None:
+    for number in range(2):
+        project.write("file", b"%d" % number)
+        with use_disk(counting := CountingDisk()):
+            ws.save()
+    packs = project.store / "objects" / "pack"
+    before = sorted(os.listdir(packs))
+    project.write("file", b"3")
+    at = next(call.number for call in counting.calls if "new-ref" in call.about)
+    with use_disk(disk := FailingDisk(at=at)), pytest.raises(Unavailable):
+        ws.save()
+    assert disk.failed is not None and "new-ref" in disk.failed.about
+    assert sorted(os.listdir(packs)) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can give a file away")
+def test_who_ran_it_with_sudo_is_told_how_to_have_the_store_back(project: Project, ws: Workspace) -> None:
+    project.write("file")
+    ws.save()
+    index = next((project.store / "objects" / "pack").glob("*.idx"))
+    index.chmod(0o600)
+    os.chown(index, 65534, -1)
+    with pytest.raises(Unavailable) as caught:
+        unprivileged(lambda: project.open().verify())
+    assert f"make it yours: sudo chown -R 0 {project.store}; nothing was saved" in caught.value.hint

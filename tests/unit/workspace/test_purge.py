@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import subprocess
@@ -12,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Conflict, Damaged, NotFound, Refused, Workspace
+from holdfast import Conflict, Damaged, NotFound, Refused, Unavailable, Workspace, durable
 from holdfast.model import Reason
-from holdfast.testing.faults import KillingDisk, die_in_child
+from holdfast.testing.faults import FailingDisk, ForgetfulDisk, KillingDisk, die_in_child
 from holdfast.workspace.upkeep.cutting import CUT_OUT
 
 SECRET = b"API_KEY=sk-0123456789abcdef\n"
@@ -255,6 +256,28 @@ def test_a_pack_of_which_nobody_can_tell_what_is_in_it_may_hold_it_still(
     again.unlink()
     history.save("whoever writes next goes on with it", allow_empty=True)
     assert history.purge_error is None
+    assert history.verify().ok
+
+
+def test_a_power_loss_does_not_bring_it_back(project, ws: Workspace, everything: Callable[[], bytes]) -> None:
+    project.write("kept", b"in the same pack\n")
+    project.write(".env", SECRET)
+    ws.save()
+    disk = ForgetfulDisk(project.store)
+    with durable.use_disk(disk):
+        project.open().purge(".env")
+    disk.lose_power()
+    assert SECRET not in everything()
+
+
+def test_a_purge_that_finds_no_room_takes_none_and_changes_nothing(project, history: Workspace) -> None:
+    packs = project.store / "objects" / "pack"
+    before = sorted(os.listdir(packs)), [each.commit for each in history.list(safety=True)]
+    disk = FailingDisk(at=2, error=errno.ENOSPC, once=False)
+    with durable.use_disk(disk), pytest.raises(Unavailable, match="No space left"):
+        project.open().purge(".env")
+    assert disk.failed is not None and disk.failed.name == "write"
+    assert (sorted(os.listdir(packs)), [each.commit for each in history.list(safety=True)]) == before
     assert history.verify().ok
 
 

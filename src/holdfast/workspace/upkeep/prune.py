@@ -121,8 +121,9 @@ class Upkeep:
             self._repository.merge(needed)
             self._forget_tally()
         except OSError as error:
+            gone = "1 checkpoint is" if len(plan.removed) == 1 else f"{len(plan.removed)} checkpoints are"
             raise Unavailable(
-                f"{len(plan.removed)} checkpoints are gone, but their disk could not be freed: {error.strerror}",
+                f"{gone} gone, but no disk could be freed: {error.strerror}",
                 hint="Merging needs room for what stays. Make some, then run `holdfast compact`.",
             ) from error
         return replace(plan, bytes_freed=max(0, before - store_bytes(self._repository.folder)), is_done=True)

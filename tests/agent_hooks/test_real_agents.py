@@ -200,9 +200,16 @@ await hooks["chat.message"]({{ sessionID: "s", messageID: "m" }}, {{}})
 await hooks["tool.execute.before"](call, {{ args: {{ command: "make" }} }})
 writeFileSync("made.txt", "agent\\n")
 await hooks["tool.execute.after"]({{ ...call, args: {{ command: "make" }} }}, {{}})
+await hooks.event({{ event: {{ type: "session.created", properties: {{ info: {{ id: "k", parentID: "s" }} }} }} }})
+await hooks["chat.message"]({{ sessionID: "k", messageID: "n", agent: "general" }}, {{}})
+const inner = {{ tool: "bash", sessionID: "k", callID: "d" }}
+await hooks["tool.execute.before"](inner, {{ args: {{ command: "more" }} }})
+writeFileSync("more.txt", "sub-agent\\n")
+await hooks["tool.execute.after"]({{ ...inner, args: {{ command: "more" }} }}, {{}})
 await hooks.event({{ event: {{ type: "session.idle", properties: {{ sessionID: "s" }} }} }})
 """
     run(["node", "--input-type=module", "-e", script])
-    first, second = history(project)
+    first, second, third = history(project)
+    assert (third.actor, third.session, third.files_changed) == ("opencode/general", "s", ["more.txt"])
     assert (first.actor, second.actor, second.session) == (None, "opencode", "s")
     assert second.files_changed == ["made.txt"] and second.message == "bash: make"

@@ -81,6 +81,7 @@ AGENT = Agent(
     not_covered=(
         "Files outside the folders of the workspace are not saved.",
         "What Tab completes is the user's.",
+        "A sub-agent has a session of its own: `undo --agent` takes back its work, or that of its sender, by itself.",
         "Its conversation is kept for reading; Cursor cannot be made to resume from it.",
         "In a window of several folders, a checkpoint is made in each of them.",
     ),

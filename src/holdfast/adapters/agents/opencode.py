@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from holdfast.adapters.agents.agent import Agent, Entry, Places, Scope, read_common
@@ -21,6 +22,12 @@ _KINDS = {
     "session.idle": Kind.STOP,
     "session.error": Kind.STOP,
     "session.deleted": Kind.END,
+}
+_OF_A_SUB_AGENT = {
+    Kind.START: Kind.SUB_START,
+    Kind.PROMPT: Kind.SUB_START,
+    Kind.STOP: Kind.SUB_STOP,
+    Kind.END: Kind.SUB_STOP,
 }
 _READING = frozenset({"read", "grep", "glob", "list", "webfetch", "websearch", "todoread", "todowrite", "question"})
 
@@ -48,25 +55,34 @@ const tell = (fields) =>
 
 export const Holdfast = async ({ directory, worktree }) => {
   const common = { cwd: directory, worktree }
+  const parents = {}
+  const agents = {}
+  const root = (id) => (parents[id] ? root(parents[id]) : id)
+  // a sub-agent has a session of its own, which is part of that of whoever sent it
+  const sub = (id) => ({ sessionID: root(id), agent_id: id, agent_type: agents[id] })
+  const whose = (id) => (parents[id] ? sub(id) : { sessionID: id })
   return {
     "chat.message": async (input) => {
-      await tell({ ...common, event: "chat.message", sessionID: input?.sessionID, turn_id: input?.messageID })
+      if (input?.agent) agents[input.sessionID] = input.agent
+      await tell({ ...common, event: "chat.message", ...whose(input?.sessionID), turn_id: input?.messageID })
     },
     "tool.execute.before": async (input, output) => {
       const { tool, sessionID, callID } = input
-      await tell({ ...common, event: "tool.execute.before", tool, sessionID, callID, args: output?.args })
+      await tell({ ...common, event: "tool.execute.before", tool, ...whose(sessionID), callID, args: output?.args })
     },
     "tool.execute.after": async (input) => {
       const { tool, sessionID, callID, args } = input
-      await tell({ ...common, event: "tool.execute.after", tool, sessionID, callID, args })
+      await tell({ ...common, event: "tool.execute.after", tool, ...whose(sessionID), callID, args })
     },
     "experimental.session.compacting": async (input) => {
-      await tell({ ...common, event: "session.compacting", sessionID: input?.sessionID })
+      await tell({ ...common, event: "session.compacting", ...whose(input?.sessionID) })
     },
     event: async ({ event }) => {
       if (!["session.created", "session.idle", "session.error", "session.deleted"].includes(event?.type)) return
       const properties = event.properties ?? {}
-      await tell({ ...common, event: event.type, sessionID: properties.sessionID ?? properties.info?.id })
+      const id = properties.sessionID ?? properties.info?.id
+      if (properties.info?.parentID) parents[id] = properties.info.parentID
+      await tell({ ...common, event: event.type, ...whose(id) })
     },
   }
 }
@@ -94,7 +110,7 @@ def _own_file(words: Sequence[str]) -> str:
 
 def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
     worktree = fields.text("worktree")
-    return read_common(
+    event = read_common(
         NAME,
         fields,
         kinds=_KINDS,
@@ -102,6 +118,7 @@ def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
         delegating=frozenset({"task"}),
         folders=(worktree if worktree != "/" else "",),
     )
+    return replace(event, kind=_OF_A_SUB_AGENT.get(event.kind, event.kind)) if event.sub_id else event
 
 
 AGENT = Agent(
@@ -116,7 +133,6 @@ AGENT = Agent(
     speaks=False,
     not_covered=(
         "The conversation is in a database that all projects share: it is not kept.",
-        "A sub-agent has a session of its own and is told apart by that only.",
         "Files outside the project folder are not saved.",
     ),
 )

@@ -21,8 +21,8 @@ from psycopg import sql
 from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.flow import conflicts
 from holdfast.flow.names import check_name, escape
-from holdfast.flow.postgres_reading import PostgresReader, unescaped
-from holdfast.flow.postgres_schema import ADD_ROWS, ADD_WRITES, FUNCTIONS, LOCK, TABLES, VERSION
+from holdfast.flow.postgres_reading import ONE_SESSION, PostgresReader, session_row, unescaped
+from holdfast.flow.postgres_schema import ADD_ROWS, ADD_WRITES, FUNCTIONS, LOCK, LOCK_FAMILIES, TABLES, VERSION
 from holdfast.flow.store import (
     ANYTHING,
     Anything,
@@ -34,6 +34,7 @@ from holdfast.flow.store import (
     SessionRow,
     Stale,
     WriteRow,
+    is_still,
 )
 
 T = TypeVar("T")
@@ -151,10 +152,27 @@ class PostgresStore(PostgresReader):
 
     # deleting
 
-    def delete(self, places: Iterable[Place]) -> int:
+    def delete(self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = ()) -> int:
         columns = [[escape(name) for name in column] for column in zip(*places, strict=True)] or [[], [], []]
-        [(count,)] = self._run("SELECT {schema}.delete_rows(%s, %s, %s, %s)", self._key, *columns)
-        return int(count)
+        gone = self._do(lambda cursor: self._delete(cursor, columns, if_are))
+        if gone is None:
+            raise Stale
+        return gone
+
+    def _delete(
+        self, cursor: psycopg.Cursor[Any], columns: list[list[str]], if_are: Sequence[SessionRow]
+    ) -> int | None:
+        """None if something was saved into a session: looked at once nobody else can save."""
+        with cursor.connection.transaction() if if_are else contextlib.nullcontext():
+            if if_are:
+                names = [*columns[0], *(escape(each.session) for each in if_are)]
+                cursor.execute(self._query(LOCK_FAMILIES), (self._key, self._key, names))
+            for each in if_are:
+                found = cursor.execute(self._query(ONE_SESSION), (self._key, escape(each.session))).fetchall()
+                if not is_still(next(map(session_row, found), None), each):
+                    return None
+            cursor.execute(self._query("SELECT {schema}.delete_rows(%s, %s, %s, %s)"), (self._key, *columns))
+            return int(cursor.fetchall()[0][0])
 
     def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
         text = "SELECT {schema}.delete_session(%s, %s, %s, %s, %s)"

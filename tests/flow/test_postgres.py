@@ -79,6 +79,16 @@ def test_a_database_without_an_encoding_holds_any_name(postgres_url: str) -> Non
         other.execute(f"DROP DATABASE {name}".encode())
 
 
+def test_a_network_that_does_not_answer_is_not_waited_for_for_hours(postgres_url: str, schema: str) -> None:
+    asked = {}
+    for option in ("", "tcp_user_timeout=7"):
+        with PostgresStore(_with(postgres_url, option), schema=schema, timeout=20) as store:
+            store.usage()
+            asked[option] = store._idle[0].info.get_parameters()
+    assert asked[""]["tcp_user_timeout"] == "20000" and asked[""]["keepalives_idle"] == "20"
+    assert asked["tcp_user_timeout=7"]["tcp_user_timeout"] == "7"
+
+
 def test_a_connection_that_breaks_is_replaced(postgres_url: str, schema: str) -> None:
     with open_states(postgres_url, schema=schema, pool_size=2) as states:
         states.save(point("a", {"messages": conversation(10)}))

@@ -68,11 +68,12 @@ class PostgresStore(PostgresReader):
 
         `prepare`: prepared statements, which a pooler in transaction mode may not know.
 
-        `timeout`: how many seconds a call waits for a connection.
+        `timeout`: how many seconds a call waits for a connection, and for a network that does not answer; the URL may
+        say otherwise (`tcp_user_timeout`, `keepalives_idle` …).
         """
         self._tenant = check_name(tenant, "tenant", empty=True)
         self._key = escape(tenant)
-        self._url = _checked(url)
+        self._url = _patient(_checked(url), timeout)
         self._schema = sql.Identifier(check_name(schema, "schema", most=_MOST_SCHEMA_BYTES))
         if pool_size < 1:
             raise Refused(f"pool_size is {pool_size}", hint="Give 1 or more.")
@@ -339,6 +340,14 @@ def _checked(url: str) -> str:
             hint="Write postgresql://user@host:5432/name; special characters of a password are written as %40.",
         ) from None
     return url
+
+
+def _patient(url: str, timeout: float) -> str:
+    """How soon the network is taken to be broken, where a URL does not say; left alone, Linux waits for up to hours."""
+    seconds = max(2, int(timeout))
+    own = {"tcp_user_timeout": seconds * 1000, "keepalives_idle": seconds, "keepalives_interval": seconds // 2}
+    given = psycopg.conninfo.conninfo_to_dict(url)
+    return psycopg.conninfo.make_conninfo(url, **{name: own[name] for name in own.keys() - given.keys()})
 
 
 def _line(error: Exception | None) -> str:

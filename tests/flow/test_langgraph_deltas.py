@@ -116,6 +116,26 @@ def test_what_is_deleted_while_a_thread_is_pruned_takes_nothing_else_along(
     assert told(graph) == before
 
 
+def test_what_is_saved_while_a_thread_is_pruned_keeps_what_it_is_made_of(
+    saver: HoldfastSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = graph_of(saver)
+    for turn in range(8):
+        graph.invoke({"often": [f"in {turn}"], "count": 1}, T, durability="sync")
+    old = sorted(told(graph))[2]
+    delete, values = saver.states.store.delete, []
+
+    def late(*args: Any, **more: Any) -> int:
+        monkeypatch.undo()
+        config = graph.update_state({"configurable": {**T["configurable"], "checkpoint_id": old}}, {"count": 1})
+        values.append(graph.get_state(config).values)
+        return delete(*args, **more)
+
+    monkeypatch.setattr(saver.states.store, "delete", late)
+    saver.prune(["t"])
+    assert [graph.get_state(T).values] == values
+
+
 def test_a_checkpoint_that_names_itself_its_parent_is_not_looked_for_for_ever(saver: HoldfastSaver) -> None:
     checkpoint = empty_checkpoint() | {"channel_versions": {"x": 1}}
     config: Any = {"configurable": {**T["configurable"], "checkpoint_id": checkpoint["id"]}}

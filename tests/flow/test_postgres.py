@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from holdfast.errors import Conflict, Damaged, NotFound, Refused, Unavailable
-from holdfast.flow import Place, States, StateStore, Write, open_states
+from holdfast.flow import MADE_OF_PARENTS, Place, States, StateStore, Write, open_states
 from holdfast.flow.postgres import PostgresStore
 from holdfast.testing.flow_contract import OpenStore, StateStoreContract, conversation, point
 
@@ -77,6 +77,16 @@ def test_a_database_without_an_encoding_holds_any_name(postgres_url: str) -> Non
         assert states.load("☃ \0 \ud800", "ä") == point("ä", session_id="☃ \0 \ud800")
     with psycopg.connect(postgres_url, autocommit=True) as other:
         other.execute(f"DROP DATABASE {name}".encode())
+
+
+def test_a_network_that_does_not_answer_is_not_waited_for_for_hours(postgres_url: str, schema: str) -> None:
+    asked = {}
+    for option in ("", "tcp_user_timeout=7"):
+        with PostgresStore(_with(postgres_url, option), schema=schema, timeout=20) as store:
+            store.usage()
+            asked[option] = store._idle[0].info.get_parameters()
+    assert asked[""]["tcp_user_timeout"] == "20000" and asked[""]["keepalives_idle"] == "20"
+    assert asked["tcp_user_timeout=7"]["tcp_user_timeout"] == "7"
 
 
 def test_a_connection_that_breaks_is_replaced(postgres_url: str, schema: str) -> None:
@@ -165,6 +175,26 @@ def test_a_write_beside_a_deletion_does_not_outlive_it(postgres_url: str, schema
             with pytest.raises(Conflict, match="deleted"):
                 writing.result()
         assert states.usage().total_bytes == 0
+
+
+def test_a_deletion_waits_for_a_save_that_may_be_made_of_what_it_deletes(postgres_url: str, schema: str) -> None:
+    with open_states(postgres_url, schema=schema) as states, psycopg.connect(postgres_url) as other:
+        made_of = {"extra": {MADE_OF_PARENTS: {"x": True}}}
+        row = states.store.find("s", "", states.save(point("a", **made_of)).checkpoint_id)
+        assert row is not None
+        for text in (
+            f"SELECT {{schema}}.lock_family('', {row.family}, false)",
+            "INSERT INTO {schema}.checkpoints SELECT tenant, session, namespace, 'b', sequence + 1, 'a', run_id,"
+            " saved_at, family, digest, meta, refs, shape FROM {schema}.checkpoints",
+            "UPDATE {schema}.sessions SET latest = latest + 1, checkpoints = 2",
+        ):
+            other.execute(psycopg.sql.SQL(text).format(schema=psycopg.sql.Identifier(schema)))
+        with ThreadPoolExecutor(1) as pool:
+            deleting = pool.submit(states.delete, "s", "a")
+            _wait_for_locks(postgres_url, 1, [deleting])
+            other.commit()
+            with pytest.raises(Refused, match="made of"):
+                deleting.result()
 
 
 def test_what_is_saved_while_everything_is_cleared_is_whole_or_not_there(postgres_url: str, schema: str) -> None:

@@ -25,6 +25,7 @@ from holdfast.flow.store import (
     UsageRow,
     WeightRow,
     WriteRow,
+    is_still,
     live_names,
 )
 
@@ -166,9 +167,11 @@ class MemoryStore:
         found = sorted((row for row in found if before is None or row.latest < before), key=lambda row: -row.latest)
         return found if limit is None else found[:limit]
 
-    def delete(self, places: Iterable[Place]) -> int:
+    def delete(self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = ()) -> int:
         with self._lock:
             own, count, families = self._own, 0, set()
+            if not all(is_still(own.sessions.get(each.session), each) for each in if_are):
+                raise Stale
             for place in places:
                 own.writes.pop(place, None)
                 row = own.rows.pop(place, None)
@@ -184,7 +187,7 @@ class MemoryStore:
     def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
         with self._lock:
             own = self._own
-            if if_is is not None and own.sessions.get(session) != if_is:
+            if if_is is not None and not is_still(own.sessions.get(session), if_is):
                 return 0
             count = self.delete([place for place in own.rows if place.session == session])
             own.writes = {place: writes for place, writes in own.writes.items() if place.session != session}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.errors import Damaged, Refused
 from holdfast.flow.model import CheckpointMetadata
 from holdfast.flow.sealing import Sealer
-from holdfast.flow.store import Place, Row
+from holdfast.flow.store import Place, Row, SessionRow
 
 if TYPE_CHECKING:
     from holdfast.flow.states import States
@@ -55,20 +55,23 @@ def needed(kept: Iterable[Place], links: Mapping[Place, Link]) -> set[Place]:
     return set(found)
 
 
-def check_not_needed(states: States, gone: Iterable[Place]) -> None:
-    """Refused if a checkpoint that stays is made of one of these."""
-    going = set(gone)
+def check_not_needed(states: States, gone: Iterable[Place]) -> list[SessionRow]:
+    """Refused if a checkpoint that stays is made of one of these.
+
+    The sessions, as they were before, of which that can be: what is saved into them now could be made of these, too.
+    """
+    going, seen = set(gone), []
     for session, namespace in {place[:2] for place in going}:
+        known = states.store.session(session)
         rows = states.store.rows(session, namespace)
-        ids = {place.checkpoint_id for place in going if place[:2] == (session, namespace)}
-        if not any(row.parent_id in ids and row.place.checkpoint_id not in ids for row in rows):
-            continue
         said = {row.place: found for row in rows if (found := _said(states.sealer, row))}
-        if not said:
+        if not said or known is None:
             continue
         links = {row.place: said.get(row.place) or Link(_parent(row), {}) for row in rows}
         if needed(links.keys() - going, links) & going:
             raise Refused(f"a later checkpoint of session {session!r} is made of one of these", hint=_HINT)
+        seen.append(known)
+    return seen
 
 
 def check_whole(told: CheckpointMetadata) -> None:

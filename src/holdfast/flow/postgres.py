@@ -21,8 +21,8 @@ from psycopg import sql
 from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.flow import conflicts
 from holdfast.flow.names import check_name, escape
-from holdfast.flow.postgres_reading import PostgresReader, unescaped
-from holdfast.flow.postgres_schema import ADD_ROWS, ADD_WRITES, FUNCTIONS, LOCK, TABLES, VERSION
+from holdfast.flow.postgres_reading import ONE_SESSION, PostgresReader, session_row, unescaped
+from holdfast.flow.postgres_schema import ADD_ROWS, ADD_WRITES, FUNCTIONS, LOCK, LOCK_FAMILIES, TABLES, VERSION
 from holdfast.flow.store import (
     ANYTHING,
     Anything,
@@ -34,6 +34,7 @@ from holdfast.flow.store import (
     SessionRow,
     Stale,
     WriteRow,
+    is_still,
 )
 
 T = TypeVar("T")
@@ -67,11 +68,12 @@ class PostgresStore(PostgresReader):
 
         `prepare`: prepared statements, which a pooler in transaction mode may not know.
 
-        `timeout`: how many seconds a call waits for a connection.
+        `timeout`: how many seconds a call waits for a connection, and for a network that does not answer; the URL may
+        say otherwise (`tcp_user_timeout`, `keepalives_idle` …).
         """
         self._tenant = check_name(tenant, "tenant", empty=True)
         self._key = escape(tenant)
-        self._url = _checked(url)
+        self._url = _patient(_checked(url), timeout)
         self._schema = sql.Identifier(check_name(schema, "schema", most=_MOST_SCHEMA_BYTES))
         if pool_size < 1:
             raise Refused(f"pool_size is {pool_size}", hint="Give 1 or more.")
@@ -151,10 +153,27 @@ class PostgresStore(PostgresReader):
 
     # deleting
 
-    def delete(self, places: Iterable[Place]) -> int:
+    def delete(self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = ()) -> int:
         columns = [[escape(name) for name in column] for column in zip(*places, strict=True)] or [[], [], []]
-        [(count,)] = self._run("SELECT {schema}.delete_rows(%s, %s, %s, %s)", self._key, *columns)
-        return int(count)
+        gone = self._do(lambda cursor: self._delete(cursor, columns, if_are))
+        if gone is None:
+            raise Stale
+        return gone
+
+    def _delete(
+        self, cursor: psycopg.Cursor[Any], columns: list[list[str]], if_are: Sequence[SessionRow]
+    ) -> int | None:
+        """None if something was saved into a session: looked at once nobody else can save."""
+        with cursor.connection.transaction() if if_are else contextlib.nullcontext():
+            if if_are:
+                names = [*columns[0], *(escape(each.session) for each in if_are)]
+                cursor.execute(self._query(LOCK_FAMILIES), (self._key, self._key, names))
+            for each in if_are:
+                found = cursor.execute(self._query(ONE_SESSION), (self._key, escape(each.session))).fetchall()
+                if not is_still(next(map(session_row, found), None), each):
+                    return None
+            cursor.execute(self._query("SELECT {schema}.delete_rows(%s, %s, %s, %s)"), (self._key, *columns))
+            return int(cursor.fetchall()[0][0])
 
     def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
         text = "SELECT {schema}.delete_session(%s, %s, %s, %s, %s)"
@@ -321,6 +340,14 @@ def _checked(url: str) -> str:
             hint="Write postgresql://user@host:5432/name; special characters of a password are written as %40.",
         ) from None
     return url
+
+
+def _patient(url: str, timeout: float) -> str:
+    """How soon the network is taken to be broken, where a URL does not say; left alone, Linux waits for up to hours."""
+    seconds = max(2, int(timeout))
+    own = {"tcp_user_timeout": seconds * 1000, "keepalives_idle": seconds, "keepalives_interval": seconds // 2}
+    given = psycopg.conninfo.conninfo_to_dict(url)
+    return psycopg.conninfo.make_conninfo(url, **{name: own[name] for name in own.keys() - given.keys()})
 
 
 def _line(error: Exception | None) -> str:

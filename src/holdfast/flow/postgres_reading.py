@@ -11,6 +11,7 @@ from holdfast.flow.store import PartRow, Place, Row, SessionRow, UsageRow, Weigh
 
 _ROW = "session, namespace, checkpoint_id, sequence, parent_id, run_id, saved_at, digest, meta"
 _SESSION = "session, family, latest, checkpoints, saved_at, deleted"
+ONE_SESSION = f"SELECT {_SESSION} FROM {{schema}}.sessions WHERE tenant = %s AND session = %s"
 
 
 class PostgresReader:
@@ -64,13 +65,12 @@ class PostgresReader:
         return dict(self._run(f"{text} AND refs <> ''", family, list(names), self._key))
 
     def session(self, session: str) -> SessionRow | None:
-        text = f"SELECT {_SESSION} FROM {{schema}}.sessions WHERE tenant = %s AND session = %s"
-        return next(iter(map(_session, self._run(text, self._key, escape(session)))), None)
+        return next(map(session_row, self._run(ONE_SESSION, self._key, escape(session))), None)
 
     def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
         text = f"SELECT {_SESSION} FROM {{schema}}.sessions WHERE tenant = %s AND NOT deleted AND latest < %s"
         last = (1 << 63) - 1 if before is None else _within(before)
-        return [_session(row) for row in self._run(f"{text} ORDER BY latest DESC LIMIT %s", self._key, last, limit)]
+        return [session_row(row) for row in self._run(f"{text} ORDER BY latest DESC LIMIT %s", self._key, last, limit)]
 
     def tombstones(self) -> list[str]:
         text = "SELECT session FROM {schema}.sessions WHERE tenant = %s AND deleted"
@@ -118,7 +118,7 @@ def _row(values: Sequence[Any]) -> Row:
     return Row(place, sequence, unescaped(parent), unescaped(run), saved_at, digest, meta, refs, shape, family)
 
 
-def _session(values: Sequence[Any]) -> SessionRow:
+def session_row(values: Sequence[Any]) -> SessionRow:
     return SessionRow(unescape(values[0]), *values[1:])
 
 

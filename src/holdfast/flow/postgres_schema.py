@@ -223,6 +223,12 @@ BEGIN
 END $$;
 """
 
+LOCK_FAMILIES = """
+SELECT {schema}.lock_family(%s, family, true) FROM (
+    SELECT DISTINCT family FROM {schema}.sessions WHERE tenant = %s AND session = ANY (%s) ORDER BY family
+) known
+"""
+
 WEIGHTS = """
 SELECT s.session,
     (SELECT coalesce(sum(length(meta) + length(refs) + length(shape)), 0)::bigint FROM {schema}.checkpoints c

@@ -130,9 +130,13 @@ class RedisStore(RedisReader):
 
     # deleting
 
-    def delete(self, places: Iterable[Place]) -> int:
+    def delete(self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = ()) -> int:
         members = [member_of(place) for place in places]
-        return int(self._script("DELETE", *members)) if members else 0
+        looked = [value for each in if_are for value in (quoted(each.session), each.latest, each.saved_at)]
+        gone = self._script("DELETE", len(if_are), *looked, *members) if members else 0
+        if gone is None:
+            raise Stale
+        return int(gone)
 
     def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
         wanted = (if_is.latest, if_is.saved_at) if if_is else ()

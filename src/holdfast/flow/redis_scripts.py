@@ -173,23 +173,30 @@ for i = 5 + 10 * rows, #ARGV, 3 do put_write(ARGV[i], ARGV[i + 1], ARGV[i + 2]) 
 return numbers
 """
 
-DELETE = f"""{_COMMON}
-local gone, families = 0, {{}}
-for _, member in ipairs(ARGV) do
-    local family = drop_row(member)
+_LOOKING = """
+local function is_still(s, latest, at)
+    local known = redis.call('HMGET', key('s:', s), 'latest', 'at', 'deleted')
+    return known[1] == latest and known[2] == at and known[3] ~= '1'
+end
+"""
+
+DELETE = f"""{_COMMON}{_LOOKING}
+local gone, families, first = 0, {{}}, 2 + 3 * ARGV[1]
+for i = 2, first - 1, 3 do
+    if not is_still(ARGV[i], ARGV[i + 1], ARGV[i + 2]) then return false end
+end
+for i = first, #ARGV do
+    local family = drop_row(ARGV[i])
     if family then gone = gone + 1; families[family] = true end
 end
 for family in pairs(families) do sweep(family) end
 return gone
 """
 
-DELETE_SESSION = f"""{_COMMON}
+DELETE_SESSION = f"""{_COMMON}{_LOOKING}
 local s = ARGV[1]
 local gone = 0
-if ARGV[3] then
-    local known = redis.call('HMGET', key('s:', s), 'latest', 'at', 'deleted')
-    if known[1] ~= ARGV[3] or known[2] ~= ARGV[4] or known[3] == '1' then return 0 end
-end
+if ARGV[3] and not is_still(s, ARGV[3], ARGV[4]) then return 0 end
 for _, member in ipairs(redis.call('SMEMBERS', key('ws:', s))) do drop_writes(member) end
 local family = redis.call('HGET', key('s:', s), 'family')
 for _, member in ipairs(redis.call('ZRANGE', key('all:', s), 0, -1)) do

@@ -28,6 +28,7 @@ from holdfast.flow.store import (
     SessionRow,
     Stale,
     WriteRow,
+    is_still,
     live_names,
 )
 
@@ -50,6 +51,7 @@ _ADD_ROW = (
     f" refs, shape, first_part, last_part) VALUES ((SELECT max({_GREATEST}, greatest) + 1 FROM numbers),"
     f" ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_LAST_PART})"
 )
+_NUMBER = "SELECT number, family FROM sessions WHERE tenant = ? AND session = ?"
 _IS_KNOWN = "SELECT 1 FROM sessions WHERE tenant = ? AND session = ?"
 _IS_DELETED = f"{_IS_KNOWN} AND deleted"
 _ADD_WRITE = "INSERT OR IGNORE INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -153,8 +155,10 @@ class SQLiteStore(SQLiteReader):
 
     # deleting
 
-    def delete(self, places: Iterable[Place]) -> int:
+    def delete(self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = ()) -> int:
         with self._pool.transaction() as db:
+            if not all(is_still(self._session(db, each.session), each) for each in if_are):
+                raise Stale
             count, families = 0, set()
             for place in places:
                 session, namespace, checkpoint_id = map(escape, place)
@@ -162,9 +166,7 @@ class SQLiteStore(SQLiteReader):
                     "DELETE FROM writes WHERE tenant = ? AND session = ? AND namespace = ? AND checkpoint_id = ?",
                     (self._key, session, namespace, checkpoint_id),
                 )
-                known = db.execute(
-                    "SELECT number, family FROM sessions WHERE tenant = ? AND session = ?", (self._key, session)
-                ).fetchone()
+                known = db.execute(_NUMBER, (self._key, session)).fetchone()
                 if known is None:
                     continue
                 self._note(db, known[0])
@@ -183,13 +185,9 @@ class SQLiteStore(SQLiteReader):
     def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
         key = escape(session)
         with self._pool.transaction() as db:
-            known = db.execute(
-                f"SELECT number, family, {LATEST}, {SAVED_AT}, deleted FROM sessions s"
-                " WHERE tenant = ? AND session = ?",
-                (self._key, key),
-            ).fetchone()
-            if if_is is not None and (known is None or known[2:] != (if_is.latest, if_is.saved_at, 0)):
+            if if_is is not None and not is_still(self._session(db, session), if_is):
                 return 0
+            known = db.execute(_NUMBER, (self._key, key)).fetchone()
             db.execute("DELETE FROM writes WHERE tenant = ? AND session = ?", (self._key, key))
             if known is None:
                 return 0

@@ -130,7 +130,10 @@ class SQLiteReader:
 
     def session(self, session: str) -> SessionRow | None:
         with self._pool.reading() as db:
-            found = db.execute(f"{_SESSION} AND s.session = ?", (self._key, escape(session))).fetchone()
+            return self._session(db, session)
+
+    def _session(self, db: sqlite3.Connection, session: str) -> SessionRow | None:
+        found = db.execute(f"{_SESSION} AND s.session = ?", (self._key, escape(session))).fetchone()
         return _session(found) if found else None
 
     def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
-from holdfast.errors import Damaged, NotFound, Refused
+from holdfast.errors import Damaged, NotFound, Refused, Unavailable
 from holdfast.flow import asked, copying, parents, upkeep, weighing
 from holdfast.flow.core import Core
 from holdfast.flow.differ import changes
@@ -23,7 +24,7 @@ from holdfast.flow.model import (
     moment,
 )
 from holdfast.flow.names import check_limit, check_name
-from holdfast.flow.store import Place, Row
+from holdfast.flow.store import Place, Row, Stale
 from holdfast.model import Progress, VerifyReport
 from holdfast.retention import Policy
 
@@ -36,6 +37,7 @@ Writes: TypeAlias = list[Write]
 Weights: TypeAlias = list[Weight]
 
 _BATCH = 256
+_TRIES = 10
 
 
 class States(Core):
@@ -149,10 +151,13 @@ class States(Core):
         return self._delete([Place(session_id, namespace, check_name(checkpoint_id, "checkpoint_id"))])
 
     def _delete(self, places: Sequence[Place]) -> int:
-        parents.check_not_needed(self, places)
         for session in {place.session for place in places}:
             self.forget(session)
-        return self.store.delete(places)
+        for _ in range(_TRIES):
+            seen = parents.check_not_needed(self, places)
+            with contextlib.suppress(Stale):  # saved into meanwhile: is that made of these?
+                return self.store.delete(places, if_are=seen)
+        raise Unavailable("others keep saving into this session", hint="Try again.")
 
     def reopen(self, session_id: str) -> bool:
         """Let a deleted session be saved into again; whether it was deleted."""
@@ -245,6 +250,8 @@ class States(Core):
     ) -> Pruned:
         """Delete what a policy has no reason to keep. The newest of each namespace, and what is tagged `pinned`, stay,
         and so do those that others which stay are made of.
+
+        Of a session whose checkpoints are made of parents nothing goes if it is saved into meanwhile: `kept` says so.
 
         A policy's kinds are tags, its score is `extra["score"]`. With the `plan` of a dry run nothing else goes than
         what that named.

@@ -34,7 +34,7 @@ ANYTHING = Anything.ANYTHING
 
 
 class Stale(Exception):
-    """The base of a save is gone, or the session is of another family by now: look again and weave anew."""
+    """What was looked at before is not so any more: look again, and begin anew."""
 
 
 class Place(NamedTuple):
@@ -198,8 +198,11 @@ class StateStore(Protocol):
     def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
         """Those that are not deleted, the one with the newest row first; `before` is the number of its newest row."""
 
-    def delete(self, places: Iterable[Place]) -> int:
-        """Remove rows with their writes, free the parts that nothing needs any more; how many rows there were."""
+    def delete(self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = ()) -> int:
+        """Remove rows with their writes, free the parts that nothing needs any more; how many rows there were.
+
+        Stale, and nothing is changed, if something was saved into one of `if_are` since it was that.
+        """
 
     def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
         """Remove all of a session; with a tombstone, later commits to it are Conflict until it is reopened.
@@ -247,6 +250,11 @@ class StateStore(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+def is_still(now: SessionRow | None, before: SessionRow) -> bool:
+    """Whether nothing was saved into a session since it was that."""
+    return now is not None and (now.latest, now.saved_at, now.is_deleted) == (before.latest, before.saved_at, False)
 
 
 def names_in(refs: bytes) -> list[bytes]:

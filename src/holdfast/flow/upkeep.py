@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError
 from holdfast.flow import parents
 from holdfast.flow.model import CheckpointMetadata, Pruned, moment
 from holdfast.flow.sealing import Sealer
-from holdfast.flow.store import Place, Row
+from holdfast.flow.store import Place, Row, SessionRow, Stale
 from holdfast.model import Problem, Progress, VerifyReport
 from holdfast.serde import NoKey
 
@@ -30,7 +30,8 @@ def prune(
     dry_run: bool,
     shown: Pruned | None,
 ) -> Pruned:
-    """Plan with the shared planner, then delete in one step: of what was shown before, what still may go."""
+    """Plan with the shared planner, then delete: of what was shown before, what still may go."""
+    seen = {} if dry_run else _sessions(states, session_id)
     rows = {str(row.sequence): row for row in states.store.rows(session_id, namespace)}
     told = {key: states.sealer.metadata(row) for key, row in rows.items()}
     heads = _heads(states, rows)
@@ -41,17 +42,50 @@ def prune(
     agreed = {key for key in plan.removed if known is None or int(key) in known}
     needed = _needed(told, agreed)
     removed = [key for key in plan.removed if key in agreed - needed]
-    freed = 0
+    freed, stayed = 0, set[str]()
     if not dry_run and removed:
         before = states.store.usage()
         states.forget()
-        states.store.delete([rows[key].place for key in removed])
+        stayed = _delete(states, {key: rows[key].place for key in removed}, _made_of_others(told, seen))
+        removed = [key for key in removed if key not in stayed]
         after = states.store.usage()
         freed = before.part_bytes + before.row_bytes - after.part_bytes - after.row_bytes
     kept = {int(key): why for key, why in plan.kept.items()}
     kept |= {int(key): "not in the plan that was shown" for key in plan.removed if key not in agreed}
     kept |= {int(key): "a later one is made of it" for key in agreed & needed}
+    kept |= {int(key): "its session was saved into meanwhile" for key in stayed}
     return Pruned([told[key] for key in removed], kept, freed, is_done=not dry_run)
+
+
+def _sessions(states: States, session_id: str | None) -> dict[str, SessionRow]:
+    """The sessions as they are."""
+    if session_id is None:
+        return {row.session: row for row in states.store.sessions()}
+    row = states.store.session(session_id)
+    return {} if row is None else {session_id: row}
+
+
+def _made_of_others(told: dict[str, CheckpointMetadata], seen: dict[str, SessionRow]) -> dict[str, SessionRow | None]:
+    """Of the sessions those with checkpoints that say what they are made of."""
+    return {each.session_id: seen.get(each.session_id) for each in told.values() if parents.link(each).marks}
+
+
+def _delete(states: States, going: dict[str, Place], made_of_others: dict[str, SessionRow | None]) -> set[str]:
+    """Delete in one step; but of each session in which what is saved now could be made of what goes, in a step of its
+    own, and only if nothing was: those that stayed."""
+    stayed: set[str] = set()
+    plain = [place for place in going.values() if place.session not in made_of_others]
+    if plain:
+        states.store.delete(plain)
+    for session, seen in made_of_others.items():
+        own = {key: place for key, place in going.items() if place.session == session}
+        try:
+            if seen is None:
+                raise Stale
+            states.store.delete(own.values(), if_are=[seen])
+        except Stale:
+            stayed |= own.keys()
+    return stayed
 
 
 def _needed(told: dict[str, CheckpointMetadata], gone: set[str]) -> set[str]:

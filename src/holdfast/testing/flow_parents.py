@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -99,3 +100,48 @@ class ParentsContract(Sound):
         states.save(point("e", extra={MADE_OF_PARENTS: "nonsense"}))
         states.prune(Policy(keep_last=3))
         assert left(states) == ["c", "d", "e"]
+
+    def test_what_is_saved_while_something_is_deleted_is_not_taken_from_under(
+        self, states: States, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        chain(states, {"x": WHOLE}, {"x": FURTHER})
+        self._save_before_deletion(states, monkeypatch, "c2", "c1")
+        with pytest.raises(Refused, match="made of"):
+            states.delete("s", "c1")
+        assert left(states) == ["c0", "c1", "c2"]
+        self._save_before_deletion(states, monkeypatch, "c3", None)
+        assert states.delete("s", "c2") == 1
+        assert left(states) == ["c0", "c1", "c3"]
+        self.assert_sound(states)
+
+    def test_what_is_saved_while_a_policy_prunes_is_not_taken_from_under(
+        self, states: States, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        chain(states, {"x": WHOLE}, {"x": WHOLE}, {"x": WHOLE})
+        chain(states, {}, {}, {}, session="t")
+        self._save_before_deletion(states, monkeypatch, "c3", "c0", deletions=2)
+        done = states.prune(Policy(keep_last=0))
+        assert left(states) == ["c0", "c1", "c2", "c3"]
+        assert [each.checkpoint_id for each in states.metadata("t")] == ["c2"]
+        assert len(done.removed) == 2
+        assert sorted(done.kept.values()).count("its session was saved into meanwhile") == 2
+        assert len(states.prune(Policy(keep_last=0)).removed) == 2
+        assert left(states) == ["c0", "c3"]
+        self.assert_sound(states)
+
+    @staticmethod
+    def _save_before_deletion(
+        states: States, monkeypatch: pytest.MonkeyPatch, name: str, parent: str | None, *, deletions: int = 1
+    ) -> None:
+        """Save a checkpoint that is made of another just before the first deletions of rows."""
+        delete, extra = states.store.delete, {MADE_OF_PARENTS: {"x": FURTHER if parent else WHOLE}}
+        left_over = list(range(deletions))
+
+        def late(*args: Any, **more: Any) -> int:
+            left_over.pop()
+            if not left_over:
+                monkeypatch.undo()
+            states.save(point(name, None, "s", parent_id=parent, extra=extra))
+            return delete(*args, **more)
+
+        monkeypatch.setattr(states.store, "delete", late)

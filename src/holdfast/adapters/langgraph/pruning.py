@@ -6,6 +6,7 @@ by walking the parents back to a snapshot. To delete one of those would empty th
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from typing import Any
 
@@ -13,25 +14,44 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from holdfast.adapters.langgraph.rows import all_rows
 from holdfast.adapters.langgraph.translating import COUNTERS, to_langgraph, told_of
+from holdfast.errors import Unavailable
 from holdfast.flow import Place, States
-from holdfast.flow.store import Row
+from holdfast.flow.store import Row, Stale
+
+_TRIES = 10
 
 
-def superseded(states: States, thread: str) -> list[Place]:
-    """The checkpoints of a thread that are needed no longer."""
+def prune(states: States, thread: str) -> None:
+    """Delete the checkpoints of a thread that are needed no longer."""
+    for _ in range(_TRIES):
+        seen = states.store.session(thread)
+        gone, deltas = _superseded(states, thread)
+        if not gone or seen is None:
+            return
+        states.forget(thread)
+        with contextlib.suppress(Stale):  # what was saved meanwhile may be made of these: look again
+            states.store.delete(gone, if_are=[seen] if deltas else [])
+            return
+    raise Unavailable("others keep saving into this thread", hint="Try again.")
+
+
+def _superseded(states: States, thread: str) -> tuple[list[Place], set[str]]:
+    """The checkpoints of a thread that are needed no longer, and its delta channels."""
     by_namespace: dict[str, list[Row]] = defaultdict(list)
     for row in all_rows(states, thread, None):
         by_namespace[row.place.namespace].append(row)
     gone: list[Place] = []
+    all_deltas: set[str] = set()
     for rows in by_namespace.values():
-        needed = _needed(states, rows)
+        deltas = {channel for row in rows for channel in _counters(states, row)}
+        needed = _needed(states, rows, deltas)
         gone += [row.place for row in rows if row.place not in needed]
-    return gone
+        all_deltas |= deltas
+    return gone, all_deltas
 
 
-def _needed(states: States, rows: list[Row]) -> set[Place]:
+def _needed(states: States, rows: list[Row], deltas: set[str]) -> set[Place]:
     latest = max((row.place for row in rows), key=lambda place: place.checkpoint_id)
-    deltas = {channel for row in rows for channel in _counters(states, row)}
     found = _load(states, latest)
     if found is None:  # just deleted by others, who may not be done
         return {row.place for row in rows}

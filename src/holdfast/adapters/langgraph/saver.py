@@ -226,9 +226,8 @@ class HoldfastSaver(Awaiting):
         for thread_id in map(str, thread_ids):
             if strategy == "delete":
                 self.delete_thread(thread_id)
-            elif gone := pruning.superseded(self.states, thread_id):
-                self.states.forget(thread_id)
-                self.states.store.delete(gone)
+            else:
+                pruning.prune(self.states, thread_id)
 
     # what LangGraph asks besides
 

@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import Damaged
 from holdfast.training.folder import Found
 from holdfast.training.stored import digests
 from holdfast.training.stored.layout import LAST
-from holdfast.training.stored.manifest import Manifest
+from holdfast.training.stored.manifest import Brief, Manifest
 
 _SAME = ("step", "sequence", "created_at", "metrics", "metadata", "config_hash")
-
-
-@dataclass(frozen=True, slots=True)
-class Brief(Manifest):
-    """A manifest without its files and tensors; how many there are is known."""
-
-    n_bytes: int = 0
-    tensor_count: int = 0
-    file_count: int = 0
-
-    @property
-    def total_bytes(self) -> int:
-        return self.n_bytes
-
-    @property
-    def n_tensors(self) -> int:
-        return self.tensor_count
-
-    @property
-    def n_files(self) -> int:
-        return self.file_count
 
 
 def history(found: list[Found], tags: dict[int, str]) -> dict[str, Any]:

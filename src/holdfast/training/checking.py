@@ -9,6 +9,7 @@ from pathlib import Path
 from holdfast.errors import HoldfastError
 from holdfast.model import Problem, VerifyReport
 from holdfast.training.folder import Broken, Found
+from holdfast.training.reading import read_manifest
 from holdfast.training.stored import digests
 from holdfast.training.stored.layout import MANIFEST
 from holdfast.training.stored.manifest import FileEntry
@@ -22,6 +23,11 @@ def verify(found: Sequence[Found], broken: Sequence[Broken] = ()) -> VerifyRepor
     problems = [Problem(one.path.name, one.error.message, (one.path.name,)) for one in broken]
     jobs: dict[tuple[object, ...], list[tuple[Found, str, FileEntry]]] = {}
     for one in found:
+        try:
+            one = Found(one.path, read_manifest(one.path))
+        except HoldfastError as error:
+            problems.append(Problem(one.path.name, error.message, (one.path.name,)))
+            continue
         for name, entry in one.manifest.files.items():
             jobs.setdefault((_identity(one.path / name), entry.digest), []).append((one, name, entry))
         problems += [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import urllib.parse
@@ -195,11 +196,17 @@ def _written(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
 def run_of(out_dir: str | os.PathLike[str]) -> TrainingFolder:
     """The run that a folder, or the URL of an object store, holds the checkpoints of."""
     if not is_url(out_dir):
-        return TrainingFolder(folder_of(out_dir))
+        return _folder(folder_of(out_dir))
     from holdfast.training.remote import RemoteFolder  # an extra: `holdfast[s3]`
 
     found: Any = RemoteFolder(str(out_dir))  # the same verbs
     return cast("TrainingFolder", found)
+
+
+@functools.lru_cache(maxsize=64)
+def _folder(path: Path) -> TrainingFolder:
+    """One for all who ask: the next save does not read again what the last has read (P8)."""
+    return TrainingFolder(path, briefly=True)
 
 
 def save_into(folder: TrainingFolder, wish: Wish) -> dict[str, Any]:

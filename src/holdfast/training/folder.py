@@ -27,7 +27,7 @@ from holdfast.training.stored.layout import (
     step_name,
     step_of,
 )
-from holdfast.training.stored.manifest import Manifest
+from holdfast.training.stored.manifest import Brief, Manifest
 from holdfast.training.telling import system_errors
 
 _log = logging.getLogger("holdfast")
@@ -66,9 +66,11 @@ class Broken:
 class TrainingFolder:
     """The checkpoints of one run. Reading takes no lock: a checkpoint is there whole or not at all."""
 
-    def __init__(self, path: Path, *, verify: bool = True) -> None:
+    def __init__(self, path: Path, *, verify: bool = True, briefly: bool = False) -> None:
+        """`briefly`: a look keeps what there is to say of each checkpoint, and reads no manifest twice; `full` does."""
         self.path = path
         self._verify = verify
+        self._is_brief = briefly
         self._private = path / PRIVATE
         self._known: dict[str, tuple[tuple[int, int, int], Manifest]] = {}
 
@@ -89,7 +91,10 @@ class TrainingFolder:
     def _look(self) -> tuple[list[Found], list[Broken], bool]:
         """And whether something went while we looked, or all that was there."""
         found, broken, has_changed = [], [], False
-        for name, step in self._steps():
+        steps = self._steps()
+        before = self._known
+        self._known = {name: before[name] for name, _ in steps if name in before}
+        for name, step in steps:
             try:
                 manifest = self._manifest(name)
                 if manifest.step != step:
@@ -128,7 +133,8 @@ class TrainingFolder:
         identity = (status.st_ino, status.st_mtime_ns, status.st_size)
         known = self._known.get(name)
         if known is None or known[0] != identity:
-            known = self._known[name] = (identity, read_manifest(self.path / name, verify=self._verify))
+            manifest = read_manifest(self.path / name, verify=self._verify)
+            known = self._known[name] = (identity, Brief.of(manifest) if self._is_brief else manifest)
         return known[1]
 
     def reader(self, found: Found, *, verify: bool) -> Reader:
@@ -136,8 +142,10 @@ class TrainingFolder:
         return Reader(found.path, found.manifest, verify=verify)
 
     def full(self, found: Found) -> Found:
-        """The same with its whole manifest, which it has already."""
-        return found
+        """The same with its whole manifest."""
+        if not isinstance(found.manifest, Brief):
+            return found
+        return Found(found.path, read_manifest(found.path, verify=self._verify))
 
     def get(self, step: int | str) -> Found:
         """The checkpoint of a step, or `latest` or `best`; NotFound, or Damaged if it is there and broken."""
@@ -147,11 +155,11 @@ class TrainingFolder:
         if step == "latest":
             if found:
                 pass_over(broken)
-                return found[-1]
+                return self.full(found[-1])
         else:
             for each in found:
                 if each.step == step:
-                    return each
+                    return self.full(each)
             for wrong in broken:
                 if wrong.step == step:
                     raise wrong.error
@@ -168,7 +176,7 @@ class TrainingFolder:
         best = self.best_of(found, *marker)
         if best is None:
             raise NotFound(f"no checkpoint of {self.path} has a {marker[0]}", hint="Save with metrics.")
-        return best
+        return self.full(best)
 
     @staticmethod
     def best_of(found: list[Found], metric: str, mode: str) -> Found | None:
@@ -333,7 +341,7 @@ class TrainingFolder:
 
     def strangers(self, found: Found) -> list[str]:
         """What lies in a checkpoint's folder and is not of it."""
-        ours = {*found.manifest.files, MANIFEST}
+        ours = {*self.full(found).manifest.files, MANIFEST}
         return sorted(name for name in os.listdir(found.path) if name not in ours)
 
     # pins

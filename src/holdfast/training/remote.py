@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound
-from holdfast.training.briefly import Brief, remembered
+from holdfast.training.briefly import remembered
 from holdfast.training.folder import Broken, Found, TrainingFolder, pass_over
 from holdfast.training.objects import Entry, Objects, Seen
 from holdfast.training.remote_reading import RemoteReader
@@ -29,7 +29,7 @@ from holdfast.training.stored.layout import (
     check_step,
     step_of,
 )
-from holdfast.training.stored.manifest import Manifest, decode
+from holdfast.training.stored.manifest import Brief, Manifest, decode
 
 _PINS = f"{PRIVATE}/pins.json"
 _HINT = "Use another checkpoint; holdfast verify names the sound ones."

@@ -55,8 +55,13 @@ def plan(
     best = folder.best_of(list(found), best_key, mode) if best_key else None
     records = []
     for each in found:
-        is_pinned, is_best = each.step in pinned, best is not None and each.path == best.path
-        protected = "pinned" if is_pinned else "the best" if is_best else _protected(folder, each, keep)
+        protected = ""
+        if keep.every and each.step % keep.every == 0:
+            protected = f"one of every {keep.every} steps"
+        if best is not None and each.path == best.path:
+            protected = "the best"
+        if each.step in pinned:
+            protected = "pinned"
         score = each.manifest.score(best_key, mode) if best_key else None
         manifest = each.manifest
         records.append(
@@ -64,15 +69,17 @@ def plan(
         )
     policy = retention.Policy(keep_last=keep.last or 0, keep_best=keep.best)
     decided = retention.plan(records, policy, now)
-    steps = {each.path.name: each.step for each in found}
-    removed = [steps[name] for name in decided.removed]
-    return Trimmed(removed, {steps[name]: why for name, why in decided.kept.items()}, is_done=False)
+    reasons = {each.step: decided.kept.get(each.path.name) or _foreign(folder, each) for each in found}
+    removed = [step for step, why in reasons.items() if not why]
+    return Trimmed(removed, {step: why for step, why in reasons.items() if why}, is_done=False)
 
 
-def _protected(folder: TrainingFolder, found: Found, keep: Keep) -> str:
-    if keep.every and found.step % keep.every == 0:
-        return f"one of every {keep.every} steps"
-    strangers = folder.strangers(found)
+def _foreign(folder: TrainingFolder, found: Found) -> str:
+    """Why one that no rule keeps must stay all the same; empty if nothing is against it."""
+    try:
+        strangers = folder.strangers(found)
+    except HoldfastError as error:
+        return error.message
     return f"holds {strangers[0]}, which Holdfast did not write" if strangers else ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.durable import disk, remove_tree
-from holdfast.errors import Conflict, Refused
+from holdfast.errors import Conflict, HoldfastError, Refused
 from holdfast.training.folder import Broken, Found, TrainingFolder
 from holdfast.training.retaining import Keep, prune
 from holdfast.training.stored import digests
@@ -19,6 +20,8 @@ from holdfast.training.stored.layout import INDEX, MANIFEST, SCHEMA_VERSION, STA
 from holdfast.training.stored.manifest import FileEntry, Manifest
 from holdfast.training.stored.shards import Payload, arrange, index
 from holdfast.training.writing import Earlier, WrittenShard, write_shards
+
+_log = logging.getLogger("holdfast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,7 @@ def save(folder: TrainingFolder, wish: Wish) -> dict[str, Any]:
         found = prepare(folder, wish)
         stage = folder.stage()
         try:
-            turn = _next_sequence(folder, found)
-            earlier = Earlier(found[-1].path, found[-1].manifest, turn=turn) if found else None
+            earlier = earlier_of(folder, found, turn=_next_sequence(folder, found))
             shards = write_shards(
                 stage, arrange(wish.payloads), earlier, algorithm=digests.preferred(), threads=wish.threads
             )
@@ -77,6 +79,15 @@ def save(folder: TrainingFolder, wish: Wish) -> dict[str, Any]:
             with contextlib.suppress(OSError):
                 remove_tree(str(stage))
             raise
+
+
+def earlier_of(folder: TrainingFolder, found: list[Found], *, turn: int | None = None) -> Earlier | None:
+    """The newest checkpoint, to share its files; None if there is none, or it cannot be read any more."""
+    try:
+        return Earlier(found[-1].path, folder.full(found[-1]).manifest, turn=turn) if found else None
+    except HoldfastError as error:
+        _log.warning("nothing is shared: %s", error)
+        return None
 
 
 def prepare(folder: TrainingFolder, wish: Wish) -> list[Found]:

@@ -16,8 +16,11 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from holdfast.errors import Conflict, NotFound, Refused, Unavailable
-from holdfast.training import load_checkpoint, save_checkpoint
+from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint, wait_for_save
+from holdfast.training.checkpoints import run_of
 from holdfast.training.folder import TrainingFolder
+from holdfast.training.reading import read_manifest
+from holdfast.training.stored.manifest import Manifest
 from unprivileged import unprivileged
 
 from .scenes import same, small_state
@@ -330,3 +333,42 @@ def test_many_savers_at_once_lose_nothing(tmp_path: Path) -> None:
     assert len(steps(tmp_path)) == 16
     sequences = [json.loads(path.read_text())["sequence"] for path in tmp_path.glob("step-*/manifest.json")]
     assert sorted(sequences) == list(range(1, 17))
+
+
+def test_a_save_does_not_read_again_what_it_has_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who keeps a thousand checkpoints must not wait for a thousand manifests at every save (P8)."""
+    read: list[str] = []
+
+    def reading(folder: Path, *, verify: bool = True) -> Manifest:
+        read.append(folder.name)
+        return read_manifest(folder, verify=verify)
+
+    monkeypatch.setattr("holdfast.training.folder.read_manifest", reading)
+    for step in range(1, 8):
+        read.clear()
+        save_checkpoint(tmp_path, step, {"x": torch.ones(3)}, block=step % 2 == 0)
+        wait_for_save()
+    assert set(read) == {"step-00000006"}
+    found, _ = run_of(tmp_path).look()
+    assert [len(each.manifest.tensors) for each in found] == [0] * 7
+    assert [each.manifest.n_tensors for each in found] == [found[0].manifest.n_tensors] * 7
+
+
+def test_a_save_goes_on_where_the_one_before_cannot_be_read_any_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = {"x": torch.ones(300_000)}
+    for step in (1, 2):
+        path = save_checkpoint(tmp_path, step, state)["path"]
+    run_of(tmp_path).look()
+    manifest = Path(path, "manifest.json")
+    times = manifest.stat()
+    manifest.chmod(0o600)
+    manifest.write_bytes(manifest.read_bytes().replace(b"x", b"y"))
+    os.utime(manifest, ns=(times.st_atime_ns, times.st_mtime_ns))  # as a medium changes it, without a word
+    meta = save_checkpoint(tmp_path, 3, state, keep_last_k=1, rng=False)
+    assert meta["bytes_written"] == meta["bytes"]
+    assert "nothing is shared" in caplog.text
+    assert meta["pruned"] == [1]
+    assert "is not as it was written" in meta["kept"][2]
+    assert not CheckpointManager(tmp_path).verify().ok

@@ -14,7 +14,7 @@ from holdfast.training.folder import Found, TrainingFolder
 from holdfast.training.saving import Wish
 from holdfast.training.stored import digests
 from holdfast.training.stored.shards import Payload, arrange
-from holdfast.training.writing import Earlier, WrittenShard, write_shards
+from holdfast.training.writing import WrittenShard, write_shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def write(
         from holdfast.training import uploading
 
         return uploading.send(folder, found, step, payloads, threads=threads)
-    earlier = Earlier(found[-1].path, found[-1].manifest) if found else None
+    earlier = saving.earlier_of(folder, found)
     return write_shards(
         folder.staged, arrange(payloads), earlier, algorithm=digests.preferred(), threads=threads,
         name=lambda at, total: f"model-rank{rank:05d}-{at:05d}.safetensors",

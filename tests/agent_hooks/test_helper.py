@@ -238,6 +238,18 @@ def test_a_save_that_takes_longer_than_the_agent_waits_goes_on_and_is_marked(pro
     assert "incomplete" in saved.metadata and saved.metadata["perhaps"] == ["claude-code"]
 
 
+def test_a_hook_whose_time_is_up_as_it_asks_has_its_checkpoint_made(
+    project: Path, home: Path, with_helper: Path
+) -> None:
+    """An agent may be slow to say what its event is."""
+    tool(project, 1)
+    wait_for(lambda: helpers(with_helper))
+    (project / "mine.txt").write_text("user\n")
+    hook(project, "PreToolUse", "t2", HOLDFAST_HOOK_WAIT_S="0")
+    wait_for(lambda: history(project)[-1].files_changed == ["mine.txt"])
+    assert log_text(home) == ""
+
+
 def test_the_client_loads_next_to_nothing() -> None:
     """The time of a hook is the time of its imports."""
     module = "holdfast.adapters.agents.client"

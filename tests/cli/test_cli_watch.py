@@ -51,10 +51,21 @@ def start(holdfast) -> Iterator[Callable[..., Watching]]:
         each.process.communicate()
 
 
-def test_a_line_for_each_checkpoint(start, holdfast, write) -> None:
+@pytest.fixture
+def change(project: Path, tmp_path: Path) -> Callable[[], None]:
+    """Change a file in one step, so that there is nothing between old and new that could be saved."""
+
+    def replace() -> None:
+        (tmp_path / "new").write_text("two\n")
+        (tmp_path / "new").replace(project / "a.txt")
+
+    return replace
+
+
+def test_a_line_for_each_checkpoint(start, holdfast, change) -> None:
     watching = start("--session", "night")
     assert "2 files saved" in watching.line()
-    write("a.txt", "two\n")
+    change()
     assert "1 file changed" in watching.line()
     assert watching.end()[0] == 0
     saved = holdfast("log", "--json").json["checkpoints"]
@@ -132,13 +143,13 @@ def test_a_change_that_was_told_as_the_end_came_is_saved(start, holdfast, write,
     assert "1 file changed" in out.decode()
 
 
-def test_json_is_one_document_at_the_end(start, write) -> None:
+def test_json_is_one_document_at_the_end(start, change) -> None:
     watching = start("--json")
     assert watching.process.stderr is not None
     watching.process.stderr.readline()
     while not any(top.endswith("refs/tags") and tags for top, _, tags in os.walk(os.environ["XDG_STATE_HOME"])):
         time.sleep(0.02)
-    write("a.txt", "two\n")
+    change()
     code, out, _ = watching.end()
     assert code == 0
     assert len(json.loads(out)["checkpoints"]) == 2

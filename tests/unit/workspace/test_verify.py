@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,3 +59,25 @@ def test_the_bytes_and_objects_that_were_read_are_counted(project: Any, ws: Work
     packs = list((ws.store / "objects" / "pack").glob("*.pack"))
     assert report.bytes_read == sum(pack.stat().st_size for pack in packs)
     assert report.objects > 5
+
+
+def test_a_pack_that_another_process_removes_just_while_its_index_is_looked_for_is_no_damage(
+    project: Any, ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write("file")
+    ws.save()
+    pack = ws.store / "objects" / "pack" / f"pack-{'0' * 40}.pack"
+    for path in (pack, pack.with_suffix(".idx")):
+        path.write_bytes(b"")  # nothing that could be opened
+    exists = Path.exists
+
+    def remove_first(path: Path) -> bool:
+        if path == pack.with_suffix(".idx"):
+            for each in (pack, path):
+                each.unlink()
+        return exists(path)
+
+    assert not ws.verify().ok
+    monkeypatch.setattr(Path, "exists", remove_first)
+    assert ws.verify().problems == []
+    assert not exists(pack)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WAIT_S = 45.0
 """How long an answer is waited for; agents are asked to wait for `agent.TIMEOUT_S`."""
-_MOST_WAIT_S = 3600.0
+_LEAST_WAIT_S, _MOST_WAIT_S = 0.1, 3600.0
 _MOST_BYTES = 32 << 20
 _EDGE_BYTES = 64 << 10
 _PAUSE_S, _MOST_PAUSES = 0.5, 20
@@ -137,7 +137,7 @@ def _ask_helper(request: list[bytes], environ: dict[str, str], wait_s: float) ->
         return None
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
-        connection.settimeout(wait_s)
+        connection.settimeout(max(wait_s, _LEAST_WAIT_S))
         connection.connect(f"/proc/self/fd/{folder}/{socket_name(request[0])}")  # short, however long the path is
         if not is_ours(connection):
             return None
@@ -173,7 +173,7 @@ def _ask_child(request: list[bytes], wait_s: float) -> bytes | None:
         finally:
             os._exit(0)
     theirs.close()
-    ours.settimeout(max(wait_s, 0.1))
+    ours.settimeout(max(wait_s, _LEAST_WAIT_S))
     return _reply(ours)
 
 

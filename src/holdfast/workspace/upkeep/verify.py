@@ -159,7 +159,7 @@ class Verifier:
                         Pack(path.with_suffix(".idx"))
                     except Damaged:
                         self._say(path.stem, "cannot be opened")
-            else:
+            elif path.exists():  # else both went just now, the pack first
                 self._say(path.stem, f"has no index; `git index-pack {path.name}` makes it again")
 
     # packs

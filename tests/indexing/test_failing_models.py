@@ -138,6 +138,21 @@ def test_what_passes_is_waited_for_however_a_client_says_it(scene: Scene, error:
     assert waits == [waited]
 
 
+def test_a_limit_of_a_minute_is_waited_out(scene: Scene) -> None:
+    waits: list[float] = []
+    scene.sleep = waits.append
+    scene.fill(2)
+
+    def fails(texts: Sequence[str]) -> None:
+        if sum(waits) < 60:
+            raise TimeoutError("slow down")
+
+    scene.model.fails = fails
+    with scene.run() as run:
+        assert run.apply(run.plan()).ok
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+
+
 @pytest.mark.parametrize("error", [HTTPStatusError(400), urllib.error.URLError("no such host"), _led_to(KeyError("x"))])
 def test_what_does_not_pass_is_not_waited_for(scene: Scene, error: Exception) -> None:
     scene.sleep = lambda seconds: pytest.fail("it waits")

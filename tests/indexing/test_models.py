@@ -140,6 +140,38 @@ def test_a_channel_that_is_added_leaves_the_other_alone(scene: Scene, tmp_path: 
     assert scene.store.search("small", second.vector("word1 thing1"), limit=1)[0].document == "01.md"
 
 
+def test_two_channels_of_one_model_are_paid_for_once_and_so_it_is_planned(scene: Scene, tmp_path: Path) -> None:
+    scene.fill(3)
+    own = scene.pipeline()
+    channels = {name: Channel(scene.model, model="m", datatype=name) for name in ("float32", "int8")}
+    pipeline = Pipeline(source=own.source, chunk=own.chunk, embed=channels, store=own.store)
+    with IndexRun(ledger=tmp_path / "two.db", pipeline=pipeline) as run:
+        plan = run.plan()
+        assert [each.to_embed for each in plan.channels] == [plan.chunks, 0]
+        applied = run.apply(plan)
+        assert (applied.embedded, scene.model.texts) == (plan.to_embed, plan.texts)
+        scene.write("new.md", "something new")
+        plan = run.plan()
+        before = scene.model.texts
+        assert run.apply(plan).ok
+        assert scene.model.texts == before + plan.texts == before + len(CANARIES) + 1
+
+
+def test_a_model_that_knows_nothing_of_a_canary_is_itself_all_the_same(scene: Scene) -> None:
+    scene.fill(3)
+    whole = scene.model.vector
+    zeros = [0.0] * scene.model.numbers
+    scene.model.vector = lambda text: zeros if text.isdigit() else whole(text)  # type: ignore[method-assign]
+    with scene.done() as run:
+        scene.write("new.md", "something new")
+        plan = run.plan()
+        assert (plan.to_embed, run.apply(plan).ok) == (1, True)
+    scene.model.vector = whole  # type: ignore[method-assign]
+    scene.write("newer.md", "something newer")
+    with scene.run() as run, pytest.raises(Conflict):
+        run.apply(run.plan())
+
+
 # models that misbehave
 
 

@@ -15,7 +15,8 @@ from holdfast.indexing.ledger import Batch, Failure, Ledger
 from holdfast.indexing.ledger.shares import Paying, PayingAlone
 from holdfast.indexing.spaces import CANARIES, Resolved
 
-_TRIES = 5
+_TRIES = 7
+"""All in all they wait for a minute, which is what most limits are counted by."""
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 300.0
 _POLL_S = 0.2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from holdfast.digest import RunningDigest, digest, digest_bytes
 from holdfast.errors import HoldfastError, Refused
@@ -49,8 +49,6 @@ class _Tally:
     reused: int = 0
     to_embed: int = 0
     tokens: int = 0
-    wanted: set[str] = field(default_factory=set)
-    """Keys that are missing, and counted."""
 
 
 class Planner:
@@ -64,6 +62,8 @@ class Planner:
         self._revision = ledger.revision()  # before anything is looked at: what changes from here on is noticed
         self._ground = look(pipeline, ledger, families)
         self._tallies = {name: _Tally() for name in pipeline.channels}
+        self._wanted: set[str] = set()
+        """Keys that are missing, and counted: once, also if two channels are of one model."""
         self._stages = pipeline.cutting()
         self._recipe = ledger.find_recipe(recipe_digest(pipeline))
         self._documents: list[DocPlan] = []
@@ -197,10 +197,10 @@ class Planner:
         before = tally.to_embed
         for place, piece in enumerate(pieces):
             key = channel.key(piece)
-            if key not in missing or key in tally.wanted:
+            if key not in missing or key in self._wanted:
                 tally.reused += 1
                 continue
-            tally.wanted.add(key)
+            self._wanted.add(key)
             tally.to_embed += 1
             tally.tokens += channel.channel.tokens(texts[place])
         return tally.to_embed - before

@@ -128,12 +128,12 @@ def packed(numbers: Sequence[float]) -> bytes:
 
 
 def cosines(ones: Sequence[bytes], others: Sequence[bytes]) -> list[float]:
-    """How alike cached vectors are, pair by pair; 0 for a pair of different length."""
+    """How alike cached vectors are, pair by pair: 0 if their lengths differ, 1 for the same, be it all zeros."""
     np = load_numpy()
     found = []
     for one, other in zip(ones, others, strict=True):
-        if len(one) != len(other):
-            found.append(0.0)
+        if len(one) != len(other) or one == other:
+            found.append(float(one == other))
             continue
         left, right = (_unit(np, np.frombuffer(each, dtype="<f4").astype("f8")) for each in (one, other))
         found.append(float(left @ right))

@@ -20,6 +20,22 @@ from holdfast.indexing.spaces import CANARIES
 from .scene import Model, Scene
 
 
+def test_a_model_that_answers_with_nothing_of_use_is_at_fault(scene: Scene) -> None:
+    scene.write("a.md", "first")
+
+    def fails(texts: Sequence[str]) -> None:
+        if tuple(texts) != CANARIES:
+            scene.model.vector = lambda text: [float("nan")] * 64  # type: ignore[method-assign]
+            if "first" in texts:
+                raise ValueError("broken")
+
+    scene.model.fails = fails
+    with scene.run() as run:
+        with pytest.raises(Refused, match=r"fails for every text, a\.md first: ValueError: broken"):
+            run.apply(run.plan())
+        assert run.status().failures == ()
+
+
 @pytest.mark.parametrize("scope", ["chunk", "document"])
 def test_a_key_that_is_revoked_in_the_midst_takes_no_document_away(scene: Scene, scope: str) -> None:
     """Each batch is one document's: that all of it fails must not be laid to the document."""

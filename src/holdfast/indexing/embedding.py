@@ -221,8 +221,6 @@ class Embedder:
     def _send(self, batch: list[Wanted]) -> list[Failure]:
         """Send a batch and commit what comes back; halve one that fails, until only the texts that do it are left."""
         texts = [each.text for each in batch]
-        if not self._budget.allows(len(texts), self.price(texts)[1]):
-            raise _UsedUp
         try:
             found, paid = self.ask(texts, dimension=self.channel.native)
         except Unavailable:
@@ -230,6 +228,8 @@ class Embedder:
         except Exception as error:  # a model is others' code, and may raise anything for one text
             if len(batch) == 1 or self._sees_document:
                 return [_failure(each, f"{type(error).__name__}: {error}") for each in batch]
+            if not self._budget.allows(len(texts), self.price(texts)[1]):
+                raise _UsedUp from error
             middle = len(batch) // 2
             return self._send(batch[:middle]) + self._send(batch[middle:])
         bad = [(each, one) for each, one in zip(batch, found, strict=True) if isinstance(one, str)]

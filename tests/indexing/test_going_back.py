@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.errors import Conflict, Refused
 from holdfast.indexing import FlatStore
+from holdfast.indexing.ledger.sqlite import SQLiteLedger
 
 from .scene import Model, Scene
 
@@ -104,6 +105,9 @@ def test_two_models_that_come_and_go_under_one_name_are_paid_for_once_each(scene
             assert run.search("dense", "word1 thing1")[0].score > 0.5
         if turn > 1:
             assert scene.model.texts <= 8 + 8 + 1
+    with SQLiteLedger(scene.path / "index.db") as ledger:
+        kept = ledger.ask("SELECT space FROM label WHERE label LIKE '%#%'")
+    assert len(kept) == len(set(kept)) == 2, "what a name stood for is kept once"
 
 
 def test_a_text_that_fails_again_is_sent_again_once(scene: Scene) -> None:

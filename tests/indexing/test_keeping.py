@@ -106,6 +106,21 @@ def test_pruning_frees_the_disk_and_old_generations(scene: Scene) -> None:
     assert (scene.path / "index.db").stat().st_size < 0.7 * size
 
 
+def test_what_is_old_in_a_store_that_was_moved_goes_with_the_rest(scene: Scene) -> None:
+    scene.fill(2)
+    scene.done().close()
+    old = scene.store.live()
+    assert old is not None
+    scene.store.close()
+    for path in scene.path.glob("store.db*"):
+        path.rename(scene.path / f"moved-{path.name}")
+    scene.store = FlatStore(scene.path / "moved-store.db")
+    with scene.done() as run:
+        assert scene.store.fingerprint(old) is not None
+        assert run.prune(keep_generations=0).generations == 1
+    assert scene.store.fingerprint(old) is None
+
+
 def test_pruning_waits_for_what_is_unfinished(scene: Scene) -> None:
     scene.fill(3)
     with scene.run() as run:

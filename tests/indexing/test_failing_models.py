@@ -117,6 +117,12 @@ class ThrottlingException(Exception):
     pass
 
 
+def _headers() -> Message:
+    found = Message()
+    found["Retry-After"] = "9"
+    return found
+
+
 def _led_to(cause: Exception) -> Exception:
     error = RuntimeError("no answer")
     error.__cause__ = cause
@@ -128,7 +134,7 @@ def _led_to(cause: Exception) -> Exception:
     [
         (HTTPStatusError(429), 7.0),
         (HTTPStatusError(503), 7.0),
-        (urllib.error.HTTPError("http://x", 429, "slow down", Message(), io.BytesIO()), 1.0),
+        (urllib.error.HTTPError("http://x", 429, "slow down", _headers(), io.BytesIO()), 9.0),
         (urllib.error.URLError(ConnectionRefusedError("nobody is there")), 1.0),
         (APIConnectionError("gone"), 1.0),
         (ThrottlingException("slow down"), 1.0),

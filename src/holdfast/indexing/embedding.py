@@ -276,7 +276,7 @@ def _passes(error: BaseException) -> bool:
 
 def _asked_to_wait_s(error: Exception) -> float:
     """How long a server asks to be left alone, by the error itself or its answer's headers; at most a few minutes."""
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    headers = getattr(getattr(error, "response", error), "headers", None) or {}
     for said in (getattr(error, "retry_after", None), headers.get("retry-after")):
         try:
             seconds = float(said) if said is not None else 0.0

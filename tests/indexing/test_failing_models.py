@@ -242,11 +242,12 @@ class _Changed(Model):
         return found if self._knows_canaries and tuple(texts) == CANARIES else self._answer(found)
 
 
-def test_answers_of_too_few_vectors_are_paid_for_and_within_the_budget(scene: Scene) -> None:
+@pytest.mark.parametrize("more", [8, 12, 15, 16, 19, 23, 31])
+def test_answers_of_too_few_vectors_are_paid_for_and_within_the_budget(scene: Scene, more: int) -> None:
     """Each half that is sent again is paid for again."""
     scene.fill(4)
     scene.model = _Changed(lambda found: found[:-1], knows_canaries=True)
-    most = len(CANARIES) + 12
+    most = len(CANARIES) + more
     with scene.run() as run:
         applied = run.apply(run.plan(), max_embeds=most)
         assert applied.stopped == "the budget is used up"

@@ -238,6 +238,23 @@ def test_a_model_that_hangs_does_not_keep_its_worker_s_lease_for_ever(office: Of
             time.sleep(0.02)
 
 
+def test_an_interrupt_as_a_model_is_asked_leaves_nothing_that_keeps_the_lease(
+    pair: tuple[Share, Share], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[threading.Thread] = []
+
+    class Interrupted(threading.Thread):
+        def start(self) -> None:
+            super().start()
+            begun.append(self)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading, "Thread", Interrupted)
+    with pytest.raises(KeyboardInterrupt), pair[0].staying():
+        pass
+    assert [each.is_alive() for each in begun] == [False]
+
+
 def test_a_worker_whose_run_is_no_more_pays_for_nothing(office: Office, pair: tuple[Share, Share]) -> None:
     office.ask("DELETE FROM {s}.run")
     with pytest.raises(Conflict, match="another plan") as conflict, pair[0].claiming(["a"]):

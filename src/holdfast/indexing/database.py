@@ -170,12 +170,13 @@ class Database:
             raise
         if self._connection is not None:
             self._connection.close()
-        self._connection, self._is_file, self._seen = db, True, os.stat(self._path)
+        self._connection, self._is_file = db, True
+        self._seen = None if str(self._path) == MEMORY else os.stat(self._path)
 
     def _refuse_if_gone(self) -> None:
         """What is written to a file that has no name any more is lost when it is closed."""
         with contextlib.suppress(FileNotFoundError):
-            if self._seen is not None and os.path.samestat(os.stat(self._path), self._seen):
+            if self._seen is None or os.path.samestat(os.stat(self._path), self._seen):
                 return
         raise Unavailable(
             f"{self._layout.name} was taken away while it was in use",

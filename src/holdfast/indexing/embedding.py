@@ -228,10 +228,12 @@ class Embedder:
         except Exception as error:  # a model is others' code, and may raise anything for one text
             if len(batch) == 1 or self._sees_document:
                 return [_failure(each, f"{type(error).__name__}: {error}") for each in batch]
-            if not self._budget.allows(len(texts), self.price(texts)[1]):
-                raise _UsedUp from error
-            middle = len(batch) // 2
-            return self._send(batch[:middle]) + self._send(batch[middle:])
+            middle, failed = len(batch) // 2, []
+            for half in (batch[:middle], batch[middle:]):  # what the first one took is not there for the second
+                if len(self._affordable(half)) < len(half):
+                    raise _UsedUp from error
+                failed += self._send(half)
+            return failed
         bad = [(each, one) for each, one in zip(batch, found, strict=True) if isinstance(one, str)]
         if bad and self._sees_document:  # or those that are missing would be asked for without the others
             bad = [(each, bad[0][1]) for each in batch]

@@ -56,6 +56,14 @@ def test_a_program_that_goes_elsewhere_writes_where_it_was_told_to(
     assert _names(path) == ["first", "second"]
 
 
+def test_what_is_only_in_memory_can_be_written_to() -> None:
+    with opened(Path(":memory:")) as database:
+        for name in ("first", "second"):
+            with database.writing() as db:
+                db.execute("INSERT INTO thing VALUES (?)", (name,))
+        assert database.one("SELECT count(*) FROM thing") == (2,)
+
+
 def test_a_file_that_another_makes_at_the_same_moment_is_made_once(path: Path) -> None:
     class Late(sqlite3.Connection):
         def execute(self, query: str, *values: Any) -> sqlite3.Cursor:

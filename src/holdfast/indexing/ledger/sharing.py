@@ -182,12 +182,13 @@ class Shared:
                     self.renew()
 
         thread = threading.Thread(target=stay, name="holdfast-lease", daemon=True)
-        thread.start()
         try:
+            thread.start()
             yield
         finally:
-            is_back.set()
-            thread.join()
+            is_back.set()  # also if we are interrupted as it starts: it would bring back a worker that has gone
+            if thread.ident is not None:
+                thread.join()
 
     def release(self) -> None:
         with self._ledger.leasing():

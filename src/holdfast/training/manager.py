@@ -265,11 +265,13 @@ class CheckpointManager:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        is_over = False
         try:
             with _told_beside(value):
                 background.wait_for_save()  # a signal that comes meanwhile does not cost the last save
+            is_over = value is None
         finally:
-            self._preemption.leave(is_over=value is None)
+            self._preemption.leave(is_over=is_over)  # a save that failed is told of, and not ended by the signal
 
 
 @contextlib.contextmanager

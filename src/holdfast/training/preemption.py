@@ -37,9 +37,9 @@ class Preemption:
 
     def leave(self, *, is_over: bool) -> None:
         """Listen no longer. A signal that nobody was told of does now what it would have done, if the loop is over."""
+        self.unlisten()  # first: what comes from here on does what it would have done
         if is_over and not self._is_told:
             self.end()
-        self.unlisten()
 
     def end(self) -> None:
         """What was to be saved is saved: let the signal do now what it would have done."""

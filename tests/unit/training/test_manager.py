@@ -20,11 +20,12 @@ import pytest
 import torch
 
 from holdfast import durable
-from holdfast.errors import Damaged, NotFound, Refused
+from holdfast.errors import Damaged, NotFound, Refused, Unavailable
 from holdfast.testing.faults import FailingDisk
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
 from holdfast.training.background import lane
 from holdfast.training.folder import TrainingFolder
+from holdfast.training.preemption import Preemption
 
 
 def steps(folder: Path) -> list[int]:
@@ -414,3 +415,28 @@ def test_a_signal_that_comes_while_the_end_waits_does_not_cost_the_last_save(tmp
     finally:
         signal.signal(signal.SIGTERM, before)
     assert saved == [True]
+
+
+def test_a_last_save_that_failed_is_told_of_though_a_signal_has_come(tmp_path: Path, came: list[int]) -> None:
+    with pytest.raises(Unavailable, match="writing to"), CheckpointManager(tmp_path, block=False) as manager:
+        with durable.use_disk(FailingDisk(at=4, error=errno.EIO, once=False)):
+            manager.save(1, {"step": 1})
+            assert lane._thread is not None
+            lane._thread.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert came == []
+
+
+def test_a_signal_that_comes_as_the_block_is_left_is_not_lost(
+    tmp_path: Path, came: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = Preemption.end
+
+    def just_too_late(self: Preemption) -> None:
+        end(self)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Preemption, "end", just_too_late)
+    with CheckpointManager(tmp_path):
+        pass
+    assert came == [signal.SIGTERM]

@@ -149,17 +149,27 @@ class TrainingFolder:
 
     def get(self, step: int | str) -> Found:
         """The checkpoint of a step, or `latest` or `best`; NotFound, or Damaged if it is there and broken."""
+        for _ in range(_LOOKS - 1):
+            found = self._get(step)
+            try:
+                return self.full(found)
+            except Damaged:
+                if os.path.lexists(found.path):
+                    raise  # else another process has pruned it: look again (P9)
+        return self.full(self._get(step))
+
+    def _get(self, step: int | str) -> Found:
         found, broken = self.look()
         if step == "best":
             return self._best(found)
         if step == "latest":
             if found:
                 pass_over(broken)
-                return self.full(found[-1])
+                return found[-1]
         else:
             for each in found:
                 if each.step == step:
-                    return self.full(each)
+                    return each
             for wrong in broken:
                 if wrong.step == step:
                     raise wrong.error
@@ -176,7 +186,7 @@ class TrainingFolder:
         best = self.best_of(found, *marker)
         if best is None:
             raise NotFound(f"no checkpoint of {self.path} has a {marker[0]}", hint="Save with metrics.")
-        return self.full(best)
+        return best
 
     @staticmethod
     def best_of(found: list[Found], metric: str, mode: str) -> Found | None:

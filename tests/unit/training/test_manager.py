@@ -24,7 +24,7 @@ from holdfast.errors import Damaged, NotFound, Refused, Unavailable
 from holdfast.testing.faults import FailingDisk
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
 from holdfast.training.background import lane
-from holdfast.training.folder import TrainingFolder
+from holdfast.training.folder import Found, TrainingFolder
 from holdfast.training.preemption import Preemption
 
 
@@ -322,6 +322,23 @@ def test_the_circumstances_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found.environment["packages"]["torch"] == torch.__version__
     CheckpointManager(tmp_path / "out", config={"a": [1, 2], "b": 1}).save(2, {})
     assert found.config_hash == CheckpointManager(tmp_path / "out").history()[-1].config_hash
+
+
+def test_the_best_is_looked_for_again_if_another_process_prunes_it_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"best_key": "loss", "keep_last_k": 1}
+    save_checkpoint(tmp_path, 1, {}, metrics={"loss": 2.0}, **options)
+    full = TrainingFolder.full
+
+    def late(folder: TrainingFolder, found: Found) -> Found:
+        monkeypatch.undo()
+        save_checkpoint(tmp_path, 2, {}, metrics={"loss": 1.0}, **options)
+        return full(folder, found)
+
+    monkeypatch.setattr(TrainingFolder, "full", late)
+    best = CheckpointManager(tmp_path).best()
+    assert best is not None and best.step == 2
 
 
 # SIGTERM

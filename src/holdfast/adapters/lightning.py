@@ -73,6 +73,8 @@ class HoldfastIO(CheckpointIO):  # type: ignore[misc]
         for found in reversed(TrainingFolder(place / STORE).look()[0]):
             if found.step in named:
                 report = verify([found])
+                if not found.path.is_dir():
+                    continue  # removed meanwhile
                 if report.ok:
                     return str(named[found.step])
                 _log.warning("passed over: %s, of which %s", named[found.step], report.problems[0].detail)

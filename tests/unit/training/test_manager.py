@@ -136,6 +136,26 @@ def test_verify_names_what_is_damaged_and_what_it_touches(tmp_path: Path) -> Non
     }
 
 
+@pytest.mark.parametrize("when", ["holdfast.training.checking.read_manifest", "holdfast.training.checking.each"])
+def test_what_is_pruned_while_it_is_verified_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    for step in (1, 2):  # they share a file
+        save_checkpoint(tmp_path, step, {"x": torch.ones(300_000), "step": step})
+    room, _, name = when.rpartition(".")
+    whole = getattr(sys.modules[room], name)
+
+    def late(*args: Any, **more: Any) -> Any:
+        monkeypatch.undo()
+        save_checkpoint(tmp_path, 3, {}, keep_last_k=2)
+        return whole(*args, **more)
+
+    monkeypatch.setattr(when, late)
+    report = CheckpointManager(tmp_path).verify()
+    assert report.ok, report.problems
+    assert report.bytes_read > 1_000_000
+
+
 def test_a_shard_that_no_manifest_names_is_named_by_verify(tmp_path: Path) -> None:
     manager = CheckpointManager(tmp_path)
     path = Path(manager.save(1, {"x": torch.ones(3)})["path"])

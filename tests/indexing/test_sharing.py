@@ -215,9 +215,20 @@ def test_a_worker_whose_plan_others_carried_out_has_nothing_to_do(watched: Watch
     assert watched.quick.apply(theirs).published == _DOCS
     texts = watched.hall.scene.model.texts
     applied = watched.slow.apply(mine)
-    assert (applied.ok, applied.published, applied.embedded) == (True, 0, 0)
-    assert watched.hall.scene.model.texts == texts + len(CANARIES), "each worker's model is known by its canaries"
+    assert (applied.ok, applied.published, applied.embedded, applied.probe_texts) == (True, 0, 0, 0)
+    assert watched.hall.scene.model.texts == texts, "nor is anything paid for, canaries among it"
+    with watched.hall.scene.run() as third:
+        assert third.plan().is_empty
+    assert watched.slow.apply(mine).ok, "nothing moved"
     assert watched.slow.plan().is_empty
+
+
+def test_a_plan_that_others_carried_out_before_something_else_is_not_taken_for_done(watched: Watched) -> None:
+    mine = watched.slow.plan()
+    assert watched.quick.apply(watched.quick.plan()).ok
+    watched.quick.prune()
+    with pytest.raises(Conflict, match="the ledger changed"):
+        watched.slow.apply(mine)
 
 
 def test_another_plan_while_others_are_at_work_is_a_conflict(watched: Watched) -> None:

@@ -88,3 +88,20 @@ def test_one_process_saves_and_a_step_is_saved_once(tmp_path: Path) -> None:
     for _ in range(2):  # the trainer's own schedule and SIGTERM may ask for the same one
         callback.on_save(None, transformers.TrainerState(global_step=3), None, model=model)
     assert [each.step for each in callback.manager.history()] == [3]
+
+
+def test_the_scaler_of_float16_comes_back_too(tmp_path: Path) -> None:
+    def scaled(model: Model, scale: float) -> Any:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer.scaler = torch.amp.GradScaler("cpu", init_scale=scale)  # where Accelerate keeps it
+        return optimizer
+
+    callback, model = HoldfastCallback(tmp_path / "ours"), Model()
+    state = transformers.TrainerState(global_step=3)
+    callback.on_save(None, state, None, model=model, optimizer=scaled(model, 8.0))
+    optimizer = scaled(model, 2.0)
+    callback.resume(model, optimizer)
+    assert optimizer.scaler.get_scale() == 8.0
+    place = callback.prepare(trainer(tmp_path, callback, 4))
+    assert place is not None
+    assert torch.load(Path(place, transformers.trainer.SCALER_NAME), weights_only=True)["scale"] == 8.0

@@ -149,6 +149,19 @@ def test_a_tool_that_goes_on_after_the_turn_is_in_the_background_where_the_agent
         assert scene.at(Kind.BEFORE, "2", agent="codex").actor == actor
 
 
+def test_of_what_goes_on_after_the_turn_the_end_is_told_by_its_id():
+    scene = Scene()
+    scene.at(Kind.BEFORE, "1", agent="codex")
+    scene.at(Kind.BEFORE, "2", agent="codex")
+    scene.at(Kind.STOP, agent="codex", still_running=True)
+    scene.at(Kind.PROMPT, agent="codex")
+    assert scene.at(Kind.AFTER, "1", agent="codex").actor == "codex"
+    assert scene.at(Kind.BEFORE, "3", agent="codex") == Blame("codex", "s", ("user",))  # the other goes on
+    scene.at(Kind.AFTER, "3", agent="codex")
+    scene.at(Kind.AFTER, "2", agent="codex")
+    assert scene.at(Kind.BEFORE, "4", agent="codex").actor is None
+
+
 def test_a_tool_that_was_denied_is_closed_by_the_end_of_its_step():
     scene = Scene()
     scene.at(Kind.BEFORE, "1")

@@ -31,7 +31,7 @@ class Terminal:
         os.close(slave)
         self.said = ""
 
-    def expect(self, text: str, seconds: float = 20) -> None:
+    def expect(self, text: str, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while text not in self.said:
             assert time.monotonic() < deadline and self._read(1.0) is not None, f"no {text!r} in {self.said!r}"
@@ -43,7 +43,7 @@ class Terminal:
         deadline = time.monotonic() + 60
         while self._read(1.0) is not None:
             assert time.monotonic() < deadline, f"it does not end: {self.said!r}"
-        code = self.process.wait(20)
+        code = self.process.wait(60)
         os.close(self.master)
         return code, self.said
 

@@ -104,6 +104,33 @@ def test_the_documents_of_a_worker_that_is_killed_are_taken_over(hall: Hall, poi
     hall.check()
 
 
+def test_a_database_whose_transactions_are_serializable_by_default_is_shared_as_well(
+    tmp_path: Path, postgres_url: str, schema: str
+) -> None:
+    hall = Hall(tmp_path, _with(postgres_url, "options=-c%20default_transaction_isolation%3Dserializable"), schema)
+    workers = [crew.start(hall.path, hall.place)[0] for _ in range(3)]
+    for each in workers:
+        each.join(120)
+    assert [each.exitcode for each in workers] == [0, 0, 0]
+    hall.check()
+    hall.scene.store.close()
+
+
+def test_a_database_without_an_encoding_is_as_good_as_any(tmp_path: Path, postgres_url: str, schema: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        other.execute(b"CREATE DATABASE unsaid ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+    hall = Hall(tmp_path, _with(postgres_url, "dbname=unsaid"), schema)
+    hall.scene.write("79.md", "☃ and the rest")
+    with hall.scene.run() as run:
+        assert run.apply(run.plan()).ok
+    hall.check()
+    hall.scene.store.close()
+
+
+def _with(url: str, option: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{option}"
+
+
 class Watched:
     """Two runs on one ledger, in one process, so that one can be let work while the other stands still."""
 
@@ -215,9 +242,20 @@ def test_a_worker_whose_plan_others_carried_out_has_nothing_to_do(watched: Watch
     assert watched.quick.apply(theirs).published == _DOCS
     texts = watched.hall.scene.model.texts
     applied = watched.slow.apply(mine)
-    assert (applied.ok, applied.published, applied.embedded) == (True, 0, 0)
-    assert watched.hall.scene.model.texts == texts + len(CANARIES), "each worker's model is known by its canaries"
+    assert (applied.ok, applied.published, applied.embedded, applied.probe_texts) == (True, 0, 0, 0)
+    assert watched.hall.scene.model.texts == texts, "nor is anything paid for, canaries among it"
+    with watched.hall.scene.run() as third:
+        assert third.plan().is_empty
+    assert watched.slow.apply(mine).ok, "nothing moved"
     assert watched.slow.plan().is_empty
+
+
+def test_a_plan_that_others_carried_out_before_something_else_is_not_taken_for_done(watched: Watched) -> None:
+    mine = watched.slow.plan()
+    assert watched.quick.apply(watched.quick.plan()).ok
+    watched.quick.prune()
+    with pytest.raises(Conflict, match="the ledger changed"):
+        watched.slow.apply(mine)
 
 
 def test_another_plan_while_others_are_at_work_is_a_conflict(watched: Watched) -> None:

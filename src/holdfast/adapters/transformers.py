@@ -22,7 +22,7 @@ with Extra("transformers"):
 
 
 class HoldfastCallback(TrainerCallback):  # type: ignore[misc]
-    """Saves model, optimiser, schedule, random states and the trainer's own state whenever the trainer saves.
+    """Saves model, optimiser, schedule, scaler, random states and the trainer's own state whenever the trainer saves.
 
     `options` are those of `CheckpointManager`. Ends the training, saved, when SIGTERM comes.
     """
@@ -50,7 +50,7 @@ class HoldfastCallback(TrainerCallback):  # type: ignore[misc]
         if latest is not None and latest.step == state.global_step:
             return
         parts = {"model": kwargs.get("model"), "optimizer": kwargs.get("optimizer")}
-        parts["scheduler"] = kwargs.get("lr_scheduler")
+        parts |= {"scheduler": kwargs.get("lr_scheduler"), "scaler": getattr(kwargs.get("optimizer"), "scaler", None)}
         saved = {name: part.state_dict() for name, part in parts.items() if part is not None}
         self.manager.save(state.global_step, saved | {"trainer": dataclasses.asdict(state)}, self._metrics)
 
@@ -70,7 +70,7 @@ class HoldfastCallback(TrainerCallback):  # type: ignore[misc]
             remove_tree(str(place))
         place.mkdir(parents=True)
         trainer.save_model(str(place))
-        for name in ("optimizer", "scheduler"):
+        for name in ("optimizer", "scheduler", "scaler"):
             if name in resumed.state:
                 torch.save(resumed.state[name], place / f"{name}.pt")
         TrainerState(**resumed.state["trainer"]).save_to_json(str(place / "trainer_state.json"))
@@ -81,7 +81,9 @@ class HoldfastCallback(TrainerCallback):  # type: ignore[misc]
         """Load the newest sound checkpoint into what is given; None if nothing was saved yet."""
         resumed = self.manager.resume(**options)
         if resumed is not None:
-            for name, part in (("model", model), ("optimizer", optimizer), ("scheduler", scheduler)):
+            parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
+            parts["scaler"] = getattr(optimizer, "scaler", None)  # of float16, as Accelerate keeps it
+            for name, part in parts.items():
                 if part is not None and name in resumed.state:
                     part.load_state_dict(resumed.state[name])
         return resumed

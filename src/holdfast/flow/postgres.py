@@ -78,6 +78,7 @@ class PostgresStore(PostgresReader):
         if pool_size < 1:
             raise Refused(f"pool_size is {pool_size}", hint="Give 1 or more.")
         self._schema_name = schema
+        self._queries: dict[str, bytes] = {}
         self._prepare_threshold = 5 if prepare else None
         self._size, self._timeout = pool_size, timeout
         self._closed = self._is_strict = False
@@ -108,7 +109,7 @@ class PostgresStore(PostgresReader):
         expected = expected_parent if isinstance(expected_parent, str) else None
         [(status, number, newest)] = self._run(
             "SELECT * FROM {schema}.commit_row(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
-            " %s::bytea[], %s::bytea[], %s::bytea[], %s, %s, %s, %s, %s)",
+            " %b::bytea[], %b::bytea[], %b::bytea[], %s, %s, %s, %s, %s)",
             self._key, *map(escape, row.place), _escaped(row.parent_id), _escaped(row.run_id), row.saved_at, row.family,
             row.digest, row.meta, row.refs, row.shape, list(names), list(refs), list(datas),
             base.sequence if base else None, base.digest if base else b"", compare, _escaped(expected), replace,
@@ -198,7 +199,7 @@ class PostgresStore(PostgresReader):
         tasks, indexes, paths, channels, datas = zip(*writes, strict=True)
         texts = [[escape(each) for each in column] for column in (tasks, paths, channels)]
         [(added,)] = self._run(
-            "SELECT {schema}.add_writes(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            "SELECT {schema}.add_writes(%s, %s, %s, %s, %s, %s, %s, %s, %b, %s)",
             self._key, *map(escape, place), texts[0], list(indexes), texts[1], texts[2], list(datas), replace,
         )  # fmt: skip
         if not added:
@@ -211,8 +212,11 @@ class PostgresStore(PostgresReader):
         query = self._query(text)
         return self._do(lambda cursor: cursor.execute(query, named or values).fetchall())
 
-    def _query(self, text: str) -> sql.Composed:
-        return sql.SQL(text).format(schema=self._schema)
+    def _query(self, text: str) -> bytes:
+        """A statement with the schema in it; there are few, and the driver knows those again that are bytes."""
+        if text not in self._queries:
+            self._queries[text] = sql.SQL(text).format(schema=self._schema).as_bytes(None)
+        return self._queries[text]
 
     def _do(self, act: Callable[[psycopg.Cursor[Any]], T]) -> T:
         """Do something, once more on another connection if this one is broken."""

@@ -57,11 +57,11 @@ class PostgresReader:
         return [_row(row) for row in self._run(f"{text} ORDER BY sequence DESC LIMIT %s", *values, limit)]
 
     def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
-        text = "SELECT name, refs, data FROM {schema}.parts WHERE family = %s AND name = ANY (%s) AND tenant = %s"
+        text = "SELECT name, refs, data FROM {schema}.parts WHERE family = %s AND name = ANY (%b) AND tenant = %s"
         return cast("list[PartRow]", self._run(text, family, list(names), self._key))
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
-        text = "SELECT name, refs FROM {schema}.parts WHERE family = %s AND name = ANY (%s) AND tenant = %s"
+        text = "SELECT name, refs FROM {schema}.parts WHERE family = %s AND name = ANY (%b) AND tenant = %s"
         return dict(self._run(f"{text} AND refs <> ''", family, list(names), self._key))
 
     def session(self, session: str) -> SessionRow | None:

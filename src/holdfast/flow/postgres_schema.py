@@ -259,8 +259,8 @@ SELECT (SELECT count(*) FROM {schema}.sessions WHERE tenant = %(t)s AND NOT dele
 ADD_ROWS = """
 SELECT done.status, done.number
 FROM unnest(
-    %s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %s::bytea[], %s::bytea[], %s::bytea[], %s::bytea[],
-    %s::bigint[], %s::bytea[]
+    %s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[],
+    %s::bigint[], %b::bytea[]
 ) WITH ORDINALITY u (n, c, parent, run, saved_at, digest, meta, refs, shape, base, base_digest, at),
     (SELECT %s::text AS t, %s::text AS s, %s::bigint AS f) o,
     LATERAL {schema}.commit_row(
@@ -272,7 +272,7 @@ ORDER BY at
 
 ADD_WRITES = """
 INSERT INTO {schema}.writes SELECT %s, %s, u.* FROM unnest(
-    %s::text[], %s::text[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bytea[]
+    %s::text[], %s::text[], %s::text[], %s::bigint[], %s::text[], %s::text[], %b::bytea[]
 ) u
 ON CONFLICT (tenant, session, namespace, checkpoint_id, task_id, idx) DO UPDATE
 SET task_path = excluded.task_path, channel = excluded.channel, data = excluded.data

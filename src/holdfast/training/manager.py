@@ -246,6 +246,7 @@ class CheckpointManager:
             found = self._folder.get(check_step(step))
             steps = self._folder.pinned()
             self._folder.pin(steps | {found.step} if pinned else steps - {found.step})
+            self._folder.get(found.step)  # an object store has no lock: NotFound if it was pruned meanwhile
 
     def prune(self, *, dry_run: bool = False) -> retaining.Trimmed:
         """Remove what the policy has no reason to keep, or only say what that is."""

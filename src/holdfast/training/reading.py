@@ -19,8 +19,9 @@ from holdfast.training.tree import Bytes
 
 _HINT = "Use another checkpoint; holdfast verify names the sound ones."
 _MANIFEST_MAX_BYTES = 1 << 30
-_NOT_NOW = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM)
-"""What says nothing of the file: too many are open, or it is another user's."""
+_AWAY = (errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ECONNREFUSED)
+_NOT_NOW = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM, *_AWAY)
+"""What says nothing of the file: too many are open, it is another user's, or its server does not answer."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 

@@ -12,7 +12,7 @@ from holdfast.training.briefly import history
 from holdfast.training.folder import Found
 from holdfast.training.objects import Seen
 from holdfast.training.remote import DAMAGED, RemoteFolder
-from holdfast.training.retaining import Trimmed, plan
+from holdfast.training.retaining import Trimmed, plan, prune
 from holdfast.training.saving import Wish, check_step, told
 from holdfast.training.sending import Sender
 from holdfast.training.stored.layout import BEST, LAST, MANIFEST, PRIVATE, step_name, step_of
@@ -148,16 +148,15 @@ def _take_back(folder: RemoteFolder, stem: str, manifest: Manifest) -> None:
 
 def _conclude(folder: RemoteFolder, wish: Wish, new: Found, written: list[WrittenShard], tag: str) -> dict[str, Any]:
     """Move the markers, then prune; what counts is in the manifests already."""
+    options: dict[str, Any] = {"best_key": wish.best_key, "mode": wish.mode, "now": new.manifest.timestamp}
     for _ in range(_TRIES):
         best_seen = folder.objects.see(BEST) if wish.best_key else None
         found = [new if one.path == new.path else one for one in folder.look()[0]]
-        trimmed = plan(folder, found, wish.keep, best_key=wish.best_key, mode=wish.mode, now=new.manifest.timestamp)  # type: ignore[arg-type]
+        trimmed = plan(folder, found, wish.keep, **options)  # type: ignore[arg-type]
         best = folder.best_of(found, wish.best_key, wish.mode) if wish.best_key else None
         if _mark(folder, wish, best, best_seen, [one for one in found if one.step not in trimmed.removed]):
             break
-    for one in found:
-        if one.step in trimmed.removed:
-            folder.remove(one)
+    trimmed = prune(folder, found, wish.keep, **options, shown=trimmed)  # type: ignore[arg-type]  # less what is pinned since
     _sweep(folder, new)
     return told(wish, new, written, best is new) | _pruned(trimmed)
 

@@ -19,6 +19,7 @@ class Faulty:
 
     def __init__(self, app: Any) -> None:
         self._app = app
+        self._conditional = threading.Lock()
         self.requests: list[str] = []
         self.calm()
 
@@ -44,13 +45,20 @@ class Faulty:
         self.requests.append(what)
         status = self.refuses(len(self.requests), what)
         if not status and self.loses(what):
-            list(self._app(environ, lambda *args: None))
+            list(self._do(environ, lambda *args: None))
             start_response("503 Slow Down", [("Content-Length", "0")])
             return [b""]
         if status:
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             start_response(status, [("Content-Length", "0")])
             return [b""]
+        return self._do(environ, start_response)
+
+    def _do(self, environ: dict[str, Any], start_response: Any) -> Any:
+        """One write on a condition at a time: S3 looks and writes in one step, this server in two."""
+        if "HTTP_IF_NONE_MATCH" in environ or "HTTP_IF_MATCH" in environ:
+            with self._conditional:
+                return self._app(environ, start_response)
         return self._app(environ, start_response)
 
 

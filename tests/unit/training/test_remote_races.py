@@ -99,6 +99,25 @@ def test_what_cannot_be_pinned_as_was_asked_is_not_there(url: str, server: tuple
     assert [(each.step, each.pinned) for each in CheckpointManager(url).history()] == [(1, True)]
 
 
+def test_what_is_pinned_while_a_saver_decides_is_not_pruned(url: str, server: tuple[Faulty, str]) -> None:
+    for step in (1, 2):
+        save_checkpoint(url, step, {"x": step}, rng=False)
+    server[0].once("PUT /{}/runs/exp1/last".format(url.split("/")[2]), lambda: CheckpointManager(url).pin(1))
+    meta = save_checkpoint(url, 3, {"x": 3}, rng=False, keep_last_k=1)
+    assert (meta["pruned"], meta["kept"]) == ([2], {1: "pinned", 3: "the newest"})
+    assert [(each.step, each.pinned) for each in CheckpointManager(url).history()] == [(1, True), (3, False)]
+    assert load_checkpoint(url, step=1) == {"x": 1}
+
+
+def test_what_is_pruned_while_it_is_being_pinned_is_not_there(url: str, server: tuple[Faulty, str]) -> None:
+    for step in (1, 2):
+        save_checkpoint(url, step, {"x": step}, rng=False)
+    prune = CheckpointManager(url, keep_last=1).prune
+    server[0].once("PUT /{}/runs/exp1/.holdfast/pins".format(url.split("/")[2]), prune)
+    with pytest.raises(NotFound, match="no checkpoint 1"):
+        CheckpointManager(url).pin(1)
+
+
 def test_pins_of_two_are_both_kept(url: str, server: tuple[Faulty, str]) -> None:
     manager = CheckpointManager(url)
     for step in (1, 2):

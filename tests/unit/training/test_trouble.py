@@ -192,6 +192,27 @@ def test_where_no_more_files_can_be_opened_nothing_is_said_to_be_broken_or_not_t
             ask()
 
 
+@pytest.mark.parametrize("code", [errno.ESTALE, errno.ETIMEDOUT])
+def test_a_server_of_files_that_does_not_answer_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    manager = CheckpointManager(tmp_path)
+    for step in (1, 2):
+        manager.save(step, {"x": torch.full((SIDE,), float(step))})
+    opened = os.open
+
+    def away(path: str | Path, *args: int, **options: int) -> int:
+        if str(path).endswith(".safetensors") and "step-00000002" in str(path):
+            raise OSError(code, os.strerror(code))
+        return opened(path, *args, **options)
+
+    with monkeypatch.context() as patched, pytest.raises(Unavailable, match=os.strerror(code)):
+        patched.setattr(reading.os, "open", away)
+        manager.resume()
+    resumed = manager.resume()
+    assert resumed is not None and resumed.step == 2
+
+
 def test_a_folder_that_can_only_be_read_is_good_to_go_on_from(tmp_path: Path) -> None:
     manager = CheckpointManager(tmp_path)
     for step in (1, 2):

@@ -19,7 +19,7 @@ from holdfast import durable
 from holdfast.adapters.agents.owner import is_within
 from holdfast.adapters.agents.windows import Fired, Session, Window, Windows
 
-FORMAT = 1
+FORMAT = 2
 _PREFIX = "windows-"
 
 
@@ -80,13 +80,18 @@ def _decoded(data: bytes) -> Windows:
 
 
 def _session(value: dict[str, Any]) -> Session:
-    texts = {name: tuple(value[name]) for name in ("background", "seen", "told")}
-    return Session(**{**value, **texts, "open": tuple(Window(**each) for each in value["open"])})
+    texts = {name: tuple(value[name]) for name in ("seen", "told")}
+    windows = {name: tuple(Window(**each) for each in value[name]) for name in ("open", "background")}
+    return Session(**{**value, **texts, **windows})
 
 
 def _plain(windows: Windows) -> dict[str, Any]:
     sessions = {
-        key: {**_fields(session), "open": [_fields(window) for window in session.open]}
+        key: {
+            **_fields(session),
+            "open": [*map(_fields, session.open)],
+            "background": [*map(_fields, session.background)],
+        }
         for key, session in windows.sessions.items()
     }
     return {"sessions": sessions, "fired": {agent: _fields(fired) for agent, fired in windows.fired.items()}}

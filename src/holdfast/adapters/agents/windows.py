@@ -46,8 +46,8 @@ class Session:
     tells_tools: bool = False
     """Whether events of tools have come: then a change outside of every window is not the agent's."""
     open: tuple[Window, ...] = ()
-    background: tuple[str, ...] = ()
-    """Actors of whom a command may still be running."""
+    background: tuple[Window, ...] = ()
+    """What was begun and may still be running, though the tool, or the turn, has ended."""
     seen: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
     """What the user was told already."""
@@ -105,7 +105,8 @@ def blame(windows: Windows, event: Event) -> Blame:
         doubt = () if event.kind is Kind.BEFORE else (USER,)  # a tool without an end was interrupted, denied or killed
         return _blamed(suspects[0], suspects[1:], doubt)
     if mine.background and mine.in_turn:
-        return Blame(mine.background[0], mine.session or None, (*mine.background[1:], USER))
+        first, *others = _actors(mine.background)
+        return Blame(first, mine.session or None, (*others, USER))
     is_closing = event.kind in (Kind.AFTER, Kind.STOP, Kind.BATCH, Kind.SUB_STOP, Kind.END)
     if is_closing and mine.in_turn and not mine.tells_tools:
         return Blame(event.actor, event.session or None, (USER,))
@@ -145,12 +146,9 @@ def _moved_on(session: Session, event: Event) -> Session:
     if event.sub_id:  # sub-agents speak for themselves, so who sent them is not open for their work
         session = replace(session, open=tuple(each for each in session.open if not each.delegates))
     if kind is Kind.BEFORE:
-        window = Window(event.tool_use, event.tool, event.actor, event.sub_id, event.delegates, event.turn)
-        return replace(session, open=(*session.open, window), tells_tools=True, in_turn=True)
+        return replace(session, open=(*session.open, _window(event)), tells_tools=True, in_turn=True)
     if kind is Kind.AFTER:
-        background = (*session.background, event.actor) if event.background else session.background
-        session = replace(session, open=_without(session.open, event), background=tuple(dict.fromkeys(background)))
-        return replace(session, tells_tools=True)
+        return _ended(replace(session, tells_tools=True), event)
     if kind is Kind.PROMPT:
         return replace(session, open=(), in_turn=True)
     if kind is Kind.START:
@@ -164,14 +162,28 @@ def _moved_on(session: Session, event: Event) -> Session:
     return session
 
 
+def _ended(session: Session, event: Event) -> Session:
+    """A session in which a tool has ended: now, or in the background, where it is known by its id."""
+    left, background = _without(session.open, event), session.background
+    if event.background:
+        background = (*background, _window(event))[-_MOST_SEEN:]
+    elif left == session.open and event.tool_use:
+        background = tuple(each for each in background if each.tool_use != event.tool_use)
+    return replace(session, open=left, background=background)
+
+
 def _stopped(session: Session, event: Event) -> Session:
     """A session whose turn is over: its windows are closed, but what was begun in them may go on."""
     mine = [each for each in session.open if each.sub_id == event.sub_id]
     left = tuple(each for each in session.open if each.sub_id != event.sub_id)
     background = session.background
     if event.still_running is not None:
-        background = (*background, *(each.actor for each in mine)) if event.still_running else ()
-    return replace(session, open=left, background=tuple(dict.fromkeys(background)), in_turn=False)
+        background = (*background, *mine) if event.still_running else ()
+    return replace(session, open=left, background=background[-_MOST_SEEN:], in_turn=False)
+
+
+def _window(event: Event) -> Window:
+    return Window(event.tool_use, event.tool, event.actor, event.sub_id, event.delegates, event.turn)
 
 
 def _without(windows: tuple[Window, ...], event: Event) -> tuple[Window, ...]:
@@ -203,7 +215,11 @@ def _blamed(who: tuple[str, str], others: list[tuple[str, str]], doubt: tuple[st
 
 
 def _others_in_background(windows: Windows) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(actor for session in windows.sessions.values() for actor in session.background))
+    return _actors(window for session in windows.sessions.values() for window in session.background)
+
+
+def _actors(windows: Iterable[Window]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(window.actor for window in windows))
 
 
 def _may_run(session: Session, now: float, is_alive: Callable[[str], bool]) -> bool:

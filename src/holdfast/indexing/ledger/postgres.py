@@ -187,10 +187,11 @@ class PostgresLedger(Tables):
 
     def _connect(self) -> psycopg.Connection[Any]:
         seconds = max(2, int(self._timeout_s))
-        connection = psycopg.connect(self._url, autocommit=True, connect_timeout=seconds)
+        connection = psycopg.connect(self._url, autocommit=True, connect_timeout=seconds, client_encoding="utf8")
         stalled = max(1, int(self.lease_s * 1000))
         connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self._schema)))
         connection.execute(sql.SQL("SET idle_in_transaction_session_timeout = {}").format(stalled))
+        connection.execute("SET default_transaction_isolation = 'read committed'")  # who waited for a lock looks again
         return connection
 
     @contextlib.contextmanager

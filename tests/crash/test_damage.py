@@ -18,6 +18,7 @@ from holdfast.model import Problem
 from holdfast.shadowgit import Kind, ObjectStore, object_id
 from holdfast.testing.contracts import Description, differences
 from holdfast.testing.faults import CountingDisk, KillingDisk, die_in_child, every_point
+from holdfast.workspace import place
 
 from . import workers
 from .scene import Scene, settle_times
@@ -66,6 +67,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> list[Stored]:
     shutil.rmtree(first.live)
     found = []
     for scene in scenes:
+        place.write_owner(scene.store, scene.ws)  # as the first that writes does
         ids = [checkpoint.id for checkpoint in scene.open().list(None, safety=True)]
         scene.keep()
         states = {checkpoint: _restored(scene, checkpoint) for checkpoint in ids}
@@ -174,6 +176,8 @@ def _check_harm(stored: Stored, harm: Harm, *, moment: str = "before") -> None:
             return
         problems = ws.verify().problems
         if not problems:
+            if path.name == "store.json":  # which may now say that the folder was elsewhere: who writes next mends that
+                ws.save("mended", allow_empty=True)
             assert path.read_bytes() == sound, "not found, and not mended"
         elif path.read_bytes() != sound:
             assert any(_names(problem, harm.file) for problem in problems), f"not named: {problems}"

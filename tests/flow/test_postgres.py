@@ -21,6 +21,7 @@ import pytest
 from holdfast.errors import Conflict, Damaged, NotFound, Refused, Unavailable
 from holdfast.flow import MADE_OF_PARENTS, Place, States, StateStore, Write, open_states
 from holdfast.flow.postgres import PostgresStore
+from holdfast.flow.store import is_still
 from holdfast.testing.flow_contract import OpenStore, StateStoreContract, conversation, point
 
 from . import servers
@@ -76,7 +77,7 @@ def test_a_database_without_an_encoding_holds_any_name(postgres_url: str) -> Non
         assert [each.session_id for each in states.sessions()] == ["☃ \0 \ud800"]
         assert states.load("☃ \0 \ud800", "ä") == point("ä", session_id="☃ \0 \ud800")
     with psycopg.connect(postgres_url, autocommit=True) as other:
-        other.execute(f"DROP DATABASE {name}".encode())
+        other.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
 def test_a_network_that_does_not_answer_is_not_waited_for_for_hours(postgres_url: str, schema: str) -> None:
@@ -195,6 +196,26 @@ def test_a_deletion_waits_for_a_save_that_may_be_made_of_what_it_deletes(postgre
             other.commit()
             with pytest.raises(Refused, match="made of"):
                 deleting.result()
+
+
+def test_who_dies_in_the_midst_of_a_deletion_does_not_keep_others_waiting(
+    postgres_url: str, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_of = {"extra": {MADE_OF_PARENTS: {"x": True}}}
+    patient = _with(postgres_url, "options=-c%20lock_timeout%3D20s")
+    with open_states(postgres_url, schema=schema, timeout=2) as states, open_states(patient, schema=schema) as others:
+        states.save(point("a", **made_of))
+        still, tries = is_still, []
+
+        def dies(*args: Any) -> bool:
+            tries.append(1)
+            if len(tries) == 1:  # a machine that is gone says no more, and its locks are held
+                others.save(point("b"))
+            return still(*args)
+
+        monkeypatch.setattr("holdfast.flow.postgres.is_still", dies)
+        assert states.delete("s", "a") == 1
+        assert [each.checkpoint_id for each in others.metadata("s")] == ["b"]
 
 
 def test_what_is_saved_while_everything_is_cleared_is_whole_or_not_there(postgres_url: str, schema: str) -> None:

@@ -45,7 +45,7 @@ _IS_MADE = (  # asked of the catalog itself: `to_regclass` may answer from what 
 )
 _REOPEN = "DELETE FROM {schema}.sessions WHERE tenant = %s AND session = %s AND deleted RETURNING 1"
 _ADD_SESSION = "INSERT INTO {schema}.sessions VALUES (%s, %s, %s, 0, 0, 0, %s) ON CONFLICT DO NOTHING RETURNING 1"
-_PASSING = (psycopg.OperationalError, psycopg.InterfaceError)
+_PASSING = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
 _NO_ROOM = (psycopg.errors.DiskFull, psycopg.errors.OutOfMemory)
 _MOST_SCHEMA_BYTES = 63  # of longer names PostgreSQL takes the beginning, and two of them could be one
 
@@ -139,7 +139,7 @@ class PostgresStore(PostgresReader):
         """What became of each row, and all of them are undone if one was not saved; None if there is such a session."""
         done: list[tuple[str, int]] = []
         family = copies[0].row.family
-        with cursor.connection.transaction():
+        with self._transaction(cursor.connection):
             cursor.execute(self._query("SELECT {schema}.lock_family(%s, %s, false)"), (self._key, family))
             if reopen:
                 cursor.execute(self._query(_REOPEN), (self._key, session))
@@ -165,7 +165,7 @@ class PostgresStore(PostgresReader):
         self, cursor: psycopg.Cursor[Any], columns: list[list[str]], if_are: Sequence[SessionRow]
     ) -> int | None:
         """None if something was saved into a session: looked at once nobody else can save."""
-        with cursor.connection.transaction() if if_are else contextlib.nullcontext():
+        with self._transaction(cursor.connection) if if_are else contextlib.nullcontext():
             if if_are:
                 names = [*columns[0], *(escape(each.session) for each in if_are)]
                 cursor.execute(self._query(LOCK_FAMILIES), (self._key, self._key, names))
@@ -236,7 +236,14 @@ class PostgresStore(PostgresReader):
 
     def _seeing(self, connection: psycopg.Connection[Any]) -> contextlib.AbstractContextManager[object]:
         """Let each statement see what is so when it begins: who waited for a lock looks again at what it is about."""
-        return connection.transaction() if self._is_strict else contextlib.nullcontext()
+        return self._transaction(connection) if self._is_strict else contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def _transaction(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        """One of several statements. Should this machine die within it, others do not wait for its locks for hours."""
+        with connection.transaction():
+            connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {_seconds(self._timeout) * 1000}")
+            yield
 
     def _start(self) -> None:
         """Begin without connections; in a forked child too, which leaves the parent's to the parent."""
@@ -282,7 +289,7 @@ class PostgresStore(PostgresReader):
             self._url,
             autocommit=True,
             prepare_threshold=self._prepare_threshold,
-            connect_timeout=max(2, int(self._timeout)),
+            connect_timeout=_seconds(self._timeout),
             client_encoding="utf8",  # that of a database may be none at all, and names would come as bytes
         )
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # of transactions that are begun by name
@@ -348,10 +355,14 @@ def _checked(url: str) -> str:
 
 def _patient(url: str, timeout: float) -> str:
     """How soon the network is taken to be broken, where a URL does not say; left alone, Linux waits for up to hours."""
-    seconds = max(2, int(timeout))
+    seconds = _seconds(timeout)
     own = {"tcp_user_timeout": seconds * 1000, "keepalives_idle": seconds, "keepalives_interval": seconds // 2}
     given = psycopg.conninfo.conninfo_to_dict(url)
     return psycopg.conninfo.make_conninfo(url, **{name: own[name] for name in own.keys() - given.keys()})
+
+
+def _seconds(timeout: float) -> int:
+    return max(2, int(timeout))
 
 
 def _line(error: Exception | None) -> str:

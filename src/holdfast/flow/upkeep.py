@@ -74,11 +74,17 @@ def _delete(states: States, going: dict[str, Place], made_of_others: dict[str, S
     """Delete in one step; but of each session in which what is saved now could be made of what goes, in a step of its
     own, and only if nothing was: those that stayed."""
     stayed: set[str] = set()
-    plain = [place for place in going.values() if place.session not in made_of_others]
+    plain: list[Place] = []
+    by_session: dict[str, dict[str, Place]] = {}
+    for key, place in going.items():
+        if place.session in made_of_others:
+            by_session.setdefault(place.session, {})[key] = place
+        else:
+            plain.append(place)
     if plain:
         states.store.delete(plain)
-    for session, seen in made_of_others.items():
-        own = {key: place for key, place in going.items() if place.session == session}
+    for session, own in by_session.items():
+        seen = made_of_others[session]
         try:
             if seen is None:
                 raise Stale

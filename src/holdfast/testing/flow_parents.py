@@ -129,6 +129,21 @@ class ParentsContract(Sound):
         assert left(states) == ["c0", "c3"]
         self.assert_sound(states)
 
+    def test_a_policy_locks_no_session_of_which_nothing_goes(
+        self, states: States, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("s", "t", "u"):
+            chain(states, *[{"x": WHOLE}] * (3 if name == "s" else 1), session=name)
+        delete, asked = states.store.delete, []
+
+        def noted(places: Any, **more: Any) -> int:
+            asked.append({place.session for place in places})
+            return delete(places, **more)
+
+        monkeypatch.setattr(states.store, "delete", noted)
+        assert len(states.prune(Policy(keep_last=1)).removed) == 2
+        assert asked == [{"s"}]
+
     @staticmethod
     def _save_before_deletion(
         states: States, monkeypatch: pytest.MonkeyPatch, name: str, parent: str | None, *, deletions: int = 1

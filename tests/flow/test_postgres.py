@@ -8,6 +8,7 @@ import os
 import subprocess
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -67,7 +68,7 @@ def test_it_is_opened_by_its_url(postgres_url: str, schema: str) -> None:
 
 
 def test_a_database_without_an_encoding_holds_any_name(postgres_url: str) -> None:
-    name = f"unsaid{next(_numbers)}"
+    name = f"unsaid_{uuid.uuid4().hex}"
     with psycopg.connect(postgres_url, autocommit=True) as other:
         other.execute(
             f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'".encode()

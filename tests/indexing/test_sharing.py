@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -117,14 +118,18 @@ def test_a_database_whose_transactions_are_serializable_by_default_is_shared_as_
 
 
 def test_a_database_without_an_encoding_is_as_good_as_any(tmp_path: Path, postgres_url: str, schema: str) -> None:
+    made = "ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+    name = f"unsaid_{uuid4().hex}"  # of no other worker, and of no run before
     with psycopg.connect(postgres_url, autocommit=True) as other:
-        other.execute(b"CREATE DATABASE unsaid ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
-    hall = Hall(tmp_path, _with(postgres_url, "dbname=unsaid"), schema)
+        other.execute(f"CREATE DATABASE {name} {made}".encode())
+    hall = Hall(tmp_path, _with(postgres_url, f"dbname={name}"), schema)
     hall.scene.write("79.md", "☃ and the rest")
     with hall.scene.run() as run:
         assert run.apply(run.plan()).ok
     hall.check()
     hall.scene.store.close()
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        other.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
 def _with(url: str, option: str) -> str:

@@ -204,16 +204,15 @@ def test_who_dies_in_the_midst_of_a_deletion_does_not_keep_others_waiting(
 ) -> None:
     made_of = {"extra": {MADE_OF_PARENTS: {"x": True}}}
     patient = _with(postgres_url, "options=-c%20lock_timeout%3D20s")
-    with open_states(postgres_url, schema=schema, timeout=2) as states, open_states(patient, schema=schema) as others:
+    with open_states(postgres_url, schema=schema) as states, open_states(patient, schema=schema) as others:
         states.save(point("a", **made_of))
-        still, tries = is_still, []
 
         def dies(*args: Any) -> bool:
-            tries.append(1)
-            if len(tries) == 1:  # a machine that is gone says no more, and its locks are held
-                others.save(point("b"))
-            return still(*args)
+            monkeypatch.undo()
+            others.save(point("b"))  # a machine that is gone says no more, and its locks are held
+            return is_still(*args)
 
+        monkeypatch.setattr(states.store, "_timeout", 2.0)
         monkeypatch.setattr("holdfast.flow.postgres.is_still", dies)
         assert states.delete("s", "a") == 1
         assert [each.checkpoint_id for each in others.metadata("s")] == ["b"]

@@ -91,6 +91,12 @@ def test_a_network_that_does_not_answer_is_not_waited_for_for_hours(postgres_url
     assert asked["tcp_user_timeout=7"]["tcp_user_timeout"] == "7"
 
 
+def test_any_patience_can_be_asked_for(postgres_url: str, schema: str) -> None:
+    with open_states(postgres_url, schema=schema, timeout=1e8) as states:
+        states.save(point("a", extra={MADE_OF_PARENTS: {"x": True}}))
+        assert states.delete("s", "a") == 1
+
+
 def test_a_connection_that_breaks_is_replaced(postgres_url: str, schema: str) -> None:
     with open_states(postgres_url, schema=schema, pool_size=2) as states:
         states.save(point("a", {"messages": conversation(10)}))

@@ -362,7 +362,7 @@ def _patient(url: str, timeout: float) -> str:
 
 
 def _seconds(timeout: float) -> int:
-    return max(2, int(timeout))
+    return int(min(max(2, timeout), 1_000_000))  # within what PostgreSQL can count in milliseconds
 
 
 def _line(error: Exception | None) -> str:

@@ -256,6 +256,35 @@ def test_a_folder_that_is_moved_twice_leaves_its_place_to_others(holdfast, proje
     assert holdfast("-C", str(second), "where", "--json").json["store"] != store
 
 
+def test_a_new_folder_at_the_place_of_one_that_was_moved_has_a_store_of_its_own(holdfast, project, monkeypatch):
+    first = holdfast.saved()
+    store = holdfast("where", "--json").json["store"]
+    moved = project.rename(project.parent / "moved")
+    assert holdfast("-C", str(moved), "--store", store, "save").code == 0
+    project.mkdir()
+    monkeypatch.chdir(project)
+    assert "has no checkpoints yet" in holdfast("log").err
+    away = moved.rename(project.parent / "away")  # as on a disk that is not there for a while
+    begun = holdfast("save", "new here")
+    assert begun.code == 0 and f"This store is new. If it was {moved} before" in begun.err
+    away.rename(moved)
+    assert [each["message"] for each in holdfast("log", "--json").json["checkpoints"]] == ["new here"]
+    assert [each["id"] for each in holdfast("-C", str(moved), "log", "--json").json["checkpoints"]] == [first]
+
+
+def test_a_folder_that_comes_back_to_its_place_takes_its_store_along(holdfast, project, monkeypatch):
+    saved = holdfast.saved()
+    store = holdfast("where", "--json").json["store"]
+    moved = project.rename(project.parent / "moved")
+    assert holdfast("-C", str(moved), "--store", store, "save").code == 0
+    moved.rename(project)
+    monkeypatch.chdir(project)
+    assert f"If it was {moved} before: holdfast --store {store} log" in holdfast("log").err
+    assert holdfast("--store", store, "save").code == 0
+    assert [each["id"] for each in holdfast("log", "--json").json["checkpoints"]] == [saved]
+    assert os.listdir(Path(store).parent) == [Path(store).name]
+
+
 def test_who_moved_a_folder_does_not_begin_anew_unawares(holdfast, project, monkeypatch):
     holdfast.saved()
     monkeypatch.chdir(project.rename(project.parent.parent / project.name))

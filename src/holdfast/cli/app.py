@@ -61,21 +61,19 @@ class App:
 
     def _made(self, folder: Path, *, exclude: Sequence[str] = ()) -> Workspace:
         """Make a store; say where older checkpoints are, if the folder seems to have been moved."""
-        before = self._moved_from(folder, only=Path(os.path.realpath(folder)).name)
+        before = self._moved_from(folder, likely=True)
         workspace = self._at(folder, create=True, exclude=exclude, strict=True)
         for line in before:
             output.note(render.escape(f"This store is new. {line}"))
         return workspace
 
-    def _moved_from(self, folder: Path, *, only: str | None = None) -> list[str]:
-        """A sentence that names the old store, if the folder seems to have been moved; with `only`, from a place of
-        that name."""
+    def _moved_from(self, folder: Path, *, likely: bool = False) -> list[str]:
+        """A sentence that names the old store, if the folder seems to have been moved; with `likely`, only if much
+        speaks for it."""
         from holdfast.workspace.place import left_behind
 
-        real = Path(os.path.realpath(folder))
-        found = {} if self.store else left_behind(real, os.environ)
-        likely = [(before, store) for before, store in found.items() if only in (None, os.path.basename(before))]
-        return [f"If it was {before} before: holdfast --store {shlex.quote(str(at))} log" for before, at in likely[:1]]
+        found = {} if self.store else left_behind(Path(os.path.realpath(folder)), os.environ, likely=likely)
+        return [f"If it was {was} before: holdfast --store {shlex.quote(str(at))} log" for was, at in found.items()][:1]
 
     def _at(
         self, folder: Path, *, create: bool = False, exclude: Sequence[str] = (), strict: bool = False

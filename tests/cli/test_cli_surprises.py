@@ -241,6 +241,19 @@ def test_who_moved_a_folder_is_told_where_its_checkpoints_are(holdfast, project,
     assert [each["id"] for each in holdfast("log", "--json").json["checkpoints"]] == [saved]
 
 
+def test_what_is_to_be_typed_for_a_folder_that_was_moved_is_about_that_folder(holdfast, project, monkeypatch):
+    """Typed in another folder, it must not take the store along to there."""
+    saved = holdfast.saved()
+    moved = project.rename(project.parent / "moved")
+    elsewhere = project.parent / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    looked = _typed(holdfast, holdfast("-C", "../moved", "log").err, " before: ")
+    assert _typed(holdfast, looked.err, "take them along: ").code == 0
+    assert [each["id"] for each in holdfast("-C", str(moved), "log", "--json").json["checkpoints"]] == [saved]
+    assert holdfast("log").code == 3
+
+
 def test_a_folder_that_is_moved_twice_leaves_its_place_to_others(holdfast, project, monkeypatch):
     holdfast.saved()
     store = holdfast("where", "--json").json["store"]

@@ -73,7 +73,8 @@ class App:
         from holdfast.workspace.place import left_behind
 
         found = {} if self.store else left_behind(Path(os.path.realpath(folder)), os.environ, likely=likely)
-        return [f"If it was {was} before: holdfast --store {shlex.quote(str(at))} log" for was, at in found.items()][:1]
+        likeliest = list(found.items())[:1]
+        return [f"If it was {was} before: {typed('--store', str(store), 'log')}" for was, store in likeliest]
 
     def _at(
         self, folder: Path, *, create: bool = False, exclude: Sequence[str] = (), strict: bool = False
@@ -186,11 +187,10 @@ class App:
             return
         from holdfast.workspace.place import owner_of
 
-        here, store = self._workspace.path, self._workspace.store
-        owner = owner_of(store)
+        here, owner = self._workspace.path, owner_of(self._workspace.store)
         if owner is not None and not os.path.lexists(owner):
             line = f"These are checkpoints of {owner}, which is gone. If it is {here} now, take them along:"
-            output.note(render.escape(f"{line} holdfast --store {shlex.quote(os.fspath(store))} save"))
+            output.note(render.escape(f"{line} {typed('save')}"))
 
 
 def typed(*words: str) -> str:

@@ -254,6 +254,18 @@ def test_what_is_to_be_typed_for_a_folder_that_was_moved_is_about_that_folder(ho
     assert holdfast("log").code == 3
 
 
+def test_a_folder_that_was_moved_and_left_a_link_is_told_where_its_checkpoints_are(holdfast, project, monkeypatch):
+    saved = holdfast.saved()
+    moved = project.rename(project.parent / "moved")
+    project.symlink_to(moved)
+    monkeypatch.chdir(project)
+    assert f"This store is new. If it was {project} before: " in holdfast("save").err
+    shutil.rmtree(holdfast("where", "--json").json["store"])
+    looked = _typed(holdfast, holdfast("log").err, " before: ")
+    assert _typed(holdfast, looked.err, "take them along: ").code == 0
+    assert [each["id"] for each in holdfast("log", "--json").json["checkpoints"]] == [saved]
+
+
 def test_a_folder_that_is_moved_twice_leaves_its_place_to_others(holdfast, project, monkeypatch):
     holdfast.saved()
     store = holdfast("where", "--json").json["store"]

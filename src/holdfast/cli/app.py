@@ -182,14 +182,14 @@ class App:
         output.notes(render.listing(recovered.failed))
 
     def tell_whose(self) -> None:
-        """Say what to do next to who only looked into the store of a folder that is gone: it may be this one, moved."""
+        """Say what to do next to who only looked into the store of a folder that may be this one, moved."""
         if self._workspace is None or self.store is None:
             return
         from holdfast.workspace.place import owner_of
 
-        here, owner = self._workspace.path, owner_of(self._workspace.store)
-        if owner is not None and not os.path.lexists(owner):
-            line = f"These are checkpoints of {owner}, which is gone. If it is {here} now, take them along:"
+        here, owner = os.fspath(self._workspace.path), owner_of(self._workspace.store)
+        if owner not in (None, here) and (not os.path.lexists(owner) or os.path.realpath(owner) == here):
+            line = f"These are checkpoints of {owner}. If it is {here} now, take them along:"
             output.note(render.escape(f"{line} {typed('save')}"))
 
 

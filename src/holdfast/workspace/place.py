@@ -176,21 +176,23 @@ def read_owner(data: bytes) -> tuple[int, str] | None:
 def left_behind(workspace: Path, environ: Mapping[str, str], *, likely: bool = False) -> dict[str, Path]:
     """Stores of folders that are gone, or of this one from before it came here, by folder; the likeliest first.
 
-    likely: only those of folders with its name, or that were at its place once.
+    likely: of those that are gone, only folders with its name, or that were at its place once.
     """
-    found: dict[str, Path] = {}
-    root, own, name = _stores_root(environ), os.fspath(workspace), workspace.name
+    own: dict[str, Path] = {}
+    namesakes: dict[str, Path] = {}
+    others: dict[str, Path] = {}
+    root = _stores_root(environ)
     chosen, first = _chosen(root, workspace).name, _store_name(workspace, 0)
     for path in sorted(root.glob("*/holdfast")):
-        store = path.parent
-        if store.name == chosen or store.is_symlink():
+        store, owner = path.parent, owner_of(path.parent)
+        if owner is None or store.name == chosen or store.is_symlink():
             continue  # its own, half made; or one that comes by its own name as well
-        owner = owner_of(store)
-        if owner is None or (likely and os.path.basename(owner) != name and store.name != first):
-            continue
-        if owner == own or not os.path.lexists(owner):
-            found[owner] = store
-    return dict(sorted(found.items(), key=lambda item: (item[0] != own, os.path.basename(item[0]) != name)))
+        if os.path.realpath(owner) == os.fspath(workspace):  # also by a link that it left behind
+            own[owner] = store
+        elif not os.path.lexists(owner):
+            is_likely = os.path.basename(owner) == workspace.name or store.name == first
+            (namesakes if is_likely else others)[owner] = store
+    return own | namesakes | ({} if likely else others)
 
 
 def _chosen(root: Path, workspace: Path, *owners: Path) -> Path:

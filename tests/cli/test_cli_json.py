@@ -81,7 +81,15 @@ def test_a_program_with_another_locale_finds_what_was_saved_before(holdfast, pro
     assert "größe/日本" in holdfast.spawn("show", "latest", **other).out
 
 
-@pytest.mark.parametrize("inside", ["sys.executable = '/nowhere/python'", "sys.orig_argv[1:1] = ['-X', 'utf8']"])
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "sys.executable = '/nowhere/python'",
+        "sys.executable = None",
+        "sys.orig_argv[0] = ''",
+        "sys.orig_argv[1:1] = ['-X', 'utf8']",
+    ],
+)
 def test_a_program_that_cannot_be_begun_anew_goes_on_with_another_locale(inside):
     """As within a program that is no Python, or does not heed its options, which would go on like that for ever."""
     code = f"import sys; from holdfast.cli.start import main; {inside}; assert not sys.flags.utf8_mode; exit(main())"

@@ -38,11 +38,11 @@ def _main(words: list[str]) -> int:
 
 def _begin_anew(options: list[str]) -> None:
     """Have Python run all this again with options; where that cannot be, or has not helped, go on as we are."""
-    program, *words = sys.orig_argv
-    if words[: len(options)] != options:
+    program, words = sys.orig_argv[:1], sys.orig_argv[1:]
+    if program and words[: len(options)] != options:
         try:
-            os.execv(sys.executable, [program, *options, *words])
-        except OSError:  # inside of another program: it is not Python, or is not known
+            os.execv(sys.executable or "", [*program, *options, *words])
+        except (OSError, ValueError):  # inside of another program: it is not Python, or is not known
             pass
 
 

@@ -311,3 +311,15 @@ def test_what_a_tool_of_an_agent_saves_is_the_agents_and_what_the_user_saves_mea
     ]
     run("undo", "--agent", "--yes")
     assert sorted(each.name for each in project.glob("*.txt")) == ["a.txt", "mine.txt", "old.txt"]
+
+
+def test_what_a_tool_saves_while_another_agent_is_at_work_may_be_of_both(
+    project: Path, start: Callable[[], ScriptedAgent]
+) -> None:
+    agent, other = start(), start()
+    event = {"session_id": "s", "cwd": str(project), "tool_use_id": "t"}
+    other.hook("gemini", {**event, "hook_event_name": "BeforeTool", "tool_name": "run_shell_command"})
+    agent.hook("claude-code", {**event, "hook_event_name": "PreToolUse", "tool_name": "Bash"})
+    agent.change({"made.txt": "by one of them\n"}, [])
+    agent.run(sys.executable, "-m", "holdfast.cli", "save")
+    assert (history(project)[-1].actor, history(project)[-1].metadata["perhaps"]) == ("claude-code", ["gemini"])

@@ -204,8 +204,10 @@ def test_a_store_of_another_folder_in_the_usual_place_is_not_shared(case: Case) 
     assert place != first
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(first, place)  # as if the two short names had been the same
+    assert case.open(other).store not in (place, first)
+    assert case.open(other).list() == []
     with pytest.raises(Refused):
-        case.open(other).list()
+        case.open(other, store=place).list()
 
 
 def test_folders_of_one_name_have_stores_of_their_own(case: Case) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -77,6 +79,27 @@ def test_a_program_with_another_locale_finds_what_was_saved_before(holdfast, pro
     done = holdfast.spawn("restore", "latest", "--yes", "--json", **other)
     assert done.json["restored"]["written"] == ["größe/日本"]
     assert "größe/日本" in holdfast.spawn("show", "latest", **other).out
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "sys.executable = '/nowhere/python'",
+        "sys.executable = None",
+        "sys.orig_argv[0] = ''",
+        "sys.orig_argv[1:1] = ['-X', 'utf8']",
+    ],
+)
+def test_a_program_that_cannot_be_begun_anew_goes_on_with_another_locale(inside):
+    """As within a program that is no Python, or does not heed its options, which would go on like that for ever."""
+    code = f"import sys; from holdfast.cli.start import main; {inside}; assert not sys.flags.utf8_mode; exit(main())"
+    other = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "--version"],
+        env={**os.environ, **other}, capture_output=True, check=False, text=True,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("holdfast ")
 
 
 def test_times_are_iso_in_utc_wherever_the_program_runs(holdfast):

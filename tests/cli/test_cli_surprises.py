@@ -241,6 +241,31 @@ def test_who_moved_a_folder_is_told_where_its_checkpoints_are(holdfast, project,
     assert [each["id"] for each in holdfast("log", "--json").json["checkpoints"]] == [saved]
 
 
+def test_what_is_to_be_typed_for_a_folder_that_was_moved_is_about_that_folder(holdfast, project, monkeypatch):
+    """Typed in another folder, it must not take the store along to there."""
+    saved = holdfast.saved()
+    moved = project.rename(project.parent / "moved")
+    elsewhere = project.parent / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    looked = _typed(holdfast, holdfast("-C", "../moved", "log").err, " before: ")
+    assert _typed(holdfast, looked.err, "take them along: ").code == 0
+    assert [each["id"] for each in holdfast("-C", str(moved), "log", "--json").json["checkpoints"]] == [saved]
+    assert holdfast("log").code == 3
+
+
+def test_a_folder_that_was_moved_and_left_a_link_is_told_where_its_checkpoints_are(holdfast, project, monkeypatch):
+    saved = holdfast.saved()
+    moved = project.rename(project.parent / "moved")
+    project.symlink_to(moved)
+    monkeypatch.chdir(project)
+    assert f"This store is new. If it was {project} before: " in holdfast("save").err
+    shutil.rmtree(holdfast("where", "--json").json["store"])
+    looked = _typed(holdfast, holdfast("log").err, " before: ")
+    assert _typed(holdfast, looked.err, "take them along: ").code == 0
+    assert [each["id"] for each in holdfast("log", "--json").json["checkpoints"]] == [saved]
+
+
 def test_a_folder_that_is_moved_twice_leaves_its_place_to_others(holdfast, project, monkeypatch):
     holdfast.saved()
     store = holdfast("where", "--json").json["store"]
@@ -254,6 +279,35 @@ def test_a_folder_that_is_moved_twice_leaves_its_place_to_others(holdfast, proje
     second.mkdir()
     assert holdfast("-C", str(second), "save").code == 0
     assert holdfast("-C", str(second), "where", "--json").json["store"] != store
+
+
+def test_a_new_folder_at_the_place_of_one_that_was_moved_has_a_store_of_its_own(holdfast, project, monkeypatch):
+    first = holdfast.saved()
+    store = holdfast("where", "--json").json["store"]
+    moved = project.rename(project.parent / "moved")
+    assert holdfast("-C", str(moved), "--store", store, "save").code == 0
+    project.mkdir()
+    monkeypatch.chdir(project)
+    assert "has no checkpoints yet" in holdfast("log").err
+    away = moved.rename(project.parent / "away")  # as on a disk that is not there for a while
+    begun = holdfast("save", "new here")
+    assert begun.code == 0 and f"This store is new. If it was {moved} before" in begun.err
+    away.rename(moved)
+    assert [each["message"] for each in holdfast("log", "--json").json["checkpoints"]] == ["new here"]
+    assert [each["id"] for each in holdfast("-C", str(moved), "log", "--json").json["checkpoints"]] == [first]
+
+
+def test_a_folder_that_comes_back_to_its_place_takes_its_store_along(holdfast, project, monkeypatch):
+    saved = holdfast.saved()
+    store = holdfast("where", "--json").json["store"]
+    moved = project.rename(project.parent / "moved")
+    assert holdfast("-C", str(moved), "--store", store, "save").code == 0
+    moved.rename(project)
+    monkeypatch.chdir(project)
+    assert f"If it was {moved} before: holdfast --store {store} log" in holdfast("log").err
+    assert holdfast("--store", store, "save").code == 0
+    assert [each["id"] for each in holdfast("log", "--json").json["checkpoints"]] == [saved]
+    assert os.listdir(Path(store).parent) == [Path(store).name]
 
 
 def test_who_moved_a_folder_does_not_begin_anew_unawares(holdfast, project, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -185,12 +186,17 @@ def test_an_interrupted_restore_is_not_carried_out_in_another_folder(interrupted
     here.scene.ws.rename(here.scene.ws.with_name("moved"))
     other = here.scene.ws.with_name("other")
     other.mkdir()
+    if other.stat().st_ino == json.loads(here.scene.journal.read_bytes())["inode"]:  # that of what the reset removed
+        other.rename(here.scene.ws.with_name("spare"))
+        other.mkdir()
     (other / "thesis.txt").write_text("another project\n")
     ws = Workspace(other, store=here.scene.store, home=here.scene.live)
     assert ws.recovery_error is not None and "was interrupted in" in ws.recovery_error.message
     assert [path.name for path in other.iterdir()] == ["thesis.txt"]
     with pytest.raises(HoldfastError):
         ws.save()
+    here.scene.ws.with_name("moved").rename(here.scene.ws)
+    assert here.scene.open().recovered is not None  # nor has the other folder taken the store from it
 
 
 _SECOND_RESTORE = replace(BY_NAME["undo"], name="second restore", act=lambda scene: scene.open().restore("second"))

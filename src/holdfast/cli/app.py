@@ -61,21 +61,20 @@ class App:
 
     def _made(self, folder: Path, *, exclude: Sequence[str] = ()) -> Workspace:
         """Make a store; say where older checkpoints are, if the folder seems to have been moved."""
-        before = self._moved_from(folder, only=Path(os.path.realpath(folder)).name)
+        before = self._moved_from(folder, likely=True)
         workspace = self._at(folder, create=True, exclude=exclude, strict=True)
         for line in before:
             output.note(render.escape(f"This store is new. {line}"))
         return workspace
 
-    def _moved_from(self, folder: Path, *, only: str | None = None) -> list[str]:
-        """A sentence that names the old store, if the folder seems to have been moved; with `only`, from a place of
-        that name."""
+    def _moved_from(self, folder: Path, *, likely: bool = False) -> list[str]:
+        """A sentence that names the old store, if the folder seems to have been moved; with `likely`, only if much
+        speaks for it."""
         from holdfast.workspace.place import left_behind
 
-        real = Path(os.path.realpath(folder))
-        found = {} if self.store else left_behind(real, os.environ)
-        likely = [(before, store) for before, store in found.items() if only in (None, os.path.basename(before))]
-        return [f"If it was {before} before: holdfast --store {shlex.quote(str(at))} log" for before, at in likely[:1]]
+        found = {} if self.store else left_behind(Path(os.path.realpath(folder)), os.environ, likely=likely)
+        likeliest = list(found.items())[:1]
+        return [f"If it was {was} before: {typed('--store', str(store), 'log')}" for was, store in likeliest]
 
     def _at(
         self, folder: Path, *, create: bool = False, exclude: Sequence[str] = (), strict: bool = False
@@ -183,16 +182,15 @@ class App:
         output.notes(render.listing(recovered.failed))
 
     def tell_whose(self) -> None:
-        """Say what to do next to who only looked into the store of a folder that is gone: it may be this one, moved."""
+        """Say what to do next to who only looked into the store of a folder that may be this one, moved."""
         if self._workspace is None or self.store is None:
             return
         from holdfast.workspace.place import owner_of
 
-        here, store = self._workspace.path, self._workspace.store
-        owner = owner_of(store)
-        if owner is not None and not os.path.lexists(owner):
-            line = f"These are checkpoints of {owner}, which is gone. If it is {here} now, take them along:"
-            output.note(render.escape(f"{line} holdfast --store {shlex.quote(os.fspath(store))} save"))
+        here, owner = os.fspath(self._workspace.path), owner_of(self._workspace.store)
+        if owner not in (None, here) and (not os.path.lexists(owner) or os.path.realpath(owner) == here):
+            line = f"These are checkpoints of {owner}. If it is {here} now, take them along:"
+            output.note(render.escape(f"{line} {typed('save')}"))
 
 
 def typed(*words: str) -> str:

@@ -28,12 +28,22 @@ def main() -> int:
 
 def _main(words: list[str]) -> int:
     if sys.getfilesystemencoding() != "utf-8":  # a name must not be another text here than where it was saved
-        os.execv(sys.executable, [sys.orig_argv[0], "-X", "utf8", *sys.orig_argv[1:]])
+        _begin_anew(["-X", "utf8"])
     if len(words) > 1 and words[0] == "hook" and not words[1].startswith("-"):
         from holdfast.adapters.agents.client import run
 
         run(words[1:])
     return _command()
+
+
+def _begin_anew(options: list[str]) -> None:
+    """Have Python run all this again with options; where that cannot be, or has not helped, go on as we are."""
+    program, words = sys.orig_argv[:1], sys.orig_argv[1:]
+    if program and words[: len(options)] != options:
+        try:
+            os.execv(sys.executable or "", [*program, *options, *words])
+        except (OSError, ValueError):  # inside of another program: it is not Python, or is not known
+            pass
 
 
 def _command() -> int:

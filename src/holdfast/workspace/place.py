@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 
 from holdfast import durable
@@ -81,7 +82,7 @@ def store_folder(workspace: Path, *, store: str | os.PathLike[str] | None, envir
     if store is not None:
         folder = Path(os.path.realpath(a_path(store, "the store")))
     else:
-        folder = Path(os.path.realpath(_stores_root(environ) / _store_name(workspace)))
+        folder = Path(os.path.realpath(_chosen(_stores_root(environ), workspace)))
     if folder.is_relative_to(workspace) or workspace.is_relative_to(folder):
         raise Refused(
             f"the store {folder} and the workspace {workspace} are inside one another",
@@ -145,9 +146,9 @@ def write_owner(folder: Path, workspace: Path) -> None:
 
 def _lead_to(store: Path, workspace: Path, before: Path) -> None:
     """Put a link to a store where a workspace looks for its own, if we chose that place; and none where it was."""
-    here, there = (store.with_name(_store_name(each)) for each in (workspace, before))
+    here, there = _chosen(store.parent, workspace, before), _chosen(store.parent, before)
     with contextlib.suppress(OSError):  # without it the store is found by `--store`, as before
-        if there.is_symlink():
+        if there.is_symlink() and there.samefile(store):
             there.unlink()
         if _CHOSEN.fullmatch(store.name):
             here.symlink_to(store.name)
@@ -172,23 +173,39 @@ def read_owner(data: bytes) -> tuple[int, str] | None:
         return None
 
 
-def left_behind(workspace: Path, environ: Mapping[str, str]) -> dict[str, Path]:
-    """Stores of folders that are gone, or of this one from before it came here, by folder; the likeliest first."""
-    found: dict[str, Path] = {}
-    for path in sorted(_stores_root(environ).glob("*/holdfast")):
-        store = path.parent
-        if store.name == _store_name(workspace) or store.is_symlink():
+def left_behind(workspace: Path, environ: Mapping[str, str], *, likely: bool = False) -> dict[str, Path]:
+    """Stores of folders that are gone, or of this one from before it came here, by folder; the likeliest first.
+
+    likely: of those that are gone, only folders with its name, or that were at its place once.
+    """
+    own: dict[str, Path] = {}
+    namesakes: dict[str, Path] = {}
+    others: dict[str, Path] = {}
+    root = _stores_root(environ)
+    chosen, first = _chosen(root, workspace).name, _store_name(workspace, 0)
+    for path in sorted(root.glob("*/holdfast")):
+        store, owner = path.parent, owner_of(path.parent)
+        if owner is None or store.name == chosen or store.is_symlink():
             continue  # its own, half made; or one that comes by its own name as well
-        owner = owner_of(store)
-        if owner is not None and (owner == os.fspath(workspace) or not os.path.lexists(owner)):
-            found[owner] = store
-    own, name = os.fspath(workspace), workspace.name
-    return dict(sorted(found.items(), key=lambda item: (item[0] != own, os.path.basename(item[0]) != name)))
+        if os.path.realpath(owner) == os.fspath(workspace):  # also by a link that it left behind
+            own[owner] = store
+        elif not os.path.lexists(owner):
+            is_likely = os.path.basename(owner) == workspace.name or store.name == first
+            (namesakes if is_likely else others)[owner] = store
+    return own | namesakes | ({} if likely else others)
 
 
-def _store_name(workspace: Path) -> str:
+def _chosen(root: Path, workspace: Path, *owners: Path) -> Path:
+    """Where a workspace looks for its store: at the first of its names where there is none of another folder, which
+    was here once and took it along, wherever it is now; but for those of `owners`."""
+    ours = {None, *map(os.fspath, (workspace, *owners))}
+    return next(place for number in count() if owner_of(place := root / _store_name(workspace, number)) in ours)
+
+
+def _store_name(workspace: Path, number: int) -> str:
     label = re.sub(r"[^A-Za-z0-9._-]+", "-", workspace.name)[:40].strip("-.") or "workspace"
-    return f"{label}-{sha256(os.fsencode(workspace)).hexdigest()[:24]}"
+    further = b"\0%d" % number if number else b""
+    return f"{label}-{sha256(os.fsencode(workspace) + further).hexdigest()[:24]}"
 
 
 def _stores_root(environ: Mapping[str, str]) -> Path:

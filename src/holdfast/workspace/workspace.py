@@ -376,13 +376,13 @@ class Workspace(Verbs, Keeping):
             self._check_is_there()
             with self._repository.lock:
                 place.check_owner(self.store, self.path)
-                place.write_owner(self.store, self.path)
                 self._repository.objects.refresh()
                 self._repository.sweep()
                 with self._repository.catalog.kept_open():
                     self._repository.sync()
                     if Journal(self._repository.own).exists:
                         self.recovered = self._engine.recoverer.recover() or self.recovered
+                    place.write_owner(self.store, self.path)  # not before: only the folder itself can end a restore
                     self._resume_purge()
                     yield
 

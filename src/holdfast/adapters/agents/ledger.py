@@ -53,12 +53,15 @@ def ledger_folder(store: Path) -> Path:
     return store / "holdfast" / "agents"
 
 
-def tool_around(store: Path, pid: int) -> tuple[Session, Window] | None:
-    """The tool of an agent that a process runs in: the latest that is open in a session that the process comes from."""
+def tool_around(store: Path, pid: int) -> tuple[Session, Window, list[str]] | None:
+    """The tool of an agent that a process runs in: the latest that is open in a session that the process comes from;
+    and who else has one open, and may have changed something meanwhile."""
     sessions = read_windows(ledger_folder(store)).sessions.values()
     for session in sorted(sessions, key=lambda each: each.at, reverse=True):
         if session.open and is_within(pid, session.owner):
-            return session, session.open[-1]
+            tool = session.open[-1]
+            actors = {window.actor for each in sessions for window in each.open}
+            return session, tool, sorted(actors - {tool.actor})
     return None
 
 

@@ -12,6 +12,7 @@ from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.exits import Exit
 from holdfast.cli.saved import show_saved
+from holdfast.model import JSON
 
 
 @command()
@@ -54,14 +55,15 @@ def save(
     if text is not None and message is not None:
         raise click.UsageError("the message is given twice")
     message = text or message or ""
-    metadata = dict(given.pairs(meta, "--meta"))
+    metadata: dict[str, JSON] = dict(given.pairs(meta, "--meta"))
     states = {key: given.json_file(file) for key, file in given.pairs(state, "--state")}
     said = bool(message or session or actor or metadata) or step is not None
     workspace = app.open(create=True, exclude=exclude)
     if actor is None and (around := tool_around(workspace.store, os.getpid())):  # an agent's own tool saves
-        running, tool = around
+        running, tool, others = around
         actor, session = tool.actor, session or running.session or None
-        metadata = {**({"turn": tool.turn} if tool.turn else {}), **metadata}
+        known: dict[str, JSON] = {"turn": tool.turn, "perhaps": [*others]}
+        metadata = {key: value for key, value in known.items() if value} | metadata
     before = workspace.list(1, safety=True)
     with progress.shown() as shown:
         saved = workspace.save(

@@ -22,6 +22,8 @@ class Lane:
         self.turn = threading.RLock()
         """Held by who waits for the one before, copies and begins: of several threads, one after the other."""
         self._thread: threading.Thread | None = None
+        self._fate: dict[str, str] = {}
+        """Who came first to a save that was interrupted as its thread began: the thread, or who waits for it."""
         self._result: dict[str, Any] | None = None
         self._error: BaseException | None = None
         atexit.register(self._tell_at_exit)
@@ -29,22 +31,28 @@ class Lane:
 
     def start(self, work: Callable[[], dict[str, Any]]) -> None:
         """Begin a save. It is the caller's turn, and the one before has been waited for."""
+        fate: dict[str, str] = {}
 
         def run() -> None:
+            if fate.setdefault("taken by", "thread") != "thread":
+                return  # Ctrl-C came as it began, and it was given up
             try:
                 self._result = work()
             except BaseException as error:  # told by whoever waits
                 self._error = error
 
-        self._result, self._error = None, None
+        self._result, self._error, self._fate = None, None, fate
         # Not a daemon: a process that ends waits for it
         self._thread = threading.Thread(target=run, name="holdfast-save")
         self._thread.start()
+        fate.setdefault("taken by", "thread")  # if not by now, it will be
 
     def wait(self) -> dict[str, Any] | None:
         """Wait for the save in flight; returns what it says of itself, once. Raises its error, once."""
         with self.turn:
-            if self._thread is not None:
+            # Interrupted within start() a thread may be on its way, or never come, and join() cannot tell: whoever is
+            # first decides, and a save that its caller never heard of is not begun any more.
+            if self._thread is not None and self._fate.setdefault("taken by", "waiter") == "thread":
                 self._thread.join()
             result, error = self._result, self._error
             self._forget()

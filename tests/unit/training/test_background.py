@@ -230,3 +230,47 @@ def test_a_gate_on_the_processor_changes_nothing(tmp_path: Path) -> None:
     optimizer.step()
     wait_for_save()
     assert load_checkpoint(tmp_path)["weight"].tolist() == [1.0, 1.0]
+
+
+def _interrupted_start(monkeypatch: pytest.MonkeyPatch, *, is_launched: bool) -> list[threading.Thread]:
+    """Ctrl-C comes while a thread starts: once it runs, or before it has begun at all. Returns whom it met."""
+    begin, met = threading.Thread.start, []
+
+    def start(thread: threading.Thread) -> None:
+        met.append(thread)
+        if is_launched:
+            begin(thread)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    return met
+
+
+def test_a_save_interrupted_before_its_thread_has_begun_is_given_up_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, done = Lane(), []
+    met = _interrupted_start(monkeypatch, is_launched=False)
+    with pytest.raises(KeyboardInterrupt):
+        alone.start(lambda: {"done": done.append(1)})
+    assert alone.wait() is None
+    met[0].start()  # it was on its way
+    met[0].join()
+    assert done == []
+    alone.start(lambda: {"step": 2})
+    assert alone.wait() == {"step": 2}
+
+
+def test_a_save_interrupted_as_its_thread_runs_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, runs, may_go = Lane(), threading.Event(), threading.Event()
+
+    def work() -> dict[str, Any]:
+        runs.set()
+        may_go.wait()
+        return {"step": 1}
+
+    _interrupted_start(monkeypatch, is_launched=True)
+    with pytest.raises(KeyboardInterrupt):
+        alone.start(work)
+    runs.wait()
+    threading.Timer(0.01, may_go.set).start()
+    assert alone.wait() == {"step": 1}

@@ -106,3 +106,15 @@ def test_the_same_content_is_deflated_once(tmp_path: Path, store: ObjectStore, m
     folder = folder_with(tmp_path / "root", [bytes(20_000)] * 5)
     read_all(tmp_path / "root", folder, Gathering(store, store.writer()))
     assert asked == [object_id(Kind.BLOB, bytes(20_000))]
+
+
+def test_ctrl_c_while_a_thread_starts_stays_one(
+    tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    folder = folder_with(tmp_path / "root", [bytes(20_000)])
+    with pytest.raises(KeyboardInterrupt):
+        read_all(tmp_path / "root", folder, Gathering(store, store.writer()))

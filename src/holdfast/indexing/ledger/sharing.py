@@ -187,7 +187,7 @@ class Shared:
             yield
         finally:
             is_back.set()  # also if we are interrupted as it starts: it would bring back a worker that has gone
-            if thread.ident is not None:
+            with contextlib.suppress(RuntimeError):  # it has not begun, and has nothing to do if it comes
                 thread.join()
 
     def release(self) -> None:

@@ -6,6 +6,7 @@ one long call without any; so that is handed over, where it is long enough to be
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Iterator
@@ -141,7 +142,8 @@ class _Deflater:
         for _ in self._threads:
             self._todo.put(None)
         for thread in self._threads:
-            thread.join()
+            with contextlib.suppress(RuntimeError):  # interrupted as it began: if it comes, it finds nothing to do
+                thread.join()
 
     def _hand_over(self, oid: bytes, data: bytes) -> None:
         if len(self._threads) < _MOST_THREADS and self._waiting_bytes >= _WAITING_BYTES * len(self._threads):

@@ -96,6 +96,17 @@ def test_long_work_shows_a_bar(holdfast):
     assert code == 0 and "reading\\nfiles" in said and "7/10" in said
 
 
+def test_a_step_that_is_long_in_itself_shows_a_bar(holdfast):
+    code = (
+        "import time; from holdfast.cli import progress\n"
+        "with progress.shown() as shown:\n"
+        "    shown('reading', 0, 1)\n"
+        "    while shown._bar is None: time.sleep(0.01)\n"  # as one large file would be read
+    )
+    code, said = Terminal([sys.executable, "-c", code], {}).end()
+    assert code == 0 and "reading" in said and "0/1" in said
+
+
 @pytest.mark.parametrize("reply", [b"\n", b"maybe\n", b"\xff\n", b"\x04"])
 def test_any_other_answer_is_no(holdfast, terminal, reply):
     holdfast("save")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,25 +33,43 @@ def shown() -> Iterator[Progress | None]:
 
 
 class _LateBar:
-    """Draws nothing, and imports nothing, until the work has gone on for a while."""
+    """Draws nothing, and imports nothing, until the work has gone on for a while; then also amid a long step."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
+        self._told: dict[str, tuple[int, int]] = {}
         self._bar: Bar | None = None
+        self._closed = False
         self._stages: dict[str, TaskID] = {}
+        self._lock = threading.RLock()
+        self._timer = threading.Timer(SHOWN_AFTER_SECONDS, self._draw)
+        self._timer.daemon = True
+        self._timer.start()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        if self._bar is None:
-            if time.monotonic() - self._start < SHOWN_AFTER_SECONDS:
+        with self._lock:
+            self._told[stage] = done, total
+            if self._bar is not None or time.monotonic() - self._start >= SHOWN_AFTER_SECONDS:
+                self._draw()
+
+    def _draw(self) -> None:
+        with self._lock:
+            if not self._told or self._closed:
                 return
-            self._bar = _new_bar()
-        if stage not in self._stages:
-            self._stages[stage] = self._bar.add_task(render.escape(stage), total=total or None)
-        self._bar.update(self._stages[stage], completed=done, total=total or None)
+            if self._bar is None:
+                self._bar = _new_bar()
+            for stage, (done, total) in self._told.items():
+                if stage not in self._stages:
+                    self._stages[stage] = self._bar.add_task(render.escape(stage), total=total or None)
+                self._bar.update(self._stages[stage], completed=done, total=total or None)
+            self._told.clear()
 
     def close(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self._timer.cancel()
+        with self._lock:
+            self._closed = True
+            if self._bar is not None:
+                self._bar.stop()
 
 
 def _new_bar() -> Bar:

@@ -207,6 +207,14 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_not_taken_for_the_new_one
     assert ws.save().files_changed == ["b/two"]
 
 
+def test_progress_is_told_before_each_large_file(project: Any, ws: Workspace) -> None:
+    for name in "ab":
+        project.write(name, bytes(1 << 20))
+    heard: list[tuple[str, int, int]] = []
+    ws.save(progress=lambda *told: heard.append(told))
+    assert heard == [("reading", 0, 2), ("reading", 1, 2), ("reading", 2, 2)]
+
+
 class TestWhatIsReadAgain:
     """What was saved is too young for the next look to trust, which reads it again."""
 

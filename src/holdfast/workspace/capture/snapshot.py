@@ -35,6 +35,7 @@ from holdfast.workspace.stored.record import Node
 from holdfast.workspace.stored.tree import ATTRS_NAME, link_of
 
 _PROGRESS_FILES = 64
+_PROGRESS_BYTES = 1 << 20
 _DATABASE_TRIES = 3
 
 Own = tuple[list[TreeEntry], int, bytes]
@@ -116,11 +117,13 @@ def _read_pending(listing: Listing, root: Path, sink: Gathering, progress: Progr
     if not total:
         return True
     with Handles(os.fspath(root)) as handles, Reading(handles, listing.owner, sink) as reading:
-        for done, job in enumerate(listing.pending, 1):
-            quiet = reading.read(job) and quiet
-            if progress and (not done % _PROGRESS_FILES or done == total):
-                progress("reading", done, total)
+        for done, (folder, place) in enumerate(listing.pending):
+            if progress and (not done % _PROGRESS_FILES or folder.rows[WIDTH * place + SIZE] >= _PROGRESS_BYTES):
+                progress("reading", done, total)  # before: a large file alone may take long
+            quiet = reading.read((folder, place)) and quiet
         reading.finish()
+    if progress:
+        progress("reading", total, total)
     return quiet
 
 

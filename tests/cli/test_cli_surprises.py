@@ -6,11 +6,13 @@ import os
 import shlex
 import shutil
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import pytest
 
+from holdfast.cli import progress
 from holdfast.cli.app import App, typed
 
 
@@ -19,6 +21,22 @@ def test_an_empty_variable_does_not_mean_the_folder_one_stands_in(holdfast, writ
     path = write("a.txt", "work of an hour\n")
     assert holdfast("-C", "", "restore", "latest", "--yes").code == 2
     assert path.read_text() == "work of an hour\n"
+
+
+def test_who_saved_beside_another_learns_that_the_message_was_not_kept(holdfast, write, monkeypatch):
+    holdfast.saved()
+    write("a.txt", "two\n")
+
+    @contextmanager
+    def beside_another():
+        assert holdfast.spawn("save", "theirs").code == 0
+        yield None
+
+    monkeypatch.setattr(progress, "shown", beside_another)
+    ran = holdfast("save", "mine")
+    assert "a2  nothing changed" in ran.out and "were not kept" in ran.err
+    write("a.txt", "three\n")
+    assert holdfast("save", "mine", "--json").json["new"] is False
 
 
 def test_a_command_that_is_named_as_the_next_step_can_be_typed_as_it_stands(holdfast, project, tmp_path, monkeypatch):

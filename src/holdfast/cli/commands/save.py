@@ -80,6 +80,8 @@ def save(
             progress=shown,
         )
     new = not before or saved.sequence > before[0].sequence
+    if new and (message, session, actor, step) != (saved.message, saved.session, saved.actor, saved.step):
+        new = False  # another who saved meanwhile has made it, and it does not carry what was given here
     if app.json:
         app.document({"checkpoint": documents.whole_checkpoint(saved), "new": new})
     else:

@@ -55,6 +55,8 @@ def test_log_and_show_know_a_training_folder(holdfast: Program, run: str) -> Non
     assert [line.split()[0] for line in listed.out.splitlines()] == ["step", "3", "2", "1"]
     assert "best" in listed.out.splitlines()[2]
     assert [each["step"] for each in holdfast("-C", run, "log", "-n", "2", "--json").json["checkpoints"]] == [3, 2]
+    assert f"There are more: holdfast -C {run} log -n 4\n" in holdfast("-C", run, "log", "-n", "2").err
+    assert "There are more" not in holdfast("-C", run, "log", "-n", "0").err
     assert "step-00000003" in holdfast("-C", run, "show").out
 
 

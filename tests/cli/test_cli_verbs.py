@@ -106,7 +106,10 @@ def test_search_says_that_there_are_more(holdfast, write):
     holdfast("save")
     ran = holdfast("search", "Needle", "-n", "2")
     assert len(ran.out.splitlines()) == 4
-    assert "There are more" in ran.err
+    assert ran.err == "There are more: holdfast search -n 4 Needle\n"
+    assert holdfast("search", "-i", "NEEDLE", "-n", "1", "--", "*.txt").err.split(": ")[1] == (
+        "holdfast search -i -n 2 NEEDLE -- '*.txt'\n"
+    )
 
 
 # purge

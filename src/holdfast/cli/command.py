@@ -40,11 +40,26 @@ class Command(click.Command):
         return [*super().collect_usage_pieces(ctx), *filter(None, [self._after_dashes])]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if self._after_dashes and "--" in args:
+        parse = super().parse_args
+        if not self._after_dashes:
+            return with_context(ctx, lambda: parse(ctx, args))
+        if "--" in args:
             at = args.index("--")
             ctx.meta[AFTER_DASHES] = args[at + 1 :]
-            args = args[:at]
-        return with_context(ctx, lambda: super(Command, self).parse_args(ctx, args))
+            return with_context(ctx, lambda: parse(ctx, args[:at]))
+        try:
+            return with_context(ctx, lambda: parse(ctx, args))
+        except click.UsageError as error:
+            raise self._dashes_forgotten(error) from None
+
+    def _dashes_forgotten(self, error: click.UsageError) -> click.UsageError:
+        """Say what comes after the dashes, where what is wrong may be that there are none."""
+        if not self._after_dashes.startswith("["):
+            forgotten = not isinstance(error, click.MissingParameter)
+            return click.UsageError("no command is named; it comes after --", error.ctx) if forgotten else error
+        if "unexpected extra argument" in error.message:
+            return click.UsageError(f"{error.message}; paths come after --", error.ctx)
+        return error
 
 
 class Group(click.Group):

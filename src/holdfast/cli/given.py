@@ -18,7 +18,8 @@ def pairs(options: Sequence[str], flag: str) -> Iterator[tuple[str, str]]:
     for option in options:
         key, equals, value = option.partition("=")
         if not key or not equals:
-            raise click.UsageError(f"{flag} takes KEY=VALUE, not {option!r}")
+            wanted = "NAME=FILE.json" if flag == "--state" else "KEY=VALUE"
+            raise click.UsageError(f"{flag} takes {wanted}, not {option!r}")
         if key in seen:
             raise click.UsageError(f"{flag} {key} is given twice")
         seen.add(key)

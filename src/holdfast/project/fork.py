@@ -93,7 +93,7 @@ def _save(other: Ground) -> model.Checkpoint:
 def _origin(ground: Ground, other: Ground) -> model.Checkpoint:
     """The checkpoint of this project that a folder is a fork of. Refused if there is none."""
     if not other.has_store():
-        raise NotFound(f"{other.folder} has no checkpoints", hint="Name a folder that fork() made.")
+        raise NotFound(f"{other.folder} has no checkpoints", hint="Name a folder that `holdfast fork` made.")
     for each in other.workspace.list(None):
         origin = each.metadata.get(record.FORKED_FROM)
         if isinstance(origin, Mapping) and isinstance(origin.get("id"), str):
@@ -103,5 +103,5 @@ def _origin(ground: Ground, other: Ground) -> model.Checkpoint:
                 continue
     raise Refused(
         f"{other.folder} is no fork of {ground.workspace.path}, or what it was forked from is deleted",
-        hint="Name a folder that fork() made of this project.",
+        hint="Name a folder that `holdfast fork` made of this project.",
     )

@@ -92,12 +92,13 @@ def inside(path: str, root: Path) -> str:
     """A path as people give it, relative to the workspace; Refused for one outside."""
     if not path:
         raise Refused("a path is empty", hint="Name a path, or leave paths out for everything.")
+    given = path
     if os.path.isabs(path):
         real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         path = os.path.relpath(real, root)
     path = os.path.normpath(path)
     if path == ".." or path.startswith("../"):
-        raise Refused(f"{path!r} is outside the workspace", hint="Name a path inside it.")
+        raise Refused(f"{given!r} is outside the workspace", hint="Name a path inside it.")
     return "" if path == "." else path
 
 

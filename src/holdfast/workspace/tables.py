@@ -88,7 +88,10 @@ def _table(path: Path, keys: tuple[str, ...]) -> Mapping[str, Any] | None:
     except (FileNotFoundError, IsADirectoryError):
         return None
     except OSError as error:
-        raise Unavailable(f"{path.name} cannot be read: {error.strerror}", hint="Fix that, or remove it.") from error
+        raise Unavailable(
+            f"{path.name} cannot be read: {error.strerror}",
+            hint="See whether you may enter the folder and read the file.",
+        ) from error
     if keys and not all(key.encode() in data for key in keys):
         return None
     if len(data) > _MOST_BYTES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli import documents, output, progress, render
-from holdfast.cli.app import App, pass_app
+from holdfast.cli.app import App, pass_app, typed
 from holdfast.cli.command import AFTER_DASHES, command
 from holdfast.cli.documents import short
 from holdfast.cli.restoring import message
@@ -34,7 +34,8 @@ def search(
     holdfast search -E 'sk-[a-z0-9]+' -- src/ '*.env'   paths come after --
     """
     workspace = app.open()
-    paths = app.paths(workspace, ctx.meta.get(AFTER_DASHES, ()))
+    named = ctx.meta.get(AFTER_DASHES, ())
+    paths = app.paths(workspace, named)
     with progress.shown() as shown:
         found = workspace.search(
             text,
@@ -54,7 +55,9 @@ def search(
     if not matches:
         output.note("No checkpoint has it.")
     if more:
-        output.note(f"There are more: -n {2 * limit}")
+        flags = {"-E": regex, "-i": ignore_case, "--skip-damaged": skip_damaged}
+        same = [*(flag for flag, is_set in flags.items() if is_set), "-n", str(2 * limit), text]
+        output.note(f"There are more: {typed('search', *same, *(['--', *named] if named else []))}")
 
 
 def _print(match: Match) -> None:

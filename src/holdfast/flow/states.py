@@ -317,7 +317,9 @@ class States(Core):
 
 
 def _not_found(session_id: str, checkpoint_id: str | None) -> NotFound:
-    return NotFound(f"session {session_id!r} has no checkpoint {checkpoint_id or 'at all'!r}", hint="List them.")
+    if checkpoint_id is None:
+        return NotFound(f"session {session_id!r} has no checkpoints", hint="List the sessions.")
+    return NotFound(f"session {session_id!r} has no checkpoint {checkpoint_id!r}", hint="List them.")
 
 
 def _matches(told: CheckpointMetadata, where: Mapping[str, Any] | None, tags: Sequence[str]) -> bool:

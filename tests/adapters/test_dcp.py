@@ -190,7 +190,7 @@ def test_what_makes_no_sense_is_told(tmp_path: Path) -> None:
         HoldfastReader(tmp_path).read_metadata(rank=1)
     with pytest.raises(Refused, match="checkpoint_id"):
         HoldfastWriter(tmp_path).reset("final")
-    with pytest.raises(Refused, match="step is not said"):
+    with pytest.raises(Refused, match="no step is given"):
         HoldfastWriter(tmp_path).set_up_storage_writer(True)
     with pytest.raises(Refused, match="use_collectives"):
         HoldfastWriter(tmp_path, step=2).set_up_storage_writer(True, use_collectives=False)

@@ -182,7 +182,7 @@ def test_doctor_tells_of_entries_that_are_not_ours_any_more_and_of_settings_that
         assert "cannot be read" in doctor("claude-code", code=8)["problems"][0]
     settings.unlink()
     os.mkfifo(settings)
-    assert "is no file" in doctor("claude-code", code=8)["problems"][0]
+    assert "is not a file" in doctor("claude-code", code=8)["problems"][0]
     settings.unlink()
     settings.mkdir()
     assert "is a folder" in doctor("claude-code", code=8)["problems"][0]

@@ -170,9 +170,9 @@ def test_a_pipe_in_the_place_of_settings_holds_nobody_up(places: Places) -> None
     path = agent.settings(places, Scope.USER)
     path.parent.mkdir()
     os.mkfifo(path)
-    with pytest.raises(Refused, match="is no file"):
+    with pytest.raises(Refused, match="is not a file"):
         plan_install(agent, Scope.USER, places, words("claude-code"))
-    with pytest.raises(Refused, match="is no file"):
+    with pytest.raises(Refused, match="is not a file"):
         plan_uninstall(agent, Scope.USER, places)
 
 

@@ -25,7 +25,7 @@ ANSWERS: dict[tuple[str, ...], tuple[int, str, str]] = {
     ("show", "takn"): (3, "there is no checkpoint 'takn'", "Did you mean taken?"),
     ("show", "a"): (4, "'a' is the beginning of several checkpoints: a1-…, a3-…", "Give more of the id."),
     ("show", "a2"): (3, "there is no checkpoint 'a2' any more", "It was deleted or pruned, and its number …"),
-    ("show", "a1-zzzz"): (3, "there is no checkpoint 'a1-zzzz'", "That number has a1-…"),
+    ("show", "a1-zzzz"): (3, "there is no checkpoint 'a1-zzzz'", "That number belongs to a1-…"),
     ("show", "latest~7"): (3, "there is no checkpoint 'latest~7'", "The oldest save is latest~1."),
     ("show", f"latest~{LONG}"): (3, "there is no checkpoint 'latest~999…'", "…"),
     ("restore", "a2", "-y"): (3, "there is no checkpoint 'a2' any more", "…"),
@@ -73,7 +73,7 @@ ANSWERS: dict[tuple[str, ...], tuple[int, str, str]] = {
     ("watch", "--every", "inf"): (2, "invalid value for '--every': inf is not in the range …", "See: …"),
     ("prune", "--keep-for", "soon"): (
         6,
-        "--keep-for is 'soon', which is no time",
+        "--keep-for is 'soon', which is not a duration",
         "Write a number and s, …",
     ),
     ("prune", "--keep-for", f"{LONG[:40]}d"): (
@@ -81,7 +81,7 @@ ANSWERS: dict[tuple[str, ...], tuple[int, str, str]] = {
         "--keep-for is '…', which is too long",
         "Leave it out to …",
     ),
-    ("prune", "--max-size", "-1"): (6, "--max-size is '-1', which is no size", "Write a number of bytes, or such as…"),
+    ("prune", "--max-size", "-1"): (6, "--max-size is '-1', which is not a size", "Write a number of bytes, …"),
     ("prune",): (6, "nothing says what to keep, so everything is kept", "Pass --keep-last N, …"),
     # names and values
     ("save", "--name", "taken", "--allow-empty"): (4, "…'taken'…", "…"),

@@ -7,7 +7,6 @@ what is not certain (names that may have arrived or not), at every call.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -16,7 +15,7 @@ from holdfast import durable
 from holdfast.testing.faults import SYNCS, Call, Foreign, ForgetfulDisk, PowerLoss
 from holdfast.testing.medium import Survives
 
-from . import workers
+from . import surviving, workers
 from .aftermath import Aftermath
 from .conftest import Stages, points
 from .operations import BY_NAME, OPERATIONS, QUICK, Operation
@@ -24,20 +23,12 @@ from .operations import BY_NAME, OPERATIONS, QUICK, Operation
 _CATALOGS: tuple[Foreign, ...] = ("dropped", "kept")
 
 
-def _nothing(_: Path) -> bool:
-    return False
-
-
-def _everything(_: Path) -> bool:
-    return True
-
-
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 def test_a_disk_that_forgets_all_that_was_not_synced_leaves_old_or_new(
     operation: Operation, stages: Callable[[Operation], Stages]
 ) -> None:
     calls = [call for call in points(stages(operation)) if call.name in SYNCS]
-    _cut(stages(operation), calls, lambda call: _nothing)
+    _cut(stages(operation), calls, lambda call: surviving.nothing)
 
 
 @pytest.mark.parametrize("operation", QUICK, ids=str)
@@ -45,22 +36,18 @@ def test_a_disk_that_forgets_contents_but_not_names_leaves_old_or_new(
     operation: Operation, stages: Callable[[Operation], Stages]
 ) -> None:
     calls = [call for call in points(stages(operation)) if call.name in (*SYNCS, "rename", "place", "exchange")]
-    _cut(stages(operation), calls, lambda call: _everything)
+    _cut(stages(operation), calls, lambda call: surviving.everything)
 
 
 @pytest.mark.parametrize("operation", QUICK, ids=str)
 def test_a_disk_that_forgets_names_at_random_leaves_old_or_new(
     operation: Operation, stages: Callable[[Operation], Stages]
 ) -> None:
-    def at_random(call: Call) -> Survives:
-        random = Random(call.number)
-        return lambda path: random.random() < 0.5
-
-    _cut(stages(operation), points(stages(operation))[1::2], at_random)
+    _cut(stages(operation), points(stages(operation))[1::2], lambda call: surviving.at_random(call.number))
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-@pytest.mark.parametrize("survives", [_nothing, _everything], ids=["names-lost", "names-kept"])
+@pytest.mark.parametrize("survives", [surviving.nothing, surviving.everything], ids=["names-lost", "names-kept"])
 def test_what_has_returned_outlives_the_power(
     operation: Operation, survives: Survives, stages: Callable[[Operation], Stages]
 ) -> None:

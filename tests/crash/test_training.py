@@ -15,36 +15,22 @@ import pytest
 import torch
 
 from holdfast import durable
-from holdfast.errors import HoldfastError
-from holdfast.testing.faults import (
-    SYNCS,
-    WRITES,
-    Call,
-    FailingDisk,
-    ForgetfulDisk,
-    KillingDisk,
-    PowerLoss,
-    When,
-    die_in_child,
-    every_point,
-)
+from holdfast.testing.faults import SYNCS, Call, FailingDisk, When, every_point
 from holdfast.testing.medium import Survives
 from holdfast.training import load_checkpoint, save_checkpoint, wait_for_save
 
-torch.set_num_threads(1)  # a forked child has none of its parent's threads, and would wait for them
+from . import surviving
+from .training_interruptions import RunFolder, cut_power, cut_power_afterwards, fails_silently, kill_at_each
 
 
-class Scene:
+class Scene(RunFolder):
     """A folder with two checkpoints, and the save of a third that prunes the first and shares a file."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self.out = root / "live" / "out"
-        self._kept = root / "kept"
-        self.out.mkdir(parents=True)
+        super().__init__(root)
         for step in (1, 2):
             self.save(step)
-        shutil.copytree(self.out, self._kept)
+        self.keep()
 
     def state(self, step: int) -> dict[str, object]:
         frozen = torch.arange(300_000, dtype=torch.float32)
@@ -62,10 +48,6 @@ class Scene:
 
     def act(self) -> None:
         self.save(3)
-
-    def reset(self) -> None:
-        shutil.rmtree(self.out, ignore_errors=True)
-        shutil.copytree(self._kept, self.out, copy_function=shutil.copy2)
 
     def check(self, *, must_be: str = "old or new") -> None:
         """Everything that is there is whole; the next save works, and leaves nothing behind."""
@@ -114,11 +96,7 @@ def points(scene: Scene) -> list[Call]:
 
 @pytest.mark.parametrize("when", ["before", "halfway", "after"])
 def test_a_process_killed_at_any_call_leaves_old_or_new(when: When, scene: Scene, points: list[Call]) -> None:
-    for call in points:
-        if when != "halfway" or call.name in WRITES:
-            scene.reset()
-            assert die_in_child(KillingDisk(at=call.number, when=when), scene.act), call
-            scene.check()
+    kill_at_each(points, scene, when)
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
@@ -127,52 +105,26 @@ def test_a_disk_that_fails_at_any_call_leaves_old_or_new(
     error: int, once: bool, scene: Scene, points: list[Call]
 ) -> None:
     for call in points:
-        scene.reset()
-        disk = FailingDisk(at=call.number, error=error, once=once)
-        with durable.use_disk(disk):
-            try:
-                scene.act()
-            except HoldfastError as told:
-                assert told.hint
-            else:
-                assert disk.failed is None or error == errno.ENOSPC, call
+        assert not fails_silently(scene, call, error, once=once) or error == errno.ENOSPC, call
         scene.check()
 
 
-def _nothing(_: Path) -> bool:
-    return False
-
-
-def _everything(_: Path) -> bool:
-    return True
-
-
-def _some(random: Random) -> Survives:
-    return lambda path: random.random() < 0.5
-
-
-@pytest.mark.parametrize("survives", [_nothing, _everything, None], ids=["names-lost", "names-kept", "at-random"])
+@pytest.mark.parametrize(
+    "survives", [surviving.nothing, surviving.everything, None], ids=["names-lost", "names-kept", "at-random"]
+)
 def test_a_power_loss_at_any_call_leaves_old_or_new(
     survives: Survives | None, scene: Scene, points: list[Call]
 ) -> None:
     for call in points:
-        if survives is _nothing and call.name not in SYNCS:
+        if survives is surviving.nothing and call.name not in SYNCS:
             continue
-        scene.reset()
-        disk = ForgetfulDisk(scene.root / "live", at=call.number)
-        with durable.use_disk(disk), pytest.raises(PowerLoss):
-            scene.act()
-        disk.lose_power(survives=survives or _some(Random(call.number)))
+        cut_power(scene, call, survives or surviving.at_random(call.number))
         scene.check()
 
 
 def test_what_has_returned_outlives_the_power(scene: Scene) -> None:
-    for survives in (_nothing, _everything):
-        scene.reset()
-        disk = ForgetfulDisk(scene.root / "live")
-        with durable.use_disk(disk):
-            scene.act()
-        disk.lose_power(survives=survives)
+    for survives in (surviving.nothing, surviving.everything):
+        cut_power_afterwards(scene, survives)
         scene.check(must_be="new")
 
 

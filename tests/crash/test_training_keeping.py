@@ -6,30 +6,18 @@ import errno
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 import pytest
-import torch
 
 from holdfast import durable
 from holdfast.errors import HoldfastError
-from holdfast.testing.faults import (
-    WRITES,
-    Call,
-    FailingDisk,
-    ForgetfulDisk,
-    KillingDisk,
-    PowerLoss,
-    When,
-    die_in_child,
-    every_point,
-)
+from holdfast.testing.faults import Call, FailingDisk, KillingDisk, When, die_in_child, every_point
 from holdfast.testing.medium import Survives
 from holdfast.training.folder import TrainingFolder
 
+from . import surviving
+from .training_interruptions import cut_power, cut_power_afterwards, fails_silently, kill_at_each
 from .training_scenes import SCENES, Replace, Scene
-
-torch.set_num_threads(1)  # a forked child has none of its parent's threads, and would wait for them
 
 
 @pytest.fixture(scope="module", params=SCENES, ids=lambda kind: kind.__name__)
@@ -48,11 +36,7 @@ def points(scene: Scene) -> list[Call]:
 
 @pytest.mark.parametrize("when", ["before", "halfway"])
 def test_a_process_killed_at_any_call_leaves_old_or_new(when: When, scene: Scene, points: list[Call]) -> None:
-    for call in points:
-        if when != "halfway" or call.name in WRITES:
-            scene.reset()
-            assert die_in_child(KillingDisk(at=call.number, when=when), scene.act), call
-            scene.check()
+    kill_at_each(points, scene, when)
 
 
 @pytest.mark.parametrize(("error", "once"), [(errno.EIO, True), (errno.ENOSPC, False)], ids=["broken", "full"])
@@ -60,50 +44,23 @@ def test_a_disk_that_fails_at_any_call_leaves_old_or_new(
     error: int, once: bool, scene: Scene, points: list[Call]
 ) -> None:
     for call in points:
-        scene.reset()
-        disk = FailingDisk(at=call.number, error=error, once=once)
-        with durable.use_disk(disk):
-            try:
-                scene.act()
-            except HoldfastError as told:
-                assert told.hint
-            else:
-                assert scene.swallows or (disk.failed is None) or scene.view() == scene.new, call
+        silent = fails_silently(scene, call, error, once=once)
+        assert not silent or scene.swallows or scene.view() == scene.new, call
         scene.check()
 
 
-def _nothing(_: Path) -> bool:
-    return False
-
-
-def _everything(_: Path) -> bool:
-    return True
-
-
-def _some(random: Random) -> Survives:
-    return lambda path: random.random() < 0.5
-
-
-@pytest.mark.parametrize("survives", [_nothing, None], ids=["names-lost", "at-random"])
+@pytest.mark.parametrize("survives", [surviving.nothing, None], ids=["names-lost", "at-random"])
 def test_a_power_loss_at_any_call_leaves_old_or_new(
     survives: Survives | None, scene: Scene, points: list[Call]
 ) -> None:
     for call in points:
-        scene.reset()
-        disk = ForgetfulDisk(scene.root / "live", at=call.number)
-        with durable.use_disk(disk), pytest.raises(PowerLoss):
-            scene.act()
-        disk.lose_power(survives=survives or _some(Random(call.number)))
+        cut_power(scene, call, survives or surviving.at_random(call.number))
         scene.check(names_may_be_lost=survives is None)
 
 
 def test_what_has_returned_outlives_the_power(scene: Scene) -> None:
-    for survives in (_nothing, _everything):
-        scene.reset()
-        disk = ForgetfulDisk(scene.root / "live")
-        with durable.use_disk(disk):
-            scene.act()
-        disk.lose_power(survives=survives)
+    for survives in (surviving.nothing, surviving.everything):
+        cut_power_afterwards(scene, survives)
         assert scene.view() == scene.new
         scene.check()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ import torch
 
 from holdfast.errors import Damaged
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
+
+from .training_interruptions import RunFolder
 
 DAMAGED = -1.0
 
@@ -29,21 +30,18 @@ class View:
     best: float
 
 
-class Scene:
+class Scene(RunFolder):
     """Four checkpoints: the first is the best, the second is pinned. A scene says what is done to them."""
 
     swallows = False
     """Whether an error of the disk is only logged: who only wants to read is not kept from it."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self.out = root / "live" / "out"
-        self._kept = root / "kept"
-        self.out.mkdir(parents=True)
+        super().__init__(root)
         for step in (1, 2, 3, 4):
             self.save(step, float(step), pin=step == 2)
         self.arrange()
-        shutil.copytree(self.out, self._kept)
+        self.keep()
         self.old = self.view()
         self.act()
         self.new = self.view()
@@ -51,10 +49,6 @@ class Scene:
 
     def arrange(self) -> None:
         """What else is so before."""
-
-    def act(self) -> None:
-        """What is done, and may be done again."""
-        raise NotImplementedError
 
     def may_be_seen(self, view: View) -> bool:
         """Whether what a reader sees is the old or the new."""
@@ -68,10 +62,6 @@ class Scene:
 
     def manager(self, keep_last: int = 1) -> CheckpointManager:
         return CheckpointManager(self.out, keep_last=keep_last, best_key="loss", rng=False)
-
-    def reset(self) -> None:
-        shutil.rmtree(self.out, ignore_errors=True)
-        shutil.copytree(self._kept, self.out, copy_function=shutil.copy2)
 
     def view(self) -> View:
         """All that is there, every byte verified; what the markers say is there."""

@@ -11,7 +11,9 @@ import pytest
 _ROW = re.compile(r"^ *([a-z_]\w*/?(?:, [a-z_]\w*/?)*)  ", re.MULTILINE)
 
 
-@pytest.mark.parametrize("room", ["cli", "scan", "serde", "testing"])
+@pytest.mark.parametrize(
+    "room", ["cli", "flow", "indexing", "scan", "serde", "shadowgit", "testing", "training", "workspace"]
+)
 def test_the_map_of_a_room_is_its_files(room: str) -> None:
     package = importlib.import_module(f"holdfast.{room}")
     text = package.__doc__ or ""

@@ -7,8 +7,11 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 _BYTES = 1 << 20
+Wired = tuple[str, dict[str, Any], "Wire"]
+"""The URL of a server behind a wire, the options of a store of one's own there, and the wire."""
 
 
 class Wire:

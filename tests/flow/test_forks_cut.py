@@ -18,10 +18,8 @@ from holdfast.errors import Unavailable
 from holdfast.flow import Place, States, Write, open_states
 from holdfast.testing.flow_contract import StateStoreContract, conversation, point
 
-from .cutting import Wire
-from .test_lost import Wired, wired
+from .cutting import Wire, Wired
 
-__all__ = ["wired"]
 STEPS = 5
 
 

@@ -242,7 +242,7 @@ def test_sessions_that_are_no_graphs_are_left_alone(saver: HoldfastSaver) -> Non
     saver.states.save(point("zzz", session_id="theirs"))
     assert [each.config["configurable"]["thread_id"] for each in saver.list(None)] == ["t"]
     assert list(saver.list(None, filter={"source": "other"})) == []
-    with pytest.raises(Refused, match="of no graph"):
+    with pytest.raises(Refused, match="not saved by a graph"):
         saver.get_tuple(config("theirs"))
 
 

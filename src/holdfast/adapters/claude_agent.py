@@ -44,7 +44,7 @@ class Checkpoints(BeforeTools):
                 turn=said.get("prompt_id"),
                 tool_use=tool_use or said.get("tool_use_id"),
             )
-        except Exception as failure:
+        except Exception as failure:  # only if `strict`
             return {
                 "hookSpecificOutput": {
                     "hookEventName": "PreToolUse",

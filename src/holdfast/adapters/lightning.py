@@ -35,7 +35,7 @@ _KIND = "holdfast.lightning"
 _log = logging.getLogger("holdfast")
 
 
-class HoldfastIO(CheckpointIO):  # type: ignore[misc]
+class HoldfastIO(CheckpointIO):  # type: ignore[misc]  # an extra, whose types are not read
     """Saves and loads what Lightning hands over; what cannot be stored exactly is refused by name."""
 
     def save_checkpoint(

@@ -21,7 +21,7 @@ with Extra("transformers"):
     from transformers import TrainerCallback, TrainerState
 
 
-class HoldfastCallback(TrainerCallback):  # type: ignore[misc]
+class HoldfastCallback(TrainerCallback):  # type: ignore[misc]  # an extra, whose types are not read
     """Saves model, optimiser, schedule, scaler, random states and the trainer's own state whenever the trainer saves.
 
     `options` are those of `CheckpointManager`. Ends the training, saved, when SIGTERM comes.

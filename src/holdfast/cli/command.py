@@ -101,7 +101,7 @@ def _completes_by_name(param: click.Parameter) -> None:
         found = complete(ctx, param, incomplete)
         return by_itself(ctx, incomplete) if found is None else found
 
-    param.shell_complete = shell_complete  # type: ignore[method-assign]
+    param.shell_complete = shell_complete  # type: ignore[method-assign]  # click has no hook for all parameters at once
 
 
 def _set_json(ctx: click.Context, param: click.Parameter, value: bool) -> None:

@@ -29,12 +29,12 @@ class Stream:
     what is not read again soon, and does not push out what is. Nothing is durable before `finish` has returned.
     """
 
-    def __init__(self, path: Path, size: int, *, tap: Callable[[memoryview], object], mode: int = 0o444) -> None:
+    def __init__(self, path: Path, size: int, *, tap: Callable[[memoryview], object]) -> None:
         self._tap = tap
         self._buffer = _buffer()
         self._filled = 0
         self._offset = 0
-        self._fd = disk().create(str(path), mode=mode)
+        self._fd = disk().create(str(path), mode=0o444)
         self._is_direct = size >= DIRECT_FROM_BYTES and _go_direct(self._fd, on=True)
 
     def write(self, data: bytes | memoryview) -> None:

@@ -6,6 +6,24 @@
         states.load("session-1").state
 
 `open_checkpointer` opens the same for an event loop.
+
+    states, checkpointer     the verbs; the same for an event loop, in `threads`
+    core        saving and loading, over any store
+    model       the nouns: `Checkpoint`, `CheckpointMetadata`, `Session`
+    asked, names             what callers give, checked; names as every back end can hold them
+    weaving, rope            where a state is cut into parts; its bytes as a sequence of them
+    sealing     values to rows and parts, and back
+    remembering  what a process keeps between calls, so that they cost what is new
+    store       what a back end promises
+    conflicts   what every back end refuses, in the same words
+    opening     back ends by their URLs
+    memory      states in memory
+    sqlite, sqlite_reading, sqlite_schema    states in one file
+    sqlite_pool, sqlite_sharing              its connections; writes that go along with a commit
+    postgres, postgres_reading, postgres_schema    states in PostgreSQL
+    redis, redis_reading, redis_scripts      states in Redis
+    copying, parents         forks and copies; checkpoints that are made of earlier ones
+    differ, upkeep, weighing  what differs; what is pruned, expired, damaged; what each session takes
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def check_options(ttl: Any, max_state_bytes: Any, memory_bytes: Any) -> None:
 def check_checkpoint(checkpoint: Any, expected_parent: Any) -> CheckpointMetadata:
     """The metadata of a checkpoint that is to be saved."""
     if not isinstance(checkpoint, Checkpoint):
-        raise Refused(f"a {type(checkpoint).__name__} is no checkpoint", hint="Give a Checkpoint.")
+        raise Refused(f"a {type(checkpoint).__name__} is not a checkpoint", hint="Give a Checkpoint.")
     if not isinstance(expected_parent, Anything) and expected_parent is not None:
         check_name(expected_parent, "expected_parent")
     return check_metadata(checkpoint.metadata)
@@ -35,7 +35,7 @@ def check_checkpoint(checkpoint: Any, expected_parent: Any) -> CheckpointMetadat
 def check_metadata(meta: Any) -> CheckpointMetadata:
     """Metadata as given; Refused, with the field, if something in it makes no sense."""
     if not isinstance(meta, CheckpointMetadata):
-        raise Refused("a checkpoint's metadata is no CheckpointMetadata", hint=f"It is a {type(meta).__name__}.")
+        raise Refused("a checkpoint's metadata is not a CheckpointMetadata", hint=f"It is a {type(meta).__name__}.")
     check_name(meta.checkpoint_id, "checkpoint_id")
     check_name(meta.session_id, "session_id")
     check_name(meta.namespace, "namespace", empty=True)
@@ -43,18 +43,18 @@ def check_metadata(meta: Any) -> CheckpointMetadata:
         if value is not None:
             check_name(value, what)
     if not isinstance(meta.timestamp, datetime):
-        raise Refused("timestamp is no datetime", hint=f"It is a {type(meta.timestamp).__name__}.")
+        raise Refused("timestamp is not a datetime", hint=f"It is a {type(meta.timestamp).__name__}.")
     if type(meta.node_name) is not str or type(meta.step) is not int:
         raise Refused("node_name is text and step a whole number", hint="Give them as such.")
     check_texts(meta.tags, "tags")
     if not isinstance(meta.extra, Mapping) or not all(type(key) is str for key in meta.extra):
-        raise Refused("extra is no mapping of names to values", hint="Give a dict with str keys.")
+        raise Refused("extra is not a mapping of names to values", hint="Give a dict with str keys.")
     return meta
 
 
 def check_texts(texts: Any, what: str) -> None:
     if isinstance(texts, str) or not isinstance(texts, Sequence) or not all(type(text) is str for text in texts):
-        raise Refused(f"{what} are no texts", hint="Give a tuple or list of str.")
+        raise Refused(f"{what} is not a list of texts", hint="Give a tuple or list of str.")
 
 
 def check_place(session_id: Any, checkpoint_id: Any, namespace: Any) -> None:
@@ -67,7 +67,7 @@ def check_place(session_id: Any, checkpoint_id: Any, namespace: Any) -> None:
 
 def check_places(places: Any) -> None:
     if not isinstance(places, Sequence) or not all(isinstance(place, Place) for place in places):
-        raise Refused("these are no places of checkpoints", hint="Give Place(session, namespace, checkpoint_id).")
+        raise Refused("these are not places of checkpoints", hint="Give Place(session, namespace, checkpoint_id).")
     for name in (name for place in places for name in place):
         check_name(name, "a name of the checkpoint", empty=True)
 
@@ -76,7 +76,7 @@ def check_writes(place: Any, writes: Any) -> None:
     """Writes and where they belong; their values are looked at when they are encoded."""
     check_places([place])
     if not isinstance(writes, Sequence) or not all(isinstance(write, Write) for write in writes):
-        raise Refused("these are no writes", hint="Give a list of Write.")
+        raise Refused("these are not writes", hint="Give a list of Write.")
     for write in writes:
         check_name(write.task_id, "task_id", empty=True)
         check_texts((write.channel, write.task_path), "channel and task_path")
@@ -91,7 +91,7 @@ def check_query(session_id: Any, namespace: Any, before: Any, where: Any, tags: 
             check_name(value, what, empty=True)
     check_before(before)
     if where is not None and not isinstance(where, Mapping):
-        raise Refused("where is no mapping of names to values", hint="Give a dict with str keys.")
+        raise Refused("`where` is not a mapping of names to values", hint="Give a dict with str keys.")
     check_texts(tags, "tags")
 
 

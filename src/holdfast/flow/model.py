@@ -75,7 +75,7 @@ class Checkpoint:
                 fields["timestamp"] = datetime.fromisoformat(fields["timestamp"])
             fields["tags"] = tuple(fields.get("tags", ()))
         except (ValueError, TypeError) as error:
-            raise Refused(f"this is no checkpoint: {error}", hint="Give what `to_dict` made.") from None
+            raise Refused(f"this is not a checkpoint: {error}", hint="Give what `to_dict` made.") from None
         fields["extra"] = _read(fields.get("extra", {}), serde)
         return cls(CheckpointMetadata(**fields), _read(data["state"], serde))
 

@@ -42,7 +42,7 @@ def open_store(url: str, *, tenant: str = "", **options: Any) -> StateStore:
     if scheme in ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster"):
         url, given = _taken(url, "prefix")
         return _driven("redis", "RedisStore")(url, tenant=tenant, **(given | options))
-    raise Refused(f"{scheme!r} is no kind of store", hint=_HINT)
+    raise Refused(f"{scheme!r} is not a kind of store", hint=_HINT)
 
 
 def open_states(

@@ -92,7 +92,7 @@ class Sealer:
             try:  # most are held as they are; there may be thousands
                 return {name: (refs, data[1:] if data and data[0] == 0 else open_(data)) for name, refs, data in parts}
             except TypeError:
-                raise Damaged("what is stored are no bytes", hint="Use another checkpoint.") from None
+                raise Damaged("what is stored is not bytes", hint="Use another checkpoint.") from None
         return {name: (refs, open_(data, self._part_identity(name, refs, family))) for name, refs, data in parts}
 
     def write_row(self, place: Place, task: tuple[str, int, str, str], value: Any) -> WriteRow:

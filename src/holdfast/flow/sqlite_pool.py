@@ -97,7 +97,7 @@ class Pool:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_NOTADB:
             return Damaged(
-                f"{self._path} is damaged, or no database at all",
+                f"{self._path} is damaged, or is not a database",
                 hint="Name another file, or restore it from a copy.",
             )
         if code == sqlite3.SQLITE_CORRUPT or "decode to UTF-8" in str(error):

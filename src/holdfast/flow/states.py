@@ -257,7 +257,7 @@ class States(Core):
         what that named.
         """
         if not isinstance(policy, Policy):
-            raise Refused(f"a {type(policy).__name__} is no policy", hint="Give a holdfast.retention.Policy.")
+            raise Refused(f"a {type(policy).__name__} is not a policy", hint="Give a holdfast.retention.Policy.")
         asked.check_query(session_id, namespace, None, None, (), None)
         return upkeep.prune(self, policy, session_id, namespace=namespace, dry_run=dry_run, shown=plan)
 
@@ -282,7 +282,7 @@ class States(Core):
         with by the next one.
         """
         if not isinstance(other, States):
-            raise Refused(f"a {type(other).__name__} is no store of states", hint="Give what open_states returned.")
+            raise Refused(f"a {type(other).__name__} is not a store of states", hint="Give what open_states returned.")
         if session_id is not None:
             check_name(session_id, "session_id")
         return copying.copy(self, other, session=session_id, progress=progress, go_on=go_on)
@@ -317,7 +317,9 @@ class States(Core):
 
 
 def _not_found(session_id: str, checkpoint_id: str | None) -> NotFound:
-    return NotFound(f"session {session_id!r} has no checkpoint {checkpoint_id or 'at all'!r}", hint="List them.")
+    if checkpoint_id is None:
+        return NotFound(f"session {session_id!r} has no checkpoints", hint="List the sessions.")
+    return NotFound(f"session {session_id!r} has no checkpoint {checkpoint_id!r}", hint="List them.")
 
 
 def _matches(told: CheckpointMetadata, where: Mapping[str, Any] | None, tags: Sequence[str]) -> bool:

@@ -116,7 +116,7 @@ class Applier:
         """The plan as it is with what a probe found. Conflict if that costs more than was agreed to."""
         found = self._planner(plan).make()
         if found.to_embed > plan.to_embed or found.tokens > plan.tokens:
-            raise Conflict("one is another model than the plan was made for", hint="Make a new plan, and look at it.")
+            raise Conflict("a model is not the one that the plan was made for", hint="Make a new plan, and look at it.")
         return found
 
     def _planner(self, plan: IndexPlan) -> Planner:

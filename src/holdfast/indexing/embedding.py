@@ -244,19 +244,19 @@ class Embedder:
         return [_failure(each, f"its vector {reason}") for each, reason in bad]
 
     def _patiently(self, texts: list[str]) -> Any:
-        wait = _FIRST_WAIT_S
-        for left in reversed(range(_TRIES)):
+        wait, tries = _FIRST_WAIT_S, 0
+        while True:
             try:
                 with self._paying.staying():
                     return self.channel.channel.embed(texts)
-            except Exception as error:
+            except Exception as error:  # a model is others' code, and may raise anything
+                tries += 1
                 if not _passes(error):
                     raise
-                if not left:
+                if tries == _TRIES:
                     raise Unavailable(f"{self.channel.channel.model} does not answer: {error}", hint=_HINT) from error
                 self._paying.wait(max(wait, _asked_to_wait_s(error)), self._sleep)
                 wait *= 2
-        return None
 
 
 def _passes(error: BaseException) -> bool:

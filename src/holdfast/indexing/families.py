@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -187,7 +187,7 @@ def _edge(table: Any, members: set[str], what: str) -> Edge:
     for end in ("documents", "queries"):
         if values.get(end) not in members | {_ANY}:
             raise Refused(
-                f"{what}: an edge names {values.get(end)!r}, which is no member", hint=f'{end} is a member, or "*".'
+                f"{what}: an edge names {values.get(end)!r}, which is not a member", hint=f'{end} is a member, or "*".'
             )
     _are(values, f"{what}: an edge", str, "evidence")
     if not values.get("evidence"):
@@ -195,10 +195,10 @@ def _edge(table: Any, members: set[str], what: str) -> Edge:
     return Edge(**values)
 
 
-def _checked(table: Any, kind: type, what: str) -> dict[str, Any]:
+def _checked(table: Any, kind: type[Space | Member | Edge], what: str) -> dict[str, Any]:
     if not isinstance(table, Mapping):
         raise Refused(f"{what} is {table!r}", hint="It is a table.")
-    known = {name for name in kind.__slots__ if not name.startswith("_")}  # type: ignore[attr-defined]
+    known = {each.name for each in fields(kind) if not each.name.startswith("_")}
     unknown = table.keys() - known
     if unknown:
         raise Refused(f"{what}: there is no key {min(unknown)!r}", hint=f"The keys are {', '.join(sorted(known))}.")

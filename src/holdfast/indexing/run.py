@@ -204,7 +204,8 @@ class IndexRun:
                 f"the live index is not known to be of {channel.model}",
                 hint="Apply a plan first, or ask with the settings that it was made with.",
             )
-        return channel.ask(query)  # type: ignore[no-any-return]
+        asked: Query = channel.ask(query)
+        return asked
 
     def _applier(self, budget: Budget, on_progress: Callable[[Applied], None] | None = None) -> Applier:
         return Applier(self._pipeline, self._ledger, self._families, budget, on_progress=on_progress, sleep=self._sleep)

@@ -36,9 +36,14 @@ def check(vectors: Any, *, expected: int) -> list[bytes | str]:
     try:
         rows = list(vectors)
     except TypeError:
-        raise Refused(f"the model returned {type(vectors).__name__}", hint="It returns one vector a text.") from None
+        raise Refused(
+            f"the model returned {type(vectors).__name__}", hint="It has to return one vector for each text."
+        ) from None
     if len(rows) != expected:
-        raise Refused(f"the model returned {len(rows)} vectors for {expected} texts", hint="It returns one a text.")
+        raise Refused(
+            f"the model returned {len(rows)} vectors for {expected} texts",
+            hint="It has to return one vector for each text.",
+        )
     return [_checked(row) for row in rows]
 
 

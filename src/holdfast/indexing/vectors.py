@@ -12,6 +12,7 @@ FLOAT_BYTES = 4
 DATATYPES = ("float32", "float16", "int8", "binary", "sparse", "sparse-idf")
 """How numbers are stored. Of a sparse vector, those that are not zero; `sparse-idf` has rare ones count more."""
 _MOST_MEASURED = 1000
+_NEIGHBOURS = 10
 _ALIKE = 0.9999
 """What is left of a cosine of 1 when a store has rounded."""
 
@@ -66,9 +67,14 @@ def check(vectors: Any, *, expected: int, dimension: int | None) -> list[bytes |
     try:
         rows = list(vectors)
     except TypeError:
-        raise Refused(f"the model returned {type(vectors).__name__}", hint="It returns one vector a text.") from None
+        raise Refused(
+            f"the model returned {type(vectors).__name__}", hint="It has to return one vector for each text."
+        ) from None
     if len(rows) != expected:
-        raise Refused(f"the model returned {len(rows)} vectors for {expected} texts", hint="It returns one a text.")
+        raise Refused(
+            f"the model returned {len(rows)} vectors for {expected} texts",
+            hint="It has to return one vector for each text.",
+        )
     found: list[bytes | str] = []
     for row in rows:
         try:
@@ -157,13 +163,13 @@ def alike(one: bytes, other: bytes, shape: Shape) -> bool:
     return bool(left @ right >= _ALIKE)
 
 
-def overlap(blobs: Sequence[bytes], shape: Shape, *, neighbours: int = 10) -> float | None:
+def overlap(blobs: Sequence[bytes], shape: Shape) -> float | None:
     """Which part of the nearest neighbours stays when cached vectors get a shape; None if there are too few to say."""
     np = load_numpy()
     taken = blobs[:_MOST_MEASURED]
     if len(taken) < 3:
         return None
-    count = min(neighbours, len(taken) - 1)
+    count = min(_NEIGHBOURS, len(taken) - 1)
     full = np.stack([np.frombuffer(blob, dtype="<f4") for blob in taken])
     small = _decode(np, [derive(blob, shape) for blob in taken], shape)
     near = [_neighbours(np, each, count) for each in (full, small)]

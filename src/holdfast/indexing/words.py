@@ -35,7 +35,7 @@ class HashedWords:
     def __post_init__(self) -> None:
         if self.saturation < 0 or not 0 <= self.by_length <= 1 or self.usual_length < 1:
             raise Refused(
-                "these settings are none of BM25", hint="saturation ≥ 0, by_length from 0 to 1, usual_length ≥ 1."
+                "these settings make no sense for BM25", hint="saturation ≥ 0, by_length from 0 to 1, usual_length ≥ 1."
             )
 
     def __call__(self, texts: Sequence[str]) -> list[dict[int, float]]:

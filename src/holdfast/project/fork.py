@@ -102,6 +102,6 @@ def _origin(ground: Ground, other: Ground) -> model.Checkpoint:
             except NotFound:
                 continue
     raise Refused(
-        f"{other.folder} is no fork of {ground.workspace.path}, or what it was forked from is deleted",
+        f"{other.folder} is not a fork of {ground.workspace.path}, or what it was forked from is deleted",
         hint="Name a folder that `holdfast fork` made of this project.",
     )

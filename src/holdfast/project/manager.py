@@ -23,7 +23,7 @@ from holdfast.project.nouns import Adopted, Checkpoint, CheckpointType, Forked, 
 from holdfast.project.papers import FEATURES, PROGRESS
 from holdfast.project.rollback import Rollback
 from holdfast.project.rules import Retention, as_policy
-from holdfast.workspace import Workspace
+from holdfast.workspace import Workspace, given
 from holdfast.workspace.stored.ids import looks_like_id
 from holdfast.workspace.stored.spelling import OnUnknown, Spelling
 
@@ -122,8 +122,7 @@ class SyncCheckpointManager:
         session: str | None = None,
     ) -> list[Checkpoint]:
         """The project's checkpoints, newest first; those of one type, or of one session."""
-        if limit is not None and limit < 0:
-            raise Refused("limit is negative", hint="Give 0 or more, or None for all.")
+        limit = given.a_count(limit, "limit")
         kind = None if type is None else type_of(type)
         found = filter(record.is_typed, self.workspace.list(None, session=session))
         chosen = [view for view in map(record.view, found) if kind is None or view.checkpoint_type is kind]

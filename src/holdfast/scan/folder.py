@@ -26,7 +26,10 @@ LEFT_OUT = 2  # not held; watched, because that can change with its size
 FAILED = 4  # could not be read; tried again each time
 YOUNG = 8  # changed so shortly before it was looked at that it may change again unseen; never trusted
 
-UNKNOWN = bytes(20)
+# In place of the name of an entry's content.
+UNKNOWN = bytes(20)  # not read yet
+NO_CONTENT = b"\1" * 20  # a special file
+
 _LEAST = -(1 << 63)
 Rows: TypeAlias = "array[int] | list[int]"
 _MAGIC = b"holdfast scan 3 " + byteorder.encode() + b"\n"

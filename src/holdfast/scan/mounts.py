@@ -16,5 +16,5 @@ def mounts_below(root: bytes) -> frozenset[str]:
                 if where.startswith(prefix):
                     found.add(os.fsdecode(where[len(prefix) :]))
     except (OSError, IndexError, UnicodeDecodeError):
-        pass
+        pass  # no such table: a mount of another device is still known by its number
     return frozenset(found)

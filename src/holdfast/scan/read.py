@@ -17,7 +17,7 @@ from holdfast.errors import Conflict
 from holdfast.model import Reason
 from holdfast.scan import databases
 from holdfast.scan.attrs import PARTS, extras_of
-from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, MODE, SIZE, WIDTH, YOUNG, Folder, Rows
+from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, MODE, NO_CONTENT, SIZE, WIDTH, YOUNG, Folder, Rows
 from holdfast.scan.handles import SHORTAGES
 
 LARGE_BYTES = 8 << 20
@@ -63,7 +63,7 @@ def read_entry(folder: Folder, place: int, fd: int, owner: tuple[int, int], cons
         _set_extras(folder, place, extras_of(None, status, owner))
         if stat.S_ISLNK(mode):
             return Outcome(consumer.whole(os.fsencode(os.readlink(name, dir_fd=fd))))
-        return Outcome(b"\1" * 20)  # a special file: it has no content, but is no longer unknown
+        return Outcome(NO_CONTENT)
     except (FileNotFoundError, NotADirectoryError):
         return Outcome(vanished=True, steady=False)
     except OSError as error:

@@ -85,7 +85,6 @@ class Walk:
         wanted: Wanted,
         limits: Limits,
         rehash: bool = False,
-        except_for: frozenset[str] = frozenset(),
         cover: Callable[[str, int], None] | None = None,
     ) -> None:
         """`cover` is told of each folder before it is looked at."""
@@ -96,7 +95,6 @@ class Walk:
         self.wanted = wanted
         self.limits = limits
         self.rehash = rehash
-        self._except_for = except_for
         self._cover = cover
         self._has_listed = False  # whether the names of any folder were not known beforehand
         self.mounts = mounts_below(os.fsencode(root))
@@ -293,8 +291,6 @@ class Walk:
         self._has_listed = True
         with os.scandir(fd) as entries:
             found = sorted(entries, key=_name)
-        if not path and self._except_for:
-            found = [entry for entry in found if entry.name not in self._except_for]
         names = {entry.name for entry in found}
         folder = Folder(path, key)
         folder.sources = (".gitignore" in names, ".holdfastignore" in names, ".git" in names)

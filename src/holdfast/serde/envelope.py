@@ -33,7 +33,7 @@ class Envelope:
     def open(self, stored: bytes, identity: bytes = b"") -> bytes:
         """The bytes again. Refused if they are not sealed and there is a key: somebody else may have put them there."""
         if type(stored) is not bytes:
-            raise Damaged("what is stored are no bytes", hint="Use another checkpoint.")
+            raise Damaged("what is stored is not bytes", hint="Use another checkpoint.")
         if self.keys is None:
             if stored and stored[0] == 0:
                 return stored[1:]

@@ -21,10 +21,10 @@ def read_keys(path: str | Path) -> Keys:
     except OSError as error:
         raise Unavailable(f"the keys in {path} cannot be read: {error.strerror}", hint="Check that you may.") from None
     except ValueError:
-        raise Refused(f"{path} is no file of keys", hint=_HINT) from None
+        raise Refused(f"{path} is not a file of keys", hint=_HINT) from None
     try:
         given = json.loads(text)
         keys = {name: base64.b64decode(key, validate=True) for name, key in given.items()}
     except (ValueError, TypeError, AttributeError, RecursionError):
-        raise Refused(f"{path} is no file of keys", hint=_HINT) from None
+        raise Refused(f"{path} is not a file of keys", hint=_HINT) from None
     return Keys(keys)

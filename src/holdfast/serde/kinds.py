@@ -265,7 +265,8 @@ def _dataclass_defaults(cls: Any) -> Defaults:
 
 def _dataclass_default(each: Any) -> Callable[[], Any] | None:
     if each.default_factory is not dataclasses.MISSING:
-        return each.default_factory  # type: ignore[no-any-return]
+        factory: Callable[[], Any] = each.default_factory
+        return factory
     return None if each.default is dataclasses.MISSING else _constant(each.default)
 
 

@@ -1,4 +1,15 @@
-"""git's object format: objects, packs, refs of a bare repository. Knows nothing of workspaces."""
+"""git's object format: objects, packs, refs of a bare repository. Knows nothing of workspaces.
+
+Whatever is stored is in packs; a ref for each checkpoint leads to it.
+
+    store       the repository: objects through all packs
+    refs        a tag for each checkpoint
+    objects, names       how objects are spelled; names that git forbids in a tree
+    pack, writer         reading one pack; writing one
+    merge, repack        packs become fewer: by copying; by the git program, with deltas
+    reindex     a pack that has lost its index
+    beside      what somebody's git keeps beside what we write
+"""
 
 from __future__ import annotations
 

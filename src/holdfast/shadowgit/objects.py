@@ -99,7 +99,9 @@ def decode_tree(data: bytes) -> Iterator[TreeEntry]:
         try:
             yield TreeEntry(int(mode, 8), name, oid)
         except ValueError:
-            raise Damaged("a tree object is none", hint="Run `holdfast verify` to see who uses it.") from None
+            raise Damaged(
+                "a tree object is malformed", hint="Run `holdfast verify` to see which checkpoints use it."
+            ) from None
         position = end + 21
 
 

@@ -50,7 +50,7 @@ class Pack:
         weakref.finalize(self, os.close, self._fd)
         self.size_bytes = os.fstat(self._fd).st_size
         if self._index[:8] != INDEX_MAGIC or len(self._index) < 8 + 1024 + 40:
-            raise Damaged(f"the index of {self.name} is not one", hint=_HINT)
+            raise Damaged(f"the index of {self.name} is not a pack index", hint=_HINT)
         self._fanout = struct.unpack(">256I", self._index[8:1032])
         self.count = self._fanout[255]
         self._starts: list[int] | None = None

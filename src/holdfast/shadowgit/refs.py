@@ -93,7 +93,7 @@ class Refs:
         except ValueError:
             oid = b""
         if len(oid) != 20:
-            raise Damaged(f"the ref of checkpoint {name} is not one", hint=HINT)
+            raise Damaged(f"the ref of checkpoint {name} does not name a commit", hint=HINT)
         return oid
 
     def sync_refs(self) -> None:

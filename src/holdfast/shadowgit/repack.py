@@ -29,7 +29,7 @@ _SETTINGS = {
 }
 
 
-def repack(store: ObjectStore, git: str, needed: Set[bytes], *, window: int = WINDOW, depth: int = DEPTH) -> None:
+def repack(store: ObjectStore, git: str, needed: Set[bytes]) -> None:
     """Replace all packs by one with deltas, of the needed objects. Needs the store's lock.
 
     Unavailable or Damaged if git cannot do it; the packs are then as they were.
@@ -37,7 +37,7 @@ def repack(store: ObjectStore, git: str, needed: Set[bytes], *, window: int = WI
     old = store.packs()
     base = store.pack_folder / _PREFIX
     try:
-        options = ["-q", "--all", "--no-reuse-object", "--delta-base-offset", f"--window={window}", f"--depth={depth}"]
+        options = ["-q", "--all", "--no-reuse-object", "--delta-base-offset", f"--window={WINDOW}", f"--depth={DEPTH}"]
         said = _run(store, git, "pack-objects", *options, os.fspath(base))
         written = Path(f"{base}-{said.strip().decode('ascii', 'replace')}.idx")
         _run(store, git, "verify-pack", os.fspath(written))  # every object is made anew and hashed

@@ -52,7 +52,7 @@ class PackWriter:
         return oid
 
     def add_entry(self, entry: PackEntry) -> None:
-        """Add an object that is deflated already; one that is held is passed over."""
+        """Add an object that is deflated already; one that is in this pack is passed over."""
         if entry.oid in self._added:
             return
         self._added[entry.oid] = (self._written + len(self._buffer), entry.crc)

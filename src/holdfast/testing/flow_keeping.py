@@ -193,8 +193,10 @@ class KeepingContract(Sound):
             states.fork("f", into="s")
         with pytest.raises(Conflict):
             states.fork("f", into="f")
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFound, match="'f' has no checkpoint 'nothing'"):
             states.fork("f", "nothing", into="g")
+        with pytest.raises(NotFound, match=r"'never' has no checkpoints\."):
+            states.fork("never", into="g")
         states.delete("f")
         assert states.usage().parts == 0
 

@@ -1,6 +1,24 @@
 """Checkpoints of training runs: atomic, verified, shared where nothing changed, in plain safetensors and JSON.
 
-from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
+    from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
+
+A run is a folder, or the beginning of names in an object store.
+
+    checkpoints, manager     what is called: one save or load; all those of a loop
+    saving, loading          the life of each, in a folder
+    folder, retaining        the checkpoints of a run, their lock and markers; which of them stay
+    tree, sharing            a state as JSON and tensors, and back; which tensors share memory
+    frameworks/              PyTorch, NumPy and JAX
+    stored/                  the format
+    resume/                  random states, the circumstances of a run
+    writing, reading, mapping    shards onto the disk; from it, verified; files as memory
+    background, staging      saves beside the loop; the copies that they write
+    lazily      tensors that are read when they are first asked for
+    checking, comparing      what is damaged; what differs
+    objects     the few calls of an object store
+    remote, remote_reading, briefly    the checkpoints of a run in one, as they are found and read
+    uploading, sending       a save to one; its objects
+    metrics, preemption, telling, threads    metrics, SIGTERM, errors of the system, threads of our own
 """
 
 # A constant of this name is known to type checkers, as in `holdfast` itself

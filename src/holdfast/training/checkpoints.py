@@ -64,9 +64,9 @@ def save_checkpoint(
     Refused, with the path of the value, if something cannot be stored exactly, or if the step comes before the last
     one; Conflict if the step is saved already. With `rewind` a step may go back, and replaces one of its number.
     With `block=False` this returns as soon as the state may be changed, and the rest goes on in the background: see
-    `wait_for_save`. gate: the optimiser, or optimisers, whose next step waits until the state is copied from its
-    device; without it everything on the device waits. It needs as much memory as the state, which is kept for the
-    next save (`meta["arena_bytes"]`).
+    `wait_for_save`. The copy takes as much memory as the state, which is kept for the next save
+    (`meta["arena_bytes"]`). gate: the optimiser, or optimisers, whose next step waits until the state is copied from
+    its device; without it everything on the device waits.
 
     rng: keep the random states too. loader: keep the position of a data loader that has a `state_dict`. config: keep
     its hash.
@@ -96,7 +96,7 @@ def _save_beside(folder: TrainingFolder, wish: Wish, flat: Flat, gate: Any) -> d
     check_step(folder, wish)  # what can be refused is refused at once
     optimizers = [] if gate is None else list(gate) if isinstance(gate, list | tuple) else [gate]
     if not all(hasattr(optimizer, "register_step_pre_hook") for optimizer in optimizers):
-        raise Refused("gate is no optimiser of PyTorch", hint="Give the optimiser that changes the state, or none.")
+        raise Refused("gate is not an optimiser of PyTorch", hint="Give the optimiser that changes the state, or none.")
     lane = background.lane
     staged, copied = lane.arena.stage(wish.payloads, flat.sources, optimizers)
 
@@ -241,11 +241,9 @@ def folder_of(path: str | os.PathLike[str]) -> Path:
     if text.startswith(_FILE):
         text = urllib.parse.unquote(text.removeprefix(_FILE))
         if not text.startswith("/"):
-            raise Refused(f"{_FILE}{text} is no folder of this machine", hint="Write file:///FOLDER.")
+            raise Refused(f"{_FILE}{text} is not a folder of this machine", hint="Write file:///FOLDER.")
     elif _URL.match(text):  # a `Path` has one slash fewer than the URL that it was made of
-        raise Refused(
-            f"{text} is a URL, and no folder", hint="Give s3://BUCKET/PREFIX as text, where that is possible."
-        )
+        raise Refused(f"{text} is a URL, not a folder", hint="Give s3://BUCKET/PREFIX as text, where that is possible.")
     return Path(os.path.abspath(text))
 
 

@@ -167,9 +167,9 @@ def _understood(where: str, text: str, is_missing: bool) -> Exception:
     if "Account must be specified" in text:
         return Unavailable(f"{where}: there is no account", hint=_credentials(where))
     if any(f"code: {code}" in text for code in (401, 403)):
-        return Unavailable(f"{where}: the store does not let us", hint=f"{_credentials(where)} It said: {first}")
+        return Unavailable(f"{where}: the store denies access", hint=f"{_credentials(where)} It said: {first}")
     if "Unable to recognise URL" in text or "InvalidUrl" in text:
-        return Refused(f"{where} is no place that obstore knows", hint="Use s3://BUCKET/PREFIX, gs:// or az://.")
+        return Refused(f"{where} is not a place that obstore knows", hint="Use s3://BUCKET/PREFIX, gs:// or az://.")
     hint = "Fix that and save again; every earlier checkpoint is as it was."
     return Unavailable(f"{where}: {first}", hint=hint)
 

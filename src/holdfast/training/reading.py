@@ -162,6 +162,6 @@ def _read_all(fd: int, size: int) -> memoryview:
     while at < size:
         count = os.preadv(fd, [data[at:]], at)
         if not count:
-            raise Damaged("a file ended before its end", hint=_HINT)
+            raise Damaged("a file is shorter than it was", hint=_HINT)
         at += count
     return data

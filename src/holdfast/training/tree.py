@@ -259,7 +259,7 @@ class Builder:
     def _ordered(self, inner: Any, where: str) -> Any:
         found = self._mapping(((_plain(key), item) for key, item in inner["items"]), where, OrderedDict)
         if inner["metadata"] is not None and isinstance(found, OrderedDict):
-            found._metadata = _plain(inner["metadata"])  # type: ignore[attr-defined]
+            found._metadata = _plain(inner["metadata"])  # type: ignore[attr-defined]  # where PyTorch keeps versions
         return found
 
     def _mapping(self, pairs: Any, where: str, kind: type[dict[Any, Any]]) -> Any:

@@ -40,7 +40,7 @@ def save_remote(folder: RemoteFolder, wish: Wish) -> dict[str, Any]:
 
 def prepare(folder: RemoteFolder, wish: Wish) -> tuple[list[Found], Seen | None]:
     """Look at what is there, and see that the step is free; returns also the manifest that it will replace."""
-    found, broken = check_step(folder, wish)  # type: ignore[arg-type]
+    found, broken = check_step(folder, wish)  # type: ignore[arg-type]  # the same verbs
     for wrong in broken:
         if wrong.step == wish.step:
             folder.mark_rest(found)
@@ -152,11 +152,12 @@ def _conclude(folder: RemoteFolder, wish: Wish, new: Found, written: list[Writte
     for _ in range(_TRIES):
         best_seen = folder.objects.see(BEST) if wish.best_key else None
         found = [new if one.path == new.path else one for one in folder.look()[0]]
-        trimmed = plan(folder, found, wish.keep, **options)  # type: ignore[arg-type]
+        trimmed = plan(folder, found, wish.keep, **options)  # type: ignore[arg-type]  # the same verbs
         best = folder.best_of(found, wish.best_key, wish.mode) if wish.best_key else None
         if _mark(folder, wish, best, best_seen, [one for one in found if one.step not in trimmed.removed]):
             break
-    trimmed = prune(folder, found, wish.keep, **options, shown=trimmed)  # type: ignore[arg-type]  # less what is pinned since
+    # less what was pinned since
+    trimmed = prune(folder, found, wish.keep, **options, shown=trimmed)  # type: ignore[arg-type]  # the same verbs
     _sweep(folder, new)
     return told(wish, new, written, best is new) | _pruned(trimmed)
 

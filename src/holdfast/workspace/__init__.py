@@ -1,4 +1,21 @@
-"""Checkpoints of a folder: files and named state in one atomic record."""
+"""Checkpoints of a folder: files and named state in one atomic record.
+
+The folder is looked at by `capture`, written down by `stored`, and brought back by `restore`.
+
+    workspace   `Workspace`, which is called; `verbs` and `keeping` are the rest of its methods
+    engine      what saves, restores and recovers, put together
+    capture/    the look at a folder, and the save
+    restore/    the plan, the swap, the journal, recovery; what a folder would be without an agent's work
+    stored/     how checkpoints are written down and found
+    upkeep/     pruning, purging, verifying, and what takes space
+    service/    the same for a program with an event loop
+    place, scope         where a workspace and its store may be; which paths are meant
+    config, tables, quantities    the configuration; its tables; sizes and times as people write them
+    given, plainly       what callers give, checked; what the system refuses, said plainly
+    comparing, search, blame, why, glimpse    looking
+    guard, bisect        running something under a checkpoint; at one checkpoint after the other
+    export, importing    a checkpoint into a folder of its own; from another store
+"""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def _read(path: str, root: str) -> tuple[os.stat_result, bytes | None]:
             if stat.S_ISLNK(status.st_mode):
                 return status, os.fsencode(os.readlink(name, dir_fd=fd))
             if not stat.S_ISREG(status.st_mode):
-                raise Refused(f"{path or '.'} is no file", hint="Name a file.")
+                raise Refused(f"{path or '.'} is not a file", hint="Name a file.")
             if status.st_size > TEXT_MAX_BYTES:
                 return status, None
             with databases.reading(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, fd) as file:

@@ -9,15 +9,14 @@ from collections.abc import Iterable
 from holdfast.errors import Refused
 
 
-def a_count(value: int | None, what: str, *, least: int = 0, optional: bool = True) -> int | None:
+def a_count(value: int | None, what: str, *, optional: bool = True) -> int | None:
     """How many of something, as SQLite can hold it; None, where that is allowed, is all."""
     if value is None and optional:
         return None
     if not isinstance(value, int) or isinstance(value, bool):
         raise Refused(f"{what} is not a whole number", hint=f"It is of type {type(value).__name__}.")
-    if value < least:
-        state = "negative" if value < 0 else str(value)
-        raise Refused(f"{what} is {state}", hint=f"Give {least} or more{', or None for all' if optional else ''}.")
+    if value < 0:
+        raise Refused(f"{what} is negative", hint=f"Give 0 or more{', or None for all' if optional else ''}.")
     return min(value, sys.maxsize)
 
 
@@ -47,7 +46,9 @@ def patterns(values: Iterable[str]) -> list[str]:
     found = list(values)
     for each in found:
         if not isinstance(each, str) or "\n" in each or "\0" in each or not _can_be_a_name(each):
-            raise Refused(f"exclude_patterns has {each!r}, which is no pattern", hint="Give one pattern an item.")
+            raise Refused(
+                f"exclude_patterns has {each!r}, which is not a pattern", hint="Give one pattern in each item."
+            )
     return found
 
 

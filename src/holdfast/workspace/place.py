@@ -96,7 +96,7 @@ def check_room(folder: Path) -> None:
     if not folder.is_dir() or (folder / "holdfast").is_dir():
         return  # it is new, or making it was interrupted
     if any(folder.iterdir()):
-        raise Refused(f"{folder} is not empty, and no store", hint="Name an empty or a new folder for the store.")
+        raise Refused(f"{folder} is not empty, and is not a store", hint="Name an empty or a new folder for the store.")
     folder.chmod(0o700)
 
 
@@ -104,7 +104,7 @@ def check_is_store(folder: Path) -> None:
     """Refused for a git repository that is somebody's own."""
     config = folder / "config"
     if not (folder / "holdfast").is_dir() and config.is_file() and config.read_bytes() != CONFIG:
-        raise Refused(f"{folder} is a git repository, and no store", hint="Name an empty or a new folder.")
+        raise Refused(f"{folder} is a git repository, not a store", hint="Name an empty or a new folder.")
 
 
 def check_owner(folder: Path, workspace: Path) -> None:

@@ -18,7 +18,7 @@ def parse_size(text: str, what: str) -> int:
     match = re.fullmatch(_SIZE, text.strip(), re.IGNORECASE | re.ASCII)
     if match is None:
         raise Refused(
-            f"{what} is {text!r}, which is no size", hint="Write a number of bytes, or such as 500 MB, 2 GiB."
+            f"{what} is {text!r}, which is not a size", hint="Write a number of bytes, or a size such as 500 MB, 2 GiB."
         )
     unit = match[2].lower()
     base = 1024 if "i" in unit else 1000
@@ -29,7 +29,9 @@ def parse_span(text: str, what: str) -> timedelta:
     """A time, from `30d`, `12h`, `2w`. Refused, with the name of what it is, if it is none."""
     match = re.fullmatch(_SPAN, text.strip(), re.ASCII)
     if match is None:
-        raise Refused(f"{what} is {text!r}, which is no time", hint="Write a number and s, m, h, d or w, such as 30d.")
+        raise Refused(
+            f"{what} is {text!r}, which is not a duration", hint="Write a number and s, m, h, d or w, such as 30d."
+        )
     try:
         return timedelta(**{_UNITS[match[2]]: float(match[1])})
     except OverflowError:

@@ -49,7 +49,7 @@ class Scope:
 def as_text(paths: Paths | None) -> list[str] | None:
     """Paths as callers give them, as text."""
     if isinstance(paths, str | bytes | os.PathLike):
-        raise Refused("paths is a single one", hint="Give a list of paths.")
+        raise Refused("paths is a single path, not a list", hint="Give a list of paths.")
     return None if paths is None else [a_path(path, "a path") if path != "" else "" for path in paths]
 
 

@@ -84,11 +84,11 @@ def test_what_is_no_fork_of_this_project_is_refused(place: Place, manager: SyncC
         manager.adopt(other)
     assert not list((place.area / "stores").glob("other-*")) if (place.area / "stores").exists() else True
     at(place, str(other)).create_checkpoint("unrelated")
-    with pytest.raises(Refused, match="no fork of"):
+    with pytest.raises(Refused, match="not a fork of"):
         manager.adopt(other)
     with pytest.raises(NotFound):
         manager.adopt(place.area / "missing")
-    with pytest.raises(Refused, match="no fork of"):
+    with pytest.raises(Refused, match="not a fork of"):
         manager.adopt(place.root, store=place.store)
 
 
@@ -109,7 +109,7 @@ def test_a_fork_is_forked_again_and_adopted_step_by_step(place: Place, manager: 
     middle = at(place, outer.directory)
     inner = middle.fork(outer.checkpoint.id, place.area / "inner")
     (Path(inner.directory) / "src" / "app.ts").write_text("from the innermost\n")
-    with pytest.raises(Refused, match="no fork of"):
+    with pytest.raises(Refused, match="not a fork of"):
         manager.adopt(inner.directory)
     middle.adopt(inner.directory)
     manager.adopt(outer.directory)

@@ -62,7 +62,6 @@ def look(root: Path) -> Look:
         wanted: Chosen | None = None,
         limits: Limits | None = None,
         rehash: bool = False,
-        except_for: frozenset[str] = frozenset(),
     ) -> Listing:
         with Handles(str(root)) as handles:
             return Walk(
@@ -73,7 +72,6 @@ def look(root: Path) -> Look:
                 wanted=wanted or Chosen(),
                 limits=limits or Limits(),
                 rehash=rehash,
-                except_for=except_for,
             ).run()
 
     return walk
@@ -136,12 +134,6 @@ class TestListing:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(root / "socket"))
             assert left_out(look()) == {"socket": Reason.SOCKET}
-
-    def test_a_name_at_the_top_can_be_passed_over(self, root: Path, look: Look) -> None:
-        write(root, "stage/file", "inner/stage/file")
-        listing = look(except_for=frozenset({"stage"}))
-        assert held(listing) == {"inner/stage/file"}
-        assert left_out(listing) == {}
 
     def test_a_workspace_that_cannot_be_listed_is_unavailable(
         self, root: Path, look: Look, monkeypatch: pytest.MonkeyPatch

@@ -37,7 +37,7 @@ REFERENCES: dict[Any, tuple[type[HoldfastError], str]] = {
     "": (NotFound, "there is no checkpoint ''"),
     "a": (Conflict, "'a' is the beginning of several checkpoints: a1-"),
     "a2": (NotFound, "there is no checkpoint 'a2' any more. It was deleted or pruned"),
-    "a1-zzzzzzzz": (NotFound, "there is no checkpoint 'a1-zzzzzzzz'. That number has a1-"),
+    "a1-zzzzzzzz": (NotFound, "there is no checkpoint 'a1-zzzzzzzz'. That number belongs to a1-"),
     "a9": (NotFound, "there is no checkpoint 'a9'. See"),
     "b9": (NotFound, "there is no checkpoint 'b9'. See"),
     "latest~2": (NotFound, "there is no checkpoint 'latest~2'. The oldest save is latest~1."),
@@ -105,8 +105,8 @@ VALUES: dict[str, tuple[Callable[[Workspace], object], str]] = {
     "a path of half a character": (lambda ws: ws.restore("latest", [HALF]), r"a path '\ud800' cannot be a path"),
     "a path with NUL": (lambda ws: ws.diff("latest", None, ["a\0"]), r"a path 'a\x00' cannot be a path"),
     "a path that is a number": (lambda ws: ws.preview("latest", [5]), "a path is of type int"),  # type: ignore[list-item]
-    "paths that are one": (lambda ws: ws.restore("latest", "a"), "paths is a single one"),
-    "paths that are one Path": (lambda ws: ws.restore("latest", Path("a")), "paths is a single one"),  # type: ignore[arg-type]
+    "paths that are one": (lambda ws: ws.restore("latest", "a"), "paths is a single path, not a list"),
+    "paths that are one Path": (lambda ws: ws.restore("latest", Path("a")), "paths is a single path, not a list"),  # type: ignore[arg-type]
     "an empty path": (lambda ws: ws.restore("latest", [""]), "a path is empty"),
     "why of NUL": (lambda ws: ws.why("\0"), r"the path '\x00' cannot be a path"),
     "why of nothing": (lambda ws: ws.why(""), "the path is empty"),
@@ -152,9 +152,9 @@ OPENINGS: dict[str, tuple[dict[str, Any], str]] = {
     "a number": ({"path": 5}, "the workspace is of type int"),
     "a store nowhere": ({"store": ""}, "the store is empty"),
     "patterns that are one": ({"exclude_patterns": "*.log"}, "exclude_patterns is a single str"),
-    "a pattern of two lines": ({"exclude_patterns": ["a\nb"]}, r"exclude_patterns has 'a\nb', which is no pattern"),
+    "a pattern of two lines": ({"exclude_patterns": ["a\nb"]}, r"exclude_patterns has 'a\nb', which is not a pattern"),
     "a pattern of half a character": ({"exclude_patterns": [HALF]}, r"exclude_patterns has '\ud800'"),
-    "a pattern that is no text": ({"exclude_patterns": [5]}, "exclude_patterns has 5, which is no pattern"),
+    "a pattern that is no text": ({"exclude_patterns": [5]}, "exclude_patterns has 5, which is not a pattern"),
     "less than no bytes": ({"ignored_file_max_bytes": -1}, "ignored_file_max_bytes is negative"),
     "bytes in words": ({"ignored_total_max_bytes": "1 MiB"}, "ignored_total_max_bytes is not a whole number"),
 }

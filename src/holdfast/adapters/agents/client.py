@@ -207,7 +207,7 @@ def _read_all() -> bytes:
             else:
                 last = (last + piece)[-_EDGE_BYTES:]
     except OSError:
-        pass
+        pass  # what came until then has to do
     if total <= _MOST_BYTES:
         return b"".join(pieces)
     return b"".join(pieces)[:_EDGE_BYTES] + b"\n" + last

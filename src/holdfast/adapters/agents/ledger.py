@@ -26,10 +26,10 @@ _PREFIX = "windows-"
 class Ledger:
     """Reads and writes the windows. Whoever changes them holds `lock` from the reading to the writing (P9)."""
 
-    def __init__(self, store: Path, *, timeout_s: float = 600.0) -> None:
+    def __init__(self, store: Path) -> None:
         self._folder = ledger_folder(store)
         durable.make_folder(self._folder)
-        self.lock = durable.Lock(self._folder / "lock", timeout_s=timeout_s)
+        self.lock = durable.Lock(self._folder / "lock")
 
     def read(self) -> Windows:
         """The windows; none where there is no file, or none that makes sense."""

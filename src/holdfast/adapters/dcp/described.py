@@ -56,7 +56,7 @@ def plain(data: io.BytesIO, where: str) -> Any:
     try:
         data.seek(0)
         value = torch.load(data, weights_only=True)
-    except Exception as error:
+    except Exception as error:  # whatever unpickling raises for a class that it may not make
         what = f"{where} cannot be saved: it is more than plain values ({type(error).__name__})"
         raise Refused(what, hint="Save numbers, text, lists and dicts of them beside the tensors.") from None
     flat = flatten(value)

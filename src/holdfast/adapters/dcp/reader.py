@@ -20,7 +20,7 @@ from holdfast.training.frameworks import torch_side
 from holdfast.training.loading import Opened
 
 
-class HoldfastReader(StorageReader):  # type: ignore[misc]
+class HoldfastReader(StorageReader):  # type: ignore[misc]  # an extra, whose types are not read
     """Reads a checkpoint for `dcp.load`, on any number of ranks. Every byte that is used is verified."""
 
     def __init__(self, path: str | os.PathLike[str], *, step: int | str | None = None, verify: bool = True) -> None:

@@ -29,7 +29,7 @@ from holdfast.training.stored.shards import Payload
 from holdfast.training.writing import WrittenShard
 
 
-class HoldfastWriter(StorageWriter):  # type: ignore[misc]
+class HoldfastWriter(StorageWriter):  # type: ignore[misc]  # an extra, whose types are not read
     """Writes one checkpoint of a run for each `dcp.save` or `dcp.async_save`.
 
     The step is given here, or with each save as `checkpoint_id` (a number, or a path that ends in one). Metrics and
@@ -61,7 +61,7 @@ class HoldfastWriter(StorageWriter):  # type: ignore[misc]
         if kwargs.get("use_collectives") is False:
             raise Refused("use_collectives is False", hint="Leave it: one checkpoint of all ranks needs them together.")
         if self._step is None:
-            raise Refused("the step is not said", hint="Pass step= to HoldfastWriter, or checkpoint_id= to dcp.save.")
+            raise Refused("no step is given", hint="Pass step= to HoldfastWriter, or checkpoint_id= to dcp.save.")
         self._rank = int(kwargs.get("rank") or 0)
         self._is_coordinator = is_coordinator
         if is_coordinator:

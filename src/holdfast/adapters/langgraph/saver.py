@@ -222,7 +222,7 @@ class HoldfastSaver(Awaiting):
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Keep the newest of each namespace, and what its delta channels are made of; or, with "delete", nothing."""
         if strategy not in _STRATEGIES:
-            raise Refused(f"{strategy!r} is no strategy", hint=f"Say {' or '.join(map(repr, _STRATEGIES))}.")
+            raise Refused(f"{strategy!r} is not a strategy", hint=f"Say {' or '.join(map(repr, _STRATEGIES))}.")
         for thread_id in map(str, thread_ids):
             if strategy == "delete":
                 self.delete_thread(thread_id)

@@ -105,7 +105,7 @@ def to_langgraph(saved: flow.Checkpoint, writes: Sequence[flow.Write]) -> Checkp
 def told_of(meta: flow.CheckpointMetadata) -> Mapping[str, Any]:
     """The metadata as LangGraph has it; Refused where no saver saved it."""
     if not is_of_a_graph(meta):
-        raise Refused(f"checkpoint {meta.checkpoint_id!r} is of no graph", hint="Use another thread_id.")
+        raise Refused(f"checkpoint {meta.checkpoint_id!r} was not saved by a graph", hint="Use another thread_id.")
     files = meta.extra.get(WORKSPACE)
     told: dict[str, Any] = meta.extra[_TOLD]
     return told | {WORKSPACE: files} if files else told

@@ -17,6 +17,7 @@ from holdfast.model import CheckpointDiff, LineCount
 _COLOURS = (("+++", "bold"), ("---", "bold"), ("diff ", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
 
 
+# The names are those of a folder, where A comes first; the metavars those of a location, which A and B come after.
 @command(after_dashes="[-- PATHS...]")
 @click.argument("a", default="latest", metavar="[LOCATION]")
 @click.argument("b", required=False, metavar="[A]")

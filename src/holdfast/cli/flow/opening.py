@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from holdfast.cli.app import typed
 from holdfast.cli.locations import Asked
@@ -30,9 +31,16 @@ class Location:
     def tenant(self, name: str) -> States:
         """The states of one tenant. Objects of all classes stay opaque: nothing need be imported to look at them."""
         if name not in self._open:
-            patience = {"timeout": _PATIENCE_SECONDS} if self.location.startswith("postgres") else {}
-            options = {"registry": Registry(), "on_unknown": "keep", "create": self._create, **patience}
-            states = open_states(self.location, tenant=name, keys=self._keys, **options)  # type: ignore[arg-type]
+            patience: dict[str, Any] = {"timeout": _PATIENCE_SECONDS} if self.location.startswith("postgres") else {}
+            states = open_states(
+                self.location,
+                tenant=name,
+                registry=Registry(),
+                on_unknown="keep",
+                keys=self._keys,
+                create=self._create,
+                **patience,
+            )
             self._open[name] = self._stack.enter_context(states)
         return self._open[name]
 

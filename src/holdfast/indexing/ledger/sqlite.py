@@ -77,7 +77,8 @@ class SQLiteLedger(Tables):
 
     def ask(self, query: str, *values: object) -> list[Any]:
         with self._db.translated():
-            return self._db.execute(query, values).fetchall()  # type: ignore[no-any-return]
+            rows: list[Any] = self._db.execute(query, values).fetchall()
+            return rows
 
     def tell(self, query: str, *values: object) -> int:
         with self._db.translated():

@@ -263,7 +263,7 @@ def view(base: Any, about: Mapping[str, Any]) -> Any:
         offset, shape, stride = about["offset"], about["shape"], about["stride"]
         span = sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1 + offset
         if offset < 0 or any(step < 0 for step in stride) or span > base.numel():
-            raise Damaged("a view leaves the tensor that it is of", hint="Use another checkpoint.")
+            raise Damaged("a view reaches outside its tensor", hint="Use another checkpoint.")
         found = found.as_strided(shape, stride, offset)
     if about.get("parameter"):
         return torch.nn.Parameter(found, requires_grad=bool(about.get("requires_grad")))

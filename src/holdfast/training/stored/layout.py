@@ -50,7 +50,7 @@ def check_step(step: object) -> int:
     if isinstance(step, bool) or not hasattr(step, "__index__") or (number := step.__index__()) < 0:
         raise Refused(f"the step is {step!r}", hint="Give a whole number, 0 or more.")
     if number > _GREATEST_STEP:
-        raise Refused("the step is too great", hint=f"Give one of at most {_GREATEST_STEP}.")
+        raise Refused("the step is too large", hint=f"Give one of at most {_GREATEST_STEP}.")
     return int(number)
 
 

@@ -12,7 +12,7 @@ from holdfast import durable
 from holdfast.errors import Damaged, NotFound, Unavailable
 from holdfast.model import JSON, Checkpoint, Progress
 from holdfast.scan import usergit
-from holdfast.scan.folder import UNKNOWN, Folder, dump, load
+from holdfast.scan.folder import NO_CONTENT, UNKNOWN, Folder, dump, load
 from holdfast.scan.handles import Handles
 from holdfast.scan.ignore import Around, Rules, Sources
 from holdfast.scan.limits import Limits
@@ -88,15 +88,14 @@ class Scanner:
         head: Checkpoint | None,
         force: frozenset[str] = frozenset(),
         rehash: bool = False,
-        except_for: frozenset[str] = frozenset(),
         progress: Progress | None = None,
     ) -> tuple[Snapshot, Callable[[], None]]:
         """A snapshot, and what to call once its objects are in the store, to make the next one fast."""
         if self.watching is None:
-            return self._take(None, gathering, head, force, rehash, except_for, progress)
-        is_plain = not (force or rehash or except_for)
+            return self._take(None, gathering, head, force, rehash, progress)
+        is_plain = not (force or rehash)
         with self.watching.turn() if is_plain else contextlib.nullcontext() as turn:
-            return self._take(turn, gathering, head, force, rehash, except_for, progress)
+            return self._take(turn, gathering, head, force, rehash, progress)
 
     def _take(
         self,
@@ -105,7 +104,6 @@ class Scanner:
         head: Checkpoint | None,
         force: frozenset[str],
         rehash: bool,
-        except_for: frozenset[str],
         progress: Progress | None,
     ) -> tuple[Snapshot, Callable[[], None]]:
         surroundings = look_around(self.root, self._home, self._config_home)
@@ -117,7 +115,7 @@ class Scanner:
         )
         given: dict[str, Any] = {"rules": rules, "wanted": wanted, "limits": self._limits}
         if turn is None:
-            given |= {"rehash": rehash, "except_for": except_for}
+            given["rehash"] = rehash
         try:
             with Handles(os.fspath(self.root)) as handles:
                 listing = self._walk(turn, handles, cache, given)
@@ -318,7 +316,7 @@ def _forget_missing(folders: Mapping[str, Folder], present: set[bytes]) -> None:
             folder.tree = folder.record = b""
         for place in range(len(folder.names)):
             content = folder.content(place)
-            if content not in present and content != b"\1" * 20:
+            if content not in present and content != NO_CONTENT:
                 folder.set_content(place, UNKNOWN)
                 folder.trusted = False
 

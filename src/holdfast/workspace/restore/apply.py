@@ -6,7 +6,7 @@ that was saved, the swap is taken back and the path reported. What is removed is
 is removed at the very end.
 
 After a kill at any line the journal and the stage are there, and the safety checkpoint holds everything that was
-replaced; `holdfast.workspace.restore.restore` finishes from there.
+replaced; `holdfast.workspace.restore.recover` finishes from there.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from holdfast.durable import disk
 from holdfast.model import Progress
@@ -109,7 +110,10 @@ class Application:
             ):
                 self._touched.setdefault(path)
                 mode = stat.S_IMODE(before.attr.mode & after.attr.mode) | 0o700
-                self._attempt(path, lambda path, mode=mode: disk().chmod(self._handles.open(path), mode))  # type: ignore[misc]
+                self._attempt(path, partial(self._set_mode, mode=mode))
+
+    def _set_mode(self, path: str, mode: int) -> None:
+        disk().chmod(self._handles.open(path), mode)
 
     def _attempt(self, path: str, step: Callable[[str], None]) -> None:
         self.is_torn = True
@@ -241,7 +245,7 @@ class Application:
                 continue  # it is gone, or a file now
             attr = own.after.attr if own and own.after else self._attr_before(path)
             if attr is not None and path not in self.failed:
-                self._attempt(path, lambda path, attr=attr: self._set_folder(path, attr))  # type: ignore[misc]
+                self._attempt(path, partial(self._set_folder, attr=attr))
 
     def _set_folder(self, path: str, attr: Attr) -> None:
         fd = self._handles.open(path)

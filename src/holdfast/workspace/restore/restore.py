@@ -260,6 +260,10 @@ class Restorer:
         *,
         recovering: bool = False,
     ) -> Application:
+        """Make the folder what was planned, prove it, and close the journal.
+
+        On an error it is taken back, or, where that fails too, left to whoever opens the workspace next.
+        """
         application = Application(
             handles, self._repository.objects, snapshot.listing, steps.changes, stage=entry.stage, progress=progress
         )
@@ -276,13 +280,7 @@ class Restorer:
         except BaseException as error:
             if application.is_torn:
                 raise  # Ctrl-C between a step and the note of it: only the disk tells, so it is as after a kill
-            try:
-                self._take_back(application, None if recovering else safety)
-            except OSError as worse:
-                raise Unavailable(
-                    f"the restore failed ({error}) and could not be taken back yet ({worse})",
-                    hint="Fix the cause; opening the workspace again finishes it or takes it back.",
-                ) from error
+            self._take_back(application, None if recovering else safety, error)
             if isinstance(error, OSError):
                 raise Unavailable(
                     f"the restore failed and was taken back: {error.strerror or error}"
@@ -296,18 +294,24 @@ class Restorer:
             self.journal.close(done=True)
         return application
 
-    def _take_back(self, application: Application, safety: Checkpoint | None) -> None:
+    def _take_back(self, application: Application, safety: Checkpoint | None, error: BaseException) -> None:
         """Undo a restore that failed in our own hands. If that fails too, the journal stays for the next opening.
 
         Without `safety` this is the second attempt at an interrupted restore, which stays interrupted.
         """
-        application.take_back()
-        application.sync()
-        application.discard()
-        if safety is not None:
-            if not application.left:
-                self._repository.withdraw(safety)  # it says that something was restored, and nothing was
-            self.journal.close()
+        try:
+            application.take_back()
+            application.sync()
+            application.discard()
+            if safety is not None:
+                if not application.left:
+                    self._repository.withdraw(safety)  # it says that something was restored, and nothing was
+                self.journal.close()
+        except OSError as worse:
+            raise Unavailable(
+                f"the restore failed ({error}) and could not be taken back yet ({worse})",
+                hint="Fix the cause; opening the workspace again finishes it or takes it back.",
+            ) from error
 
     def _result(
         self, wish: Wish, plan: Plan, steps: Steps, application: Application, safety: Checkpoint, state: dict[str, JSON]
@@ -353,7 +357,7 @@ class Restorer:
     def _reverse(self, verb: str, safety: Checkpoint) -> Wish:
         operation = safety.operation
         if operation is None:
-            raise NotFound(f"{safety.id} is no safety checkpoint", hint="See `holdfast log --all`.")
+            raise NotFound(f"{safety.id} is not a safety checkpoint", hint="See `holdfast log --all`.")
         made = frozenset(self.made_by(safety, operation.target))
         return Wish(verb, safety, operation.paths, made=made, is_again=True)
 

@@ -38,7 +38,7 @@ def protect(tool: Tool, keeper: Keeper, message: str | None) -> Tool:
 
     elif is_any(inspect.isasyncgenfunction):
 
-        async def wrapper(*args: Any, **options: Any) -> AsyncIterator[Any]:  # type: ignore[misc]
+        async def wrapper(*args: Any, **options: Any) -> AsyncIterator[Any]:  # type: ignore[misc]  # only one is made
             await keeper.ahead(name, message)
             items = tool(*args, **options)
             try:
@@ -49,13 +49,13 @@ def protect(tool: Tool, keeper: Keeper, message: str | None) -> Tool:
 
     elif is_any(inspect.isgeneratorfunction):
 
-        def wrapper(*args: Any, **options: Any) -> Generator[Any, Any, Any]:  # type: ignore[misc]
+        def wrapper(*args: Any, **options: Any) -> Generator[Any, Any, Any]:  # type: ignore[misc]  # only one is made
             keeper.ahead_blocking(name, message)
             return (yield from tool(*args, **options))
 
     else:
 
-        def wrapper(*args: Any, **options: Any) -> Any:  # type: ignore[misc]
+        def wrapper(*args: Any, **options: Any) -> Any:  # type: ignore[misc]  # only one is made
             keeper.ahead_blocking(name, message)
             return tool(*args, **options)
 

@@ -70,14 +70,14 @@ class CheckpointService:
         """Nothing is read or written yet. `storage_dir` is a folder of stores, or one store; a keyword that is also
         in `config` stands in its place there. With `watch` the kernel tells what changes, as by `Workspace.watch`;
         `registry` and `on_unknown` are about classes in states, as `Workspace` has them."""
-        given = {
+        given: dict[str, Any] = {
             "enabled": enabled,
             "auto_checkpoint": auto_checkpoint,
             "max_checkpoints": max_checkpoints,
             "exclude_patterns": exclude_patterns,
         }
         said = {name: value for name, value in given.items() if value is not None}
-        self.config = replace(config or CheckpointConfig(), **said)  # type: ignore[arg-type]
+        self.config = replace(config or CheckpointConfig(), **said)
         self.workspace_dir = _absolute(workspace_dir, "workspace_dir")
         self._storage_dir = None if storage_dir is None else _absolute(storage_dir, "storage_dir")
         self._spelling = Spelling(registry, on_unknown=on_unknown)

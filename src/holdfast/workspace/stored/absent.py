@@ -28,7 +28,7 @@ def absence(ref: str, catalog: Catalog, *, floor: int) -> NotFound:
     if number is not None:
         other = catalog.by_prefix(f"{ref.partition('-')[0]}-")
         if other:
-            return NotFound(f"there is no checkpoint {shown}", hint=f"That number has {other[0].id}.")
+            return NotFound(f"there is no checkpoint {shown}", hint=f"That number belongs to {other[0].id}.")
         if number <= max(greatest.sequence, floor):
             return NotFound(
                 f"there is no checkpoint {shown} any more",

@@ -127,7 +127,7 @@ class Purger:
             durable.sync_folder(self._repository.own)
         except OSError as error:
             raise Unavailable(
-                f"the purge is begun and not at its end: {error.strerror or error}",
+                f"the purge has begun, and is not finished: {error.strerror or error}",
                 hint="Fix that; the next call that writes, such as the same purge, goes on with it.",
             ) from error
         return Purged(work.plan, len(work.dropped), max(0, before - store_bytes(self._repository.folder)))

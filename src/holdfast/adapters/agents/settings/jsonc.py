@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 _TRIVIA = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
@@ -36,7 +36,7 @@ class Node:
     """Of an array."""
     members: list[Member] | None = None
     """Of an object."""
-    has_last_comma: bool = field(default=False)
+    has_last_comma: bool = False
 
     def get(self, key: str) -> Node | None:
         """A member of an object; of several with one name the last, as readers do."""
@@ -82,7 +82,9 @@ def _value(text: str, at: int, deep: int) -> tuple[Node, int]:
 
 def _container(text: str, start: int, deep: int) -> tuple[Node, int]:
     is_object = text[start] == "{"
-    node = Node(start, start, members=[]) if is_object else Node(start, start, items=[])
+    members: list[Member] = []
+    items: list[Node] = []
+    node = Node(start, start, members=members) if is_object else Node(start, start, items=items)
     at = _skip(text, start + 1)
     while text[at : at + 1] != ("}" if is_object else "]"):
         if node.spans() and not node.has_last_comma:
@@ -93,10 +95,10 @@ def _container(text: str, start: int, deep: int) -> tuple[Node, int]:
             if not isinstance(key.value, str) or text[colon : colon + 1] != ":":
                 raise _wrong(text, at)
             value, at = _value(text, _skip(text, colon + 1), deep + 1)
-            node.members.append(Member(key.value, key.start, value))  # type: ignore[union-attr]
+            members.append(Member(key.value, key.start, value))
         else:
             value, at = _value(text, at, deep + 1)
-            node.items.append(value)  # type: ignore[union-attr]
+            items.append(value)
         at = _skip(text, at)
         node.has_last_comma = text[at : at + 1] == ","
         if node.has_last_comma:

@@ -16,7 +16,7 @@ def read_bytes(path: Path) -> bytes | None:
     try:
         with open(path, "rb", opener=_open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise Refused(f"{path} is no file", hint="Move it away, and try again.")
+                raise Refused(f"{path} is not a file", hint="Move it away, and try again.")
             data = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         return None

@@ -9,41 +9,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 
-import psycopg
 import pytest
 
 from holdfast.flow import Checkpoint, Place, States, Write, open_states
 from holdfast.retention import Policy
 from holdfast.testing.flow_contract import StateStoreContract, conversation, point
 
-from .cutting import Wire, wire
+from .cutting import Wired
 
 _numbers = itertools.count()
-Wired = tuple[str, dict[str, Any], Wire]
-
-
-@pytest.fixture(params=["postgres", "redis"])
-def wired(request: pytest.FixtureRequest) -> Iterator[Wired]:
-    """The URL of a server behind a wire, and the options of a store of one's own there."""
-    url = request.getfixturevalue(f"{request.param}_url")
-    own = f"lost{next(_numbers)}"
-    with TemporaryDirectory(prefix="hf-wire-") as name:
-        if request.param == "redis":
-            with wire(Path(name) / "s", url.removeprefix("unix://")) as between:
-                yield f"unix://{name}/s", {"prefix": own}, between
-            return
-        given = psycopg.conninfo.conninfo_to_dict(url)
-        if not str(given.get("host", "")).startswith("/"):
-            pytest.skip("the server has no socket")
-        place = f".s.PGSQL.{given.get('port', 5432)}"
-        with wire(Path(name) / place, f"{given['host']}/{place}") as between:
-            yield f"postgresql://postgres@/postgres?host={quote(name, safe='')}", {"schema": own}, between
 
 
 def two(states: States) -> list[Checkpoint]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import sys
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from holdfast.testing.medium import Survives
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
 from holdfast.training.folder import TrainingFolder
 
-from .training_scenes import SCENES, Replace, Scene
+from .training_scenes import SCENES, Replace, SavePinned, Scene
 
 torch.set_num_threads(1)  # a forked child has none of its parent's threads, and would wait for them
 
@@ -107,6 +108,19 @@ def test_what_has_returned_outlives_the_power(scene: Scene) -> None:
         disk.lose_power(survives=survives)
         assert scene.view() == scene.new
         scene.check()
+
+
+def test_a_pinned_save_that_fails_leaves_no_pin_of_nothing(tmp_path: Path) -> None:
+    with durable.use_disk(FailingDisk(at=0)):
+        scene = SavePinned(tmp_path)
+        scene.reset()
+        for call in every_point(scene.act):
+            scene.reset()
+            with durable.use_disk(FailingDisk(at=call.number)), contextlib.suppress(HoldfastError):
+                scene.act()
+            folder = TrainingFolder(scene.out)
+            there = {each.step for each in folder.look()[0]}
+            assert folder.pinned() == {2, 5} & there, call
 
 
 @pytest.fixture

@@ -227,6 +227,21 @@ def test_doctor_tells_of_any_settings_of_claude_code_that_switch_hooks_off(proje
     assert str(shared) in doctor("claude-code", code=8)["problems"][0]
 
 
+def test_doctor_tells_of_any_settings_of_copilot_that_switch_hooks_off(project: Path, home: Path) -> None:
+    run("install", "copilot")
+    hooks, own = home / ".copilot" / "hooks" / "holdfast.json", home / ".copilot" / "settings.json"
+    shared = project / ".github" / "copilot" / "settings.json"
+    shared.parent.mkdir(parents=True)
+    assert not doctor("copilot")["problems"]
+    for path in (own, shared, shared.with_name("settings.local.json")):
+        path.write_text('{"disableAllHooks": true} // for today')
+        assert doctor("copilot", code=8)["problems"] == [f"hooks are switched off (disableAllHooks in {path})"]
+    path.write_text('{"disableAllHooks": false} // the nearest decides')
+    assert not doctor("copilot")["problems"]
+    hooks.write_text(hooks.read_text().replace('"version": 1', '"version": 1, "disableAllHooks": true'))
+    assert doctor("copilot", code=8)["problems"] == [f"hooks are switched off (disableAllHooks in {hooks})"]
+
+
 @pytest.mark.parametrize("name", ["hook_event_name", "hookEventName"])
 def test_who_reads_the_settings_of_claude_code_and_knows_no_arguments_is_not_blocked(
     name: str, project: Path, home: Path

@@ -193,8 +193,15 @@ def test_it_says_why_a_document_is_done_again(index: Program) -> None:
     assert index("index", "explain", "docs/cats.md").out == "docs/cats.md is up to date\n"
     configure(index.project, more="chunk_overlap = 10")
     assert "chunk.settings.overlap was 0 and is 10" in index("index", "explain", "docs/cats.md").out
-    assert "no document" in index("index", "explain", "no\x1b[31m").out
-    assert "\x1b" not in index("index", "explain", "no\x1b[31m").out
+
+
+def test_a_document_that_is_not_there_is_not_found(index: Program) -> None:
+    for name, near in [("docs/cat.md", "docs/cats.md"), ("cats.md", "docs/cats.md"), ("no\x1b[31m", "such as docs/")]:
+        found = index("index", "explain", name)
+        assert (found.code, found.out) == (3, "")
+        assert "there is no document" in found.err
+        assert near in found.err
+        assert "\x1b" not in found.err
 
 
 def test_checkpoints_leave_the_record_of_what_was_paid_for_alone(index: Program) -> None:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from holdfast import durable
 from holdfast.errors import HoldfastError
 from holdfast.testing.faults import Call, FailingDisk, KillingDisk, When, die_in_child, every_point
 from holdfast.testing.medium import Survives
+from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
 from holdfast.training.folder import TrainingFolder
 
 from . import surviving
 from .training_interruptions import cut_power, cut_power_afterwards, fails_silently, kill_at_each
-from .training_scenes import SCENES, Replace, Scene
+from .training_scenes import SCENES, Replace, SavePinned, Scene
 
 
 @pytest.fixture(scope="module", params=SCENES, ids=lambda kind: kind.__name__)
@@ -65,13 +68,29 @@ def test_what_has_returned_outlives_the_power(scene: Scene) -> None:
         scene.check()
 
 
-def test_where_folders_cannot_be_exchanged_the_next_writer_finds_old_or_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pinned_save_that_fails_leaves_no_pin_of_nothing(tmp_path: Path) -> None:
+    with durable.use_disk(FailingDisk(at=0)):
+        scene = SavePinned(tmp_path)
+        scene.reset()
+        for call in every_point(scene.act):
+            scene.reset()
+            with durable.use_disk(FailingDisk(at=call.number)), contextlib.suppress(HoldfastError):
+                scene.act()
+            folder = TrainingFolder(scene.out)
+            there = {each.step for each in folder.look()[0]}
+            assert folder.pinned() == {2, 5} & there, call
+
+
+@pytest.fixture
+def without_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:  # as NFS does
         raise OSError(errno.EINVAL, "no flags")
 
     monkeypatch.setattr(sys.modules["holdfast.durable.disk"], "_renameat2", refuse)
+
+
+@pytest.mark.usefixtures("without_exchange")
+def test_where_folders_cannot_be_exchanged_the_next_writer_finds_old_or_new(tmp_path: Path) -> None:
     with durable.use_disk(FailingDisk(at=0)):
         scene = Replace(tmp_path)
         scene.reset()
@@ -85,3 +104,25 @@ def test_where_folders_cannot_be_exchanged_the_next_writer_finds_old_or_new(
             with durable.use_disk(FailingDisk(at=call.number)), pytest.raises(HoldfastError):
                 scene.act()
             scene.check()
+
+
+@pytest.mark.usefixtures("without_exchange")
+def test_where_folders_cannot_be_exchanged_a_reader_finds_old_or_new_of_the_only_step(tmp_path: Path) -> None:
+    path, seen = tmp_path / "out" / "step-00000001", set()
+
+    def save(value: float) -> None:
+        save_checkpoint(path.parent, 1, {"x": torch.tensor([value])}, rewind=True, rng=False, threads=1)
+
+    with durable.use_disk(FailingDisk(at=0)):
+        save(1.0)
+        points = [call.number for call in every_point(lambda: save(2.0)) if call.name == "rename"]
+        for number in points:
+            save(1.0)
+            assert die_in_child(KillingDisk(at=number), lambda: save(2.0))
+            resumed = CheckpointManager(path.parent).resume()
+            assert resumed is not None, number
+            found = [load_checkpoint(where) for where in (path, path.parent, path.parent / "last")]
+            [value] = {each["x"].item() for each in (resumed.state, *found)}
+            seen.add(value)
+            assert [each.step for each in CheckpointManager(path.parent).history()] == [1]
+    assert seen == {1.0, 2.0}

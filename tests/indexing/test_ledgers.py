@@ -38,6 +38,23 @@ def test_indexes_in_one_database_are_apart_if_their_urls_name_schemas(postgres_u
 
 
 @pytest.mark.parametrize(
+    ("options", "waits_ms"), [({}, "30000"), ({"timeout_s": 7}, "7000"), ({"timeout_s": 1e8}, "1000000000")]
+)
+def test_a_network_that_does_not_answer_is_not_waited_for_for_hours(
+    postgres: Callable[..., Any], options: dict[str, float], waits_ms: str
+) -> None:
+    with postgres(**options) as ledger:
+        assert ledger._connected().info.get_parameters()["tcp_user_timeout"] == waits_ms
+
+
+def test_a_url_may_say_how_long_the_network_is_waited_for(postgres_url: str) -> None:
+    sign = "&" if "?" in postgres_url else "?"
+    with open_ledger(f"{postgres_url}{sign}tcp_user_timeout=7&connect_timeout=9") as ledger:
+        said = ledger._connected().info.get_parameters()
+        assert (said["tcp_user_timeout"], said["connect_timeout"], said["keepalives_idle"]) == ("7", "9", "30")
+
+
+@pytest.mark.parametrize(
     ("place", "found"),
     [
         ("postgresql://host/db", ("postgresql://host/db", "")),

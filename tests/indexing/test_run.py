@@ -88,8 +88,11 @@ def test_a_deleted_document_is_not_found_any_more(scene: Scene) -> None:
         os.unlink(scene.docs / "cats.md")
         plan = run.plan()
         assert plan.deleted == ("cats.md",)
+        assert run.explain("cats.md") == ["it is not in the source any more"]
         assert run.apply(plan).ok
         assert run.verify().ok
+        with pytest.raises(NotFound, match=r"there is no document 'cats\.md'"):
+            run.explain("cats.md")
     assert scene.found("cats purr and sleep") != "cats.md"
 
 

@@ -21,6 +21,7 @@ from holdfast.errors import Conflict, Refused, Unavailable
 from holdfast.indexing import FlatStore, IndexRun
 from holdfast.indexing.applying import order_of
 from holdfast.indexing.ledger.postgres import PostgresLedger
+from holdfast.indexing.ledger.sharing import Shared
 from holdfast.indexing.spaces import CANARIES
 from holdfast.indexing.store import Point
 
@@ -388,18 +389,62 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert unavailable.value.hint
 
 
-def test_what_was_taken_over_is_not_ones_own_any_more(hall: Hall) -> None:
+Pair = tuple[Shared, Shared, list[str]]
+
+
+@pytest.fixture
+def pair(hall: Hall) -> Iterator[Pair]:
+    """Two workers of one run, of which the first has claimed all documents."""
     with hall.scene.run() as run:
         order = order_of(run.plan())
-    names = list(order.documents)
     with hall.scene.ledger() as one, hall.scene.ledger() as other:
-        slow = one.open(order, 1)
-        quick = other.join(order)
-        assert slow.claim(names) == set(names)
-        assert quick.claim(names) == set(), "one of them has them"
-        hall.end_lease()
-        assert quick.claim(names) == set(names)
-        with slow.holding(names) as own:
-            assert own == set()
-        with quick.holding(names) as own:
-            assert own == set(names)
+        slow, quick = one.open(order, 1), other.join(order)
+        assert slow.claim(list(order.documents)) == set(order.documents)
+        yield slow, quick, list(order.documents)
+
+
+def test_what_was_taken_over_is_not_ones_own_any_more(hall: Hall, pair: Pair) -> None:
+    slow, quick, names = pair
+    assert quick.claim(names) == set(), "one of them has them"
+    hall.end_lease()
+    assert quick.claim(names) == set(names)
+    with slow.holding(names) as own:
+        assert own == set()
+    with quick.holding(names) as own:
+        assert own == set(names)
+    slow.moved(names)
+    assert quick.all_moved() == [], "its successor says whether they are as they were planned"
+    quick.moved(names[:1])
+    assert slow.all_moved() == names[:1]
+    hall.end_lease()
+    assert slow.wanted().keys() == set(names[1:]), "what changed is left to the next plan"
+
+
+def test_what_a_worker_that_leaves_had_claimed_is_free_at_once(pair: Pair) -> None:
+    slow, quick, names = pair
+    slow.release()
+    assert quick.wanted().keys() == set(names)
+    assert quick.claim(names) == set(names)
+
+
+def test_who_claims_or_publishes_has_its_lease_made_longer(hall: Hall, pair: Pair) -> None:
+    slow, quick, names = pair
+    hall.end_lease()
+    slow.claim([])
+    assert quick.claim(names) == set()
+    hall.end_lease()
+    with slow.holding(names) as own:
+        assert own == set(names), "nobody has taken them over"
+    assert quick.claim(names) == set()
+
+
+def test_a_run_with_documents_that_changed_is_joined_only_while_somebody_is_at_it(hall: Hall, pair: Pair) -> None:
+    slow, quick, names = pair
+    with hall.scene.run() as run:
+        order = order_of(run.plan())
+    slow.moved(names[:1])
+    with hall.scene.ledger() as ledger:
+        assert ledger.join(order) is not None
+        slow.release()
+        quick.release()
+        assert ledger.join(order) is None, "they would be left once more, and the run be called done"

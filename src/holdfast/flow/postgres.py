@@ -36,6 +36,7 @@ from holdfast.flow.store import (
     WriteRow,
     is_still,
 )
+from holdfast.patience import of_postgres, whole_seconds
 
 T = TypeVar("T")
 _TRIES = 3
@@ -69,7 +70,7 @@ class PostgresStore(PostgresReader):
         `prepare`: prepared statements, which a pooler in transaction mode may not know.
 
         `timeout`: how many seconds a call waits for a connection, and for a network that does not answer; the URL may
-        say otherwise (`tcp_user_timeout`, `keepalives_idle` …).
+        say otherwise (`connect_timeout`, `tcp_user_timeout`, `keepalives_idle` …).
         """
         self._tenant = check_name(tenant, "tenant", empty=True)
         self._key = escape(tenant)
@@ -242,7 +243,7 @@ class PostgresStore(PostgresReader):
     def _transaction(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
         """One of several statements. Should this machine die within it, others do not wait for its locks for hours."""
         with connection.transaction():
-            connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {_seconds(self._timeout) * 1000}")
+            connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {whole_seconds(self._timeout) * 1000}")
             yield
 
     def _start(self) -> None:
@@ -289,7 +290,6 @@ class PostgresStore(PostgresReader):
             self._url,
             autocommit=True,
             prepare_threshold=self._prepare_threshold,
-            connect_timeout=_seconds(self._timeout),
             client_encoding="utf8",  # that of a database may be none at all, and names would come as bytes
         )
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # of transactions that are begun by name
@@ -354,15 +354,8 @@ def _checked(url: str) -> str:
 
 
 def _patient(url: str, timeout: float) -> str:
-    """How soon the network is taken to be broken, where a URL does not say; left alone, Linux waits for up to hours."""
-    seconds = _seconds(timeout)
-    own = {"tcp_user_timeout": seconds * 1000, "keepalives_idle": seconds, "keepalives_interval": seconds // 2}
-    given = psycopg.conninfo.conninfo_to_dict(url)
-    return psycopg.conninfo.make_conninfo(url, **{name: own[name] for name in own.keys() - given.keys()})
-
-
-def _seconds(timeout: float) -> int:
-    return int(min(max(2, timeout), 1_000_000))  # within what PostgreSQL can count in milliseconds
+    """A URL that says how long is waited, where it does not yet."""
+    return psycopg.conninfo.make_conninfo(url, **of_postgres(timeout, psycopg.conninfo.conninfo_to_dict(url)))
 
 
 def _line(error: Exception | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -165,14 +165,19 @@ class IndexRun:
             return replace(self._ledger.prune(kept_for_s=kept_for.total_seconds()), generations=forgotten)
 
     def explain(self, name: str) -> list[str]:
-        """Why a document would be done again, or is not whole, in sentences; nothing if neither is so."""
+        """Why a document would be done again, or is not whole, in sentences; nothing if neither is so.
+
+        NotFound if there is no such document, and never was.
+        """
         name = spelt(name)
         ground = look(self._pipeline, self._ledger, self._families)
         done, live = (self._row(each, name) for each in (ground.base, ground.live))
         found = done or live
         document = next((each for each in self._pipeline.source if each.name == name), None)
+        if document is None and found is None:
+            raise _absence(name, [each.name for each in self._pipeline.source])
         if document is None:
-            return ["it is not in the source any more"] if found else [f"there is no document {name}"]
+            return ["it is not in the source any more"]
         failed = [_told(each) for each in self._ledger.failures() if each.document == name]
         why = ["a run was killed while it published it"] if name in ground.intents else []
         if found is None:
@@ -256,6 +261,15 @@ class IndexRun:
         new = {name: stage.plain() for name, stage in self._pipeline.cutting().items()}
         found = changes(self._ledger.recipe_settings(recipe), new)
         return [f"{each.name} was {each.old!r} and is {each.new!r}" for each in found] or ["it is to be written again"]
+
+
+def _absence(name: str, names: Sequence[str]) -> NotFound:
+    """The error for a document that is not there, with the best hint."""
+    import difflib  # start-up cost, for a misspelt name only
+
+    near = [each for each in names if each.endswith(f"/{name}")] or difflib.get_close_matches(name, names, n=1)
+    rest = f"Documents are named as in the source, such as {names[0]}." if names else "The source has no documents."
+    return NotFound(f"there is no document {name!r}", hint=f"Did you mean {near[0]}?" if near else rest)
 
 
 def _told(failure: Failure) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from holdfast.errors import NotFound, Unavailable
+from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.indexing.vectors import Query, Shape
 
 
@@ -54,11 +55,19 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def unusable(store: str, place: Path | None, error: Exception, hint: str) -> Unavailable:
-    """What a store says whose library fails: that it is not writable, where that is so, and else what it was told."""
-    if place is not None and place.exists() and not os.access(place, os.W_OK, effective_ids=True):
-        return Unavailable(f"{store} is not writable", hint="See whose the folder is, and all that is in it.")
-    return Unavailable(f"{store} cannot be used: {error}", hint=hint)
+@contextlib.contextmanager
+def using(store: VectorStore, place: Path | None, *, hint: str) -> Iterator[None]:
+    """Raise Unavailable where a store's library fails: it is not writable, where that is so, and else what was told."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except Exception as error:  # of the library, of what is below it, of the folder: all mean that it cannot be used
+        if place is not None and place.exists() and not os.access(place, os.W_OK, effective_ids=True):
+            what, hint = "is not writable", "See whose the folder is, and all that is in it."
+        else:
+            what = f"cannot be used: {error}"
+        raise Unavailable(f"{store.identity} {what}", hint=hint) from error
 
 
 class VectorStore(Protocol):

@@ -111,18 +111,23 @@ class TrainingFolder:
         return sorted(found, key=lambda each: (each.manifest.sequence, each.step)), broken, has_changed
 
     def _steps(self) -> list[tuple[str, int]]:
+        steps = {step: name for name in self._folders(self.path) if (step := step_of(name)) is not None}
+        for name in self._folders(self._private):  # who was to replace it died in between: it is the step
+            if name.startswith(_REPLACED) and (step := step_of(name.removeprefix(_REPLACED))) is not None:
+                steps.setdefault(step, f"{PRIVATE}/{name}")
+        return sorted((name, step) for step, name in steps.items())
+
+    def _folders(self, path: Path) -> list[str]:
         try:
-            with os.scandir(self.path) as entries:
-                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-        except FileNotFoundError:
-            return []
-        except NotADirectoryError:
-            raise Refused(f"{self.path} is a file", hint="Name a folder for the checkpoints.") from None
+            with os.scandir(path) as entries:
+                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         except OSError as error:
-            with system_errors("reading", self.path):
-                raise error
-        steps = ((name, step_of(name)) for name in names)
-        return sorted((name, step) for name, step in steps if step is not None)
+            if error.errno == errno.ENOENT or (path == self._private and error.errno in (errno.ENOTDIR, errno.EACCES)):
+                return []
+            if error.errno == errno.ENOTDIR:
+                raise Refused(f"{self.path} is a file", hint="Name a folder for the checkpoints.") from None
+            with system_errors("reading", path):
+                raise
 
     def _manifest(self, name: str) -> Manifest:
         """Read a manifest, unless it is the very file that was read before."""

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.errors import Damaged, NotFound, Refused
 from holdfast.training.folder import Found, TrainingFolder
 from holdfast.training.reading import Reader, read_manifest
-from holdfast.training.stored.layout import BEST, LAST, MANIFEST, STATE, check_schema, check_step
+from holdfast.training.stored.layout import BEST, LAST, MANIFEST, STATE, check_schema, check_step, step_of
 from holdfast.training.tree import ABSENT, RESUME, Builder
 
 
@@ -24,6 +24,8 @@ def find(path: Path, step: int | str | None = None, *, verify: bool = True) -> F
         return TrainingFolder(path.parent, verify=verify).get("latest")
     if path.name == BEST and not path.is_dir():
         return TrainingFolder(path.parent, verify=verify).get("best")
+    if not path.exists() and (number := step_of(path.name)) is not None and step in (None, "latest", "best", number):
+        return TrainingFolder(path.parent, verify=verify).get(number)  # it may be there under another name
     if not path.exists():
         raise NotFound(f"there is no {path}", hint="Give the path of a checkpoint, or a folder of them and a step.")
     if (path / MANIFEST).exists():

@@ -13,11 +13,10 @@ from holdfast.errors import Damaged, HoldfastError, Unavailable
 from holdfast.training.mapping import fault_in, map_file
 from holdfast.training.stored import digests
 from holdfast.training.stored.layout import MANIFEST
-from holdfast.training.stored.manifest import FileEntry, Manifest, TensorEntry, decode
+from holdfast.training.stored.manifest import HINT, FileEntry, Manifest, TensorEntry, decode
 from holdfast.training.threads import each
 from holdfast.training.tree import Bytes
 
-_HINT = "Use another checkpoint; holdfast verify names the sound ones."
 _MANIFEST_MAX_BYTES = 1 << 30
 _AWAY = (errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ECONNREFUSED)
 _NOT_NOW = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM, *_AWAY)
@@ -32,10 +31,10 @@ def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
         fd = os.open(path, _FLAGS)
         with open(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise Damaged(f"{path} is not a file", hint=_HINT)
+                raise Damaged(f"{path} is not a file", hint=HINT)
             data = file.read(_MANIFEST_MAX_BYTES)
     except FileNotFoundError:
-        raise Damaged(f"{folder} has no {MANIFEST}, so it is not a whole checkpoint", hint=_HINT) from None
+        raise Damaged(f"{folder} has no {MANIFEST}, so it is not a whole checkpoint", hint=HINT) from None
     except OSError as error:
         raise cannot_read(path, error) from error
     return decode(data, str(path), verify=verify)
@@ -48,7 +47,7 @@ def cannot_read(path: Path, error: OSError) -> HoldfastError:
             "Close some files, or wait." if error.errno in (errno.EMFILE, errno.ENFILE) else "See to that, and retry."
         )
         return Unavailable(f"{path} cannot be read: {error.strerror}", hint=hint)
-    return Damaged(f"{path} cannot be read: {error.strerror}", hint=_HINT)
+    return Damaged(f"{path} cannot be read: {error.strerror}", hint=HINT)
 
 
 class Reader:
@@ -65,7 +64,7 @@ class Reader:
         """All of a file that is not a shard."""
         entry = self._manifest.files.get(name)
         if entry is None:
-            raise Damaged(f"{self._folder} has no {name}", hint=_HINT)
+            raise Damaged(f"{self._folder} has no {name}", hint=HINT)
         with self._opened(name, entry) as fd:
             data = bytes(_read_all(fd, entry.bytes))
         self._check(data, entry.digest, self._folder / name)
@@ -93,7 +92,7 @@ class Reader:
         try:
             return self._manifest.tensors[name]
         except KeyError:
-            raise Damaged(f"{self._folder} has no tensor {name}", hint=_HINT) from None
+            raise Damaged(f"{self._folder} has no tensor {name}", hint=HINT) from None
 
     def _read(self, name: str) -> memoryview:
         tensor = self._entry(name)
@@ -122,7 +121,7 @@ class Reader:
             if self._verify:
                 fault_in(data)
         except OSError as error:
-            raise Damaged(f"{self._folder / name} cannot be read: {error.strerror}", hint=_HINT) from None
+            raise Damaged(f"{self._folder / name} cannot be read: {error.strerror}", hint=HINT) from None
 
     @contextlib.contextmanager
     def _opened(self, name: str, entry: FileEntry) -> Iterator[int]:
@@ -130,13 +129,13 @@ class Reader:
         try:
             fd = os.open(path, _FLAGS)
         except FileNotFoundError:
-            raise Damaged(f"{path} is missing", hint=_HINT) from None
+            raise Damaged(f"{path} is missing", hint=HINT) from None
         except OSError as error:
             raise cannot_read(path, error) from error
         try:
             size = os.fstat(fd).st_size
             if size != entry.bytes:
-                raise Damaged(f"{path} has {size} bytes where {entry.bytes} were written", hint=_HINT)
+                raise Damaged(f"{path} has {size} bytes where {entry.bytes} were written", hint=HINT)
             yield fd
         except OSError as error:
             raise cannot_read(path, error) from error
@@ -147,13 +146,13 @@ class Reader:
         """By its fingerprint where that can be made, which is five times as quick; else by its digest."""
         if self._verify and tensor.fingerprint and (found := digests.fingerprint(data)):
             if found != tensor.fingerprint:
-                raise Damaged(f"{name} in {self._folder / tensor.file} is not as it was written", hint=_HINT)
+                raise Damaged(f"{name} in {self._folder / tensor.file} is not as it was written", hint=HINT)
         else:
             self._check(data, tensor.digest, f"{name} in {self._folder / tensor.file}")
 
     def _check(self, data: bytes | memoryview, expected: str, what: object) -> None:
         if self._verify and digests.digest(data, self._manifest.digest_algorithm) != expected:
-            raise Damaged(f"{what} is not as it was written", hint=_HINT)
+            raise Damaged(f"{what} is not as it was written", hint=HINT)
 
 
 def _read_all(fd: int, size: int) -> memoryview:
@@ -162,6 +161,6 @@ def _read_all(fd: int, size: int) -> memoryview:
     while at < size:
         count = os.preadv(fd, [data[at:]], at)
         if not count:
-            raise Damaged("a file is shorter than it was", hint=_HINT)
+            raise Damaged("a file is shorter than it was", hint=HINT)
         at += count
     return data

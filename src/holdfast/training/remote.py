@@ -32,7 +32,6 @@ from holdfast.training.stored.layout import (
 from holdfast.training.stored.manifest import Brief, Manifest, decode
 
 _PINS = f"{PRIVATE}/pins.json"
-_HINT = "Use another checkpoint; holdfast verify names the sound ones."
 DAMAGED = f"{MANIFEST}.damaged-"
 """How the manifest of a checkpoint that was put aside is called; it has a number behind it."""
 

@@ -11,13 +11,12 @@ from holdfast.training.objects import Objects
 from holdfast.training.reading import Reader
 from holdfast.training.stored import digests
 from holdfast.training.stored.layout import MANIFEST
-from holdfast.training.stored.manifest import FileEntry
+from holdfast.training.stored.manifest import HINT, FileEntry
 from holdfast.training.threads import each
 
 if TYPE_CHECKING:
     from holdfast.training.remote import RemoteFolder
 
-_HINT = "Use another checkpoint; holdfast verify names the sound ones."
 _PIECE_BYTES = 16 << 20
 
 
@@ -35,7 +34,7 @@ class RemoteReader(Reader):
     def file(self, name: str) -> bytes:
         entry = self._manifest.files.get(name)
         if entry is None:
-            raise Damaged(f"{self._folder} has no {name}", hint=_HINT)
+            raise Damaged(f"{self._folder} has no {name}", hint=HINT)
         data = self._objects.get(f"{self._folder.name}/{name}")
         if data is None:
             self._missing(name)
@@ -61,7 +60,7 @@ class RemoteReader(Reader):
         """Tell a checkpoint that was removed while it was read from one that is damaged."""
         if self.is_gone:
             raise NotFound(f"{self._folder} was removed meanwhile", hint="Load again: there is a newer one.")
-        raise Damaged(f"{self._folder / name} is missing or too short", hint=_HINT)
+        raise Damaged(f"{self._folder / name} is missing or too short", hint=HINT)
 
 
 def verify_remote(folder: RemoteFolder) -> VerifyReport:

@@ -63,8 +63,8 @@ def check_step(folder: TrainingFolder, wish: Wish) -> tuple[list[Found], list[Br
 def save(folder: TrainingFolder, wish: Wish) -> dict[str, Any]:
     """Make a checkpoint durable; then move the markers; then prune. Returns what is told to the caller.
 
-    On any error the folder is as it was before (P3), but for a pin of the step that was asked for, and what was half
-    written is gone or swept by the next save.
+    On any error the folder is as it was before (P3), and what was half written is gone or swept by the next save. Who
+    is killed, or finds the disk full, may leave a pin of the step that was asked for.
     """
     with folder.writing():
         found = prepare(folder, wish)
@@ -104,9 +104,7 @@ def conclude(
 ) -> dict[str, Any]:
     """Make a checkpoint of a stage that holds all its shards: the rest of the files, the name, the markers."""
     manifest = _describe(folder, stage, wish, shards, found)
-    if wish.pin:  # before there is anything to pin: whoever finds the checkpoint finds it pinned
-        folder.pin(folder.pinned() | {wish.step})
-    path = folder.publish(stage, wish.step)
+    path = _publish(folder, stage, wish)
     new = Found(path, manifest)
     found = [each for each in found if each.path != path] + [new]
     folder.mark_last(new)
@@ -114,6 +112,21 @@ def conclude(
     folder.sweep()  # what the new one replaced
     pruned = prune(folder, found, wish.keep, best_key=wish.best_key, mode=wish.mode, now=manifest.timestamp)
     return told(wish, new, shards, is_best) | {"pruned": pruned.removed, "kept": pruned.kept}
+
+
+def _publish(folder: TrainingFolder, stage: Path, wish: Wish) -> Path:
+    """Give a stage its name; what fails before that leaves no pin of nothing, which would keep who comes there next."""
+    if not wish.pin:
+        return folder.publish(stage, wish.step)
+    pinned = folder.pinned()
+    try:
+        folder.pin(pinned | {wish.step})  # before it is there: whoever finds the checkpoint finds it pinned
+        return folder.publish(stage, wish.step)
+    except BaseException:
+        if not os.path.lexists(folder.path / step_name(wish.step)):
+            with contextlib.suppress(OSError):
+                folder.pin(pinned)
+        raise
 
 
 def _make_room(folder: TrainingFolder, step: int, found: list[Found], broken: list[Broken]) -> None:

@@ -105,6 +105,8 @@ def _allowed(
 ) -> tuple[bool | None, list[str]]:
     if agent.name == "claude-code":
         return None, _claude_code(agent, places)
+    if agent.name == "copilot":
+        return None, _copilot(agent, path, places)
     if agent.name == "gemini":
         return _gemini(agent, text, entries, places, scope)
     if agent.name == "codex":
@@ -113,10 +115,21 @@ def _allowed(
 
 
 def _claude_code(agent: Agent, places: Places) -> list[str]:
-    """Any of its files may switch hooks off; of several that say something, the nearest to the project decides."""
     own, private = (agent.settings(places, scope) for scope in (Scope.USER, Scope.PROJECT))
+    return _switched_off(own, private.with_name("settings.json"), private)
+
+
+def _copilot(agent: Agent, path: Path, places: Places) -> list[str]:
+    """A file of hooks may switch its own off, and settings all of them."""
+    shared = places.project / ".github" / "copilot" / "settings.json"
+    off = _switched_off(agent.data(places) / "settings.json", shared, shared.with_name("settings.local.json"))
+    return off or _switched_off(path)
+
+
+def _switched_off(*paths: Path) -> list[str]:
+    """Any of these files may switch hooks off; of several that say something, the nearest to the project decides."""
     off = None
-    for path in (own, private.with_name("settings.json"), private):
+    for path in paths:
         with contextlib.suppress(OSError, Refused, NotJSON):
             said = parse(decode(path, read_bytes(path))).get("disableAllHooks")
             if said is not None and isinstance(said.value, bool):

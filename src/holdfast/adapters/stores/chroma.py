@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import Extra, HoldfastError
+from holdfast.errors import Extra
 from holdfast.indexing import vectors
-from holdfast.indexing.store import Hit, Point, is_there, no_collection, nothing_to_search, unusable
+from holdfast.indexing.store import Hit, Point, is_there, no_collection, nothing_to_search, using
 from holdfast.indexing.vectors import Query, Shape
 
 with Extra("chroma"):
@@ -213,14 +213,8 @@ class ChromaStore:
         said = self._said(collection)
         return vectors.shapes_of(json.loads(said["shapes"])) if said else {}
 
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except HoldfastError:
-            raise
-        except Exception as error:  # of Chroma, of SQLite below it, of the folder: all mean that it cannot be used
-            raise unusable(self.identity, self._path, error, _HINT) from error
+    def _translated(self) -> contextlib.AbstractContextManager[None]:
+        return using(self, self._path, hint=_HINT)
 
 
 def _name(collection: str) -> str:

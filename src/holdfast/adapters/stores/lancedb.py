@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
-from holdfast.errors import Extra, HoldfastError
+from holdfast.errors import Extra
 from holdfast.indexing import vectors
-from holdfast.indexing.store import Hit, Point, is_there, no_collection, nothing_to_search, unusable
+from holdfast.indexing.store import Hit, Point, is_there, no_collection, nothing_to_search, using
 from holdfast.indexing.vectors import Query, Shape
 
 with Extra("lancedb"):
@@ -179,14 +179,8 @@ class LanceStore:
         shapes = vectors.shapes_of((self._said(collection) or {"shapes": {}})["shapes"])
         return {name: (place, shape) for place, (name, shape) in enumerate(shapes.items())}
 
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except HoldfastError:
-            raise
-        except Exception as error:  # of Lance, Arrow or the folder: all mean that it cannot be used
-            raise unusable(self.identity, self._path, error, _HINT) from error
+    def _translated(self) -> contextlib.AbstractContextManager[None]:
+        return using(self, self._path, hint=_HINT)
 
 
 def _placed(shapes: Mapping[str, Shape]) -> Iterator[tuple[int, Shape]]:

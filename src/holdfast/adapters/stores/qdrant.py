@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import Extra, HoldfastError
+from holdfast.errors import Extra
 from holdfast.indexing import sparse, vectors
-from holdfast.indexing.store import Hit, Point, is_there, no_collection, nothing_to_search, unusable
+from holdfast.indexing.store import Hit, Point, is_there, no_collection, nothing_to_search, using
 from holdfast.indexing.vectors import Query, Shape
 
 with Extra("qdrant"):
@@ -156,14 +156,8 @@ class QdrantStore:
             self._shapes[collection] = vectors.shapes_of(said)
         return self._shapes[collection]
 
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except HoldfastError:
-            raise
-        except Exception as error:  # of the client, of its transport, of the folder: all mean that it cannot be used
-            raise unusable(self.identity, self._path, error, _HINT) from error
+    def _translated(self) -> contextlib.AbstractContextManager[None]:
+        return using(self, self._path, hint=_HINT)
 
 
 def _dense(shape: Shape) -> models.VectorParams:

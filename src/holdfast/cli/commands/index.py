@@ -137,7 +137,7 @@ def rollback(app: App, *, yes: bool) -> None:
 def explain(app: App, *, document: str) -> None:
     """Say why a document would be indexed again.
 
-    Documents are named as in the source, such as docs/a.md.
+    Documents are named as in the source, such as docs/a.md; one that is neither there nor in the index is an error.
     """
     with _open(app, only_looks=True) as run:
         why = run.explain(document)

@@ -22,6 +22,7 @@ from holdfast.indexing.ledger.shares import Order, Share
 from holdfast.indexing.ledger.sharing import CLAIMS, RUNS, Shared, begin, find
 from holdfast.indexing.ledger.sqlite import SQLiteLedger
 from holdfast.indexing.ledger.tables import Tables
+from holdfast.patience import of_postgres
 
 _MAKING = 7_364_610_012_411
 """The lock under which tables are made."""
@@ -47,6 +48,8 @@ class PostgresLedger(Tables):
 
         While a model is asked it is made longer, ten times at most: a call that takes more than that hangs. A pooler
         between has to keep a session to one connection.
+
+        `timeout_s`: how long a network that does not answer is waited for; the URL may say otherwise.
         """
         if not schema or "\0" in schema or len(schema.encode()) > 63:
             raise Refused(f"the schema is {schema!r}", hint="Its name has 1 to 63 bytes.")
@@ -186,8 +189,9 @@ class PostgresLedger(Tables):
         return self._db
 
     def _connect(self) -> psycopg.Connection[Any]:
-        seconds = max(2, int(self._timeout_s))
-        connection = psycopg.connect(self._url, autocommit=True, connect_timeout=seconds, client_encoding="utf8")
+        patience = of_postgres(self._timeout_s, psycopg.conninfo.conninfo_to_dict(self._url))
+        url = psycopg.conninfo.make_conninfo(self._url, **patience)
+        connection = psycopg.connect(url, autocommit=True, client_encoding="utf8")
         stalled = max(1, int(self.lease_s * 1000))
         connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self._schema)))
         connection.execute(sql.SQL("SET idle_in_transaction_session_timeout = {}").format(stalled))

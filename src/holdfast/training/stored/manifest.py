@@ -18,7 +18,8 @@ from holdfast.training.stored.shards import ITEM_BYTES
 
 _END = re.compile(rb',"manifest_digest":"([0-9a-f]{64})"\}\n')
 _END_BYTES = len(b',"manifest_digest":""}\n') + 64
-_HINT = "Use another checkpoint; holdfast verify names the sound ones."
+HINT = "Use another checkpoint; holdfast verify names the sound ones."
+"""What to do where a checkpoint is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +145,9 @@ def decode(data: bytes, where: str, *, verify: bool = True) -> Manifest:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
-        raise Damaged(f"{where} is not JSON", hint=_HINT) from None
+        raise Damaged(f"{where} is not JSON", hint=HINT) from None
     if not isinstance(found, dict) or found.get("kind") != KIND:
-        raise Damaged(f"{where} is not a manifest of Holdfast", hint=_HINT)
+        raise Damaged(f"{where} is not a manifest of Holdfast", hint=HINT)
     check_schema(found.get("schema_version"), where)
     try:
         manifest = _read(found)
@@ -154,14 +155,14 @@ def decode(data: bytes, where: str, *, verify: bool = True) -> Manifest:
             _check_digest(data, manifest.digest_algorithm, where)
         _check(manifest, where)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise Damaged(f"{where} is not as it was written ({type(error).__name__}: {error})", hint=_HINT) from None
+        raise Damaged(f"{where} is not as it was written ({type(error).__name__}: {error})", hint=HINT) from None
     return manifest
 
 
 def _check_digest(data: bytes, algorithm: str, where: str) -> None:
     end = _END.fullmatch(data[-_END_BYTES:])
     if end is None or digests.digest(data[:-_END_BYTES], algorithm) != end[1].decode():
-        raise Damaged(f"{where} is not as it was written", hint=_HINT)
+        raise Damaged(f"{where} is not as it was written", hint=HINT)
 
 
 def _read(found: Mapping[str, Any]) -> Manifest:

@@ -49,6 +49,25 @@ def test_one_that_has_ended_says_so_until_it_is_closed(journal: Journal) -> None
     assert not journal.exists
 
 
+def test_one_that_was_opened_is_there_when_the_power_goes(tmp_path: Path, journal: Journal) -> None:
+    """Whatever follows it may be on the medium already: without it, nobody would know what a stage is."""
+    disk = ForgetfulDisk(tmp_path)
+    with durable.use_disk(disk):
+        journal.open(ENTRY)
+    disk.lose_power()
+    assert journal.read() == ENTRY
+
+
+def test_one_that_has_ended_says_so_when_the_power_goes(tmp_path: Path, journal: Journal) -> None:
+    disk = ForgetfulDisk(tmp_path)
+    with durable.use_disk(disk):
+        journal.open(ENTRY)
+        journal.finish()
+        journal.close(done=True)
+    disk.lose_power()
+    assert journal.read() == ENTRY._replace(done=True)
+
+
 def test_one_that_was_closed_does_not_come_back_when_the_power_goes(tmp_path: Path, journal: Journal) -> None:
     disk = ForgetfulDisk(tmp_path)
     with durable.use_disk(disk):
@@ -69,6 +88,19 @@ def test_a_later_entry_takes_the_place_of_an_earlier_one(journal: Journal) -> No
     journal.open(ENTRY)
     journal.open(ENTRY._replace(verb="undo", paths=None))
     assert journal.read() == ENTRY._replace(verb="undo", paths=None)
+
+
+@pytest.mark.parametrize("name", ["verb", "target", "safety"])
+def test_a_journal_that_names_something_by_no_text_is_not_followed(tmp_path: Path, journal: Journal, name: str) -> None:
+    (tmp_path / "journal.json").write_text(json.dumps(ENTRY._asdict() | {name: 5}))
+    with pytest.raises(Unavailable):
+        journal.read()
+
+
+def test_a_journal_that_the_disk_does_not_give_is_said_with_a_way_out(tmp_path: Path, journal: Journal) -> None:
+    (tmp_path / "journal.json").mkdir()
+    with pytest.raises(Unavailable, match="IsADirectoryError"):
+        journal.read()
 
 
 @pytest.mark.parametrize("garbage", [b"", b"garbage", b"[]", b"{}", b'{"verb": "restore"}', b"\xff", b"null"])

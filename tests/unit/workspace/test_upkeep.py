@@ -428,7 +428,7 @@ class TestCompacting:
         program.parent.mkdir()
         program.write_text(
             "#!/bin/sh\n"
-            f'cat /proc/$$/environ >> {tmp_path}/heard; printf "%s\\0" "$@" >> {tmp_path}/told\n'
+            f'cat /proc/$$/environ >> {tmp_path}/heard; printf "%s\\0" "$PWD" "$@" >> {tmp_path}/told\n'
             'exec git "$@"\n'
         )
         program.chmod(0o755)
@@ -448,6 +448,19 @@ class TestCompacting:
         }
         told = (tmp_path / "told").read_text().split("\0")
         assert {"pack.windowMemory=256m", "--window=50", "--depth=20", "--no-reuse-object"} <= set(told)
+        assert str(project.store) in told  # where it runs, too: the folder of who asks may be gone
+
+    def test_a_git_that_is_none_leaves_the_packs_as_they_were(
+        self, project: Any, texts: list[str], tmp_path: Path
+    ) -> None:
+        program = tmp_path / "bin" / "git"
+        program.parent.mkdir()
+        program.write_bytes(b"\0of another kind of machine")
+        program.chmod(0o755)
+        before = sorted(os.listdir(project.store / "objects/pack"))
+        with pytest.raises(Unavailable, match="cannot be run"):
+            project.open(environ={"PATH": str(program.parent)}).compact()
+        assert sorted(os.listdir(project.store / "objects/pack")) == before
 
     def test_settings_that_somebody_made_in_the_store_do_not_part_the_pack(self, project: Any, ws: Workspace) -> None:
         for seed in range(4):

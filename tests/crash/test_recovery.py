@@ -147,6 +147,7 @@ def test_what_was_written_between_the_interruption_and_the_opening_is_kept(inter
     written.write_text("written before anybody opened the workspace\n")
     ws = here.scene.open()
     assert ws.recovered
+    assert ws.recovered.failed == {"edit.txt": "written after the interruption; left as it is"}
     ws.restore(ws.recovered.found_id)
     assert written.read_text() == "written before anybody opened the workspace\n"
 

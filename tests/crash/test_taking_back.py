@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from .conftest import Stages
 from .operations import BY_NAME, Operation
 
 RESTORE = BY_NAME["restore of some paths"]
+_WRITTEN = "written by somebody else\n"
 
 
 class KillingAfterAnError(KillingDisk):
@@ -43,11 +45,13 @@ class ForgetfulAfterAnError(ForgetfulDisk):
         return super()._pass(call, act, half)
 
 
-@pytest.fixture(scope="module")
-def refused(stages: Callable[[Operation], Stages]) -> tuple[int, int]:
+@pytest.fixture(scope="module", params=["swapping", "syncing"])
+def refused(request: pytest.FixtureRequest, stages: Callable[[Operation], Stages]) -> tuple[int, int]:
     """The call at which a restore fails when almost everything is done, and how many there are with its taking back."""
     scene, rehearsal = stages(RESTORE)[0]
-    last = max(call.number for call in rehearsal.calls if call.name in ("place", "exchange"))
+    ended = next(call.number for call in rehearsal.calls if call.name == "pwrite" and "journal" in call.about)
+    names = ("place", "exchange") if request.param == "swapping" else ("fsync",)
+    last = max(call.number for call in rehearsal.calls[:ended] if call.name in names)
     scene.reset()
     disk = FailingDisk(at=last)
     with durable.use_disk(disk), pytest.raises(HoldfastError, match="taken back"):
@@ -105,3 +109,34 @@ def test_one_that_was_taken_back_is_not_there_when_the_power_goes(
     disk.lose_power()
     assert not scene.journal.exists()
     Aftermath(scene, rehearsal).check(must_be="old")
+
+
+class MeddledBeforeAnError(FailingDisk):
+    """Somebody else writes to a file just before a call is refused."""
+
+    def __init__(self, path: Path, *, at: int) -> None:
+        super().__init__(at=at)
+        self._path = path
+
+    def _pass(self, call: Call, act: Callable[[], int | None], half: Callable[[], None] | None) -> int | None:
+        if self._refuses(call):
+            self._path.write_text(_WRITTEN)
+        return super()._pass(call, act, half)
+
+
+@pytest.mark.parametrize("name", ["edit.txt", "deep/leaf.txt"])
+def test_what_somebody_else_wrote_to_a_file_that_was_brought_is_not_taken_back(
+    name: str, refused: tuple[int, int], stages: Callable[[Operation], Stages]
+) -> None:
+    """It is in no checkpoint; and what was there before it, which one checkpoint has, can still be had (P1)."""
+    scene, rehearsal = stages(RESTORE)[0]
+    scene.reset()
+    with (
+        durable.use_disk(MeddledBeforeAnError(scene.ws / name, at=refused[0])),
+        pytest.raises(HoldfastError, match="taken back"),
+    ):
+        RESTORE.act(scene)
+    assert (scene.ws / name).read_text() == _WRITTEN
+    ws = scene.open()
+    assert ws.undo().ok
+    assert not differences(rehearsal.before, scene.describe())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -102,6 +104,32 @@ def test_a_restore_that_cannot_be_finished_is_taken_back(interrupted: list[Inter
         ws.undo()
 
 
+def test_taking_back_may_be_killed_too(stages: Callable[[Operation], Stages]) -> None:
+    """What the restore had brought by then is nothing that somebody wrote since."""
+    interrupted = [_interrupt(*each, "removing") for each in stages(BY_NAME["restore"])]
+
+    def begin(here: Interrupted) -> None:
+        here.reset()
+        next((here.scene.store / "refs" / "tags").glob("a1-*")).unlink()
+
+    begin(interrupted[0])
+    calls = every_point(interrupted[0].scene.open, among={"place", "exchange"})
+
+    def work(worker: int, call: Call) -> None:
+        here = interrupted[worker]
+        begin(here)
+        assert die_in_child(KillingDisk(at=call.number), here.scene.open)
+        with durable.use_disk(CountingDisk()):
+            ws = here.scene.open()
+        assert ws.recovered and (ws.recovered.outcome, ws.recovered.failed) == ("taken back", {})
+        assert not differences(here.rehearsal.before, here.scene.describe())
+        assert not here.scene.journal.exists() and not list(here.scene.ws.glob(".holdfast-restore-*"))
+        with pytest.raises(NotFound):  # nothing was restored
+            ws.undo()
+
+    workers.all_of(calls, work)
+
+
 def test_opening_says_that_an_interrupted_restore_was_finished(interrupted: list[Interrupted]) -> None:
     here = interrupted[0]
     here.reset()
@@ -119,6 +147,7 @@ def test_what_was_written_between_the_interruption_and_the_opening_is_kept(inter
     written.write_text("written before anybody opened the workspace\n")
     ws = here.scene.open()
     assert ws.recovered
+    assert ws.recovered.failed == {"edit.txt": "written after the interruption; left as it is"}
     ws.restore(ws.recovered.found_id)
     assert written.read_text() == "written before anybody opened the workspace\n"
 
@@ -178,6 +207,57 @@ def test_a_power_loss_after_a_purge_does_not_bring_it_up_again(stages: Callable[
     assert [each.purged for each in scene.open().list(2)] == [(), ()]
 
 
+def test_what_cannot_be_put_in_place_by_the_opening_is_said(stages: Callable[[Operation], Stages]) -> None:
+    here = _interrupt(*stages(BY_NAME["restore"])[0], "staging")
+    exchange = next(call for call in here.calls if call.name == "exchange")
+    here.reset()
+    with durable.use_disk(FailingDisk(at=exchange.number, error=errno.EPERM)):
+        ws = here.scene.open()
+    assert ws.recovered and ws.recovered.outcome == "finished"
+    assert list(ws.recovered.failed.values()) == [os.strerror(errno.EPERM)]
+
+
+def test_what_is_not_taken_back_can_still_be_had(stages: Callable[[Operation], Stages]) -> None:
+    """The checkpoint that alone holds it stays (P1)."""
+    here = _interrupt(*stages(BY_NAME["restore"])[0], "removing")
+
+    def begin() -> None:
+        here.reset()
+        next((here.scene.store / "refs" / "tags").glob("a1-*")).unlink()
+
+    begin()
+    calls = every_point(here.scene.open, among={"exchange"})
+    begin()
+    with durable.use_disk(FailingDisk(at=calls[0].number, error=errno.EPERM)):
+        ws = here.scene.open()
+    assert ws.recovered and ws.recovered.outcome == "taken back"
+    assert list(ws.recovered.failed.values()) == [os.strerror(errno.EPERM)]
+    assert ws.undo().ok
+    assert not differences(here.rehearsal.before, here.scene.describe())
+
+
+@pytest.mark.parametrize("how", ["moved, without its stage", "copied"])
+def test_an_interrupted_restore_is_carried_out_wherever_the_folder_is_now(
+    stages: Callable[[Operation], Stages], how: str
+) -> None:
+    here = _interrupt(*stages(BY_NAME["restore"])[0], "swapping")
+    here.reset()
+    entry = json.loads(here.scene.journal.read_bytes())
+    entry["inode"] = here.scene.ws.stat().st_ino  # the reset made another folder of it
+    here.scene.journal.write_text(json.dumps(entry, indent=1))
+    moved = here.scene.ws.with_name("moved")
+    if how == "copied":
+        subprocess.run(["cp", "-a", str(here.scene.ws), str(moved)], check=True)
+        here.scene.ws.rename(here.scene.ws.with_name("spare"))  # still there, so that its number is not given again
+    else:
+        for stage in here.scene.ws.glob(".holdfast-restore-*"):
+            shutil.rmtree(stage)
+        here.scene.ws.rename(moved)
+    ws = Workspace(moved, store=here.scene.store, home=here.scene.live)
+    assert ws.recovered and ws.recovered.outcome == "finished" and not ws.recovered.failed
+    assert (moved / "edit.txt").read_text() == "edit.txt at first\n"
+
+
 def test_an_interrupted_restore_is_not_carried_out_in_another_folder(interrupted: list[Interrupted]) -> None:
     here = interrupted[0]
     here.reset()
@@ -197,6 +277,27 @@ def test_an_interrupted_restore_is_not_carried_out_in_another_folder(interrupted
         ws.save()
     here.scene.ws.with_name("moved").rename(here.scene.ws)
     assert here.scene.open().recovered is not None  # nor has the other folder taken the store from it
+
+
+KEEPING_NEW = replace(
+    BY_NAME["restore"],
+    name="restore that keeps what is new",
+    act=lambda scene: scene.open().restore("first", keep_new=True),
+)
+
+
+def test_what_is_new_is_kept_by_an_opening_that_finishes_such_a_restore(
+    stages: Callable[[Operation], Stages],
+) -> None:
+    scene, rehearsal = stages(KEEPING_NEW)[0]
+    for where in ("staging", "ending"):
+        scene.reset()
+        at = _point(rehearsal.calls, where)
+        assert die_in_child(KillingDisk(at=at), lambda: KEEPING_NEW.act(scene))
+        ws = scene.open()
+        assert ws.recovered and ws.recovered.outcome == "finished"
+        assert (scene.ws / "new" / "newer" / "new.txt").read_text() == "made since, and saved nowhere\n"
+        assert not differences(rehearsal.after, scene.describe())
 
 
 _SECOND_RESTORE = replace(BY_NAME["undo"], name="second restore", act=lambda scene: scene.open().restore("second"))

@@ -22,7 +22,6 @@ WINDOW, DEPTH = 50, 20
 """How many neighbours git tries for each object, and how many deltas may build upon each other: docs/upkeep.md."""
 _PREFIX = "tmp_compact"  # a sweep removes what begins so
 _SETTINGS = {
-    "safe.directory": "*",
     "pack.packSizeLimit": "0",
     "pack.windowMemory": "256m",
     "pack.writeReverseIndex": "false",

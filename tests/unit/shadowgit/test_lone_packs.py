@@ -14,6 +14,7 @@ from holdfast.durable import Disk, use_disk
 from holdfast.shadowgit import Kind, ObjectStore
 from holdfast.shadowgit.merge import merge_packs
 from holdfast.shadowgit.reindex import index_lone_packs
+from holdfast.testing.faults import ForgetfulDisk
 
 
 class Interrupted(Disk):
@@ -94,6 +95,17 @@ def test_one_whose_index_was_lost_has_it_again_after_the_next_writer(store: Obje
     store.sweep()
     store.refresh()
     assert store.blob(oid) == b"the only copy"
+
+
+def test_the_index_that_it_got_outlives_the_power(store: ObjectStore) -> None:
+    oid, name = write_pack(store, b"the only copy")
+    (store.pack_folder / f"{name}.idx").unlink()
+    disk = ForgetfulDisk(store.git_dir)
+    with use_disk(disk):
+        store.sweep()
+    disk.lose_power(survives=lambda _: True)
+    store.sweep()
+    assert ObjectStore(store.git_dir).blob(oid) == b"the only copy"
 
 
 @pytest.mark.parametrize("body", [b"\x3a" + zlib.compress(b"0123456789")[:-6], b"\x3ano zlib", b"\xba\x80"])

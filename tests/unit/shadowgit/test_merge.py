@@ -30,7 +30,7 @@ from holdfast.shadowgit import (
     reachable,
 )
 from holdfast.shadowgit import store as store_module
-from holdfast.testing.faults import CountingDisk, FailingDisk
+from holdfast.testing.faults import CountingDisk, FailingDisk, ForgetfulDisk, every_point
 
 Git = Callable[..., bytes]
 
@@ -140,6 +140,23 @@ class TestMergePacks:
         merge_packs(store, store.packs())
         assert not any(path.exists() for path in caches)
         git("--git-dir", store.git_dir, "fsck", "--strict", "--no-dangling")
+
+    def test_what_git_keeps_goes_before_the_first_pack_that_it_names(self, store: ObjectStore, git: Git) -> None:
+        """Git would look in packs that are gone, if this is interrupted."""
+        for number in range(3):
+            add_pack(store, b"own %d" % number)
+        git("--git-dir", store.git_dir, "multi-pack-index", "write")
+        calls = every_point(lambda: merge_packs(store, store.packs()), among={"unlink"})
+        assert [call.about.endswith("multi-pack-index") for call in calls].index(True) == 0
+
+    def test_what_went_does_not_come_back_when_the_power_goes(self, store: ObjectStore) -> None:
+        add_pack(store, b"to be kept", b"to be forgotten")
+        disk = ForgetfulDisk(store.git_dir)
+        with durable.use_disk(disk):
+            merge_packs(store, store.packs(), keep={object_id(Kind.BLOB, b"to be kept")})
+        disk.lose_power()
+        found = ObjectStore(store.git_dir)
+        assert [found.has(object_id(Kind.BLOB, each)) for each in (b"to be kept", b"to be forgotten")] == [True, False]
 
     def test_only_the_packs_that_are_named_are_merged(self, store: ObjectStore) -> None:
         first, second, third = (add_pack(store, b"own %d" % number) for number in range(3))

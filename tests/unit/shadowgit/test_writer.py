@@ -14,7 +14,7 @@ import pytest
 from holdfast.durable import Disk, use_disk
 from holdfast.shadowgit import Kind, ObjectStore, Pack, encode_entry, object_id
 from holdfast.shadowgit.writer import index_file, sweep
-from holdfast.testing.faults import ForgetfulDisk
+from holdfast.testing.faults import ForgetfulDisk, every_point
 from holdfast.testing.leaks import open_below
 
 Git = Callable[..., bytes]
@@ -115,6 +115,12 @@ class TestCommit:
         assert first == again == object_id(Kind.BLOB, b"content")
         assert Pack(store.pack_folder / f"{name}.idx").count == 1
 
+    def test_one_that_several_threads_have_deflated_is_written_once(self, store: ObjectStore, git: Git) -> None:
+        writer = store.writer()
+        for _ in range(2):
+            writer.add_entry(encode_entry(Kind.BLOB, object_id(Kind.BLOB, b"content"), b"content"))
+        git("verify-pack", store.pack_folder / f"{writer.commit()}.idx")
+
     def test_an_object_that_the_store_has_is_not_written_again(self, store: ObjectStore) -> None:
         writer = store.writer()
         oid = writer.add(Kind.BLOB, b"content")
@@ -133,6 +139,31 @@ class TestCommit:
         writer.commit()
         store.refresh()
         assert all(store.has(oid) for oid in oids)
+
+    @pytest.mark.parametrize("names", [False, True], ids=["names-lost", "names-kept"])
+    @pytest.mark.parametrize("count", [1, 10], ids=["in memory", "partly on disk"])
+    def test_what_was_committed_is_there_when_the_power_goes(self, store: ObjectStore, count: int, names: bool) -> None:
+        """Also what no sync was to follow: whoever names the objects comes after this."""
+        contents = incompressible(count, MEBIBYTE)
+        disk = ForgetfulDisk(store.git_dir)
+        with use_disk(disk):
+            writer = store.writer()
+            oids = [writer.add(Kind.BLOB, content) for content in contents]
+            name = writer.commit()
+        disk.lose_power(survives=lambda _: names)
+        assert {f"{name}.idx", f"{name}.pack"} <= set(names_in(store))
+        assert [ObjectStore(store.git_dir).blob(oid) for oid in oids] == contents
+
+    def test_everything_is_on_the_medium_before_it_has_its_name_and_the_pack_comes_last(
+        self, store: ObjectStore
+    ) -> None:
+        writer = store.writer()
+        writer.add(Kind.BLOB, b"content")
+        calls = every_point(writer.commit)
+        assert [call.name for call in calls] == [
+            "create", "write", "fsync", "create", "write", "fsync", "rename", "rename", "fsync",
+        ]  # fmt: skip
+        assert [call.about.rpartition(".")[2] for call in calls if call.name == "rename"] == ["idx", "pack"]
 
 
 class TestWithdraw:
@@ -198,7 +229,7 @@ class TestAbort:
 
 class TestSweep:
     def test_what_dead_writers_left_goes_and_all_else_stays(self, tmp_path: Path) -> None:
-        left = ["tmp_pack_1", "tmp_pack_1_idx", "tmp_idx_x", "pack-cc.idx"]
+        left = ["tmp_pack_1", "tmp_pack_1_idx", "tmp_idx_x", ".tmp-7-pack-cc.pack", "pack-cc.idx"]
         sound = [
             "pack-aa.pack",  # its index was lost, or git is about to put it there
             "pack-bb.pack",

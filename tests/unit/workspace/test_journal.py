@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Unavailable, Workspace, durable
-from holdfast.testing.faults import ForgetfulDisk
+from holdfast.testing.faults import ForgetfulDisk, KillingDisk, die_in_child
 from holdfast.workspace.restore.journal import Entry, Journal
 
 ENTRY = Entry(
@@ -49,6 +49,25 @@ def test_one_that_has_ended_says_so_until_it_is_closed(journal: Journal) -> None
     assert not journal.exists
 
 
+def test_one_that_was_opened_is_there_when_the_power_goes(tmp_path: Path, journal: Journal) -> None:
+    """Whatever follows it may be on the medium already: without it, nobody would know what a stage is."""
+    disk = ForgetfulDisk(tmp_path)
+    with durable.use_disk(disk):
+        journal.open(ENTRY)
+    disk.lose_power()
+    assert journal.read() == ENTRY
+
+
+def test_one_that_has_ended_says_so_when_the_power_goes(tmp_path: Path, journal: Journal) -> None:
+    disk = ForgetfulDisk(tmp_path)
+    with durable.use_disk(disk):
+        journal.open(ENTRY)
+        journal.finish()
+        journal.close(done=True)
+    disk.lose_power()
+    assert journal.read() == ENTRY._replace(done=True)
+
+
 def test_one_that_was_closed_does_not_come_back_when_the_power_goes(tmp_path: Path, journal: Journal) -> None:
     disk = ForgetfulDisk(tmp_path)
     with durable.use_disk(disk):
@@ -69,6 +88,19 @@ def test_a_later_entry_takes_the_place_of_an_earlier_one(journal: Journal) -> No
     journal.open(ENTRY)
     journal.open(ENTRY._replace(verb="undo", paths=None))
     assert journal.read() == ENTRY._replace(verb="undo", paths=None)
+
+
+@pytest.mark.parametrize("name", ["verb", "target", "safety"])
+def test_a_journal_that_names_something_by_no_text_is_not_followed(tmp_path: Path, journal: Journal, name: str) -> None:
+    (tmp_path / "journal.json").write_text(json.dumps(ENTRY._asdict() | {name: 5}))
+    with pytest.raises(Unavailable):
+        journal.read()
+
+
+def test_a_journal_that_the_disk_does_not_give_is_said_with_a_way_out(tmp_path: Path, journal: Journal) -> None:
+    (tmp_path / "journal.json").mkdir()
+    with pytest.raises(Unavailable, match="IsADirectoryError"):
+        journal.read()
 
 
 @pytest.mark.parametrize("garbage", [b"", b"garbage", b"[]", b"{}", b'{"verb": "restore"}', b"\xff", b"null"])
@@ -107,3 +139,51 @@ class TestWithoutItsSafetyCheckpoint:
         ws.restore(ws.recovered.found_id, [f"{begun.stage}/new-0"])
         assert (project.root / begun.stage / "new-0").read_bytes() == b"in the stage"
         assert project.open().recovered is None
+
+    def test_that_may_be_interrupted_at_any_call(self, project: Any, begun: Entry) -> None:
+        project.write(f"{begun.stage}/new-0", b"in the stage")
+        project.write(".holdfast-restore-89abcdef/new-0", b"in another, of a recovery that was interrupted")
+        for number in range(1, 100):
+            if not die_in_child(KillingDisk(at=number), project.open):
+                break
+            assert Journal(project.store / "holdfast").exists or not list(project.root.glob(".holdfast-*"))
+        assert [path.name for path in project.root.iterdir()] == ["file"]
+        assert not Journal(project.store / "holdfast").exists
+
+
+class TestOfSomePaths:
+    """A restore of some paths that was interrupted when they were in place."""
+
+    @pytest.fixture
+    def begun(self, project: Any, ws: Workspace) -> Entry:
+        project.write("file", b"one")
+        project.write("other", b"one")
+        target = ws.save()
+        project.write("file", b"two")
+        project.write("other", b"two")
+        project.write("new/new", b"made since")
+        safety = ws.restore(target.id, ["file", "new/new"]).undo_id
+        root = project.root
+        paths = ["file", "new/new"]
+        entry = ENTRY._replace(target=target.id, safety=safety, paths=paths, made=[], keep_new=False)
+        entry = entry._replace(root=str(root), inode=root.stat().st_ino)
+        Journal(project.store / "holdfast").open(entry)
+        return entry
+
+    def test_what_was_written_elsewhere_since_is_not_taken_back_with_them(self, project: Any, begun: Entry) -> None:
+        (project.store / "refs" / "tags" / begun.target).unlink()
+        project.write("other", b"written since")
+        ws = project.open()
+        assert ws.recovered and (ws.recovered.outcome, ws.recovered.failed) == ("taken back", {})
+        assert [(project.root / name).read_bytes() for name in ("file", "new/new", "other")] == [
+            b"two",
+            b"made since",
+            b"written since",
+        ]
+
+    def test_a_folder_around_them_that_somebody_removed_since_stays_away(self, project: Any, begun: Entry) -> None:
+        (project.root / "new").rmdir()
+        ws = project.open()
+        assert ws.recovery_error is None
+        assert ws.recovered and (ws.recovered.outcome, ws.recovered.failed) == ("finished", {})
+        assert sorted(path.name for path in project.root.iterdir()) == ["file", "other"]

@@ -15,7 +15,16 @@ import pytest
 
 from holdfast import Conflict, Damaged, NotFound, Refused, Unavailable, Workspace, durable
 from holdfast.model import Reason
-from holdfast.testing.faults import FailingDisk, ForgetfulDisk, KillingDisk, die_in_child
+from holdfast.testing.faults import (
+    Call,
+    CountingDisk,
+    FailingDisk,
+    ForgetfulDisk,
+    KillingDisk,
+    PowerLoss,
+    die_in_child,
+)
+from holdfast.workspace.upkeep.begun import read_begun
 from holdfast.workspace.upkeep.cutting import CUT_OUT
 
 SECRET = b"API_KEY=sk-0123456789abcdef\n"
@@ -426,6 +435,87 @@ def test_a_purge_does_not_forget_an_earlier_one_that_could_not_end(project, begu
     assert SECRET not in everything()
     assert b"another secret" not in everything()
     assert ws.verify().ok
+
+
+class CutAtTheFirstRef(ForgetfulDisk):
+    """The power goes just before the first checkpoint has its new commit."""
+
+    def _pass(self, call: Call, act: Callable[[], int | None], half: Callable[[], None] | None) -> int | None:
+        if call.name == "rename" and "to tags/" in call.about:
+            self.is_off = True
+        return super()._pass(call, act, half)
+
+
+def test_the_journal_is_there_before_the_first_checkpoint_is_rewritten(project, history: Workspace) -> None:
+    """Some checkpoints may be rewritten on the medium by then, and others not."""
+    disk = CutAtTheFirstRef(project.store)
+    with durable.use_disk(disk), pytest.raises(PowerLoss):
+        history.purge(".env")
+    disk.lose_power()
+    begun = read_begun((project.store / "holdfast" / "purge.json").read_bytes())
+    assert begun is not None and begun.paths == [".env"] and begun.objects
+
+
+class WithoutNewRefs(CountingDisk):
+    """No checkpoint can be given another commit."""
+
+    def _pass(self, call: Call, act: Callable[[], int | None], half: Callable[[], None] | None) -> int | None:
+        if call.name == "rename" and "to tags/" in call.about:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return act()
+
+
+def test_one_that_the_disk_stops_once_it_is_begun_does_not_say_that_nothing_was_changed(
+    project, history: Workspace, everything
+) -> None:
+    with durable.use_disk(WithoutNewRefs()), pytest.raises(Unavailable, match="begun and not at its end") as caught:
+        history.purge(".env")
+    assert "nothing was" not in str(caught.value)
+    (project.root / ".env").unlink()
+    project.open().save("the next to write")
+    assert SECRET not in everything()
+
+
+class WithoutAJournal(CountingDisk):
+    """The journal of a purge cannot be written."""
+
+    def _pass(self, call: Call, act: Callable[[], int | None], half: Callable[[], None] | None) -> int | None:
+        if call.name == "create" and "purge.json" in call.about:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return act()
+
+
+def test_a_purge_that_the_disk_does_not_let_go_on_keeps_nobody_from_writing(project, begun: str, everything) -> None:
+    project.write("more")
+    (project.root / "first").unlink()
+    ws = project.open()
+    with durable.use_disk(WithoutAJournal()):
+        saved = ws.save("two")
+    assert isinstance(ws.purge_error, Unavailable) and "cannot be continued" in ws.purge_error.message
+    assert ws.get("latest").id == saved.id
+    project.open().save("three", allow_empty=True)
+    assert SECRET not in everything()
+
+
+def test_a_purge_does_not_forget_that_an_earlier_one_was_to_take_lines(
+    project, ws: Workspace, git: Git, everything
+) -> None:
+    project.write("first", b"a first line of it\nand another one of it\n")
+    project.write("second", SECRET)
+    before = ws.save("one", state={"log": "it said: and another one of it. Then it went on"}).commit
+    disk = CutAtTheFirstRef(project.store)
+    with durable.use_disk(disk), pytest.raises(PowerLoss):
+        ws.purge("first", lines=True)
+    disk.lose_power()
+    for path in ("first", "second"):
+        (project.root / path).unlink()
+    git(f"--git-dir={project.store}", "update-ref", "refs/heads/kept", before)
+    ws = project.open()
+    ws.save("two")
+    assert isinstance(ws.purge_error, Conflict)
+    git(f"--git-dir={project.store}", "update-ref", "-d", "refs/heads/kept")
+    ws.purge("second")
+    assert b"another one of it" not in everything()
 
 
 def test_a_journal_that_cannot_be_read_is_named_and_keeps_nobody_from_writing(project, begun: str, everything) -> None:

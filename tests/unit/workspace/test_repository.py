@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from holdfast import NotFound, Unavailable, Workspace, durable
 from holdfast.model import Operation
+from holdfast.testing.faults import every_point
 
 
 def history(ws: Workspace) -> tuple[list[str], list[str]]:
@@ -24,6 +26,26 @@ def two(project: Any, ws: Workspace) -> tuple[str, str]:
     first = ws.save("one")
     project.write("file", b"two")
     return first.id, ws.save("two").id
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda ws: ws.save("new", allow_empty=True),
+        lambda ws: ws.pin("latest"),
+        lambda ws: ws.restore("latest~1"),
+        lambda ws: ws.purge("file"),
+    ],
+    ids=["save", "pin", "restore", "purge"],
+)
+def test_objects_are_on_the_medium_before_anything_names_them(
+    ws: Workspace, two: Any, act: Callable[[Workspace], object]
+) -> None:
+    calls = every_point(lambda: act(ws))
+    named = next(place for place, call in enumerate(calls) if call.name == "rename" and "to tags/" in call.about)
+    packed = [place for place, call in enumerate(calls) if call.name == "rename" and call.about.endswith(".pack")]
+    assert packed[0] < named
+    assert ("fsync", "objects/pack") in [(call.name, call.about) for call in calls[packed[0] : named]]
 
 
 class TestLineage:

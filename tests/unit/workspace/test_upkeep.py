@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -420,3 +421,62 @@ class TestCompacting:
             patch.setenv("GIT_OBJECT_DIRECTORY", "/nonexistent")
             assert ws.compact().by_git
         assert ws.verify().ok
+
+    def test_git_hears_of_nothing_but_what_is_ours(self, project: Any, texts: list[str], tmp_path: Path) -> None:
+        """Nor may it take all memory, or chain deltas for ever."""
+        program = tmp_path / "bin" / "git"
+        program.parent.mkdir()
+        program.write_text(
+            "#!/bin/sh\n"
+            f'cat /proc/$$/environ >> {tmp_path}/heard; printf "%s\\0" "$PWD" "$@" >> {tmp_path}/told\n'
+            'exec git "$@"\n'
+        )
+        program.chmod(0o755)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GIT_ALTERNATE_OBJECT_DIRECTORIES", "/nonexistent")
+            assert project.open(environ={"PATH": str(program.parent)}).compact().by_git
+        assert set((tmp_path / "heard").read_text().split("\0")) == {
+            f"GIT_DIR={project.store}",
+            f"PATH={os.defpath}",
+            "LC_ALL=C",
+            "HOME=/dev/null",
+            "GIT_CONFIG_NOSYSTEM=1",
+            "GIT_CONFIG_GLOBAL=/dev/null",
+            "GIT_NO_REPLACE_OBJECTS=1",
+            "GIT_TERMINAL_PROMPT=0",
+            "",
+        }
+        told = (tmp_path / "told").read_text().split("\0")
+        assert {"pack.windowMemory=256m", "--window=50", "--depth=20", "--no-reuse-object"} <= set(told)
+        assert str(project.store) in told  # where it runs, too: the folder of who asks may be gone
+
+    def test_a_git_that_is_none_leaves_the_packs_as_they_were(
+        self, project: Any, texts: list[str], tmp_path: Path
+    ) -> None:
+        program = tmp_path / "bin" / "git"
+        program.parent.mkdir()
+        program.write_bytes(b"\0of another kind of machine")
+        program.chmod(0o755)
+        before = sorted(os.listdir(project.store / "objects/pack"))
+        with pytest.raises(Unavailable, match="cannot be run"):
+            project.open(environ={"PATH": str(program.parent)}).compact()
+        assert sorted(os.listdir(project.store / "objects/pack")) == before
+
+    def test_settings_that_somebody_made_in_the_store_do_not_part_the_pack(self, project: Any, ws: Workspace) -> None:
+        for seed in range(4):
+            project.write(f"{seed}", random.Random(seed).randbytes(400_000))
+        ws.save("more than git would put into one pack then")
+        with (project.store / "config").open("a") as config:
+            config.write("[pack]\n\tpackSizeLimit = 1m\n\twriteReverseIndex = true\n")
+        assert ws.compact().by_git
+        packs = list((project.store / "objects/pack").iterdir())
+        assert sorted(path.suffix for path in packs) == [".idx", ".pack"]
+        assert not any(path.stat().st_mode & 0o077 for path in packs), "others can read it"
+        assert [each.what for each in project.open().verify().problems] == ["config"]
+
+    def test_what_git_packs_to_the_very_same_pack_is_kept(self, project: Any, ws: Workspace) -> None:
+        """Where there is nothing to make a delta of, it is packed each time."""
+        save(project, ws, "the only one")
+        for _ in range(2):
+            assert ws.compact().by_git
+            assert project.open().verify().ok

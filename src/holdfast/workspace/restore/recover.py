@@ -100,6 +100,8 @@ class Recoverer:
 
     def _written_since(self, steps: Steps, safety: Checkpoint, target: str) -> list[str]:
         """The paths that are neither as the interrupted restore found them nor as it was to leave them (P1)."""
+        if target == safety.id:
+            return []  # it was being taken back, since its target could not be read: as below
         reader = TreeReader(self._repository.objects)
         try:
             roots = [self._repository.contents(each).root for each in (safety, self._repository.find(target))]

@@ -61,16 +61,22 @@ class Lock:
 
     def release(self) -> None:
         """Give the lock back."""
-        if self._fd >= 0:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)  # also for a child that was forked while we waited, and holds a copy
-        self.forget()
+        fd = self._part()  # first: once the kernel has freed it, what is in here may be another thread's
+        if fd >= 0:
+            fcntl.flock(fd, fcntl.LOCK_UN)  # also for a child that was forked while we waited, and holds a copy
+            os.close(fd)
 
     def forget(self) -> None:
         """Close our copy of the file; whoever has another keeps the lock."""
-        fd, self._fd = self._fd, -1
-        _held.discard(self)
+        fd = self._part()
         if fd >= 0:
             os.close(fd)
+
+    def _part(self) -> int:
+        """The open file, if any, which is no longer ours to keep."""
+        fd, self._fd = self._fd, -1
+        _held.discard(self)
+        return fd
 
     def __enter__(self) -> Lock:
         self.acquire()

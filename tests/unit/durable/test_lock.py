@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -109,6 +110,30 @@ def test_threads_exclude_each_other(path: Path, is_shared: bool) -> None:
     for thread in threads:
         thread.join()
     assert most_inside == 1
+
+
+def test_a_thread_that_gives_the_lock_back_leaves_it_to_the_one_that_has_taken_it_meanwhile(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the kernel's freeing the lock and the last line of `release`, another thread may have it."""
+    shared, flock = Lock(path), fcntl.flock
+
+    def give_and_take(fd: int, operation: int) -> None:
+        flock(fd, operation)
+        if operation == fcntl.LOCK_UN:
+            monkeypatch.setattr(fcntl, "flock", flock)
+            taking = threading.Thread(target=shared.acquire)
+            taking.start()
+            taking.join()
+
+    before = open_below(path.parent)
+    shared.acquire()
+    monkeypatch.setattr(fcntl, "flock", give_and_take)
+    shared.release()
+    assert not is_free(path)
+    shared.release()
+    assert is_free(path)
+    assert open_below(path.parent) == before
 
 
 def test_processes_exclude_each_other_and_a_killed_owner_frees_the_lock(path: Path, start: Start) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,9 @@ class Disk:
     def create(self, name: str, *, mode: int = 0o600, dir_fd: int | None = None) -> int:
         """Make a new file and open it for writing; an existing one is an error."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC  # O_EXCL: nor is a link followed
-        return os.open(name, flags, mode, dir_fd=dir_fd)
+        fd = os.open(name, flags, mode, dir_fd=dir_fd)
+        open_to_owner(fd, mode)
+        return fd
 
     def write(self, fd: int, data: bytes | bytearray | memoryview) -> None:
         """Write all of it."""
@@ -89,6 +92,13 @@ class Disk:
 
     def mkdir(self, name: str, *, mode: int = 0o700, dir_fd: int | None = None) -> None:
         os.mkdir(name, mode, dir_fd=dir_fd)
+        status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        if mode & 0o700 & ~status.st_mode:
+            fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+            try:
+                open_to_owner(fd, mode)
+            finally:
+                os.close(fd)
 
     def rmdir(self, name: str, *, dir_fd: int | None = None) -> None:
         os.rmdir(name, dir_fd=dir_fd)
@@ -115,6 +125,15 @@ class Disk:
 
     def removexattr(self, fd: int, name: str) -> None:
         os.removexattr(f"/proc/self/fd/{fd}", name)
+
+
+def open_to_owner(fd: int, mode: int) -> None:
+    """Give the owner of what was just made the rights that `mode` has, if a umask took them: nobody could use it."""
+    status = os.fstat(fd)
+    lacking = mode & 0o700 & ~status.st_mode
+    if lacking:
+        with contextlib.suppress(PermissionError):  # it was there, and is somebody else's
+            os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(status.st_mode) | lacking)
 
 
 _current = Disk()

@@ -9,6 +9,7 @@ import weakref
 from pathlib import Path
 from types import TracebackType
 
+from holdfast.durable.disk import open_to_owner
 from holdfast.errors import Unavailable
 
 _POLL_S = 0.01
@@ -31,6 +32,7 @@ class Lock:
         """Take the lock; without `wait` say at once whether it was free. Unavailable when the time is up."""
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
+            open_to_owner(fd, 0o600)
             is_ours = self._take(fd, wait=wait)
         except BaseException:  # Ctrl-C while it waits, too
             os.close(fd)

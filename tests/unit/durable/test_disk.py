@@ -45,6 +45,17 @@ class TestCreate:
         os.close(Disk().create("new", dir_fd=folder))
         assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o600
 
+    @pytest.mark.parametrize("umask", [0o777, 0o277, 0o177])
+    def test_a_umask_does_not_take_it_from_its_owner(self, tmp_path: Path, folder: int, umask: int) -> None:
+        before = os.umask(umask)
+        try:
+            os.close(Disk().create("new", dir_fd=folder))
+            Disk().mkdir("folder", dir_fd=folder)
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o600
+        assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o700
+
     def test_an_existing_file_is_an_error_and_stays(self, tmp_path: Path, folder: int) -> None:
         (tmp_path / "old").write_bytes(b"old")
         with pytest.raises(FileExistsError):

@@ -341,3 +341,21 @@ def test_who_ran_it_with_sudo_is_told_how_to_have_the_store_back(project: Projec
     with pytest.raises(Unavailable) as caught:
         unprivileged(lambda: project.open().verify())
     assert f"make it yours: sudo chown -R 0 {project.store}; nothing was saved" in caught.value.hint
+
+
+def test_a_umask_that_takes_everything_takes_no_checkpoint(project: Project) -> None:
+    project.write("folder/file", b"one")
+
+    def work() -> None:
+        saved = project.open().save()
+        shutil.rmtree(project.root / "folder")
+        assert project.open().restore(saved.id).ok
+
+    before = os.umask(0o777)
+    try:
+        unprivileged(work)
+    finally:
+        os.umask(before)
+    assert (project.root / "folder" / "file").read_bytes() == b"one"
+    assert [path for path in project.store.rglob("*") if path.lstat().st_mode & 0o600 != 0o600] == []
+    assert unprivileged(lambda: project.open().verify()).ok

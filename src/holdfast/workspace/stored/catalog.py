@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from holdfast import durable
 from holdfast.errors import Unavailable
 
 _VERSION = 3
@@ -243,6 +244,7 @@ class Catalog:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
                 fd = os.open(f"{self._path}-agreed", flags, 0o600)
                 try:
+                    durable.open_to_owner(fd, 0o600)
                     os.write(fd, look.encode())
                 finally:
                     os.close(fd)
@@ -321,7 +323,9 @@ class Catalog:
 
     def _connect(self) -> sqlite3.Connection:
         if not self._path.exists() and self._path.parent.is_dir():
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            durable.open_to_owner(fd, 0o600)
+            os.close(fd)
         connection = sqlite3.connect(self._path, timeout=10)
         try:
             if connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:

@@ -13,11 +13,12 @@ from holdfast.adapters.agents.settings.install import Change, carry_out
 from holdfast.adapters.agents.settings.shim import shim_path, write_shim
 from holdfast.cli import output, render
 from holdfast.cli.app import App
+from holdfast.workspace.place import home_folder
 
 
 def places(app: App) -> Places:
     """What the paths of settings depend on: the real home folder, environment and current folder."""
-    return Places(Path.home(), os.environ, Path(os.path.realpath(app.folder())), sys.executable)
+    return Places(home_folder(), os.environ, Path(os.path.realpath(app.folder())), sys.executable)
 
 
 def command_words(agent: str) -> list[str]:

@@ -24,6 +24,7 @@ from holdfast.project.papers import FEATURES, PROGRESS
 from holdfast.project.rollback import Rollback
 from holdfast.project.rules import Retention, as_policy
 from holdfast.workspace import Workspace, given
+from holdfast.workspace.place import home_folder
 from holdfast.workspace.stored.ids import looks_like_id
 from holdfast.workspace.stored.spelling import OnUnknown, Spelling
 
@@ -62,7 +63,7 @@ class SyncCheckpointManager:
             {FEATURES: _text(feature_list), PROGRESS: _text(progress_file)},
             store=store,
             retention=retention,
-            home=Path(home) if home is not None else Path.home(),
+            home=Path(home) if home is not None else home_folder(),
             environ=os.environ if environ is None else environ,
             options={"allow_home": allow_home, "clock": clock, "registry": registry, "on_unknown": on_unknown},
         )

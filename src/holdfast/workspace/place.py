@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 from holdfast import durable
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.shadowgit.refs import CONFIG
 from holdfast.workspace.given import a_path
 
@@ -53,6 +53,16 @@ _SYSTEM = frozenset(
 _SYSTEM_TREES = ("/proc", "/sys", "/dev", "/boot")
 _CHOSEN = re.compile(r".+-[0-9a-f]{24}")  # a name that we gave a store
 _PERSONAL = ("Desktop", "Documents", "Downloads", "Library", ".config", ".local", ".ssh")
+
+
+def home_folder() -> Path:
+    """The user's home folder. Unavailable where nothing says which it is, as in a container for a mere number."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise Unavailable(
+            "it cannot be told which folder is your home", hint="Set HOME to a folder that is yours."
+        ) from None
 
 
 def real_workspace(path: str | os.PathLike[str], *, home: Path, allow_home: bool) -> Path:

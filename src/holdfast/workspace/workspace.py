@@ -72,7 +72,7 @@ class Workspace(Verbs, Keeping):
         Refused for the home folder and places of the system, and for a store inside the workspace.
         """
         environ = os.environ if environ is None else environ
-        home = Path(home) if home is not None else Path.home()
+        home = Path(home) if home is not None else place.home_folder()
         exclude_patterns = given.patterns(exclude_patterns)
         self.path = place.real_workspace(path, home=home, allow_home=allow_home)
         self.store = place.store_folder(self.path, store=store, environ=environ)

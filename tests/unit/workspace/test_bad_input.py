@@ -19,6 +19,7 @@ import pytest
 from holdfast import Workspace
 from holdfast.durable import use_disk
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused, Unavailable
+from holdfast.project import SyncCheckpointManager
 from holdfast.retention import Policy
 from holdfast.testing.faults import CountingDisk, FailingDisk
 from holdfast.workspace import CheckpointConfig, CheckpointService
@@ -359,3 +360,13 @@ def test_a_umask_that_takes_everything_takes_no_checkpoint(project: Project) -> 
     assert (project.root / "folder" / "file").read_bytes() == b"one"
     assert [path for path in project.store.rglob("*") if path.lstat().st_mode & 0o600 != 0o600] == []
     assert unprivileged(lambda: project.open().verify()).ok
+
+
+def test_who_has_no_home_is_told_so(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 54_321)  # no user that the system knows by name
+    for make in (Workspace, SyncCheckpointManager):
+        with pytest.raises(Unavailable, match="which folder is your home") as caught:
+            make(project.root, store=project.store, environ={})
+        assert "HOME" in caught.value.hint
+    assert Workspace(project.root, store=project.store, home=project.home, environ={}).list() == []

@@ -136,6 +136,12 @@ def test_guard_restores_what_a_failing_command_did_and_exits_as_it_did(holdfast,
     assert ran.out == ""
 
 
+def test_guard_brings_the_folder_itself_back(holdfast, project):
+    ran = holdfast.spawn("guard", "--", "sh", "-c", f"rm -rf {project}; exit 7")
+    assert (ran.code, ran.out) == (7, "")
+    assert (project / "a.txt").is_file()
+
+
 def test_guard_leaves_what_succeeded_and_what_it_is_told_to_keep(holdfast, project):
     assert holdfast.spawn("guard", "-m", "mine", "--", "sh", "-c", "echo done > a.txt; echo said").out == "said\n"
     assert (project / "a.txt").read_text() == "done\n"

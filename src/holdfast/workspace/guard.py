@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping
-from contextlib import ContextDecorator, ExitStack
+from contextlib import ContextDecorator, ExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast import durable
 from holdfast.errors import HoldfastError, Refused
 from holdfast.model import JSON, Checkpoint, Restored
 
@@ -62,7 +64,7 @@ class Guard(ContextDecorator):
         if error is None or self.checkpoint is None or not is_failure(error):
             return
         try:
-            self.restored = self._workspace.restore(self.checkpoint.id)
+            self.restored = take_back(self._workspace, self.checkpoint.id)
         except HoldfastError as worse:
             error.add_note(f"holdfast: {self._workspace.path} could not be restored to {self.checkpoint.id}: {worse}")
         else:
@@ -99,6 +101,14 @@ class Guard(ContextDecorator):
                 return await func(*args, **options)
 
         return guarded  # type: ignore[return-value]  # the same signature, which functools.wraps cannot say
+
+
+def take_back(workspace: Workspace, checkpoint_id: str) -> Restored:
+    """Restore after a step that failed; where the step removed the folder itself, make that again first."""
+    if not os.path.lexists(workspace.path):
+        with suppress(OSError):  # it is on a disk that is gone: the restore says so
+            durable.disk().mkdir(str(workspace.path))
+    return workspace.restore(checkpoint_id)
 
 
 def is_failure(error: BaseException) -> bool:

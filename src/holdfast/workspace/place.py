@@ -65,12 +65,22 @@ def home_folder() -> Path:
         ) from None
 
 
-def real_workspace(path: str | os.PathLike[str], *, home: Path, allow_home: bool) -> Path:
-    """The real path of a workspace, whichever link or spelling led there. Refused for places that are not projects."""
+def real_workspace(
+    path: str | os.PathLike[str],
+    *,
+    home: Path,
+    allow_home: bool,
+    store: str | os.PathLike[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Path:
+    """The real path of a workspace, whichever link or spelling led there. Refused for places that are not projects.
+
+    NotFound for one that is not there; where `store` or `environ` lead to its checkpoints, with how they come back.
+    """
     real = Path(os.path.realpath(a_path(path, "the workspace")))
     if not real.is_dir():
         what = "is not a folder" if real.exists() else "does not exist"
-        raise NotFound(f"{real} {what}", hint="Name an existing project folder.")
+        raise NotFound(f"{real} {what}", hint=_way_back(real, store, environ) or "Name an existing project folder.")
     home = Path(os.path.realpath(home))
     is_system = str(real) in {os.path.realpath(place) for place in _SYSTEM} or any(
         real.is_relative_to(tree) for tree in _SYSTEM_TREES
@@ -99,6 +109,21 @@ def store_folder(workspace: Path, *, store: str | os.PathLike[str] | None, envir
             hint="Choose a store outside the workspace: --store (store=…), or HOLDFAST_STORE_ROOT.",
         )
     return folder
+
+
+def _way_back(gone: Path, store: str | os.PathLike[str] | None, environ: Mapping[str, str] | None) -> str:
+    """How a folder that was removed is brought back, if it has a store; empty if it has none."""
+    if environ is None or os.path.lexists(gone) or not gone.parent.is_dir():
+        return ""
+    from shlex import quote  # start-up cost, for who is in trouble
+
+    with contextlib.suppress(OSError, Refused):
+        folder = store_folder(gone, store=store, environ=environ)
+        if owner_of(folder) == os.fspath(gone):
+            return (
+                f"Its checkpoints are in {folder}: make the folder again (mkdir {quote(str(gone))}), and restore one."
+            )
+    return ""
 
 
 def check_room(folder: Path) -> None:

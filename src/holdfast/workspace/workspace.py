@@ -74,7 +74,7 @@ class Workspace(Verbs, Keeping):
         environ = os.environ if environ is None else environ
         home = Path(home) if home is not None else place.home_folder()
         exclude_patterns = given.patterns(exclude_patterns)
-        self.path = place.real_workspace(path, home=home, allow_home=allow_home)
+        self.path = place.real_workspace(path, home=home, allow_home=allow_home, store=store, environ=environ)
         self.store = place.store_folder(self.path, store=store, environ=environ)
         self._repository = Repository(self.store, Spelling(registry, on_unknown=on_unknown))
         self._clock = clock or _now

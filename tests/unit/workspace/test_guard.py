@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -40,6 +41,34 @@ def test_what_succeeds_is_left_as_it_is(project, ws: Workspace) -> None:
     assert (project.root / "a").read_bytes() == b"spoilt\n"
     assert (checkpoint.message, checkpoint.session, checkpoint.state) == ("step", "s1", {"n": 1})
     assert len(ws.list(safety=True)) == 1
+
+
+@pytest.mark.usefixtures("before")
+@pytest.mark.parametrize("watch", [False, True])
+def test_a_step_that_removes_the_folder_itself_is_taken_back(project, watch: bool) -> None:
+    project.write("folder/inner")
+    project.root.chmod(0o750)
+    guard = (ws := project.open(watch=watch)).guard("step")
+    with pytest.raises(Broken), guard:
+        shutil.rmtree(project.root)
+        raise Broken
+    assert is_before(project) and (project.root / "folder" / "inner").read_bytes() == b"content\n"
+    assert project.root.stat().st_mode & 0o777 == 0o750
+    assert guard.restored is not None and guard.restored.ok
+    ws.undo()
+    assert os.listdir(project.root) == []
+
+
+@pytest.mark.usefixtures("before")
+def test_what_took_the_place_of_the_folder_is_left_alone(project, ws: Workspace) -> None:
+    with pytest.raises(Broken) as caught, ws.guard("step"):
+        project.root.rename(project.area / "elsewhere")
+        project.root.symlink_to("nowhere")
+        raise Broken
+    [note] = caught.value.__notes__
+    assert "could not be restored" in note
+    assert os.readlink(project.root) == "nowhere"
+    assert (project.area / "elsewhere" / "a").read_bytes() == b"before\n"
 
 
 @pytest.mark.usefixtures("before")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
@@ -85,6 +86,26 @@ class TestRefusedPlaces:
             real_workspace(home / "nowhere", home=home, allow_home=False)
         with pytest.raises(NotFound, match="is not a folder"):
             real_workspace(home / "file", home=home, allow_home=False)
+
+    @pytest.mark.parametrize("is_named", [False, True])
+    def test_of_a_folder_that_is_gone_it_is_told_how_it_comes_back(self, tmp_path: Path, is_named: bool) -> None:
+        project, environ = tmp_path / "a project", {"HOLDFAST_STORE_ROOT": str(tmp_path / "stores")}
+        project.mkdir()
+        (project / "file").write_bytes(b"kept")
+        options: dict[str, Any] = {"home": tmp_path / "home", "environ": environ}
+        if is_named:
+            options["store"] = tmp_path / "store"
+        store, saved = Workspace(project, **options).store, Workspace(project, **options).save()
+        shutil.rmtree(project)
+        with pytest.raises(NotFound, match="does not exist") as caught:
+            Workspace(project, **options)
+        assert f"Its checkpoints are in {store}: make the folder again (mkdir '{project}')" in caught.value.hint
+        project.mkdir()
+        assert Workspace(project, **options).restore(saved.id).ok
+        assert (project / "file").read_bytes() == b"kept"
+        with pytest.raises(NotFound) as caught:
+            Workspace(tmp_path / "never was", **options)
+        assert caught.value.hint == "Name an existing project folder."
 
 
 class TestOneStore:

@@ -10,6 +10,7 @@ from holdfast.cli.command import AFTER_DASHES, command
 from holdfast.cli.documents import short
 from holdfast.errors import HoldfastError
 from holdfast.model import Restored
+from holdfast.workspace.guard import take_back
 
 
 @command(after_dashes="-- COMMAND...")
@@ -46,7 +47,7 @@ def guard(
         status = running.run(words, aside=app.json).status
         if status and not keep:
             try:
-                restored = workspace.restore(saved.id)
+                restored = take_back(workspace, saved.id)
             except HoldfastError as error:
                 failure = error
             except KeyboardInterrupt:

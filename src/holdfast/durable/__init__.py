@@ -4,11 +4,12 @@ Everything goes through `disk()`, one small object, so that a test can put a fau
 every write, rename, sync and removal in turn (`holdfast.testing.faults`).
 """
 
-from holdfast.durable.disk import Disk, disk, open_to_owner, use_disk
+from holdfast.durable.disk import ASIDE, Disk, disk, open_to_owner, use_disk
 from holdfast.durable.files import make_folder, remove_tree, sync_folder, write_atomically
 from holdfast.durable.lock import Lock
 
 __all__ = [
+    "ASIDE",
     "Disk",
     "Lock",
     "disk",

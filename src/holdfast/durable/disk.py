@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import ctypes
 
+ASIDE = ".old"
+"""What is put to the name of a file that was on its way to the place of another, for that other one."""
+
 _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
 _NOT_SUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
@@ -56,30 +59,48 @@ class Disk:
         """Move, replacing what is at `dst`."""
         os.rename(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
-    def place(self, src: str, dst: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
-        """Move to where nothing is; FileExistsError when something came there first."""
+    def place(self, src: str, dst: str, *, src_dir_fd: int, dst_dir_fd: int, private: bool = False) -> None:
+        """Move to where nothing is; FileExistsError when something came there first.
+
+        `private`: nobody else puts anything at `dst`, but perhaps at `src`. Else the other way round.
+        """
         try:
             _renameat2(src, dst, src_dir_fd, dst_dir_fd, _RENAME_NOREPLACE)
         except OSError as error:
             if error.errno not in _NOT_SUPPORTED:
                 raise
+            if private:
+                os.rename(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+                return
             os.link(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=False)
             os.unlink(src, dir_fd=src_dir_fd)
 
     def exchange(self, src: str, dst: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
         """Swap two names in one step, so that whatever stood at `dst` is at `src` afterwards and nothing is lost.
 
-        Where the file system cannot, the old file is linked aside first and then replaced.
+        Where the file system cannot, the old file is moved aside first, and for a moment nothing is at `dst`. If
+        something comes there in that moment, it stays, and so does the old file, as `src` with ASIDE: FileExistsError.
         """
         try:
             _renameat2(src, dst, src_dir_fd, dst_dir_fd, _RENAME_EXCHANGE)
         except OSError as error:
             if error.errno not in _NOT_SUPPORTED:
                 raise
-            aside = src + ".old"
-            os.link(dst, aside, src_dir_fd=dst_dir_fd, dst_dir_fd=src_dir_fd, follow_symlinks=False)
-            os.rename(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
-            os.rename(aside, src, src_dir_fd=src_dir_fd, dst_dir_fd=src_dir_fd)
+            if stat.S_ISDIR(os.stat(dst, dir_fd=dst_dir_fd, follow_symlinks=False).st_mode):
+                raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), dst) from None  # as of any second name
+            self._exchange_in_steps(src, dst, src_dir_fd, dst_dir_fd)
+
+    def _exchange_in_steps(self, src: str, dst: str, src_dir_fd: int, dst_dir_fd: int) -> None:
+        aside = src + ASIDE
+        os.rename(dst, aside, src_dir_fd=dst_dir_fd, dst_dir_fd=src_dir_fd)
+        try:
+            Disk.place(self, src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+        except FileExistsError:
+            raise
+        except OSError:
+            os.rename(aside, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+            raise
+        os.rename(aside, src, src_dir_fd=src_dir_fd, dst_dir_fd=src_dir_fd)
 
     def link(self, src: str, dst: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
         os.link(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=False)

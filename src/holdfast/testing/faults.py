@@ -98,9 +98,9 @@ class CountingDisk(Disk):
 
         self._count("rename", f"{_short(src)} to {_short(dst)}", act)
 
-    def place(self, src: str, dst: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+    def place(self, src: str, dst: str, *, src_dir_fd: int, dst_dir_fd: int, private: bool = False) -> None:
         def act() -> None:
-            Disk.place(self, src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+            Disk.place(self, src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, private=private)
 
         self._count("place", f"{_short(src)} to {_short(dst)}", act)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import os
 import stat
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -150,6 +152,64 @@ class TestExchange:
         assert (tmp_path / "old").read_bytes() == b"new"
         assert (tmp_path / "stage" / "new").read_bytes() == b"old"
         assert os.listdir(tmp_path / "stage") == ["new"]
+
+
+@pytest.mark.parametrize("at", range(1, 6))
+def test_what_an_editor_puts_in_place_between_the_steps_of_an_exchange_is_not_lost(
+    tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Editors write a new file and rename it over the old one. `at` is the step before which that happens."""
+    _refuse_renameat2(monkeypatch, errno.EINVAL)
+    (tmp_path / "new").write_bytes(b"new")
+    (tmp_path / "old").write_bytes(b"old")
+    (tmp_path / "edited").write_bytes(b"edited")
+    steps: list[str] = []
+    real = {name: getattr(os, name) for name in ("rename", "link", "unlink")}
+
+    def step(name: str, *given: object, **named: object) -> None:
+        steps.append(name)
+        if len(steps) == at:
+            real["rename"](tmp_path / "edited", tmp_path / "old")
+        real[name](*given, **named)
+
+    with monkeypatch.context() as patch, contextlib.suppress(FileExistsError):
+        for name in real:
+            patch.setattr(os, name, partial(step, name))
+        Disk().exchange("new", "old", src_dir_fd=folder, dst_dir_fd=folder)
+    left = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert b"edited" in left.values()
+    assert b"new" in left.values() or left["old"] == b"edited"
+    assert b"old" in left.values() or at == 1  # then the editor itself had replaced it
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSPC])
+def test_an_exchange_that_fails_between_its_steps_is_taken_back(
+    tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    _refuse_renameat2(monkeypatch, errno.EINVAL)
+    (tmp_path / "new").write_bytes(b"new")
+    (tmp_path / "old").write_bytes(b"old")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match=os.strerror(code)):
+        patch.setattr(os, "link", refuse)
+        Disk().exchange("new", "old", src_dir_fd=folder, dst_dir_fd=folder)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"new": b"new", "old": b"old"}
+
+
+def test_folders_are_exchanged_in_one_step_or_not_at_all(
+    tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("new", "old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    _refuse_renameat2(monkeypatch, errno.EINVAL)
+    with pytest.raises(PermissionError):
+        Disk().exchange("new", "old", src_dir_fd=folder, dst_dir_fd=folder)
+    assert sorted(path.name for path in tmp_path.rglob("*/*")) == ["new", "old"]
+    assert (tmp_path / "old" / "old").exists()
 
 
 def test_a_refusal_that_is_not_for_want_of_support_is_an_error(

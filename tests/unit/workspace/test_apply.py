@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import sys
+from functools import partial
 from typing import Any
 
 import pytest
@@ -152,6 +155,52 @@ class TestFolders:
         done = ws.restore(saved.id, ["folder/file"], progress=move_away)
         assert list(done.failed) == ["folder/file"]
         assert (project.area / "elsewhere" / "file").read_bytes() == b"new"
+
+
+class TestWithoutExchange:
+    """File systems that cannot rename with flags, such as NFS."""
+
+    @pytest.fixture(autouse=True)
+    def refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object) -> None:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+        monkeypatch.setattr(sys.modules["holdfast.durable.disk"], "_renameat2", refuse)
+
+    @pytest.mark.parametrize("name", ["edited", "new"])
+    def test_what_an_editor_puts_in_place_between_any_two_steps_is_not_lost(
+        self, project: Any, ws: Workspace, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        project.write("edited", b"one")
+        first = ws.save().id
+        real = {call: getattr(os, call) for call in ("rename", "link", "unlink")}
+        at = count = 0
+
+        def step(call: str, *given: Any, **named: Any) -> None:
+            nonlocal count
+            count += 1
+            if count == at:
+                real["rename"](project.area / "by-the-editor", project.root / name)
+            real[call](*given, **named)
+
+        while count >= at:
+            at, count = at + 1, 0
+            project.write("edited", two := b"two %03d" % at)
+            project.write("new", b"made since")
+            (project.area / "by-the-editor").write_bytes(edit := b"edit %03d" % at)
+            with monkeypatch.context() as patch:
+                for call in real:
+                    patch.setattr(os, call, partial(step, call))
+                ws.restore(first)
+            if count >= at:
+                there = [path.read_bytes() for path in project.root.iterdir()]
+                assert edit in there or self.is_saved(ws, name, edit), f"before step {at}"
+            there = [path.read_bytes() for path in project.root.iterdir()]
+            assert two in there or self.is_saved(ws, "edited", two)
+        assert at > 8
+
+    def is_saved(self, ws: Workspace, name: str, content: bytes) -> bool:
+        return any(match.path == name for match in ws.search(content.decode()))
 
 
 class TestNothingIsLeft:

@@ -18,7 +18,7 @@ import stat
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from holdfast.durable import disk
+from holdfast.durable import ASIDE, disk
 from holdfast.model import Progress
 from holdfast.scan.attrs import Attr
 from holdfast.scan.folder import INO, MTIME, NLINK, SIZE, WIDTH
@@ -150,7 +150,11 @@ class Application:
                 disk().place(slot, name, src_dir_fd=self._stage.fd, dst_dir_fd=fd)
                 self._undo.append(lambda: self._move_back(path, slot))
                 return
-            disk().exchange(slot, name, src_dir_fd=self._stage.fd, dst_dir_fd=fd)
+            try:
+                disk().exchange(slot, name, src_dir_fd=self._stage.fd, dst_dir_fd=fd)
+            except FileExistsError:
+                self._leave_aside(path, slot + ASIDE)
+                return
             self._undo.append(lambda: self._exchange_back(path, slot))
         if not self._is_the_saved_one(path, slot):
             self._give_back(path, slot)
@@ -174,7 +178,7 @@ class Application:
             return
         slot = f"old-{len(self._undo)}"
         with self._writable(path) as (fd, name):
-            disk().place(name, slot, src_dir_fd=fd, dst_dir_fd=self._stage.fd)
+            disk().place(name, slot, src_dir_fd=fd, dst_dir_fd=self._stage.fd, private=True)
             self._undo.append(lambda: self._put_back(slot, path))
         if not self._is_the_saved_one(path, slot):
             self._give_back(path, slot)
@@ -186,6 +190,12 @@ class Application:
         try:
             undo()
         except OSError:
+            self._put_beside(path, slot)
+
+    def _leave_aside(self, path: str, slot: str) -> None:
+        """Somebody put a file where another had just been taken away; the latter is kept, unless it was saved."""
+        self.failed[path] = "changed while the restore was under way; left as it is"
+        if not self._is_the_saved_one(path, slot):
             self._put_beside(path, slot)
 
     def _put_beside(self, path: str, slot: str) -> None:
@@ -328,7 +338,7 @@ class Application:
     def _move_back(self, path: str, slot: str) -> None:
         """Take a file that was brought away again, unless somebody has written to it since (P1)."""
         parent, name = split(path)
-        disk().place(name, slot, src_dir_fd=self._handles.open(parent), dst_dir_fd=self._stage.fd)
+        disk().place(name, slot, src_dir_fd=self._handles.open(parent), dst_dir_fd=self._stage.fd, private=True)
         if self._stage.identity(slot) != self._placed[path]:
             self._put_back(slot, path)
             self.left.add(path)

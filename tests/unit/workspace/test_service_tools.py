@@ -7,7 +7,7 @@ import functools
 import inspect
 import random
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -100,6 +100,31 @@ class TestProtecting:
             assert inspect.isasyncgenfunction(other_tool)
             assert [item async for item in other_tool()] == [2]
             assert [each.message for each in await service.list()] == ["before other", "before plain"]
+
+        play(project, scene)
+
+    def test_an_async_generator_is_given_what_is_sent_and_thrown_and_is_closed(self, project: Project) -> None:
+        told: list[object] = []
+
+        async def tool() -> AsyncGenerator[object, object]:
+            try:
+                told.append((yield "first"))
+                try:
+                    yield "second"
+                except KeyError as error:
+                    told.append(error)
+                yield "third"
+            finally:
+                told.append("closed")
+
+        async def scene(service: CheckpointService) -> None:
+            running = service.protect(tool)()
+            assert await anext(running) == "first"
+            assert await running.asend("sent") == "second"
+            assert await running.athrow(thrown := KeyError()) == "third"
+            assert told == ["sent", thrown]
+            await running.aclose()
+            assert told[2:] == ["closed"]
 
         play(project, scene)
 

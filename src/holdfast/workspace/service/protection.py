@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, cast
 
@@ -37,15 +37,7 @@ def protect(tool: Tool, keeper: Keeper, message: str | None) -> Tool:
             return await tool(*args, **options)
 
     elif is_any(inspect.isasyncgenfunction):
-
-        async def wrapper(*args: Any, **options: Any) -> AsyncIterator[Any]:  # type: ignore[misc]  # only one is made
-            await keeper.ahead(name, message)
-            items = tool(*args, **options)
-            try:
-                async for item in items:
-                    yield item
-            finally:
-                await items.aclose()
+        wrapper = _before_async_generator(tool, keeper, name, message)  # type: ignore[assignment]  # only one is made
 
     elif is_any(inspect.isgeneratorfunction):
 
@@ -60,6 +52,31 @@ def protect(tool: Tool, keeper: Keeper, message: str | None) -> Tool:
             return tool(*args, **options)
 
     return cast(Tool, functools.wraps(tool)(wrapper))
+
+
+def _before_async_generator(
+    tool: Callable[..., Any], keeper: Keeper, name: str, message: str | None
+) -> Callable[..., AsyncGenerator[Any, Any]]:
+    async def wrapper(*args: Any, **options: Any) -> AsyncGenerator[Any, Any]:
+        await keeper.ahead(name, message)
+        items = tool(*args, **options)
+        step = items.asend(None)
+        try:
+            while True:
+                try:
+                    item = await step
+                except StopAsyncIteration:
+                    return
+                try:
+                    step = items.asend((yield item))
+                except GeneratorExit:
+                    raise
+                except BaseException as error:  # for the tool to answer, as `yield from` has it
+                    step = items.athrow(error)
+        finally:
+            await items.aclose()
+
+    return wrapper
 
 
 def tool_name(tool: Callable[..., Any]) -> str:

@@ -101,11 +101,15 @@ class UserGit:
     def _lost(self, move: Move) -> list[str]:
         """The commits that only this branch leads to, and that it would no longer lead to.
 
-        A name for another ref would move along with it, and a stash is there to be dropped: neither keeps anything.
+        A name for another ref moves along with it, and a stash is there to be dropped: neither keeps anything.
         """
         listed = self._run("for-each-ref", "--format=%(refname) %(objecttype) %(*objecttype) %(symref)").stdout
-        own = (f"refs/heads/{move.branch}", "refs/stash")
         refs = [line.split(" ") for line in listed.splitlines()]
+        names = {ref: symref for ref, *_, symref in refs if symref}
+        moved = f"refs/heads/{move.branch}"
+        while moved in names:  # the branch may be such a name itself: what it names is moved
+            moved = names.pop(moved)
+        own = (moved, "refs/stash")
         others = [ref for ref, *kinds, symref in refs if ref not in own and not symref and "commit" in kinds]
         asked = "\n".join((move.before, f"^{move.after}", *(f"^{ref}" for ref in others))) + "\n"
         return self._run("rev-list", "--stdin", given=asked).stdout.split()

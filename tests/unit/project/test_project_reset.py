@@ -115,6 +115,24 @@ def test_neither_another_name_of_the_branch_nor_a_stash_keeps_commits(
         manager.rollback(moved.id, git="reset", confirm=True)
 
 
+def test_a_branch_that_is_a_name_of_another_does_not_lose_the_commits_of_that(
+    place: Place, manager: SyncCheckpointManager
+) -> None:
+    place.git("branch", "-m", "main", "trunk")
+    for name, named in (("main", "between"), ("between", "trunk")):
+        place.git("symbolic-ref", f"refs/heads/{name}", f"refs/heads/{named}")
+    place.git("symbolic-ref", "HEAD", "refs/heads/main")
+    made = manager.create_checkpoint("a")
+    place.commit("second")
+    second = place.git("rev-parse", "trunk")
+    with pytest.raises(Refused, match="would lose commits"):
+        manager.rollback(made.id, git="reset", confirm=True)
+    assert place.git("rev-parse", "trunk") == second
+    place.git("branch", "kept")
+    manager.rollback(made.id, git="reset", confirm=True)
+    assert place.git("rev-parse", "trunk") == made.git_state.commit_hash
+
+
 def test_a_commit_that_was_amended_since_is_not_lost_either(place: Place, manager: SyncCheckpointManager) -> None:
     made = manager.create_checkpoint("a")
     place.git("commit", "-q", "--amend", "-m", "amended")

@@ -83,7 +83,7 @@ class Attempt:
     def _roll_back(self, checkpoint: Checkpoint, error: BaseException) -> None:
         try:
             self.rolled_back = self._manager.rollback(checkpoint.id)
-        except HoldfastError as worse:
+        except (HoldfastError, OSError) as worse:  # what failed is raised, whatever came of it
             self.outcome = "failed, and could not be rolled back"
             self.notes.append(str(worse))
         else:

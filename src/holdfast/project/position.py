@@ -16,7 +16,10 @@ _MOST_DIRTY = 10_000
 
 def read_position(root: Path, *, home: Path, config_home: Path) -> GitState:
     """HEAD, and what differs from it, of the repository that a folder is in. What cannot be read is in the note."""
-    repository = look_around(root, home, config_home).repository
+    try:
+        repository = look_around(root, home, config_home).repository
+    except OSError as error:  # the folder itself: whoever saves or restores it says so
+        return GitState(note=f"git cannot be read: {error.strerror}")
     git = usergit.git_dir(repository) if repository is not None else None
     if repository is None or git is None:
         return GitState(note=_why_none(root))

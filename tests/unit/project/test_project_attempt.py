@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast import Refused
+from holdfast import Refused, Unavailable
 from holdfast.project import CheckpointManager, CheckpointType, SyncCheckpointManager
 
 if TYPE_CHECKING:
@@ -96,6 +97,24 @@ def test_one_that_cannot_be_rolled_back_says_so_and_keeps_its_checkpoint(
     [made] = manager.list()
     assert made.pinned
     manager.rollback(made.id)
+    assert app(place) == "not committed\n"
+
+
+def test_one_that_removes_the_project_itself_fails_as_it_did_and_is_rolled_back_once_there_is_a_folder(
+    place: Place, manager: SyncCheckpointManager
+) -> None:
+    attempt = manager.attempt("clean up")
+    with pytest.raises(ZeroDivisionError) as failed, attempt:
+        shutil.rmtree(place.root)
+        _ = 1 / 0
+    assert (attempt.outcome, attempt.ok) == ("failed, and could not be rolled back", False)
+    assert "No such file or directory" in failed.value.__notes__[0]
+    assert attempt.checkpoint
+    for refused in (lambda: manager.create_checkpoint("a"), lambda: manager.rollback(attempt.checkpoint.id)):
+        with pytest.raises(Unavailable, match="No such file or directory"):
+            refused()
+    place.root.mkdir()
+    manager.rollback(attempt.checkpoint.id)
     assert app(place) == "not committed\n"
 
 

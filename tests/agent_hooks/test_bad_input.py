@@ -171,6 +171,15 @@ def test_cursor_running_the_hooks_of_claude_code_too_counts_once(project: Path) 
     ]
 
 
+def test_a_tool_that_has_the_id_of_an_earlier_one_is_saved_before_and_after(project: Path) -> None:
+    for mine, agents in (("one", "two"), ("three", "four")):
+        (project / "a.txt").write_text(mine)
+        hook("claude-code", event(project))
+        (project / "a.txt").write_text(agents)
+        hook("claude-code", event(project, hook_event_name="PostToolUse"))
+    assert [each.actor for each in history(project)] == [None, "claude-code", None, "claude-code"]
+
+
 def test_two_settings_files_that_fire_at_once_make_one_checkpoint(project: Path) -> None:
     running = [subprocess.Popen([*HOOK, "claude-code"], stdin=subprocess.PIPE) for _ in range(4)]
     for process in running:

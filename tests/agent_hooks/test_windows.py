@@ -207,6 +207,31 @@ def test_a_turn_that_stops_and_goes_on_stops_again():
     assert is_repeated(scene.windows, Event("claude-code", Kind.PROMPT, "UserPromptSubmit", session="s", turn="p"))
 
 
+def test_an_id_that_comes_again_once_its_tool_has_ended_is_not_passed_over_and_nobody_is_sure_whose_it_is():
+    scene = Scene()
+    for doubt in ((), ("user",), ("user",)):
+        assert scene.at(Kind.BEFORE, "1").actor is None
+        assert is_repeated(scene.windows, tool(Kind.BEFORE))
+        assert not is_repeated(scene.windows, tool(Kind.AFTER))
+        assert scene.at(Kind.AFTER, "1") == Blame("claude-code", "s", doubt)
+        assert is_repeated(scene.windows, tool(Kind.AFTER))
+        assert not is_repeated(scene.windows, tool(Kind.BEFORE))
+
+
+def test_an_id_that_comes_again_in_another_turn_is_that_of_another_tool():
+    for another in (Kind.PROMPT, Kind.START, Kind.END):
+        scene = Scene()
+        scene.at(Kind.BEFORE, "1")
+        scene.at(another, turn="2")
+        assert not is_repeated(scene.windows, tool(Kind.BEFORE))
+        assert scene.at(Kind.BEFORE, "1").actor is None
+        assert scene.at(Kind.AFTER, "1") == Blame("claude-code", "s")
+
+
+def tool(kind: Kind) -> Event:
+    return Event("claude-code", kind, kind.value, session="s", tool_use="1", tool="Bash")
+
+
 def test_what_is_remembered_stays_small():
     scene = Scene()
     for number in range(1000):

@@ -90,8 +90,12 @@ class Blame(NamedTuple):
 
 
 def is_repeated(windows: Windows, event: Event) -> bool:
-    """Whether this very event was told before: two settings files, or two agents that read one."""
-    return bool(event.key) and event.key in windows.of(event).seen
+    """Whether this very event was told before: two settings files, or two agents that read one.
+
+    An id that comes again after its tool has ended may be that of another tool, which must not go unsaved.
+    """
+    seen = windows.of(event).seen
+    return event.key in seen and not (event.kind is Kind.BEFORE and _end_of(event) in seen)
 
 
 def blame(windows: Windows, event: Event) -> Blame:
@@ -118,8 +122,8 @@ def after(
 ) -> Windows:
     """What is open once an event has been dealt with."""
     mine = _moved_on(windows.of(event), event)
-    seen = (*mine.seen, event.key)[-_MOST_SEEN:] if event.key else mine.seen
-    mine = replace(mine, at=now, owner=owner or mine.owner, seen=seen, told=tuple(dict.fromkeys((*mine.told, *told))))
+    mine = replace(mine, seen=_seen(mine, event), told=tuple(dict.fromkeys((*mine.told, *told))))
+    mine = replace(mine, at=now, owner=owner or mine.owner)
     sessions = {
         key: _beside(session, event) if _may_run(session, now, is_alive) else replace(session, open=(), background=())
         for key, session in windows.sessions.items()
@@ -134,6 +138,18 @@ def after(
     return Windows({**newest, mine.key: mine}, {**windows.fired, event.agent: fired})
 
 
+def _seen(session: Session, event: Event) -> tuple[str, ...]:
+    """What is known to have been told, after an event; with another turn, ids may begin anew."""
+    if event.kind in (Kind.START, Kind.PROMPT, Kind.END):
+        return (event.key,) if event.key else ()
+    dropped = (event.key, _end_of(event) if event.kind is Kind.BEFORE else "")
+    return tuple(key for key in (*(key for key in session.seen if key not in dropped), event.key) if key)[-_MOST_SEEN:]
+
+
+def _end_of(event: Event) -> str:
+    return replace(event, kind=Kind.AFTER).key
+
+
 def _beside(session: Session, event: Event) -> Session:
     """Another session. Where sub-agents have sessions of their own, one that speaks may be whom it waits for."""
     if event.agent != session.agent or event.kind not in (Kind.BEFORE, Kind.AFTER):
@@ -146,7 +162,8 @@ def _moved_on(session: Session, event: Event) -> Session:
     if event.sub_id:  # sub-agents speak for themselves, so who sent them is not open for their work
         session = replace(session, open=tuple(each for each in session.open if not each.delegates))
     if kind is Kind.BEFORE:
-        return replace(session, open=(*session.open, _window(event)), tells_tools=True, in_turn=True)
+        opened = () if event.key in session.seen else (_window(event),)  # it may as well be told late, and have ended
+        return replace(session, open=(*session.open, *opened), tells_tools=True, in_turn=True)
     if kind is Kind.AFTER:
         return _ended(replace(session, tells_tools=True), event)
     if kind is Kind.PROMPT:

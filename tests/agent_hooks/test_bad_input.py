@@ -134,6 +134,21 @@ def test_stdin_that_is_closed_is_no_error(project: Path) -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_an_agent_that_closes_what_others_leave_open_has_its_project_saved(
+    project: Path, home: Path, closed: str
+) -> None:
+    ran = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *HOOK, "claude-code"], input=event(project))
+    assert ran.returncode == 0
+    assert len(history(project)) == 1
+    assert "no checkpoint was made" not in log_text(home)
+
+
+def test_a_home_folder_that_is_not_absolute_is_meant_from_where_the_agent_is(project: Path, home: Path) -> None:
+    hook("claude-code", event(project), env={**os.environ, "HOME": "../.."})
+    assert len(history(project)) == 1
+
+
 def test_git_variables_lead_nowhere(project: Path, home: Path, tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     other = tmp_path / "other.git"

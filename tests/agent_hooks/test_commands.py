@@ -49,6 +49,15 @@ def test_who_names_no_agent_is_told_which_there_are_in_a_line(project: Path) -> 
     assert ran.stderr.startswith("error: missing argument 'AGENT...'. Choose from: claude-code, gemini, codex, ")
 
 
+def test_entries_name_an_absolute_path_also_where_the_home_folder_is_not_one(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "../..")
+    run("install", "cursor")
+    (entry,) = json.loads((home / ".cursor" / "hooks.json").read_text())["hooks"]["stop"]
+    assert entry["command"].startswith(f"{home}/.local/state/")
+
+
 def test_a_dry_run_shows_the_change_and_makes_none(project: Path, home: Path) -> None:
     out = run("install", "cursor", "--project", "--dry-run")
     assert "+++ " in out and "hook cursor" in out and not (project / ".cursor").exists()

@@ -23,7 +23,8 @@ def places(app: App) -> Places:
 
 def command_words(agent: str) -> list[str]:
     """The command that an agent is to run: by its absolute path, so that it works whatever PATH says."""
-    return [str(shim_path(os.environ)), "hook", agent]
+    shim = shim_path(os.environ)
+    return [str(shim) if shim.is_absolute() else os.path.abspath(shim), "hook", agent]
 
 
 def scope_of(user: bool, project: bool) -> Scope:

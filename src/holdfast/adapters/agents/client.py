@@ -49,6 +49,7 @@ _NOT_SAVED = b'{"systemMessage": "Holdfast could not save a checkpoint; see: hol
 def run(words: Sequence[str]) -> NoReturn:
     """Deal with the event on stdin, and end the process: with 0, and nothing on stdout but one JSON object."""
     try:
+        _open_all_three()
         try:
             said = _ask(words)
         except Exception as error:
@@ -60,9 +61,21 @@ def run(words: Sequence[str]) -> NoReturn:
     os._exit(0)  # skips tidying up that takes longer than all of the above
 
 
+def _open_all_three() -> None:
+    """Have stdin, stdout and stderr, where the agent closed them: a socket of ours must not take their place."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest that is free, which is this one
+
+
 def _ask(words: Sequence[str]) -> bytes:
     import time
 
+    home = os.environ.get("HOME", "/")
+    if home and not os.path.isabs(home):
+        os.environ["HOME"] = os.path.abspath(home)  # from here, not from where the helper is
     environ = {key: value for key, value in os.environ.items() if key.startswith(_PASSED_ON)}
     try:
         wait_s = float(environ.get("HOLDFAST_HOOK_WAIT_S", WAIT_S))

@@ -56,20 +56,20 @@ def adopt(
 ) -> Adopted:
     """Bring a fork's files and state back into the project."""
     other = ground.at(directory, store=store)
-    source = _origin(ground, other)
+    forked_from, source = _origin(ground, other)
     with Rollback(other).settled():
         taken = _save(other)
-    has_changed = bool(ground.workspace.diff(source.id))
+    has_changed = source is None or bool(ground.workspace.diff(source.id))
     name, view = f"adopted {other.workspace.path.name}", record.view(taken)
     metadata = other.describe(CheckpointType.MANUAL, name, context=view.context, git=ground.position())
-    origin = {"id": taken.id, "workspace": os.fspath(other.workspace.path), "source": source.id}
+    origin = {"id": taken.id, "workspace": os.fspath(other.workspace.path), "source": forked_from}
     with rollback.settled():
         state = ground.last_state() if state is None else state  # what is imported is the newest from here on
         metadata[record.ADOPTED_FROM] = origin
         adopted = ground.workspace.import_from(other.workspace, taken.id, name, metadata=metadata)
         plan = _approved(ground, adopted, approve) if approve is not None else None
         done = rollback.restore(adopted, git="keep", confirm=False, keep_new=False, state=state, plan=plan)
-    return Adopted(record.view(adopted), source.id, done, has_changed)
+    return Adopted(record.view(adopted), forked_from, done, has_changed)
 
 
 def _approved(ground: Ground, adopted: model.Checkpoint, approve: Callable[[Plan], object]) -> Plan:
@@ -90,18 +90,20 @@ def _save(other: Ground) -> model.Checkpoint:
     return other.save(CheckpointType.MANUAL, "adopted", context=context, state=other.last_state())
 
 
-def _origin(ground: Ground, other: Ground) -> model.Checkpoint:
-    """The checkpoint of this project that a folder is a fork of. Refused if there is none."""
+def _origin(ground: Ground, other: Ground) -> tuple[str, model.Checkpoint | None]:
+    """What a folder was forked from: the id, and the checkpoint of this project, if that is still there; policies prune
+    it like any other. Refused if it is no fork of this project."""
     if not other.has_store():
         raise NotFound(f"{other.folder} has no checkpoints", hint="Name a folder that `holdfast fork` made.")
     for each in other.workspace.list(None):
         origin = each.metadata.get(record.FORKED_FROM)
         if isinstance(origin, Mapping) and isinstance(origin.get("id"), str):
             try:
-                return ground.workspace.get(origin["id"])
+                return origin["id"], ground.workspace.get(origin["id"])
             except NotFound:
-                continue
+                if origin.get("store") == os.fspath(ground.workspace.store):
+                    return origin["id"], None
     raise Refused(
-        f"{other.folder} is not a fork of {ground.workspace.path}, or what it was forked from is deleted",
+        f"{other.folder} is not a fork of {ground.workspace.path}",
         hint="Name a folder that `holdfast fork` made of this project.",
     )

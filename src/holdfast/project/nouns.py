@@ -254,7 +254,8 @@ class Adopted:
     rolled_back: RolledBack
     """How it came into the folder; `undo` takes that back."""
     changed_since_fork: bool
-    """Whether the project had gone on, so that something else than the forked state was replaced."""
+    """Whether the project had gone on, so that something else than the forked state was replaced; also True where the
+    checkpoint that was forked is gone, and that cannot be told."""
 
     @property
     def ok(self) -> bool:

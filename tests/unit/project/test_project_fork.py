@@ -92,6 +92,24 @@ def test_what_is_no_fork_of_this_project_is_refused(place: Place, manager: SyncC
         manager.adopt(place.root, store=place.store)
 
 
+def test_a_fork_is_adopted_also_when_the_rules_no_longer_keep_what_it_came_from(
+    place: Place, manager: SyncCheckpointManager
+) -> None:
+    made = manager.create_checkpoint("before it", type="automatic")
+    forked = manager.fork(made.id, place.area / "fork")
+    (Path(forked.directory) / "src" / "app.ts").write_text("attempt\n")
+    for number in range(6):
+        manager.create_checkpoint(f"later {number}", type="automatic")
+    with pytest.raises(NotFound):
+        manager.get(made.id)
+    (place.area / "other").mkdir()
+    with pytest.raises(Refused, match="not a fork of"):
+        at(place, str(place.area / "other")).adopt(forked.directory)
+    adopted = manager.adopt(forked.directory)
+    assert (adopted.source, adopted.changed_since_fork) == (made.id, True)
+    assert (place.root / "src" / "app.ts").read_text() == "attempt\n"
+
+
 def test_a_folder_with_something_in_it_and_one_inside_are_refused(place: Place, manager: SyncCheckpointManager) -> None:
     made = manager.create_checkpoint("good")
     (place.area / "full").mkdir()

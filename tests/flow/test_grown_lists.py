@@ -71,6 +71,8 @@ CHANGES: dict[str, Callable[[list[Any]], Any]] = {
     "in an empty one, deep": lambda them: them[3]["inner"]["deep"][2].update(a=1),
     "in a tuple": lambda them: them[3]["pair"][1].append(3),
     "in a set": lambda them: (them[3]["kinds"].remove(1), them[3]["kinds"].add(3)),
+    "equal, of another type, in a set": lambda them: (them[3]["kinds"].remove(1), them[3]["kinds"].add(True)),
+    "from one set to another": lambda them: (them[3]["kinds"].clear(), them[4]["kinds"].update({1, 2, 3, 4})),
     "a field of a message": lambda them: setattr(them[12], "content", "other"),
     "in a message": lambda them: them[12].additional_kwargs["a"].append(2),
     "in an empty field": lambda them: them[12].response_metadata.update(a=1),

@@ -37,7 +37,9 @@ class Seen:
     empty: list[Any] = field(default_factory=list)
     """Dicts and lists that hold nothing; there are many of them in messages."""
     sets: list[set[Any]] = field(default_factory=list)
-    members: list[frozenset[Any]] = field(default_factory=list)
+    set_sizes: list[int] = field(default_factory=list)
+    members: list[Any] = field(default_factory=list)
+    """In the order in which each set brings them, which stays while nobody changes it."""
     objects: list[Any] = field(default_factory=list)
     kinds: list[type] = field(default_factory=list)
     shows: list[Shown] = field(default_factory=list)
@@ -62,7 +64,8 @@ class Seen:
             and _same(_flat(map(dict.values, self.dicts)), self.values)
             and list(map(len, self.lists)) == self.list_sizes
             and _same(_flat(self.lists), self.listed)
-            and self.sets == self.members
+            and list(map(len, self.sets)) == self.set_sizes
+            and _same(_flat(self.sets), self.members)
             and _same(map(type, self.objects), self.kinds)
             and _same(_flat(map(_show, self.shows, self.objects)), self.shown)
         )
@@ -80,8 +83,9 @@ class Seen:
                 inner += _flat(own)
             elif kind is set:
                 self.sets += own
-                self.members += map(frozenset, own)
-                inner += _flat(own)
+                self.set_sizes += map(len, own)
+                self.members += (members := list(_flat(own)))
+                inner += members
             elif (way := show(kind)) is not None:
                 self.objects += own
                 self.kinds += [kind] * len(own)

@@ -6,6 +6,7 @@ import io
 import struct
 import uuid
 from dataclasses import dataclass, field
+from enum import Enum, IntFlag
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,6 +118,38 @@ class Odd(NamedTuple("Pair", [("a", int), ("b", int)])):
         return iter((9, 9))
 
 
+@dataclass
+class Wanting:
+    a: int
+
+    def __new__(cls, a: int) -> Wanting:
+        return super().__new__(cls)
+
+
+class WantingModel(pydantic.BaseModel):
+    a: int
+
+    def __new__(cls, *, a: int) -> WantingModel:
+        return super().__new__(cls)
+
+
+class Translated(Enum):
+    TEA = 1
+
+    @property
+    def name(self) -> str:  # type: ignore[override]  # as those do that show it to people
+        return "the"
+
+
+class Bits(IntFlag):
+    A = 1
+    B = 2
+
+    @property
+    def value(self) -> int:  # type: ignore[override]
+        return 7
+
+
 class TestClasses:
     def test_a_slot_that_is_no_field_is_refused_not_lost(self) -> None:
         hidden, private, slot = WithHidden(), WithHidden(), WithSlot()
@@ -135,6 +168,14 @@ class TestClasses:
         del unset.x
         assert vars(back(unset)) == {}
         assert tuple.__iter__(back(Odd(1, 2))).__next__() == 1
+
+    def test_a_constructor_that_wants_more_is_not_called(self) -> None:
+        made, model = back(Wanting(3)), back(WantingModel(a=3))
+        assert (made, made.a, model, model.a) == (Wanting(3), 3, WantingModel(a=3), 3)
+
+    def test_members_are_told_by_what_they_are_not_by_what_they_say(self) -> None:
+        assert back(Translated.TEA) is Translated.TEA
+        assert back(Bits.A | Bits.B) is Bits.A | Bits.B
 
     def test_what_attrs_makes_for_itself_hinders_nothing(self) -> None:
         @attrs.frozen(cache_hash=True)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
 from enum import Enum
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +151,13 @@ def test_a_dataclass_that_is_also_a_list_is_not_taken_apart_by_halves() -> None:
 
     with pytest.raises(Refused, match="encode="):
         Registry().add(Both, "both")
+
+
+@pytest.mark.parametrize("base", [deque, timedelta, OrderedDict, Decimal, BytesIO], ids=lambda base: base.__name__)
+def test_a_dataclass_whose_base_holds_something_of_its_own_is_not_taken_apart_by_halves(base: Any) -> None:
+    both = dataclass(type("Both", (base,), {"__annotations__": {"a": int}, "a": 1}))
+    with pytest.raises(Refused, match="encode="):
+        Registry().add(both, "both")
 
 
 def test_nothing_in_the_serializer_imports_evaluates_or_unpickles() -> None:

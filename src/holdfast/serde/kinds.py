@@ -50,9 +50,22 @@ def kind_of(cls: type, encode: Callable[[Any], Any] | None, decode: Callable[[An
         return Structs(cls)
     if models.is_model(cls):
         return Models(cls)
-    if (dataclasses.is_dataclass(cls) or hasattr(cls, "__attrs_attrs__")) and not issubclass(cls, _BUILT_IN):
+    if (dataclasses.is_dataclass(cls) or hasattr(cls, "__attrs_attrs__")) and _holds_only_attributes(cls):
         return Fields(cls)
     raise Refused(f"how a {cls.__qualname__} is taken apart is not known", hint="Register it with encode= and decode=.")
+
+
+def _holds_only_attributes(cls: type) -> bool:
+    """Whether its objects are made by `object` alone; a deque or a date has a content besides, which would be lost."""
+    if issubclass(cls, _BUILT_IN):
+        return False
+    if getattr(cls, "__abstractmethods__", None):
+        return True  # has no objects
+    try:
+        object.__new__(cls)
+    except TypeError:
+        return False
+    return True
 
 
 class Custom:
@@ -77,7 +90,7 @@ class Members:
         self._flag = issubclass(cls, Flag)
 
     def take(self, value: Any) -> Any:
-        return value.value if self._flag else value.name
+        return value._value_ if self._flag else value._name_  # `name` and `value` may be overridden
 
     def make(self, data: Any, *, fill: bool) -> Any:
         return self._cls(data) if self._flag else self._cls.__members__[data]
@@ -144,7 +157,7 @@ class Fields(_Fielded):
             return UNSET
 
     def make(self, data: Any, *, fill: bool) -> Any:
-        made = self._cls.__new__(self._cls)
+        made = object.__new__(self._cls)
         for name, value in self._checked(data, fill).items():
             if value is not UNSET:
                 object.__setattr__(made, name, value)

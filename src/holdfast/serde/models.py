@@ -40,7 +40,7 @@ def take_model(model: Any) -> dict[str, Any]:
 
 def make_model(cls: Any, data: dict[str, Any]) -> Any:
     """Put a model together without validating it: it was valid, or was made not to be, when it was saved."""
-    made = cls.__new__(cls)
+    made = object.__new__(cls)
     object.__setattr__(made, "__dict__", data["fields"])
     for name, value in zip(_STATE, (data["set"], data["extra"], data["private"]), strict=True):
         if getattr(made, name, _NOTHING) is not value:  # of a root model, the class says that it has none

@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass, field
 from enum import Enum, IntFlag
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any, NamedTuple
 from zoneinfo import TZPATH, ZoneInfo
 
@@ -276,6 +276,16 @@ class TestStructs:
 def test_a_uuid_comes_back_with_what_is_known_of_its_safety() -> None:
     for safe in uuid.SafeUUID:
         assert plainly(uuid.UUID(int=5, is_safe=safe)).is_safe is safe
+
+
+@pytest.mark.parametrize("text", ["C:/a/b", "//host/share/a", "c:a", "a/b", "", "./c:a", "//:///"])
+def test_a_path_of_windows_comes_back_or_is_refused_where_its_text_says_another(text: str) -> None:
+    path = PureWindowsPath(text)
+    if PureWindowsPath(str(path)).parts == path.parts:
+        assert plainly(path).parts == path.parts
+    else:
+        with pytest.raises(Refused, match="another path"):
+            plainly(path)
 
 
 def test_a_zone_that_was_read_from_a_file_is_not_taken_for_the_one_of_its_key() -> None:

@@ -231,6 +231,14 @@ def _take_uuid(value: uuid.UUID) -> Any:
     return value.bytes if value.is_safe is uuid.SafeUUID.unknown else [value.bytes, value.is_safe.value]
 
 
+def _take_path(value: pathlib.PurePath) -> Any:
+    """Its flavour and its text; Cannot of a path of Windows, such as `./c:a`, whose text says another one."""
+    text = str(value)
+    if isinstance(value, pathlib.PureWindowsPath) and type(value)(text).parts != value.parts:
+        raise Cannot(f"it is written {text!r}, which is another path")
+    return [_PATH_NAMES[type(value)], text]
+
+
 _SIMPLE: dict[type, tuple[int, Callable[[Any], Any]]] = {
     complex: (table.COMPLEX, lambda value: [value.real, value.imag]),
     datetime.datetime: (table.DATETIME, zones.take_datetime),
@@ -244,6 +252,6 @@ _SIMPLE: dict[type, tuple[int, Callable[[Any], Any]]] = {
     bytearray: (table.BYTEARRAY, bytes),
     range: (table.RANGE, lambda value: [value.start, value.stop, value.step]),
     Unset: (table.UNSET, lambda value: None),
-    **{cls: (table.PATH, lambda value: [_PATH_NAMES[type(value)], str(value)]) for cls in PATHS.values()},
+    **dict.fromkeys(PATHS.values(), (table.PATH, _take_path)),
     **{cls: (table.IP, lambda value: [type(value).__name__, str(value)]) for cls in IPS.values()},
 }

@@ -273,6 +273,22 @@ def test_what_an_older_langchain_stored_is_read_with_defaults_and_a_newer_ones_i
         assert serde.decode(serde.encode(Interrupt("v", id="i"))).response_schema is None
 
 
+def test_a_message_comes_back_with_what_was_given_and_without_what_it_lacks() -> None:
+    odd = messages.HumanMessage("x", **{"a,b": 1, "": 2})
+    lacking = messages.HumanMessage("x")
+    del lacking.id
+    unfinished = messages.AIMessage.model_construct()
+    with HoldfastSaver.from_url("memory://") as saver:
+        serde = saver.states.sealer.serde
+        for value in (odd, lacking, unfinished):
+            made = serde.decode(serde.encode(value))
+            assert vars(made) == vars(value) and made.model_extra == value.model_extra
+            assert made.model_fields_set == value.model_fields_set
+        vars(odd)["mood"] = "sunny"
+        with pytest.raises(Refused, match="mood"):
+            serde.encode(odd)
+
+
 def test_classes_of_the_user_are_registered_also_after_the_saver_was_made() -> None:
     registry = Registry()
     with HoldfastSaver.from_url("memory://", registry=registry) as saver:

@@ -18,6 +18,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from holdfast.errors import Refused
 from holdfast.serde import Registry
+from holdfast.serde.cannot import Cannot
 from holdfast.serde.registry import Registration
 
 _MESSAGES = (
@@ -30,7 +31,7 @@ _DATACLASSES: tuple[type, ...] = (types.Command, types.Interrupt, types.Overwrit
 _EXTRA, _PRIVATE = "__pydantic_extra__", "__pydantic_private__"
 _SHOWN = attrgetter("__dict__", "__pydantic_fields_set__", _EXTRA, _PRIVATE)
 """All that `_take_model` looks at."""
-_GIVEN = "="
+_GIVEN, _LACKING = "=", "-"
 _EMPTY: dict[type, str] = {dict: "{}", list: "[]"}
 
 
@@ -66,9 +67,14 @@ def _take_model(model: Any) -> dict[str, Any]:
     """Its fields as they are; nothing is dumped, so nothing is narrowed.
 
     There may be thousands in a state, so they are kept flat: which fields were given is one text, and so is which ones
-    hold an empty dict or list.
+    hold an empty dict or list, or nothing at all.
     """
-    taken = {_GIVEN: ",".join(sorted(model.__pydantic_fields_set__)), **model.__dict__}
+    own, known = model.__dict__, type(model).__pydantic_fields__
+    taken = {_GIVEN: _listed(sorted(model.__pydantic_fields_set__)), **own}
+    if own.keys() != known.keys():
+        if more := sorted(own.keys() - known.keys()):
+            raise Cannot(f"it has an attribute {more[0]!r} that is no field")
+        taken[_LACKING] = _listed(sorted(known.keys() - own.keys()))
     if (extra := model.__pydantic_extra__) is not None:
         taken[_EXTRA] = extra
     if (private := model.__pydantic_private__) is not None:
@@ -90,8 +96,10 @@ def _make_model(cls: Any, data: dict[str, Any]) -> Any:
     object.__setattr__(made, _PRIVATE, data.pop(_PRIVATE, None))
     known = cls.model_fields
     if data.keys() != known.keys():
+        lacking = _names(data.pop(_LACKING, ""))
         _check_known(cls, data, known)
-        data |= {name: _default(known[name]) for name in known.keys() - data.keys()}
+        data |= {name: _default(known[name]) for name in known.keys() - data.keys() - set(lacking)}
+        known = data
     object.__setattr__(made, "__dict__", {name: data[name] for name in known})
     return made
 
@@ -102,8 +110,16 @@ def _default(field: Any) -> Any:
     return field.get_default(call_default_factory=True, validated_data={})
 
 
-def _names(text: str) -> list[str]:
-    return text.split(",") if text else []
+def _listed(names: list[str]) -> str | list[str]:
+    """Names as one text; as they are where that would not bring them back: those of extra fields are anybody's."""
+    text = ",".join(names)
+    return text if _names(text) == names else names
+
+
+def _names(listed: str | list[str]) -> list[str]:
+    if isinstance(listed, list):
+        return listed
+    return listed.split(",") if listed else []
 
 
 def _take_fields(value: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, Refused, Unavailable
-from holdfast.flow import Place, States
+from holdfast.flow import Place, States, open_states
 from holdfast.flow.sqlite import SQLiteStore
 from holdfast.testing.flow_contract import StateStoreContract, conversation, point
 
@@ -200,6 +200,36 @@ def test_a_part_that_names_itself_is_not_followed_for_ever(tmp_path: Path) -> No
         db.execute("UPDATE parts SET refs = CAST(name || name || name AS BLOB), data = x'0091fd'")
     with States(SQLiteStore(path)) as states, pytest.raises(Damaged):
         states.load("s", "c")
+
+
+def test_a_relative_name_stays_the_same_file_wherever_the_process_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with open_states("sqlite:///state.db") as states, states.store._pool.reading():  # type: ignore[attr-defined]
+        monkeypatch.chdir(elsewhere)
+        states.save(point("c1", 1))  # on another connection
+        assert not list(elsewhere.iterdir())
+    with open_states(f"sqlite:///{tmp_path}/state.db") as states:
+        assert states.load("s") is not None
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+def test_nothing_is_saved_into_a_file_that_is_not_there_any_more(tmp_path: Path, replaced: bool) -> None:
+    path = tmp_path / "state.db"
+    with open_states(f"sqlite:///{path}") as states:
+        states.save(point("c1", 1))
+        for each in tmp_path.iterdir():
+            each.rename(tmp_path / f"moved-{each.name}")
+        if replaced:
+            open_states(f"sqlite:///{path}").close()
+        for verb in (lambda: states.save(point("c2", 2)), lambda: states.delete("s"), states.clear_all):
+            with pytest.raises(Unavailable, match="removed or replaced"):
+                verb()
+        assert path.exists() is replaced
+    with open_states(f"sqlite:///{tmp_path}/moved-state.db") as states:
+        assert states.load("s") is not None
 
 
 def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ class Pool:
 
     def __init__(self, path: Path, *, synchronous: str, timeout: float, create: bool = True) -> None:
         self._path = path
+        self._file = os.path.abspath(path)  # the same for every connection, wherever the process goes
+        self._known: tuple[int, int] | None = None
         self._synchronous = synchronous
         self._timeout = timeout
         self._create = create
@@ -106,11 +108,26 @@ class Pool:
             f"{self._path} cannot be used: {error}", hint="See that it can be written to, and try again."
         )
 
+    def check_in_place(self) -> None:
+        """Unavailable if the file is not the one that was opened: what is saved there would be lost without a word."""
+        if self._known is not None and self._identity() != self._known:
+            raise Unavailable(
+                f"{self._path} was removed or replaced while it was in use", hint="Close the store, and open it again."
+            )
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._file)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
     def _connect(self) -> sqlite3.Connection:
-        if not self._create and not os.path.exists(self._path):
+        self.check_in_place()
+        if not self._create and not os.path.exists(self._file):
             raise self._nothing()
         mode = "rwc" if self._create else "rw"
-        name = f"file:{quote(os.fsencode(os.path.abspath(self._path)))}?mode={mode}"
+        name = f"file:{quote(os.fsencode(self._file))}?mode={mode}"
         db = sqlite3.connect(name, uri=True, timeout=self._timeout, isolation_level=None, check_same_thread=False)
         try:
             db.execute("PRAGMA page_size=8192")  # several messages of 1 KB to a page, with little room lost
@@ -118,6 +135,7 @@ class Pool:
             db.execute(f"PRAGMA mmap_size={1 << 28}")
             db.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES[self._synchronous]}")
             self._prepare(db)
+            self._known = self._known or self._identity()
         except BaseException:
             db.close()
             raise
@@ -214,6 +232,7 @@ class Transaction(Reading):
         try:
             db = super().__enter__()
             try:
+                self._pool.check_in_place()
                 db.execute("BEGIN IMMEDIATE")
             except BaseException as error:
                 super().__exit__(type(error), error, error.__traceback__)

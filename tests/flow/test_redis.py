@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import quote
 
 import pytest
 import redis
@@ -202,6 +205,52 @@ def test_a_server_that_is_not_there_is_named(tmp_path_factory: pytest.TempPathFa
     with pytest.raises(Unavailable) as unavailable:
         RedisStore(f"unix://{tmp_path_factory.mktemp('none')}/nothing.sock")
     assert unavailable.value.hint
+
+
+@pytest.mark.parametrize("value", ["", "junk", "1.5"])
+@pytest.mark.parametrize(
+    "key", ["row:s::c seq at family", "s:s family latest at", "usage parts part_bytes", "w:s::c task:0"]
+)
+def test_whatever_somebody_puts_into_a_field_every_answer_is_typed(
+    redis_url: str, prefix: str, key: str, value: str
+) -> None:
+    place = Place("s", "", "c")
+    name, *fields = key.split()
+    for field in fields:
+        with open_states(redis_url, prefix=f"{prefix}{field}", ttl=timedelta(days=999)) as states:
+            states.save(point("c", {"messages": conversation(40)}))
+            states.put_writes(place, [Write("task", 0, "to", 1)])
+            with redis.Redis.from_url(redis_url) as client:
+                beginning = quote(f"{prefix}{field}", safe="")
+                assert client.hset(f"{beginning}:{{.}}:{name}", field, value) == 0, "there is such a field"
+            states.forget()
+            for verb in (
+                lambda: states.load("s"),
+                lambda: states.metadata(None, namespace=None),
+                states.sessions,
+                lambda: states.writes([place]),
+                states.verify,
+                states.usage,
+                lambda: states.copy_to(open_states("memory://"), go_on=True),
+                lambda: states.fork("s", into="history", history=True),
+                lambda: states.save(point("next")),
+            ):
+                with contextlib.suppress(HoldfastError):
+                    verb()
+            states.clear_all()
+            states.save(point("c"))
+            assert states.load("s") == point("c")
+
+
+def test_a_store_of_which_a_server_threw_rows_away_can_be_cleared(redis_url: str, prefix: str) -> None:
+    with open_states(redis_url, prefix=prefix) as states:
+        states.save(point("c", {"messages": conversation(40)}))
+        with redis.Redis.from_url(redis_url) as client:
+            client.delete(f"{prefix}:{{.}}:row:s::c")
+            assert states.load("s") is None
+            states.clear_all()
+            left = [key for key in client.scan_iter() if key.startswith(prefix.encode() + b":")]
+        assert left == [f"{prefix}:{{.}}:seq".encode()]
 
 
 def test_parts_that_are_lost_are_noticed(redis_url: str, prefix: str) -> None:

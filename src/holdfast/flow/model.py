@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from holdfast.errors import Refused
+from holdfast.errors import Damaged, Refused
 from holdfast.serde import Serde, from_json, to_json
 
 _FIRST, _LAST = (moment.replace(tzinfo=UTC) for moment in (datetime.min, datetime.max))
@@ -21,6 +21,8 @@ def moment(micros: int) -> datetime:
         return datetime.fromtimestamp(micros / 1e6, UTC)
     except (ValueError, OverflowError, OSError):
         return _FIRST if micros < 0 else _LAST
+    except TypeError:
+        raise Damaged("the time of a checkpoint is not a number", hint="Delete its session.") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from holdfast.errors import Refused
+from holdfast.errors import Damaged, Refused
 
 _MOST_BYTES = 500
 """PostgreSQL takes up to 2,704 in one entry of an index, and five names make up one."""
@@ -40,7 +40,11 @@ def escape(name: str) -> str:
 
 
 def unescape(written: str) -> str:
-    return _ESCAPED.sub(lambda match: chr(int(match[1].removeprefix("u"), 16)), written) if "%" in written else written
+    try:
+        is_plain = "%" not in written
+    except TypeError:  # SQLite holds bytes in a column of texts, if somebody puts them there
+        raise Damaged("a stored name is not text", hint="Use another copy, or delete its session.") from None
+    return written if is_plain else _ESCAPED.sub(lambda match: chr(int(match[1].removeprefix("u"), 16)), written)
 
 
 def _escaped(match: re.Match[str]) -> str:

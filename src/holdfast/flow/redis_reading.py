@@ -132,7 +132,7 @@ class RedisReader:
         pipe.hmget(f"{self._prefix}usage", "checkpoints", "parts", "part_bytes", "row_bytes")
         pipe.get(f"{self._prefix}seq")
         sessions, dead, counts, sequence = self._do(pipe.execute)
-        return UsageRow._make([sessions, dead, *(int(count or 0) for count in counts), int(sequence or 0)])
+        return UsageRow._make([sessions, dead, *_numbers("usage", *counts, sequence)])
 
     def tenants(self) -> list[str]:
         """Every key is looked at once, a few at a time, and nobody waits."""
@@ -166,14 +166,24 @@ def _row(member: bytes, values: Sequence[Any]) -> Row:
         raise Damaged(f"checkpoint {place.checkpoint_id} lacks something", hint="Use another checkpoint.")
     refs, shape = cast("tuple[bytes, bytes]", whole or (b"", b""))
     parent, run = (unquoted(name) if name else None for name in (parent, run))
-    return Row(place, int(sequence), parent, run, int(saved_at), digest, meta, refs, shape, int(family))
+    number, at, own = _numbers(f"checkpoint {place.checkpoint_id}", sequence, saved_at, family)
+    return Row(place, number, parent, run, at, digest, meta, refs, shape, own)
 
 
 def _write(value: bytes) -> WriteRow:
-    *texts, data = decode(value)
-    return WriteRow._make([*map(_heard, texts), data])
+    held = decode(value)
+    if not isinstance(held, list) or len(held) != len(WriteRow._fields) or type(held[1]) is not int:
+        raise Damaged("a stored write is malformed", hint="Delete its checkpoint.")
+    return WriteRow._make([*map(_heard, held[:-1]), held[-1]])
+
+
+def _numbers(what: str, *values: Any) -> list[int]:
+    try:
+        return [int(value or 0) for value in values]
+    except ValueError:
+        raise Damaged(f"a number of {what} is malformed", hint="Use another checkpoint.") from None
 
 
 def _session(session: str, values: Sequence[Any]) -> SessionRow:
-    family, latest, count, saved_at, deleted = (int(value or 0) for value in values)
+    family, latest, count, saved_at, deleted = _numbers(f"session {session!r}", *values)
     return SessionRow(session, family, latest, count, saved_at, bool(deleted))

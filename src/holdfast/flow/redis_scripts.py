@@ -33,7 +33,7 @@ local function row_size(member)
     return redis.call('HSTRLEN', row, 'meta') + redis.call('HSTRLEN', row, 'refs') + redis.call('HSTRLEN', row, 'shape')
 end
 local function indexes(member, run)
-    local s, n = string.match(member, '^([^:]*):([^:]*):')
+    local s, n = string.match(member, '^([^:]*):?([^:]*)')
     local found = {key('every'), key('all:', s), key('ns:', s, ':', n)}
     if run and run ~= '' then found[4] = key('run:', run) end
     return found
@@ -251,7 +251,8 @@ CLEAR = f"""{_COMMON}
 for _, member in ipairs(redis.call('ZRANGE', key('every'), 0, -1)) do
     local held = redis.call('HMGET', key('row:', member), 'family', 'run')
     for _, index in ipairs(indexes(member, held[2])) do redis.call('DEL', index) end
-    redis.call('DEL', key('row:', member), key('of:', held[1]), key('parts:', held[1]), key('refs:', held[1]))
+    local family = held[1] or redis.call('HGET', key('s:', string.match(member, '^([^:]*)')), 'family') or ''
+    redis.call('DEL', key('row:', member), key('of:', family), key('parts:', family), key('refs:', family))
 end
 for _, set in ipairs({{'sessions', 'written'}}) do
     for _, s in ipairs(redis.call('ZRANGE', key(set), 0, -1)) do

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from holdfast.errors import Refused
+from holdfast.errors import Damaged, Refused
 from holdfast.flow.names import check_name, escape, unescape
 from holdfast.flow.sqlite_pool import Pool
 from holdfast.flow.store import PartRow, Place, Row, SessionRow, UsageRow, WeightRow, WriteRow
@@ -104,7 +104,7 @@ class SQLiteReader:
     def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
         """Parts of a session that nobody saved beside lie next to each other, and are read in one go."""
         with self._pool.reading() as db:
-            if hint and hint[1] - hint[0] < _DENSE * count:
+            if hint and _is_dense(hint, count):
                 found = db.execute(
                     "SELECT name, refs, data FROM parts WHERE number BETWEEN ? AND ? AND family = ? AND tenant = ?",
                     (*hint, family, self._key),
@@ -210,13 +210,24 @@ def _row(values: Sequence[Any]) -> Row:
     return Row(place, sequence, parent, run, saved_at, digest, meta, refs, shape, family, (first, last))
 
 
+def _is_dense(hint: Any, count: int) -> bool:
+    try:
+        return bool(hint[1] - hint[0] < _DENSE * count)
+    except TypeError:  # damaged, but only a hint
+        return False
+
+
 def _session(values: Sequence[Any]) -> SessionRow:
     session, family, latest, checkpoints, saved_at, is_deleted = values
+    if not type(family) is type(latest) is type(saved_at) is int:
+        raise Damaged(f"what is told of session {session!r} is malformed", hint="Delete it.")
     return SessionRow(unescape(session), family, latest, checkpoints, saved_at, bool(is_deleted))
 
 
 def _write(values: Sequence[Any]) -> WriteRow:
     task_id, index, task_path, channel, data = values
+    if type(index) is not int:
+        raise Damaged("a stored write is malformed", hint="Delete its checkpoint.")
     return WriteRow(unescape(task_id), index, unescape(task_path), unescape(channel), data)
 
 

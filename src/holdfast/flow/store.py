@@ -258,11 +258,18 @@ def is_still(now: SessionRow | None, before: SessionRow) -> bool:
 
 
 def names_in(refs: bytes) -> list[bytes]:
-    """The names that lie in a row's or part's refs."""
+    """The names that lie in a row's or part's refs; none in what is damaged."""
+    if type(refs) is not bytes:
+        return []
     count, rest = divmod(len(refs), NAME_BYTES)
     if rest:  # damaged: no part has such a name
         return [refs[at : at + NAME_BYTES] for at in range(0, len(refs), NAME_BYTES)]
     return list(unpack(f"{NAME_BYTES}s" * count, refs))
+
+
+def size_of(part: PartRow) -> int:
+    """How many bytes a part takes; of one that is damaged, those that it has."""
+    return sum(len(each) for each in part[1:] if type(each) is bytes)
 
 
 def live_names(roots: Iterable[bytes], groups: Mapping[bytes, bytes]) -> set[bytes]:

@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError
 from holdfast.flow import parents
 from holdfast.flow.model import CheckpointMetadata, Pruned, moment
 from holdfast.flow.sealing import Sealer
-from holdfast.flow.store import Place, Row, SessionRow, Stale
+from holdfast.flow.store import Place, Row, SessionRow, Stale, size_of
 from holdfast.model import Problem, Progress, VerifyReport
 from holdfast.serde import NoKey
 
@@ -109,7 +109,7 @@ def _measure(states: States, rows: dict[str, Row]) -> Callable[[Sequence[str]], 
     sizes: dict[tuple[int, bytes], int] = {}
     for family in {row.family for row in whole.values()}:
         names = [name for own, name in set().union(*needed.values()) if own == family]
-        sizes |= {(family, name): len(refs) + len(data) for name, refs, data in states.store.parts(family, names)}
+        sizes |= {(family, part[0]): size_of(part) for part in states.store.parts(family, names)}
 
     def bytes_without(gone: Sequence[str]) -> int:
         kept = whole.keys() - set(gone)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.flow.model import Weight
-from holdfast.flow.store import WeightRow, names_in
+from holdfast.flow.store import WeightRow, names_in, size_of
 
 if TYPE_CHECKING:
     from holdfast.flow.states import States
@@ -34,7 +34,7 @@ class _Family:
         self._needed = {session: _needed(states, session, family) for session in members}
         self._sharers = Counter(name for names in self._needed.values() for name in names)
         parts = states.store.parts(family, list(self._sharers))
-        self._sizes = {name: len(refs) + len(data) for name, refs, data in parts}
+        self._sizes = {part[0]: size_of(part) for part in parts}
 
     def weight(self, row: WeightRow) -> Weight:
         names = self._needed.get(row.session, set())

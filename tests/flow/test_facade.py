@@ -9,9 +9,11 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
@@ -93,6 +95,12 @@ def test_a_checkpoint_becomes_a_flat_dict_and_comes_back() -> None:
         data = one.to_dict()
         assert Checkpoint.from_dict(data) == one
         assert all(isinstance(value, str | int | list) for value in data.values())
+    for zone in (ZoneInfo("Europe/Berlin"), timezone(timedelta(hours=1), "CET"), UTC, None):
+        told = replace(point().metadata, timestamp=datetime(2026, 10, 25, 2, 30, tzinfo=zone, fold=1))
+        data = Checkpoint(told, {}).to_dict()
+        assert repr(Checkpoint.from_dict(data).metadata) == repr(told)
+        moved = Checkpoint.from_dict(data | {"timestamp": "2026-10-25T04:00:00+00:00"})
+        assert moved.metadata.timestamp == datetime(2026, 10, 25, 4, tzinfo=UTC), "whoever changes the text means it"
     assert point(state={"a": 1}).to_dict() == {
         "checkpoint_id": "c1", "session_id": "s", "timestamp": "2026-01-02T12:00:00+00:00", "node_name": "node",
         "step": 1, "state": '{"a": 1}',

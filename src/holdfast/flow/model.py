@@ -12,6 +12,8 @@ from holdfast.serde import Serde, from_json, to_json
 
 _FIRST, _LAST = (moment.replace(tzinfo=UTC) for moment in (datetime.min, datetime.max))
 _FLAT = ("checkpoint_id", "session_id", "timestamp", "node_name", "step")
+_EXACT = "exact_timestamp"
+"""Only where ISO 8601 does not say all of a timestamp."""
 _MORE: dict[str, Any] = {"parent_id": None, "namespace": "", "tags": (), "run_id": None, "extra": {}}
 
 
@@ -55,6 +57,8 @@ class Checkpoint:
         meta, serde = self.metadata, serde or Serde()
         data: dict[str, Any] = {name: getattr(meta, name) for name in _FLAT}
         data["timestamp"] = meta.timestamp.isoformat()
+        if repr(datetime.fromisoformat(data["timestamp"])) != repr(meta.timestamp):  # the name of a zone, or a fold
+            data[_EXACT] = to_json(serde.encode(meta.timestamp, "timestamp"))
         for name, default in _MORE.items():
             if getattr(meta, name) != default:
                 data[name] = getattr(meta, name)
@@ -74,12 +78,18 @@ class Checkpoint:
         fields = {name: data[name] for name in (*_FLAT, *_MORE) if name in data}
         try:
             if isinstance(fields["timestamp"], str):
-                fields["timestamp"] = datetime.fromisoformat(fields["timestamp"])
+                fields["timestamp"] = _timestamp(fields["timestamp"], _read(data.get(_EXACT), serde))
             fields["tags"] = tuple(fields.get("tags", ()))
         except (ValueError, TypeError) as error:
             raise Refused(f"this is not a checkpoint: {error}", hint="Give what `to_dict` made.") from None
         fields["extra"] = _read(fields.get("extra", {}), serde)
         return cls(CheckpointMetadata(**fields), _read(data["state"], serde))
+
+
+def _timestamp(text: str, exact: Any) -> datetime:
+    """What a text says; with all that the exact value knows, if that is of the same moment."""
+    is_exact = isinstance(exact, datetime) and exact.isoformat() == text
+    return exact if is_exact else datetime.fromisoformat(text)
 
 
 def _read(value: Any, serde: Serde) -> Any:

@@ -14,6 +14,7 @@ from holdfast.errors import Damaged, Refused
 from holdfast.flow.model import CheckpointMetadata
 from holdfast.flow.sealing import Sealer
 from holdfast.flow.store import Place, Row, SessionRow
+from holdfast.serde import NotSealed
 
 if TYPE_CHECKING:
     from holdfast.flow.states import States
@@ -81,11 +82,12 @@ def check_whole(told: CheckpointMetadata) -> None:
 
 
 def _said(sealer: Sealer, row: Row) -> Link | None:
-    """What a row says of its parents; most say nothing. One that is damaged does not either, and may be deleted."""
+    """What a row says of its parents; most say nothing. One that is damaged, or that anybody may have put there, does
+    not either, and may be deleted."""
     try:
         plain = sealer.open_meta(row)
         return link(sealer.metadata(row, plain)) if _NAME in plain else None
-    except Damaged:
+    except (Damaged, NotSealed):
         return None
 
 

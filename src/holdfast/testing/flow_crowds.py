@@ -161,6 +161,17 @@ class CrowdContract(Sound):
                 with pytest.raises(Refused, match="not encrypted"):
                     verb("s")
 
+    def test_plaintext_that_somebody_puts_into_a_sealed_session_can_be_deleted(self, open_store: OpenStore) -> None:
+        with States(open_store(), keys=Keys({"k": bytes(32)})) as states:
+            states.save(point("sealed"))
+            with States(open_store()) as plain:
+                plain.save(point("forged"))
+            with pytest.raises(Refused, match="not encrypted"):
+                states.load("s")
+            assert [problem.checkpoints for problem in states.verify().problems] == [("forged",)]
+            assert states.delete("s", "forged") == 1
+            assert states.load("s") == point("sealed")
+
     def test_a_key_is_rotated_while_sessions_go_on(self, open_store: OpenStore) -> None:
         old, new = {"old": bytes(32)}, {"old": bytes(32), "new": bytes([1]) * 32}
         with States(open_store(), keys=Keys(old)) as states:

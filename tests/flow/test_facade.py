@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import psycopg
@@ -25,7 +26,9 @@ from holdfast.flow import (
     Checkpointer,
     CheckpointMetadata,
     InMemoryCheckpointer,
+    Place,
     SQLiteCheckpointer,
+    Write,
     open_checkpointer,
     open_states,
 )
@@ -258,3 +261,17 @@ def test_limits_that_make_no_sense_are_refused(options: dict[str, Any], tmp_path
         open_states(f"sqlite:///{tmp_path}/a.db", **options)
     assert refused.value.hint
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["100%", "%s", "%%", 'we"ird', "it's", "a b;", "{schema}", "$1", "a\\b"])
+def test_a_schema_of_any_name_is_that_schema(postgres_url: str, name: str) -> None:
+    schema = f"any{uuid4().hex[:8]}{name}"
+    with open_states(postgres_url, schema=schema) as states:
+        states.save(point("c", {"messages": conversation(40)}))
+        states.fork("s", into="fork")
+        states.put_writes(Place("s", "", "c"), [Write("task", 0, "to", 1)])
+        states.delete("s")
+        states.forget_parts()
+        assert states.verify().ok and states.usage().checkpoints == 1
+    with psycopg.connect(postgres_url) as db:
+        assert db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone()

@@ -297,7 +297,7 @@ def _fill(url: str) -> None:
         StateStoreContract.assert_sound(states)
 
 
-@pytest.mark.parametrize("options", [{"schema": "ä" * 32}, {"pool_size": 0}])
+@pytest.mark.parametrize("options", [{"schema": "ä" * 32}, {"schema": "a$$b"}, {"pool_size": 0}])
 def test_options_that_make_no_sense_are_refused(postgres_url: str, options: dict[str, Any]) -> None:
     with pytest.raises(Refused) as refused:
         PostgresStore(postgres_url, **options)

@@ -76,6 +76,8 @@ class PostgresStore(PostgresReader):
         self._key = escape(tenant)
         self._url = _patient(_checked(url), timeout)
         self._schema = sql.Identifier(check_name(schema, "schema", most=_MOST_SCHEMA_BYTES))
+        if "$$" in schema:  # ends the text of a function: what follows would be run
+            raise Refused(f"schema is {schema!r}", hint="Give a name without $$.")
         if pool_size < 1:
             raise Refused(f"pool_size is {pool_size}", hint="Give 1 or more.")
         self._schema_name = schema
@@ -216,7 +218,8 @@ class PostgresStore(PostgresReader):
     def _query(self, text: str) -> bytes:
         """A statement with the schema in it; there are few, and the driver knows those again that are bytes."""
         if text not in self._queries:
-            self._queries[text] = sql.SQL(text).format(schema=self._schema).as_bytes(None)
+            schema = sql.Identifier(self._schema_name.replace("%", "%%"))  # what has parameters takes % for one
+            self._queries[text] = sql.SQL(text).format(schema=schema).as_bytes(None)
         return self._queries[text]
 
     def _do(self, act: Callable[[psycopg.Cursor[Any]], T]) -> T:

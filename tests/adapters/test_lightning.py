@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,47 @@ def test_two_trainers_in_one_folder_do_not_sweep_what_the_other_is_about_to_name
     for path in tmp_path.glob("*.ckpt"):
         assert HoldfastIO().load_checkpoint(path)["x"] == 7
     assert len(list((tmp_path / STORE).glob("step-*"))) == 2
+
+
+def test_a_file_whose_checkpoint_is_broken_does_not_come_to_name_the_next_one(tmp_path: Path) -> None:
+    io = HoldfastIO()
+    for number in range(2):
+        io.save_checkpoint({"x": number}, tmp_path / f"{number}.ckpt")
+    manifest = tmp_path / STORE / "step-00000001" / "manifest.json"
+    manifest.chmod(0o644)
+    manifest.write_bytes(manifest.read_bytes()[:-1])
+    io.save_checkpoint({"x": 2}, tmp_path / "2.ckpt")
+    with pytest.raises(Damaged):
+        io.load_checkpoint(tmp_path / "1.ckpt")
+    shutil.rmtree(tmp_path / STORE)
+    io.save_checkpoint({"x": 3}, tmp_path / "3.ckpt")
+    for number in range(3):
+        with pytest.raises(NotFound):
+            io.load_checkpoint(tmp_path / f"{number}.ckpt")
+    assert io.load_checkpoint(tmp_path / "3.ckpt") == {"x": 3}
+
+
+def test_a_file_that_goes_or_cannot_be_read_ends_no_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    io = HoldfastIO()
+    for number in range(2):
+        io.save_checkpoint({"x": number}, tmp_path / f"{number}.ckpt")
+    before, error = Path.read_bytes, FileNotFoundError
+
+    def read(path: Path) -> bytes:
+        if path.name == "0.ckpt":
+            raise error(path)
+        return before(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+    error = PermissionError
+    io.save_checkpoint({"x": 2}, tmp_path / "2.ckpt")
+    assert "0.ckpt cannot be read" in caplog.text
+    assert len(list((tmp_path / STORE).glob("step-*"))) == 3
+    error = FileNotFoundError
+    io.save_checkpoint({"x": 3}, tmp_path / "3.ckpt")
+    assert len(list((tmp_path / STORE).glob("step-*"))) == 3
 
 
 def test_what_is_not_there_or_not_ours_is_told(tmp_path: Path) -> None:

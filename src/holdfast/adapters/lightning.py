@@ -47,7 +47,7 @@ class HoldfastIO(CheckpointIO):  # type: ignore[misc]  # an extra, whose types a
         target = folder_of(path)
         folder = TrainingFolder(target.parent / STORE)
         with _naming(folder):
-            step = max((found.step for found in folder.look()[0]), default=-1) + 1
+            step = _free_step(folder)
             metadata = {"global_step": checkpoint.get("global_step")}
             save_checkpoint(folder.path, step, checkpoint, metadata=metadata)
             about = {"schema_version": SCHEMA_VERSION, "kind": _KIND, "store": STORE, "step": step}
@@ -69,7 +69,7 @@ class HoldfastIO(CheckpointIO):  # type: ignore[misc]  # an extra, whose types a
         None if there is none; what is damaged is logged and passed over.
         """
         place = folder_of(folder)
-        named = {step: file for file in sorted(_files(place)) if (step := _step_of(file)) is not None}
+        named, _ = _names(place)
         for found in reversed(TrainingFolder(place / STORE).look()[0]):
             if found.step in named:
                 report = verify([found])
@@ -96,7 +96,10 @@ class HoldfastIO(CheckpointIO):  # type: ignore[misc]  # an extra, whose types a
         found, _ = folder.look()
         if len(found) < 2:
             return
-        named = {step for file in _files(folder.path.parent) if (step := _step_of(file)) is not None}
+        named, unread = _names(folder.path.parent)
+        if unread:
+            _log.warning("nothing is removed: %s cannot be read, and may name a checkpoint", unread[0])
+            return
         with folder.writing():
             for each in found[:-1]:
                 if each.step not in named:
@@ -116,6 +119,16 @@ def _naming(folder: TrainingFolder) -> Iterator[None]:
         lock.release()
 
 
+def _free_step(folder: TrainingFolder) -> int:
+    """A step that no checkpoint has, and that no file names: one whose checkpoint is broken must not get another's."""
+    found, broken = folder.look()
+    named, _ = _names(folder.path.parent)
+    step = max([-1, *(each.step for each in found), *(each.step for each in broken)]) + 1
+    while step in named:
+        step += 1
+    return step
+
+
 def _named(path: Path) -> tuple[Path, int]:
     """The store and the step that a file names."""
     if not path.exists():
@@ -133,15 +146,22 @@ def _named(path: Path) -> tuple[Path, int]:
     return store, step
 
 
-def _files(folder: Path) -> list[Path]:
+def _names(folder: Path) -> tuple[dict[int, Path], list[Path]]:
+    """By step, the file that names it; and the files of which nobody can tell."""
     with system_errors("reading", folder):
-        return list(folder.iterdir()) if folder.is_dir() else []
-
-
-def _step_of(path: Path) -> int | None:
-    about = _read(path) if path.is_file() else None
-    step = about.get("step") if about else None
-    return step if isinstance(step, int) else None
+        files = sorted(folder.iterdir()) if folder.is_dir() else []
+    named, unread = {}, []
+    for file in files:
+        try:
+            step = (_read(file) or {}).get("step") if file.is_file() else None
+        except FileNotFoundError:
+            continue  # another trainer has removed it
+        except OSError:
+            unread.append(file)
+            continue
+        if isinstance(step, int):
+            named[step] = file
+    return named, unread
 
 
 def _read(path: Path) -> dict[str, Any] | None:

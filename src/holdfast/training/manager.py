@@ -208,6 +208,8 @@ class CheckpointManager:
                 problems.append(str(error))
                 continue
             self._put_aside(found[found.index(each) + 1 :])
+            if any(other.step > each.step for other in found):
+                self._rewinds = True  # the run was set back, and comes to steps again that it left
             return resumed
         raise Damaged(f"no checkpoint of {self.root} is sound: {problems[0]}", hint="Restore a backup of the folder.")
 

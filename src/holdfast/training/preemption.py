@@ -17,10 +17,12 @@ class Preemption:
         self._is_told = False
         self._before: Any = None
         self._listens = False
+        self._owner = 0
 
     def listen(self) -> None:
         """Take the signal. Only the main thread can; elsewhere nothing changes."""
         if threading.current_thread() is threading.main_thread() and not self._listens:
+            self._owner = os.getpid()
             self._before = signal.signal(signal.SIGTERM, self._note)
             self._listens = True
 
@@ -49,7 +51,8 @@ class Preemption:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.has_come:  # whoever sends it twice does not want to wait
+        # Whoever sends it twice does not want to wait; a child that was forked has no loop, and nobody would end it
+        if self.has_come or os.getpid() != self._owner:
             self.unlisten()
             os.kill(os.getpid(), signal.SIGTERM)
         self.has_come = True

@@ -184,6 +184,24 @@ def test_a_number_that_was_given_to_what_is_put_aside_is_not_given_again(tmp_pat
     assert manager.save(2, {"x": 2})["sequence"] == 3
 
 
+def test_a_run_that_was_set_back_and_then_restarted_goes_past_the_steps_that_it_left(tmp_path: Path) -> None:
+    for step in (100, 200, 300):
+        CheckpointManager(tmp_path).save(step, {"x": step})
+    manager = CheckpointManager(tmp_path)
+    manager.resume(100)
+    manager.save(150, {"x": "again"})
+    manager = CheckpointManager(tmp_path)
+    resumed = manager.resume()
+    assert resumed is not None and resumed.step == 150
+    for step in (200, 300):
+        manager.save(step, {"x": "again"})
+        assert load_checkpoint(tmp_path, step=step) == {"x": "again"}
+    manager = CheckpointManager(tmp_path)
+    manager.resume()
+    with pytest.raises(Refused, match="comes before"):
+        manager.save(250, {})
+
+
 def test_a_sound_one_that_another_puts_in_place_meanwhile_is_not_put_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -381,6 +399,27 @@ def test_sigterm_saves_at_the_next_step_and_then_ends_the_process(tmp_path: Path
     assert ended.returncode == -signal.SIGTERM, ended.stderr
     assert ended.stdout == ""
     assert load_checkpoint(tmp_path) == {"step": 7}
+
+
+_PARENT = """
+import os, signal, sys, time
+from holdfast.training import CheckpointManager
+with CheckpointManager(sys.argv[1], save_steps=100) as manager:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writing, b"ready")
+        time.sleep(15)
+        os._exit(0)
+    os.read(reading, 5)
+    os.kill(child, signal.SIGTERM)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), manager.should_stop)
+"""
+
+
+def test_a_child_that_was_forked_is_ended_by_sigterm(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", _PARENT, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert ended.stdout == f"{-signal.SIGTERM} False\n"
 
 
 def test_after_the_block_the_signal_does_what_it_did_before(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ A run is a folder, or the beginning of names in an object store.
     checkpoints, manager     what is called: one save or load; all those of a loop
     saving, loading          the life of each, in a folder
     folder, retaining        the checkpoints of a run, their lock and markers; which of them stay
+    sweeping    what writers that died left, and what was replaced
     tree, sharing            a state as JSON and tensors, and back; which tensors share memory
     frameworks/              PyTorch, NumPy and JAX
     stored/                  the format

@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.durable import Lock, disk, make_folder, remove_tree, sync_folder, write_atomically
 from holdfast.errors import Damaged, HoldfastError, NotFound, Refused
+from holdfast.training import sweeping
 from holdfast.training.metrics import MODES
 from holdfast.training.reading import Reader, read_manifest
 from holdfast.training.stored.layout import (
@@ -32,9 +33,6 @@ from holdfast.training.telling import system_errors
 
 _log = logging.getLogger("holdfast")
 
-_SAVING = "saving"
-_REMOVING = "removing"
-_REPLACED = "replaced-"
 _PINS = "pins.json"
 _LOCK = "lock"
 _LOOKS = 5
@@ -113,7 +111,10 @@ class TrainingFolder:
     def _steps(self) -> list[tuple[str, int]]:
         steps = {step: name for name in self._folders(self.path) if (step := step_of(name)) is not None}
         for name in self._folders(self._private):  # who was to replace it died in between: it is the step
-            if name.startswith(_REPLACED) and (step := step_of(name.removeprefix(_REPLACED))) is not None:
+            if (
+                name.startswith(sweeping.REPLACED)
+                and (step := step_of(name.removeprefix(sweeping.REPLACED))) is not None
+            ):
                 steps.setdefault(step, f"{PRIVATE}/{name}")
         return sorted((name, step) for step, name in steps.items())
 
@@ -249,7 +250,7 @@ class TrainingFolder:
         with contextlib.suppress(OSError):
             if (self.path / name).read_bytes() == text:
                 return False
-        write_atomically(self.path / name, text, via=self._private / f"{_SAVING}-{name}", mode=0o644)
+        write_atomically(self.path / name, text, via=self._private / f"{sweeping.SAVING}-{name}", mode=0o644)
         return True
 
     # writing
@@ -282,21 +283,12 @@ class TrainingFolder:
 
     def sweep(self) -> None:
         """Remove what is half written or half removed. The lock is held, so nobody is at it."""
-        for name in os.listdir(self._private):
-            path, step = self._private / name, self.path / name.removeprefix(_REPLACED)
-            if name.startswith(_REPLACED) and not os.path.lexists(step):  # who put it there died in between
-                disk().rename(str(path), str(step))
-                sync_folder(self.path)
-            elif name.startswith((_SAVING, _REMOVING, _REPLACED)):
-                if path.is_dir() and not path.is_symlink():
-                    remove_tree(str(path))
-                else:
-                    disk().unlink(str(path))
+        sweeping.sweep(self.path, self._private)
 
     @property
     def staged(self) -> Path:
         """The folder in which the next checkpoint is put together."""
-        return self._private / _SAVING
+        return self._private / sweeping.SAVING
 
     def stage(self) -> Path:
         """Make that folder."""
@@ -329,7 +321,7 @@ class TrainingFolder:
 
     def _replace(self, stage: Path, target: Path) -> None:
         """In two steps: for a moment the step is not there, and who dies then leaves the old one for `sweep`."""
-        aside = self._private / f"{_REPLACED}{target.name}"
+        aside = self._private / f"{sweeping.REPLACED}{target.name}"
         disk().rename(str(target), str(aside))
         try:
             disk().rename(str(stage), str(target))
@@ -340,24 +332,21 @@ class TrainingFolder:
 
     def put_aside(self, path: Path) -> Path:
         """Give a broken checkpoint another name, so that its step can be saved again; nothing of it is removed."""
-        number = 1
-        while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
-            number += 1
+        aside = sweeping.aside(path, "damaged")
         disk().rename(str(path), str(aside))
         sync_folder(self.path)
         return aside
 
     def remove(self, found: Found) -> None:
         """Remove a checkpoint: in one step from sight, then from the disk."""
-        doomed = self._private / f"{_REMOVING}-{found.path.name}"
+        doomed = self._private / f"{sweeping.REMOVING}-{found.path.name}"
         disk().rename(str(found.path), str(doomed))
         sync_folder(self.path)
         remove_tree(str(doomed))
 
     def strangers(self, found: Found) -> list[str]:
         """What lies in a checkpoint's folder and is not of it."""
-        ours = {*self.full(found).manifest.files, MANIFEST}
-        return sorted(name for name in os.listdir(found.path) if name not in ours)
+        return sweeping.strangers(found.path, self.full(found).manifest)
 
     # pins
 
@@ -377,7 +366,7 @@ class TrainingFolder:
     def pin(self, steps: set[int]) -> None:
         """Set which steps are pinned. The lock is held."""
         text = json.dumps({"schema_version": SCHEMA_VERSION, "steps": sorted(steps)}).encode() + b"\n"
-        write_atomically(self._private / _PINS, text, via=self._private / f"{_SAVING}-pins", mode=0o644)
+        write_atomically(self._private / _PINS, text, via=self._private / f"{sweeping.SAVING}-pins", mode=0o644)
 
 
 def pass_over(broken: list[Broken]) -> None:

@@ -30,5 +30,15 @@ class LazyDict(Mapping[Any, Any]):
     def __len__(self) -> int:
         return len(self._nodes)
 
+    def copy(self) -> dict[Any, Any]:
+        """All of it, read and verified now, in plain dicts: as optimisers of PyTorch take their state."""
+        return {key: _plain(value) for key, value in self.items()}
+
     def __repr__(self) -> str:
         return f"LazyDict({', '.join(map(repr, self._nodes))})"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, LazyDict):
+        return value.copy()
+    return type(value)(map(_plain, value)) if isinstance(value, list | tuple) else value

@@ -128,7 +128,8 @@ def _store(found: list[_Leaf], flat: Flat) -> None:
 
 def _kind(leaf: _Leaf) -> str:
     """Of what an array is; two that are stored alike may still be of two types."""
-    return f"{leaf.side.NAME} {leaf.lowered.parts[0].dtype} {leaf.lowered.about.get('dtype', '')}"
+    lowered = leaf.lowered
+    return f"{leaf.side.NAME} {lowered.parts[0].dtype} {lowered.about.get('dtype', '')}{lowered.twist}"
 
 
 def _store_leaf(leaf: _Leaf, names: _Names, flat: Flat) -> None:

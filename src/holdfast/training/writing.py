@@ -49,10 +49,10 @@ class Earlier:
         self._turn = turn
         self.folder = folder
         self.manifest = manifest
-        names: dict[str, list[tuple[int, str]]] = {}
-        for name, entry in manifest.tensors.items():
-            names.setdefault(entry.file, []).append((entry.offset, name))
-        self._files = {tuple(name for _, name in sorted(found)): file for file, found in names.items()}
+        names: dict[str, list[str]] = {}
+        for name, entry in manifest.tensors.items():  # in the order in which they lie there, also of what is empty
+            names.setdefault(entry.file, []).append(name)
+        self._files = {tuple(found): file for file, found in names.items()}
         self._written_ns = os.lstat(folder / MANIFEST).st_mtime_ns
 
     def like(self, shard: Shard) -> str | None:

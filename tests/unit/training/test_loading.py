@@ -64,6 +64,16 @@ def test_a_map_is_verified_when_a_tensor_is_asked_for(saved: Path) -> None:
     assert load_checkpoint(saved, mmap=True, verify=False)["model"]["0.weight"].shape == (600, 600)
 
 
+def test_an_optimiser_takes_what_is_mapped(tmp_path: Path) -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizers = [torch.optim.AdamW([weight], lr=rate, betas=(0.5, 0.6)) for rate in (0.1, 0.2)]
+    weight.grad = torch.ones(3)
+    optimizers[0].step()
+    path = save_checkpoint(tmp_path, 1, {"optimizer": optimizers[0].state_dict()})["path"]
+    optimizers[1].load_state_dict(load_checkpoint(path, mmap=True)["optimizer"])
+    assert same(optimizers[0].state_dict(), optimizers[1].state_dict())
+
+
 CUT_SHORT = """
 import os, sys
 from pathlib import Path

@@ -202,6 +202,28 @@ def test_a_run_that_was_set_back_and_then_restarted_goes_past_the_steps_that_it_
         manager.save(250, {})
 
 
+@pytest.mark.parametrize("kind", [np.random.PCG64, np.random.Philox, np.random.SFC64])
+def test_a_generator_that_is_not_the_usual_one_of_numpy_goes_on_too(kind: Any, tmp_path: Path) -> None:
+    usual = np.random.get_bit_generator()
+    manager = CheckpointManager(tmp_path)
+    try:
+        np.random.set_bit_generator(kind(3))
+        manager.save(1, {})
+        expected = np.random.normal(size=3)
+        resumed = manager.resume()
+        assert resumed is not None and resumed.problems == ()
+        assert np.array_equal(np.random.normal(size=3), expected)
+        np.random.set_bit_generator(usual)
+        resumed = manager.resume()
+        assert resumed is not None and kind.__name__ in resumed.problems[0]
+        manager.save(2, {})
+        np.random.set_bit_generator(kind(3))
+        resumed = manager.resume()
+        assert resumed is not None and resumed.step == 2 and "MT19937" in resumed.problems[0]
+    finally:
+        np.random.set_bit_generator(usual)
+
+
 def test_a_sound_one_that_another_puts_in_place_meanwhile_is_not_put_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,6 +117,18 @@ def test_pieces_of_one_buffer_that_do_not_overlap_are_stored_apart(tmp_path: Pat
     assert same(state, trip(state, tmp_path))
 
 
+def test_a_conjugate_that_is_there_twice_is_one_again_and_with_its_original_refused(tmp_path: Path) -> None:
+    original = torch.randn(5, dtype=torch.complex64)
+    flipped = original.conj()
+    loaded = trip({"a": flipped, "b": flipped, "c": flipped[1:3]}, tmp_path)
+    assert torch.equal(loaded["a"], flipped)
+    loaded["a"][1] = 7.0
+    assert loaded["b"][1] == loaded["c"][0] == 7.0
+    for other in (flipped, flipped.imag):
+        with pytest.raises(Refused, match="share memory"):
+            save_checkpoint(tmp_path, 9, {"a": original, "b": other})
+
+
 def test_windows_that_overlap_are_refused_by_name(tmp_path: Path) -> None:
     flat = torch.randn(100)
     with pytest.raises(Refused, match=r"model\.a and model\.b share memory"):
@@ -218,6 +230,7 @@ def refused() -> dict[str, tuple[Any, str]]:
         "a tensor that overlaps itself": (torch.arange(5).as_strided((3, 3), (1, 1)), "overlap"),
         "objects in an array": (np.array([Opaque()]), "object"),
         "a record array": (np.zeros(2, dtype=[("a", "i4")]), "cannot be saved"),
+        "an array whose elements have no bytes": (np.zeros(2, "V0"), "V0"),
         "a masked array": (np.ma.masked_array([1, 2], [True, False]), "MaskedArray"),
         "a subclass of a tensor": (torch.ones(2).as_subclass(_Subclass), "_Subclass"),
         "what holds itself": (holds_itself, "nested too deeply"),

@@ -203,6 +203,30 @@ def test_what_others_put_into_the_folder_stays(tmp_path: Path) -> None:
         save_checkpoint(tmp_path, 5, {})
 
 
+def test_what_others_put_beside_the_lock_stays(tmp_path: Path) -> None:
+    for name in ("savings", "saving-plan", "removing-things", "replaced-x"):
+        (tmp_path / ".holdfast" / name).mkdir(parents=True)
+    for name in ("saving", "removing-step-00000001"):
+        (tmp_path / ".holdfast" / name).mkdir()
+    save_checkpoint(tmp_path, 1, {})
+    left = sorted(path.name for path in (tmp_path / ".holdfast").iterdir())
+    assert left == ["lock", "removing-things", "replaced-x", "saving-plan", "savings"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".holdfast", "last", "step-00000001"]
+
+
+def test_a_checkpoint_that_holds_files_of_others_is_kept_aside_when_it_is_replaced(tmp_path: Path) -> None:
+    for number in (1, 2):
+        path = Path(save_checkpoint(tmp_path, 1, {"x": number}, rewind=True)["path"])
+        (path / "notes.txt").write_text(f"mine {number}")
+    save_checkpoint(tmp_path, 1, {"x": 3}, rewind=True)
+    for number in (1, 2):
+        aside = tmp_path / f"step-00000001.replaced-{number}"
+        assert (aside / "notes.txt").read_text() == f"mine {number}"
+        assert load_checkpoint(aside) == {"x": number}
+    assert load_checkpoint(tmp_path) == {"x": 3}
+    assert [each.step for each in TrainingFolder(tmp_path).look()[0]] == [1]
+
+
 def test_a_checkpoint_that_holds_files_of_others_is_not_pruned(tmp_path: Path) -> None:
     path = Path(save_checkpoint(tmp_path, 1, {})["path"])
     (path / "tokenizer.json").write_text("mine")
@@ -260,6 +284,12 @@ def test_a_tensor_that_did_not_change_is_not_written_again(tmp_path: Path) -> No
     assert meta["bytes_written"] < 1.2 * MIB
     assert meta["files_shared"] == 9
     assert same(state, load_checkpoint(meta["path"]))
+
+
+def test_empty_tensors_keep_no_file_from_being_shared(tmp_path: Path) -> None:
+    state = {"z": torch.zeros(0), "a": torch.ones(3), "y": torch.zeros(2, 0), "b": torch.ones(3)}
+    save_checkpoint(tmp_path, 1, state, rng=False)
+    assert save_checkpoint(tmp_path, 2, state, rng=False)["files_shared"] == 1
 
 
 def test_a_single_byte_anywhere_is_a_change(tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ def _name(dtype: np.dtype) -> str | None:
         return str(dtype.name)
     if dtype.hasobject or dtype.names is not None or dtype.subdtype is not None or dtype.kind == "T":
         return None
+    if not dtype.itemsize:  # what has no bytes cannot be told from them
+        return None
     try:
         return str(dtype.str) if np.dtype(dtype.str) == dtype else None
     except TypeError:  # of a package that teaches NumPy types, and not their names
@@ -131,14 +133,22 @@ def _plain_dtype(text: Any) -> np.dtype:
 
 
 def capture_rng() -> dict[str, Any]:
-    """The random state of the module."""
+    """The random state of the module; of another generator than NumPy's own, as that tells it."""
+    found = np.random.get_state(legacy=False)
+    if found["bit_generator"] != "MT19937":
+        return {"bit_generator": found}
     name, keys, position, has_gauss, cached = np.random.get_state()
     return {"name": name, "keys": keys, "position": position, "has_gauss": has_gauss, "cached": float(cached)}
 
 
 def restore_rng(captured: Mapping[str, Any]) -> list[str]:
     """Set it back; returns what could not be."""
-    np.random.set_state(tuple(captured[key] for key in ("name", "keys", "position", "has_gauss", "cached")))
+    other = captured.get("bit_generator")
+    name = other["bit_generator"] if other else captured["name"]
+    if np.random.get_state(legacy=False)["bit_generator"] != name:
+        return [f"the random state of NumPy is not restored: it is of {name}, which is not in use here"]
+    own = tuple(captured[key] for key in ("name", "keys", "position", "has_gauss", "cached")) if not other else ()
+    np.random.set_state(other or own)
     return []
 
 

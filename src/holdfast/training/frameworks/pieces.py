@@ -69,6 +69,8 @@ class Lowered:
     """What else is needed to make it again; JSON."""
     extent: Extent | None = None
     """Where it lies, if sharing can be told from that."""
+    twist: str = ""
+    """What its memory has to undergo to be what is stored; two that differ in it are never one."""
 
 
 class Framework(Protocol):

@@ -55,14 +55,15 @@ def lower(value: Any, where: str) -> Lowered:
     if found.layout is not torch.strided:
         raise Refused(f"{where} cannot be saved: its layout is {found.layout}", hint="Save x.to_dense() instead.")
     _check_memory(found, where)
-    found = found.resolve_conj().resolve_neg()
     extent = _extent(found)
+    twist = f"{' conjugated' if found.is_conj() else ''}{' negated' if found.is_neg() else ''}"
+    found = found.resolve_conj().resolve_neg()
     compact = _compact(found, where)
     if compact is not found:
         about["expanded"] = list(found.shape)
     if not compact.is_contiguous():
         about["stride"] = list(compact.stride())
-    return Lowered((_part(compact, where, about),), about, extent)
+    return Lowered((_part(compact, where, about),), about, extent, twist)
 
 
 def _check_kind(value: Any, where: str) -> None:

@@ -11,6 +11,7 @@ import torch
 import transformers
 
 from holdfast.adapters.transformers import HoldfastCallback
+from holdfast.errors import Conflict
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what the trainer says of its own dependencies
 
@@ -105,3 +106,27 @@ def test_the_scaler_of_float16_comes_back_too(tmp_path: Path) -> None:
     place = callback.prepare(trainer(tmp_path, callback, 4))
     assert place is not None
     assert torch.load(Path(place, transformers.trainer.SCALER_NAME), weights_only=True)["scale"] == 8.0
+
+
+def test_only_a_folder_that_was_prepared_is_prepared_again(tmp_path: Path) -> None:
+    callback, model = HoldfastCallback(tmp_path / "ours"), Model()
+    callback.on_save(None, transformers.TrainerState(global_step=3), None, model=model)
+    hugging = trainer(tmp_path, callback, 4)
+    place = Path(hugging.args.output_dir, "holdfast-3")
+    place.mkdir(parents=True)
+    (place / "notes.txt").write_text("mine")
+    with pytest.raises(Conflict, match="was not prepared"):
+        callback.prepare(hugging)
+    assert (place / "notes.txt").read_text() == "mine"
+    (place / "notes.txt").unlink()
+    place.rmdir()
+    for _ in range(2):
+        assert callback.prepare(hugging) == str(place)
+
+
+def test_what_is_measured_and_no_number_is_left_out(tmp_path: Path) -> None:
+    callback = HoldfastCallback(tmp_path, best_key="eval_loss")
+    callback.on_evaluate(None, None, None, metrics={"eval_loss": 0.5, "eval_done": True, "eval_name": "x"})
+    callback.on_save(None, transformers.TrainerState(global_step=3), None, model=Model())
+    best = callback.manager.best()
+    assert best is not None and best.metrics == {"eval_loss": 0.5}

@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.durable import remove_tree
-from holdfast.errors import Extra
+from holdfast.errors import Conflict, Extra
 from holdfast.training.manager import CheckpointManager, Resumed
 
 with Extra("transformers"):
     import torch
     from transformers import TrainerCallback, TrainerState
+
+
+_OURS = ".holdfast-prepared"
+"""An empty file by which `prepare` knows a folder that it has made itself."""
 
 
 class HoldfastCallback(TrainerCallback):  # type: ignore[misc]  # an extra, whose types are not read
@@ -35,8 +39,7 @@ class HoldfastCallback(TrainerCallback):  # type: ignore[misc]  # an extra, whos
         self.manager.__enter__()
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
-        numbers = (int, float)
-        self._metrics = {name: value for name, value in (metrics or {}).items() if isinstance(value, numbers)}
+        self._metrics = {name: value for name, value in (metrics or {}).items() if _is_number(value)}
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self.manager.should_stop:
@@ -66,9 +69,7 @@ class HoldfastCallback(TrainerCallback):  # type: ignore[misc]  # an extra, whos
         if resumed is None:
             return None
         place = Path(trainer.args.output_dir, f"holdfast-{resumed.step}")
-        if place.exists():
-            remove_tree(str(place))
-        place.mkdir(parents=True)
+        _make_empty(place)
         trainer.save_model(str(place))
         for name in ("optimizer", "scheduler", "scaler"):
             if name in resumed.state:
@@ -87,3 +88,17 @@ class HoldfastCallback(TrainerCallback):  # type: ignore[misc]  # an extra, whos
                 if part is not None and name in resumed.state:
                     part.load_state_dict(resumed.state[name])
         return resumed
+
+
+def _make_empty(place: Path) -> None:
+    """Make a folder in place of the one that was prepared before; Conflict if it is somebody else's."""
+    if os.path.lexists(place):
+        if not (place / _OURS).is_file():
+            raise Conflict(f"{place} is there, and was not prepared by Holdfast", hint="Move it away.")
+        remove_tree(str(place))
+    place.mkdir(parents=True)
+    (place / _OURS).touch()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -26,7 +26,7 @@ _log = logging.getLogger("holdfast")
 READ_AGAIN_EVERY = 32
 """Of the files that a save shares, one in so many is read again, another one each time: a medium forgets in silence,
 and a link to what it forgot is no second copy."""
-_NO_LINK = (errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOENT)
+_NO_LINK = (errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOENT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,6 +230,7 @@ def refused() -> dict[str, tuple[Any, str]]:
         "a tensor that overlaps itself": (torch.arange(5).as_strided((3, 3), (1, 1)), "overlap"),
         "objects in an array": (np.array([Opaque()]), "object"),
         "a record array": (np.zeros(2, dtype=[("a", "i4")]), "cannot be saved"),
+        "a number of too many digits": (-(10**5000), "too many digits"),
         "an array whose elements have no bytes": (np.zeros(2, "V0"), "V0"),
         "a masked array": (np.ma.masked_array([1, 2], [True, False]), "MaskedArray"),
         "a subclass of a tensor": (torch.ones(2).as_subclass(_Subclass), "_Subclass"),

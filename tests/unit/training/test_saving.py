@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -15,11 +16,13 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+from holdfast.durable import Disk
 from holdfast.errors import Conflict, NotFound, Refused, Unavailable
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint, wait_for_save
 from holdfast.training.checkpoints import run_of
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.reading import read_manifest
+from holdfast.training.stored import shards
 from holdfast.training.stored.manifest import Manifest
 from unprivileged import unprivileged
 
@@ -284,6 +287,33 @@ def test_a_tensor_that_did_not_change_is_not_written_again(tmp_path: Path) -> No
     assert meta["bytes_written"] < 1.2 * MIB
     assert meta["files_shared"] == 9
     assert same(state, load_checkpoint(meta["path"]))
+
+
+@pytest.mark.parametrize("code", [errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_where_files_cannot_be_linked_they_are_written_again(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **options: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Disk, "link", fail)
+    state = {"x": torch.ones(MIB // 4), "y": torch.ones(3)}
+    for step in (1, 2):
+        assert save_checkpoint(tmp_path, step, state, rng=False, keep_last_k=1)["files_shared"] == 0
+    assert same(state, load_checkpoint(tmp_path))
+
+
+def test_the_work_of_a_save_grows_with_the_number_of_tensors_and_not_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def counted(shape: tuple[int, ...]) -> int:
+        sizes.append(len(shape))
+        return math.prod(shape)
+
+    monkeypatch.setattr(shards, "prod", counted)
+    payloads = [shards.Payload(f"t{at}", "F32", (1000,), lambda: memoryview(b"")) for at in range(2_000)]
+    assert [len(shard.payloads) for shard in shards.arrange(payloads)] == [2_000]
+    assert len(sizes) == len(payloads)
 
 
 def test_empty_tensors_keep_no_file_from_being_shared(tmp_path: Path) -> None:

@@ -16,10 +16,15 @@ from holdfast.errors import Damaged, Refused
 
 _HINT = "Save something else in its place, or register its class with holdfast.serde.register."
 
+_INT_MAX_BITS = 14_000
+"""What Python writes as digits, and reads again, is limited to 4,300 of them."""
+
 
 def encode(value: Any, where: str) -> Any:
     """What stands for a value in JSON; Refused, with its path, if nothing does."""
     kind = type(value)
+    if kind is int and value.bit_length() > _INT_MAX_BITS:
+        raise Refused(f"{where} cannot be saved: it is a number of too many digits", hint="Save it as bytes.")
     if value is None or kind is bool or kind is int or (kind is str and _is_text(value)):
         return value
     if kind is float:

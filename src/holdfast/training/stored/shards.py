@@ -52,14 +52,17 @@ def arrange(payloads: Iterable[Payload]) -> list[Shard]:
     """
     shards: list[Shard] = []
     small: list[Payload] = []
+    gathered = 0
     for payload in payloads:
-        if payload.n_bytes >= OWN_FILE_FROM_BYTES:
+        n_bytes = payload.n_bytes
+        if n_bytes >= OWN_FILE_FROM_BYTES:
             shards.append(Shard((payload,)))
             continue
-        if small and _total(small) + payload.n_bytes > SHARD_BYTES:
+        if small and gathered + n_bytes > SHARD_BYTES:
             shards.append(_sorted(small))
-            small = []
+            small, gathered = [], 0
         small.append(payload)
+        gathered += n_bytes
     if small:
         shards.append(_sorted(small))
     return shards
@@ -81,10 +84,6 @@ def header(payloads: Sequence[Payload]) -> bytes:
 def index(files: dict[str, str], total_bytes: int) -> dict[str, object]:
     """The document that says which tensor is in which file, as Hugging Face has it."""
     return {"metadata": {"total_size": total_bytes, "schema_version": SCHEMA_VERSION}, "weight_map": files}
-
-
-def _total(payloads: Iterable[Payload]) -> int:
-    return sum(payload.n_bytes for payload in payloads)
 
 
 def _sorted(payloads: list[Payload]) -> Shard:

@@ -17,6 +17,10 @@ from holdfast.adapters.claude_agent import Checkpoints
 
 from .messages_api import Call, served
 
+TIME_LIMIT_S = 300  # many times what it takes; only so that a program that hangs is not waited for
+PATIENT = {"CLAUDE_CODE_MCP_STARTUP_WAIT_MS": f"{TIME_LIMIT_S}000", "MCP_TIMEOUT": f"{TIME_LIMIT_S}000"}
+"""A server of tools is waited for: else the program begins, and knows none of the tools of one that starts slowly."""
+
 
 def test_the_real_program_saves_before_it_runs_a_command(project: Path, ws: Workspace) -> None:
     async def scene() -> None:
@@ -81,7 +85,7 @@ def _answer(result: Any) -> dict[str, Any]:
 
 async def _run(project: Path, calls: Sequence[Call], **options: Any) -> list[Any]:
     with served(calls) as (address, results):
-        environ = {"ANTHROPIC_BASE_URL": address, "ANTHROPIC_API_KEY": "none", "DISABLE_AUTOUPDATER": "1"}
+        environ = {"ANTHROPIC_BASE_URL": address, "ANTHROPIC_API_KEY": "none", "DISABLE_AUTOUPDATER": "1"} | PATIENT
         chosen = ClaudeAgentOptions(
             cwd=project,
             env=environ | {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
@@ -94,7 +98,7 @@ async def _run(project: Path, calls: Sequence[Call], **options: Any) -> list[Any
             said = {"role": "user", "content": "go"}
             yield {"type": "user", "message": said, "parent_tool_use_id": None, "session_id": "s"}
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(TIME_LIMIT_S):
             found = [each async for each in query(prompt=prompts(), options=chosen)]
         assert [each.result for each in found if isinstance(each, ResultMessage)] == ["done"]
         return list(results)

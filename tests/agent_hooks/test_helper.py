@@ -51,6 +51,15 @@ def _holding(lock: Path) -> Iterator[None]:
     process.communicate(b"\n")
 
 
+def _connected(run: Path) -> socket.socket:
+    """A connection to the helper, which has a name before it listens."""
+    (name,) = wait_for(lambda: [path.name for path in run.iterdir() if path.suffix != ".lock"])
+    folder, connection = os.open(run, os.O_RDONLY), socket.socket(socket.AF_UNIX)
+    wait_for(lambda: connection.connect_ex(f"/proc/self/fd/{folder}/{name}") == 0)
+    os.close(folder)
+    return connection
+
+
 def test_the_first_hook_leaves_a_helper_and_the_others_use_it(project: Path, with_helper: Path) -> None:
     tool(project, 1)
     (pid,) = wait_for(lambda: helpers(with_helper))
@@ -79,6 +88,7 @@ def test_a_helper_that_is_killed_is_replaced_and_nothing_is_missing(project: Pat
 def test_a_helper_that_is_killed_while_it_works_leaves_the_work_to_the_hook(project: Path, with_helper: Path) -> None:
     tool(project, 1)
     (pid,) = wait_for(lambda: helpers(with_helper))
+    _connected(with_helper).close()  # it says that it is there before it listens
     os.kill(pid, signal.SIGSTOP)
     (project / "mine.txt").write_text("user\n")
     data = json.dumps({**EVENT, "hook_event_name": "PreToolUse", "tool_use_id": "t2", "cwd": str(project)}).encode()
@@ -155,15 +165,10 @@ def test_something_else_at_the_socket_is_not_believed(project: Path, with_helper
 def test_nonsense_at_the_socket_is_answered_with_no(data: bytes, project: Path, with_helper: Path) -> None:
     hook(project, "PreToolUse", "t1")
     (pid,) = wait_for(lambda: helpers(with_helper))
-    (name,) = wait_for(lambda: [path.name for path in with_helper.iterdir() if path.suffix != ".lock"])
-    folder = os.open(with_helper, os.O_RDONLY)
-    with socket.socket(socket.AF_UNIX) as connection:
-        path = f"/proc/self/fd/{folder}/{name}"
-        wait_for(lambda: connection.connect_ex(path) == 0)  # it has a name before it listens
+    with _connected(with_helper) as connection:
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(100) in (b"no\n", b"")
-    os.close(folder)
     (project / "mine.txt").write_text("user\n")
     hook(project, "PreToolUse", "t2")
     assert helpers(with_helper) == [pid] and len(history(project)) == 2
@@ -175,10 +180,7 @@ def test_a_request_that_is_meant_for_another_helper_is_answered_with_no(project:
     (project / "mine.txt").write_text("user\n")
     event = json.dumps({**EVENT, "hook_event_name": "PreToolUse", "tool_use_id": "t2", "cwd": str(project)}).encode()
     environ = b"\0".join(os.fsencode(f"{key}={os.environ[key]}") for key in ("HOME", "PYTHONPATH"))
-    folder = os.open(with_helper, os.O_RDONLY)
-    (name,) = wait_for(lambda: [path.name for path in with_helper.iterdir() if path.suffix != ".lock"])
-    with socket.socket(socket.AF_UNIX) as connection:
-        wait_for(lambda: connection.connect_ex(f"/proc/self/fd/{folder}/{name}") == 0)
+    with _connected(with_helper) as connection:
         about = [
             b"of another version",
             b"claude-code",
@@ -191,7 +193,6 @@ def test_a_request_that_is_meant_for_another_helper_is_answered_with_no(project:
         ]
         connection.sendall(client.pack(about))
         assert connection.recv(100) == b"no\n"
-    os.close(folder)
     assert len(history(project)) == 1
 
 
@@ -200,7 +201,7 @@ def test_an_idle_helper_ends_and_leaves_no_socket(
 ) -> None:
     monkeypatch.setenv("HOLDFAST_HELPER_IDLE_S", "0.5")
     hook(project, "PreToolUse", "t1")
-    wait_for(lambda: list(with_helper.glob("*.lock")) and not helpers(with_helper))
+    wait_for(lambda: any(lock.read_text() for lock in with_helper.glob("*.lock")) and not helpers(with_helper))
     assert [path.suffix for path in with_helper.iterdir()] == [".lock"]
 
 

@@ -128,8 +128,8 @@ def test_a_replica_that_takes_over_has_all_that_it_heard_of(cluster: tuple[str, 
         for number in range(5):
             states.save(point(f"c{number}", {"messages": conversation(number)}))
         slot = nodes[next(iter(nodes))].execute_command("CLUSTER KEYSLOT", "{.}")
-        holders = [node for node in nodes.values() if node.execute_command("CLUSTER COUNTKEYSINSLOT", slot)]
-        primary, replica = sorted(holders, key=lambda node: node.info("replication")["role"])  # master, slave
+        [primary] = [node for node in list(nodes.values())[:3] if node.execute_command("CLUSTER COUNTKEYSINSLOT", slot)]
+        replica = nodes[int(primary.info("replication")["slave0"]["port"])]
         servers.wait_for(lambda: _heard(primary, replica), RedisError)
         primary.shutdown(nosave=True)
         replica.execute_command("CLUSTER FAILOVER TAKEOVER")

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from docs.pages import documented
+
 if TYPE_CHECKING:
     from conftest import Program
 
@@ -280,6 +282,14 @@ def test_the_example_indexes_markdown_and_python_in_one_command(holdfast: Progra
         assert holdfast("index", "search", query, "-n", "1", "--json").json["hits"][0]["document"] == document
     assert "Nothing to do" in holdfast("index", "plan").out
     assert holdfast("index", "verify").code == 0
+
+
+def test_what_is_printed_as_json_is_as_the_page_says(index: Program) -> None:
+    told = documented()
+    for name, *words in (
+        ("plan",), ("apply",), ("status",), ("verify",), ("explain", "docs/rain.md"), ("search", "rain"),
+    ):  # fmt: skip
+        assert index("index", name, *words, "--json").json.keys() == told[f"index {name}"], name
 
 
 def test_progress_on_a_terminal_that_is_resized(index: Program) -> None:

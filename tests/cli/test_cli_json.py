@@ -6,8 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
+
+from docs.pages import documented
+from holdfast.flow import Checkpoint, CheckpointMetadata, open_states
 
 NASTY = [b"bytes-\xff\xfe", b"line\nbreak", b"\x1b[31mred", "mañana \u202e\u200b".encode()]
 
@@ -49,6 +53,22 @@ def test_every_command_prints_one_document(holdfast, project, nasty):
         assert ran.code == 0, (name, ran)
         assert isinstance(ran.json, dict), name
         assert ran.out.isascii(), name
+
+
+def test_what_every_command_prints_is_as_the_page_says(holdfast, project, tmp_path):
+    with open_states("sqlite:///from.db") as states:
+        states.save(Checkpoint(CheckpointMetadata("c", "s", datetime.now(UTC), "n", 1), {}))
+    told, fork = documented(), str(tmp_path / "fork")
+    for name, *words in (
+        ("init",), ("save",), ("show",), ("pin", "latest"), ("log",), ("restore", "latest", "--dry-run"),
+        ("fork", "latest", fork), ("adopt", fork, "--yes"), ("undo",), ("redo",), ("guard", "--json", "--", "true"),
+        ("export", "latest", str(tmp_path / "out")), ("prune", "--keep-last", "1", "--dry-run"),
+        ("purge", "a.txt", "--dry-run"), ("copy", "sqlite:///from.db", "sqlite:///to.db", "--dry-run"),
+        ("copy", "sqlite:///from.db", "sqlite:///to.db"), ("search", "one"), ("why", "a.txt"), ("install", "codex"),
+        ("uninstall", "codex"), ("doctor",), ("completion", "bash"), ("rm", "latest", "--yes"), ("index init",),
+    ):  # fmt: skip
+        ran = holdfast("--json", *name.split(), *words)
+        assert (ran.code, ran.json.keys()) == (0, told[name]), (name, ran)
 
 
 def test_any_name_round_trips_through_save_diff_and_restore(holdfast, project, nasty):

@@ -57,6 +57,18 @@ def pages() -> list[Page]:
     return [Page(path) for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))]
 
 
+def documented() -> dict[str, set[str]]:
+    """The keys of what commands print with `--json`, as the page of the command line tells them; none of a report."""
+    rows = re.findall(
+        r"^\| (`[a-z].*?) \| (.*) \|$", (ROOT / "docs" / "command-line.md").read_text("utf-8"), re.MULTILINE
+    )
+    return {
+        name: set(re.findall(r'"(\w+)": ', told)) if told.startswith("`{") else set()
+        for names, told in rows
+        for name in _CODE.findall(names)
+    }
+
+
 def _slug(title: str) -> str:
     """The name of a heading in a link, as the usual viewers of such pages make it."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")

@@ -43,7 +43,7 @@ def copy(app: App, place: Asked, target: str, *, to_keys: str | None, to_plainte
             _show(plan, place, target, answer=dry_run)
         if dry_run:
             if app.json:
-                app.document({"plan": _documents(plan)})
+                app.document({"plan": _documents(plan), "copied": None})
             return Exit.DONE
         with opened(target, _keys(keys, to_keys, to_plaintext), create=True) as there, progress.shown() as shown:
             done = {

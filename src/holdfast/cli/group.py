@@ -77,6 +77,7 @@ _ELSEWHERE = {
     "checkout": "restore", "rewind": "restore", "reset": "restore", "rollback": "restore", "revert": "undo",
     "delete": "rm", "remove": "rm", "clean": "prune", "forget": "prune", "gc": "prune",
     "check": "verify", "fsck": "verify", "find": "search", "grep": "search", "run": "guard",
+    "help": "--help", "version": "--version",
 }  # fmt: skip
 """What other tools call it."""
 

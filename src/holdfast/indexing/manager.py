@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -152,11 +152,6 @@ def make_fingerprint(values: Mapping[str, Any]) -> CheckpointSettingsFingerprint
             f"the configuration has no {min(missing)}", hint="A fingerprint needs embed_model and vector_store."
         )
     return CheckpointSettingsFingerprint(**given)
-
-
-def plain_fingerprint(fingerprint: CheckpointSettingsFingerprint) -> dict[str, Any]:
-    """A fingerprint as a checkpoint holds it."""
-    return asdict(fingerprint)
 
 
 def _of_indexer(old: Mapping[str, Any], new: Mapping[str, Any]) -> ChangeImpact:

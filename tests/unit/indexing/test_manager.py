@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from holdfast.indexing import (
     IndexingCheckpoint,
     get_checkpoint_settings_map,
 )
-from holdfast.indexing.manager import KEPT, plain_fingerprint
+from holdfast.indexing.manager import KEPT
 from holdfast.testing.faults import ForgetfulDisk, PowerLoss
 
 FINGERPRINT = CheckpointSettingsFingerprint(
@@ -41,9 +42,7 @@ def manager(tmp_path: Path) -> CheckpointManager:
 
 
 def save(manager: CheckpointManager, **values: Any) -> IndexingCheckpoint:
-    checkpoint = IndexingCheckpoint(
-        project_path=manager.project_path, fingerprint=plain_fingerprint(FINGERPRINT), **values
-    )
+    checkpoint = IndexingCheckpoint(project_path=manager.project_path, fingerprint=asdict(FINGERPRINT), **values)
     asyncio.run(manager.save(checkpoint))
     return checkpoint
 
@@ -178,14 +177,14 @@ class TestManager:
 class TestValidity:
     def test_the_old_side_is_what_the_checkpoint_holds(self, manager: CheckpointManager) -> None:
         made = save(manager)
-        new = {**plain_fingerprint(FINGERPRINT), "query_model": "voyage-4-lite"}
+        new = {**asdict(FINGERPRINT), "query_model": "voyage-4-lite"}
         assert manager.is_index_valid_for_config(made, new) == (True, ChangeImpact.COMPATIBLE)
         assert manager.is_index_valid_for_config(made, {**new, "dimension": 256}) == (False, ChangeImpact.TRANSFORMABLE)
         assert manager.is_index_valid_for_config(made, {**new, "embed_model": "x"}) == (False, ChangeImpact.BREAKING)
 
     def test_settings_beside_the_fingerprint_count(self, manager: CheckpointManager) -> None:
         made = save(manager, settings=settings(chunk_size=20, batch_size=8))
-        same = plain_fingerprint(FINGERPRINT)
+        same = asdict(FINGERPRINT)
         for changed, impact in (
             ({"chunk_size": 20, "batch_size": 99}, ChangeImpact.NONE),
             ({"chunk_size": 40, "batch_size": 8}, ChangeImpact.RECHUNK),

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from holdfast.errors import Refused
-from holdfast.indexing.vectors import Query, Shape, load_numpy, packed
+from holdfast.indexing.vectors import Query, Shape, load_numpy, one_for_each, packed
 
 _PAIR_BYTES = 8
 _PLACES = 1 << 32
@@ -33,18 +33,7 @@ def unpack(blob: bytes) -> dict[int, float]:
 
 def check(vectors: Any, *, expected: int) -> list[bytes | str]:
     """What a model returned as bytes, one by one; a reason in the place of one that is no vector."""
-    try:
-        rows = list(vectors)
-    except TypeError:
-        raise Refused(
-            f"the model returned {type(vectors).__name__}", hint="It has to return one vector for each text."
-        ) from None
-    if len(rows) != expected:
-        raise Refused(
-            f"the model returned {len(rows)} vectors for {expected} texts",
-            hint="It has to return one vector for each text.",
-        )
-    return [_checked(row) for row in rows]
+    return [_checked(row) for row in one_for_each(vectors, expected=expected)]
 
 
 def _checked(row: Any) -> bytes | str:

@@ -58,12 +58,8 @@ def shapes_of(said: Mapping[str, Any]) -> dict[str, Shape]:
     return {str(name): Shape(int(each[0]), str(each[1])) for name, each in said.items()}
 
 
-def check(vectors: Any, *, expected: int, dimension: int | None) -> list[bytes | str]:
-    """What a model returned as float32 bytes, one by one; a reason in the place of one that is no vector.
-
-    Refused if there are not as many as texts: nobody can say which is whose.
-    """
-    np = load_numpy()
+def one_for_each(vectors: Any, *, expected: int) -> list[Any]:
+    """What a model returned. Refused if there are not as many as texts: nobody can say which is whose."""
     try:
         rows = list(vectors)
     except TypeError:
@@ -75,6 +71,13 @@ def check(vectors: Any, *, expected: int, dimension: int | None) -> list[bytes |
             f"the model returned {len(rows)} vectors for {expected} texts",
             hint="It has to return one vector for each text.",
         )
+    return rows
+
+
+def check(vectors: Any, *, expected: int, dimension: int | None) -> list[bytes | str]:
+    """What a model returned as float32 bytes, one by one; a reason in the place of one that is no vector."""
+    np = load_numpy()
+    rows = one_for_each(vectors, expected=expected)
     found: list[bytes | str] = []
     for row in rows:
         try:

@@ -120,9 +120,9 @@ class Planner:
         name = document.name
         row = self._find(name)
         live = row if self._live is self._base else self._live.find(name)
-        if name.endswith("/"):
+        if name.endswith("/") and document.problem is not None:  # a folder; else it is an address like any
             self._kept_folders.append(name.lstrip("/"))
-            self._failures.append(Failure(name, document.problem or "cannot be listed"))
+            self._failures.append(Failure(name, document.problem))
         else:
             self._judge(document, row, live)
 

@@ -15,10 +15,11 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from holdfast.errors import NotFound, Refused, Unavailable
+from holdfast.errors import HoldfastError, NotFound, Refused, Unavailable
 
 TEXTS = ("*.md", "*.txt", "*.rst", "*.py")
 _AT_ONCE = 500
+_READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _SETTLED_NS = 2_000_000_000
 """A file that changed this lately may change again within one tick of the disk's clock; its stamp proves nothing."""
 
@@ -65,27 +66,31 @@ class Folder:
             raise NotFound(
                 f"there is no folder {self.path}", hint="An index is not emptied because its folder is away."
             )
-        return self._walk("", time.time_ns() - _SETTLED_NS)
+        return self._walk(time.time_ns() - _SETTLED_NS)
 
-    def _walk(self, under: str, settled_ns: int) -> Iterator[list[Document]]:
+    def _walk(self, settled_ns: int) -> Iterator[list[Document]]:
         """Give files in the order of their paths' bytes, as a ledger has them: then both are gone through once."""
-        try:
-            entries = self._list(under, settled_ns)
-        except OSError as error:
-            yield [Document(spelt(under) or "/", _never, problem=error.strerror or str(error))]
-            return
-        some: list[Document] = []
-        for _, found in entries:
-            if not isinstance(found, str):
+        opened: list[Iterator[tuple[str, Document | str]]] = [iter([("", "")])]  # folders lie deeper than calls may
+        while opened:
+            some: list[Document] = []
+            below: str | None = None
+            for _, found in opened[-1]:
+                if isinstance(found, str):
+                    below = found
+                    break
                 some.append(found)
-                continue
+            else:
+                opened.pop()
             if some:
                 yield some
-                some = []
-            if found[:-1] not in self.without:
-                yield from self._walk(found, settled_ns)
-        if some:
-            yield some
+            if below is not None and below[:-1] not in self.without:
+                opened.append(iter(self._entries(below, settled_ns)))
+
+    def _entries(self, under: str, settled_ns: int) -> list[tuple[str, Document | str]]:
+        try:
+            return self._list(under, settled_ns)
+        except OSError as error:
+            return [(under, Document(spelt(under) or "/", _never, problem=error.strerror or str(error)))]
 
     def _list(self, under: str, settled_ns: int) -> list[tuple[str, Document | str]]:
         """The files of a folder as documents, and its folders, by where they come: a folder as if it ended with `/`.
@@ -110,8 +115,8 @@ class Folder:
                         continue
                     try:
                         seen = entry.stat(follow_symlinks=False)
-                    except OSError:
-                        continue  # it went while the folder was listed
+                    except FileNotFoundError:
+                        continue  # it went while the folder was listed; what else fails is no sign of that
                     kind = stat.S_IFMT(seen.st_mode)
                     if kind == stat.S_IFREG:
                         text = path if path.isascii() else spelt(path)
@@ -178,13 +183,22 @@ def read(document: Document) -> bytes:
         raise Unavailable(f"{document.name} {document.problem}", hint="Leave it out, or fix it.")
     try:
         found = document.read()
-        return found.encode("utf-8", "strict") if isinstance(found, str) else bytes(found)
+        if isinstance(found, str):
+            return found.encode("utf-8", "strict")
+        if isinstance(found, bytes | bytearray | memoryview):
+            return bytes(found)
+    except HoldfastError:
+        raise
     except OSError as error:
         raise Unavailable(f"{document.name}: {error.strerror or error}", hint="See that it can be read.") from error
     except UnicodeEncodeError as error:
         raise Unavailable(
             f"{document.name} is not text: {error.reason}", hint="Give bytes, or fix the text."
         ) from error
+    except Exception as error:  # what reads it is others' code, and may raise anything
+        said = f"{document.name}: {type(error).__name__}: {error}"
+        raise Unavailable(said, hint="See that it can be read.") from error
+    raise Unavailable(f"{document.name} is {type(found).__name__}", hint="A document is text or bytes.")
 
 
 def _document(item: object) -> Document:
@@ -202,7 +216,11 @@ def _pattern(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]
 
 
 def _read(place: str, name: str) -> bytes:
-    with open(os.path.join(place, name), "rb") as file:
+    """What a file holds. OSError if it has become something else: a link leads elsewhere, a pipe never ends."""
+    handle = os.open(os.path.join(place, name), _READING)
+    with open(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError("it is not a file any more")
         return file.read()
 
 

@@ -25,15 +25,16 @@ class IndexReport:
     missing: tuple[tuple[str, str], ...] = ()
     """Points that are not in the store, with their documents."""
     orphans: tuple[str, ...] = ()
-    """Points in the store that no document has."""
+    """Points in the store that no document has, or has already."""
     misshapen: tuple[tuple[str, str], ...] = ()
-    """Points whose vectors are missing or of another length, with their documents."""
+    """Points whose vectors are missing or of another length, or that are there twice, with their documents."""
     changed: tuple[tuple[str, str], ...] = ()
     """Points whose texts or vectors are not those that were published, with their documents."""
     findings: tuple[str, ...] = ()
     compared: int = 0
     """Points whose texts and vectors were compared; none where a store does not give them back."""
     repaired: int = 0
+    """Points that are as they should be again, or gone."""
 
     @property
     def ok(self) -> bool:
@@ -44,6 +45,11 @@ class IndexReport:
     def bad(self) -> tuple[tuple[str, str], ...]:
         """Points that have to be written again, with their documents."""
         return (*self.missing, *self.misshapen, *self.changed)
+
+    @property
+    def wrong(self) -> frozenset[str]:
+        """Points that are not as they should be."""
+        return frozenset((*self.orphans, *(point for point, _ in self.bad)))
 
 
 def check(
@@ -63,11 +69,13 @@ def check(
     expected = {point: name for name, _, points in ledger.all_points(generation.number) for _, point in points}
     shapes = {name: each.shape for name, each in channels.items()}
     missing, orphans, misshapen = dict(expected), [], []
-    for point, document, found in store.scan(generation.collection) if is_there else ():
-        if missing.pop(point, None) is None:
+    for point, _, found in store.scan(generation.collection) if is_there else ():
+        is_first = missing.pop(point, None) is not None
+        if not is_first:
             orphans.append(point)
-        elif not found or any(name not in shapes or not shapes[name].fits(size) for name, size in found.items()):
-            misshapen.append((point, document))
+        is_fit = found and all(name in shapes and shapes[name].fits(size) for name, size in found.items())
+        if point in expected and not (is_first and is_fit):  # one that is there twice goes wholly, and is written again
+            misshapen.append((point, expected[point]))  # what a store says of its document may be wrong, too
     lost = {*missing, *(point for point, _ in misshapen)}
     compared = 0
     changed: list[tuple[str, str]] = []

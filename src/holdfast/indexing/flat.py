@@ -53,6 +53,7 @@ class FlatStore:
         return dict(json.loads(found[0])) if found else None
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
+        shapes = self._shapes(collection)
         with self._db.writing() as db:
             db.executemany(
                 "INSERT OR REPLACE INTO point VALUES (?, ?, ?, ?, ?)",
@@ -61,6 +62,10 @@ class FlatStore:
             db.executemany(
                 "INSERT OR REPLACE INTO vector VALUES (?, ?, ?, ?)",
                 [(collection, point.id, name, data) for point in points for name, data in point.vectors.items()],
+            )
+            db.executemany(
+                "DELETE FROM vector WHERE collection = ? AND channel = ? AND id = ?",
+                [(collection, name, point.id) for point in points for name in shapes if name not in point.vectors],
             )
 
     def delete(self, collection: str, ids: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ def forget(ledger: Ledger, store: VectorStore, generation: Generation) -> None:
     """Drop a generation. The record goes last: a collection that nobody knows of would stay for ever."""
     said = store.fingerprint(generation.collection) or {}
     if generation.store == store.identity or said.get("ledger") == ledger.id():  # its folder may have been moved
+        _ask_another(ledger, store, generation)
         store.drop(generation.collection)
     ledger.forget(generation.number)
 
@@ -23,6 +24,14 @@ def forget_old(ledger: Ledger, store: VectorStore, *, keep: int) -> int:
     for each in gone:
         forget(ledger, store, each)
     return len(gone)
+
+
+def _ask_another(ledger: Ledger, store: VectorStore, generation: Generation) -> None:
+    """Have the store ask what is live, if it asks what goes: a swap or a rollback was cut off."""
+    if store.live() == generation.collection:
+        for each in ledger.generations():
+            if each.state == "live" and store.fingerprint(each.collection) is not None:
+                store.make_live(each.collection)
 
 
 def _is_gone(store: VectorStore, generation: Generation) -> bool:

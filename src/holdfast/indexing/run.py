@@ -134,7 +134,8 @@ class IndexRun:
             if report.ok or not repair:
                 return report
             self._repair(report)
-            return replace(self._check(sample), repaired=len(report.bad) + len(report.orphans))
+            after = self._check(sample)
+            return replace(after, repaired=len(report.wrong - after.wrong))
 
     def rollback(self) -> int:
         """Make the generation before the live one live again; the number of it. It can be rolled back likewise."""

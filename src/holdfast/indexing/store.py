@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from holdfast.errors import HoldfastError, NotFound, Unavailable
+from holdfast.errors import Damaged, HoldfastError, NotFound, Unavailable
 from holdfast.indexing.vectors import Query, Shape
 
 
@@ -34,6 +34,20 @@ class Hit:
     ordinal: int
     text: str
     score: float
+
+
+def as_point(point: str, said: Mapping[str, Any] | None, text: object, vectors: Mapping[str, bytes]) -> Point:
+    """A point of what a store has beside its vectors, be it that somebody changed that: then it is like no other."""
+    document, ordinal = ((said or {}).get(name) for name in ("document", "ordinal"))
+    return Point(point, str(document), ordinal if isinstance(ordinal, int) else -1, str(text), vectors)
+
+
+def as_hit(store: str, said: Mapping[str, Any] | None, text: object, score: float) -> Hit:
+    """An answer of what a store has beside a vector. Damaged if that is not what was written."""
+    document, ordinal = ((said or {}).get(name) for name in ("document", "ordinal"))
+    if not (isinstance(document, str) and isinstance(ordinal, int) and isinstance(text, str)):
+        raise Damaged(f"{store} has a point of no document", hint="Call verify(repair=True).")
+    return Hit(document, ordinal, text, score)
 
 
 def no_collection(store: str, collection: str) -> NotFound:

@@ -186,6 +186,11 @@ class VectorStoreContract:
         opened.make_live("two")
         assert {each.document for each in opened.search("dense", [1, 1, 1, 1])} == {"both", "first"}
         assert {each.document for each in opened.search(SECOND, [1, 1])} == {"both", "second"}
+        opened.upsert(
+            "two", [Point(ONE, "less", 0, "t", {"dense": whole["dense"]})]
+        )  # what it had more is written over
+        assert {document: sizes for _, document, sizes in opened.scan("two")}["less"] == {"dense": 16}
+        assert {each.document for each in opened.search(SECOND, [1, 1])} == {"second"}
         opened.delete("two", [ONE, THREE])
         assert [document for _, document, _ in opened.scan("two")] == ["first"]
 

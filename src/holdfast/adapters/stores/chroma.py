@@ -17,7 +17,7 @@ from typing import Any
 
 from holdfast.errors import Extra
 from holdfast.indexing import vectors
-from holdfast.indexing.store import Hit, Point, is_there, no_collection, nothing_to_search, using
+from holdfast.indexing.store import Hit, Point, as_hit, as_point, is_there, no_collection, nothing_to_search, using
 from holdfast.indexing.vectors import Query, Shape
 
 with Extra("chroma"):
@@ -83,12 +83,16 @@ class ChromaStore:
                         metadatas=[{"document": each.document, "ordinal": each.ordinal} for each in some],
                         documents=[each.text for each in some],
                     )
+            self._delete(_part(collection, place), [point.id for point in points if name not in point.vectors])
 
     def delete(self, collection: str, ids: Sequence[str]) -> None:
         for place in range(len(self._shapes(collection))):
-            for start in range(0, len(ids), self._most):
-                with self._translated():
-                    self._get(_part(collection, place)).delete(ids=list(ids[start : start + self._most]))
+            self._delete(_part(collection, place), ids)
+
+    def _delete(self, part: str, ids: Sequence[str]) -> None:
+        for start in range(0, len(ids), self._most):
+            with self._translated():
+                self._get(part).delete(ids=list(ids[start : start + self._most]))
 
     def scan(self, collection: str) -> Iterator[tuple[str, str, Mapping[str, int]]]:
         documents: dict[str, str] = {}
@@ -106,7 +110,7 @@ class ChromaStore:
             with self._translated():
                 found = self._get(part).get(include=["metadatas", "embeddings"], limit=_PAGE, offset=start)
             for each, said, vector in zip(found["ids"], found["metadatas"], found["embeddings"], strict=True):
-                yield each, str(said["document"]), len(vector)
+                yield each, str((said or {}).get("document")), len(vector)
             start += len(found["ids"])
             if len(found["ids"]) < _PAGE:
                 return
@@ -126,7 +130,7 @@ class ChromaStore:
         rows = zip(found["ids"], found["metadatas"], found["documents"], found["embeddings"], strict=True)
         for each, said, text, vector in rows:
             there = {name: vectors.derive(vectors.packed(vector), shape)}
-            yield Point(each, str(said["document"]), int(said["ordinal"]), str(text), there)
+            yield as_point(each, said, text, there)
 
     def count(self, collection: str) -> int:
         shapes = self._shapes(collection)
@@ -167,7 +171,7 @@ class ChromaStore:
         with self._translated():
             found = self._get(part).query(query_embeddings=[asked], n_results=limit)
         rows = zip(found["metadatas"][0], found["documents"][0], found["distances"][0], strict=True)
-        return [Hit(str(said["document"]), int(said["ordinal"]), text, 1 - distance) for said, text, distance in rows]
+        return [as_hit(self.identity, said, text, 1 - distance) for said, text, distance in rows]
 
     def close(self) -> None:
         """Let go of the folder."""

@@ -100,6 +100,10 @@ class FaissStore:
                     "INSERT OR REPLACE INTO vector VALUES (?, ?, ?, ?)",
                     [(number, name, key, vectors.widened(data, shapes[name])) for name, data in point.vectors.items()],
                 )
+                self._db.executemany(
+                    "DELETE FROM vector WHERE collection = ? AND channel = ? AND key = ?",
+                    [(number, name, key) for name in shapes if name not in point.vectors],
+                )
         self._fresh.clear()
         for name, shape in shapes.items():
             self._take_in(number, name, shape)

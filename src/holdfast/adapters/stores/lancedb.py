@@ -18,7 +18,7 @@ from typing import Any
 from holdfast import durable
 from holdfast.errors import Extra
 from holdfast.indexing import vectors
-from holdfast.indexing.store import Hit, Point, is_there, no_collection, nothing_to_search, using
+from holdfast.indexing.store import Hit, Point, as_hit, is_there, no_collection, nothing_to_search, using
 from holdfast.indexing.vectors import Query, Shape
 
 with Extra("lancedb"):
@@ -149,7 +149,7 @@ class LanceStore:
         with self._translated():
             near = self._table(live).search(asked, vector_column_name=_column(found[0]))
             rows = near.distance_type("cosine").select(["document", "ordinal", "text", "_distance"]).limit(limit)
-            return [_hit(row) for row in rows.to_list()]
+            return [as_hit(self.identity, row, row["text"], 1 - float(row["_distance"])) for row in rows.to_list()]
 
     def close(self) -> None:
         """Nothing is held between calls."""
@@ -212,7 +212,3 @@ def _point(row: Mapping[str, Any], places: Mapping[str, tuple[int, Shape]]) -> P
 
 def _among(ids: Sequence[str]) -> str:
     return "id IN ({})".format(", ".join("'" + each.replace("'", "''") + "'" for each in ids))
-
-
-def _hit(row: Mapping[str, Any]) -> Hit:
-    return Hit(row["document"], row["ordinal"], row["text"], 1 - float(row["_distance"]))

@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.errors import Extra
 from holdfast.indexing import sparse, vectors
-from holdfast.indexing.store import Hit, Point, is_there, no_collection, nothing_to_search, using
+from holdfast.indexing.store import Hit, Point, as_hit, as_point, is_there, no_collection, nothing_to_search, using
 from holdfast.indexing.vectors import Query, Shape
 
 with Extra("qdrant"):
@@ -81,8 +81,9 @@ class QdrantStore:
     def delete(self, collection: str, ids: Sequence[str]) -> None:
         if not ids:
             return
+        own: list[Any] = [int(each) if each.isdecimal() else each for each in ids]  # those of others may be numbers
         with self._translated():
-            self._client.delete(collection, points_selector=models.PointIdsList(points=list(ids)), wait=True)
+            self._client.delete(collection, points_selector=models.PointIdsList(points=own), wait=True)
 
     def scan(self, collection: str) -> Iterator[tuple[str, str, Mapping[str, int]]]:
         shapes = self._shapes_of(collection)
@@ -137,7 +138,8 @@ class QdrantStore:
         with self._translated():
             asked = _thin(sparse.asked(query)) if shape.is_sparse else vectors.asked(query, shape)
             found = self._client.query_points(live, query=asked, using=channel, limit=limit).points
-        return [_hit(each.payload or {}, float(each.score)) for each in found]
+        said = [(each.payload or {}, float(each.score)) for each in found]
+        return [as_hit(self.identity, payload, payload.get("text"), score) for payload, score in said]
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -176,7 +178,7 @@ def _point(record: models.Record, shapes: Mapping[str, Shape]) -> Point:
     said = record.payload or {}
     vector = record.vector if isinstance(record.vector, dict) else {}
     there = {name: _blob(each, shapes[name]) for name, each in vector.items() if name in shapes}
-    return Point(str(record.id), str(said.get("document")), int(said.get("ordinal", -1)), str(said.get("text")), there)
+    return as_point(str(record.id), said, said.get("text"), there)
 
 
 def _thin(numbers: Mapping[int, float]) -> models.SparseVector:
@@ -193,7 +195,3 @@ def _size(vector: Any, shape: Shape | None) -> int:
     if isinstance(vector, models.SparseVector):
         return len(vector.indices) * 8
     return shape.size_bytes if shape is not None and len(vector) == shape.dimension else len(vector)
-
-
-def _hit(payload: Mapping[str, Any], score: float) -> Hit:
-    return Hit(str(payload["document"]), int(payload["ordinal"]), str(payload["text"]), score)

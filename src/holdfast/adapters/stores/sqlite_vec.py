@@ -79,12 +79,13 @@ class SQLiteVecStore:
                     " text = excluded.text RETURNING key",
                     number[0], point.id, point.document, point.ordinal, point.text,
                 )  # fmt: skip
-                for name, data in point.vectors.items():
-                    self._put(*tables[name], key, data)
+                for name, (table, shape) in tables.items():
+                    self._put(table, shape, key, point.vectors.get(name))
 
-    def _put(self, table: str, shape: Shape, key: int, data: bytes) -> None:
+    def _put(self, table: str, shape: Shape, key: int, data: bytes | None) -> None:
         self._db.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
-        self._db.execute(f"INSERT INTO {table} (key, data) VALUES (?, {_value(shape)})", (key, _coded(data, shape)))
+        if data is not None:
+            self._db.execute(f"INSERT INTO {table} (key, data) VALUES (?, {_value(shape)})", (key, _coded(data, shape)))
 
     def delete(self, collection: str, ids: Sequence[str]) -> None:
         with self._db.writing():

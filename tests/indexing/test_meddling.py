@@ -1,0 +1,134 @@
+"""Stores that somebody meddled with behind the ledger's back: what is wrong is told, and repaired for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import Damaged
+from holdfast.indexing import IndexRun
+
+from .scene import Scene
+from .stores import store
+
+
+@pytest.fixture
+def meddled(scene: Scene, tmp_path: Path) -> Iterator[Callable[[str], IndexRun]]:
+    """Fills an index in a store of some kind."""
+    opened: list[IndexRun] = []
+
+    def fill(kind: str) -> IndexRun:
+        scene.fill(3)
+        scene.store.close()
+        scene.store = store(kind)(tmp_path / "vectors")
+        opened.append(scene.done())
+        return opened[0]
+
+    yield fill
+    for each in opened:
+        each.close()
+
+
+def _first(scene: Scene) -> tuple[str, str, str]:
+    """The live collection, and a point of it with its document."""
+    live = scene.store.live()
+    assert live is not None
+    point, document, _ = min(scene.store.scan(live))
+    return live, point, document
+
+
+def _is_repaired(run: IndexRun, scene: Scene) -> None:
+    before = scene.model.texts
+    report = run.verify(repair=True)
+    assert (report.ok, report.repaired, scene.model.texts) == (True, 1, before)
+    assert run.verify().ok
+
+
+def test_a_row_of_lance_that_is_there_twice_is_there_once_when_it_is_repaired(
+    scene: Scene, meddled: Callable[[str], IndexRun]
+) -> None:
+    run = meddled("lancedb")
+    live, point, document = _first(scene)
+    table: Any = scene.store._table(live)  # type: ignore[attr-defined]
+    table.add(table.search().where(f"id = '{point}'").to_arrow().select(table.schema.names))
+    report = run.verify()
+    assert (report.orphans, report.misshapen) == ((point,), ((point, document),))
+    _is_repaired(run, scene)
+
+
+@pytest.mark.parametrize("vector", [{}, {"dense": [0.1] * 64}])
+def test_a_point_of_qdrant_that_says_nothing_of_its_document_is_written_again(
+    scene: Scene, meddled: Callable[[str], IndexRun], vector: Any
+) -> None:
+    from qdrant_client import models
+
+    run = meddled("qdrant")
+    live, point, document = _first(scene)
+    forged = models.PointStruct(id=point, vector=vector, payload={"ordinal": "none"})
+    scene.store._client.upsert(live, [forged])  # type: ignore[attr-defined]
+    assert run.verify().bad == ((point, document),)
+    if vector:
+        with pytest.raises(Damaged) as damaged:
+            scene.store.search("dense", vector["dense"])
+        assert "verify" in damaged.value.hint
+    _is_repaired(run, scene)
+
+
+def test_a_point_of_qdrant_that_has_a_number_for_a_name_is_taken_out(
+    scene: Scene, meddled: Callable[[str], IndexRun]
+) -> None:
+    from qdrant_client import models
+
+    run = meddled("qdrant")
+    live, _, _ = _first(scene)
+    forged = models.PointStruct(id=7, vector={"dense": [0.1] * 64}, payload={})
+    scene.store._client.upsert(live, [forged])  # type: ignore[attr-defined]
+    assert run.verify().orphans == ("7",)
+    _is_repaired(run, scene)
+
+
+@pytest.mark.parametrize("is_foreign", [False, True])
+def test_a_point_of_chroma_that_says_nothing_of_itself_is_repaired(
+    scene: Scene, meddled: Callable[[str], IndexRun], is_foreign: bool
+) -> None:
+    run = meddled("chroma")
+    live, point, _ = _first(scene)
+    part: Any = scene.store._get(f"hf.{live}.0")  # type: ignore[attr-defined]
+    if not is_foreign:
+        part.delete(ids=[point])
+    part.upsert(ids=["foreign" if is_foreign else point], embeddings=[[0.1] * 64])
+    with pytest.raises(Damaged):
+        scene.store.search("dense", [0.1] * 64)
+    assert len(run.verify().wrong) == 1
+    _is_repaired(run, scene)
+
+
+def test_what_cannot_be_repaired_without_a_model_is_not_counted_as_repaired(scene: Scene) -> None:
+    scene.fill(3)
+    with scene.done() as run:
+        live, _, _ = _first(scene)
+        (point, _) = next((point, name) for point, name, _ in scene.store.scan(live) if name == "00.md")
+        (other, _) = next((point, name) for point, name, _ in scene.store.scan(live) if name == "01.md")
+        scene.store.delete(live, [point, other])
+        scene.write("00.md", "words that nobody has paid for")
+        report = run.verify(repair=True)
+        assert ([name for _, name in report.missing], report.repaired) == (["00.md"], 1)
+        (scene.docs / "00.md").unlink()
+        assert run.verify(repair=True).repaired == 0
+        assert run.apply(run.plan()).ok
+        assert run.verify().ok
+
+
+def test_a_generation_that_the_store_asks_by_mistake_does_not_take_the_answers_with_it(scene: Scene) -> None:
+    scene.fill(3)
+    scene.done().close()
+    with scene.done(datatype="int8") as run:
+        live, _, _ = _first(scene)
+        kept = live.removesuffix("_2") + "_1"
+        scene.store.make_live(kept)  # a rollback that was cut off
+        assert run.prune(keep_generations=0).generations == 1
+        assert scene.store.live() == live
+        assert scene.found("word2 thing1") == "02.md"

@@ -9,9 +9,9 @@ from holdfast.errors import Refused
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _LONG = {short[1]: char for char, short in _SHORT.items()}
 _WIDE_SPACES = "\u00a0\u2009\u202f\u3000"  # not "printable" to Python, and ordinary in prose
-_SECRET = re.compile(r"(://[^\s/?#:@]*:)\S*@")  # up to the last @: what is in a password need not be escaped
-_SECRET_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&\s]*", re.IGNORECASE)
-_ESCAPE = re.compile(r"\\(?:([\\ntr])|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|)")
+_SECRET = r"(://[^\s/?#:@]*:)\S*@"  # up to the last @: what is in a password need not be escaped
+_SECRET_OPTION = r"(?i)([?&](?:ssl)?password=)[^&\s]*"
+_ESCAPE = r"\\(?:([\\ntr])|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|)"
 
 
 def escape(text: str, *, keep: str = "") -> str:
@@ -31,12 +31,12 @@ def escape_path(path: str) -> str:
 
 def unescape(text: str) -> str:
     """The text that `escape_path` made this of. Refused if it makes no such text."""
-    return _ESCAPE.sub(lambda match: _unescape(match, text, is_path=False), text)
+    return re.sub(_ESCAPE, lambda match: _unescape(match, text, is_path=False), text)
 
 
 def unescape_path(text: str) -> str:
     """The path that `escape_path` made a text of. Refused if it makes no such text."""
-    path = _ESCAPE.sub(lambda match: _unescape(match, text, is_path=True), text)
+    path = re.sub(_ESCAPE, lambda match: _unescape(match, text, is_path=True), text)
     if "\0" in path:
         raise Refused(f"{escape(text)} has a zero in it, as no path has", hint="Give the path as it was shown.")
     return path
@@ -46,7 +46,7 @@ def without_password(text: str) -> str:
     """A text in which no URL has a password; rather more is hidden than less."""
     if "://" not in text:
         return text
-    return _SECRET_OPTION.sub(r"\1…", _SECRET.sub(r"\1…@", text))
+    return re.sub(_SECRET_OPTION, r"\1…", re.sub(_SECRET, r"\1…@", text))
 
 
 def _escape(char: str) -> str:

@@ -20,10 +20,11 @@ Exit codes (`exits.py`):
 From the outside in:
 
     start, main      where the program begins; errors into exit codes (`exits`)
+    shortcut         `log`, answered without click
     group, command   the click group and the click command; `app` is what every command is given
     commands/        one file a command
     flow/, training, indexing    the same for flow locations, training runs, `holdfast index`
-    restoring, saved, conversations, installing, running, picking    what several commands share
+    listing, restoring, saved, conversations, installing, running, picking    what several commands share
     given, locations             values and locations on the command line
     output, render, progress     the two streams, how things look, the progress bar
     documents                    what `--json` prints

@@ -6,12 +6,9 @@ import os
 import posixpath
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
-
-import click
 
 from holdfast.cli import output, render
 from holdfast.cli.exits import Exit
@@ -22,21 +19,25 @@ if TYPE_CHECKING:
     from holdfast.model import Recovery
     from holdfast.project import SyncCheckpointManager
     from holdfast.workspace import Workspace
-    from holdfast.workspace.config import Settings
 
 
-@dataclass
 class App:
-    """The global options of one run of the program."""
+    """The global options of one run of the program. No dataclass: making one is felt in the start of a command."""
 
-    directory: str | None = None
-    store: str | None = None
-    allow_home: bool = False
-    json: bool = False
-    settings: Settings | None = field(default=None, init=False)
-    """The configuration of the workspace, once that is open."""
-    _workspace: Workspace | None = field(default=None, init=False)
-    _told: Recovery | None = field(default=None, init=False)
+    def __init__(
+        self,
+        directory: str | None = None,
+        store: str | None = None,
+        *,
+        allow_home: bool = False,
+        json: bool = False,
+    ) -> None:
+        self.directory = directory
+        self.store = store
+        self.allow_home = allow_home
+        self.json = json
+        self._workspace: Workspace | None = None
+        self._told: Recovery | None = None
 
     def open(self, *, create: bool = False, exclude: Sequence[str] = ()) -> Workspace:
         """Open the workspace that the options name, or the nearest one; raise NotFound where there is none."""
@@ -48,7 +49,7 @@ class App:
             found = nearest(folder, attempt, home=_home(), any_owner=self.store is not None)
         if found is None:
             if not create:
-                first = f"Make the first one with `{typed('save')}`."
+                first = f"Make the first one with `{self.typed('save')}`."
                 raise NotFound(f"{folder} has no checkpoints yet", hint=" ".join([first, *self._moved_from(folder)]))
             found = self._made(folder, exclude=exclude)
         return self._opened(found)
@@ -74,7 +75,7 @@ class App:
 
         found = {} if self.store else left_behind(Path(os.path.realpath(folder)), os.environ, likely=likely)
         likeliest = list(found.items())[:1]
-        return [f"If it was {was} before: {typed('--store', str(store), 'log')}" for was, store in likeliest]
+        return [f"If it was {was} before: {self.typed('--store', str(store), 'log')}" for was, store in likeliest]
 
     def _at(
         self, folder: Path, *, create: bool = False, exclude: Sequence[str] = (), strict: bool = False
@@ -82,23 +83,27 @@ class App:
         """Open a folder with its configuration. An invalid one is an error only with `strict`, for what makes
         checkpoints: it must not keep anybody from going back."""
         from holdfast.workspace import Workspace  # the engine is loaded when a command really opens a store
-        from holdfast.workspace.config import Settings, read_settings
+        from holdfast.workspace.given import a_path
+        from holdfast.workspace.tables import find_table
 
         wrong: HoldfastError | None = None
+        options: dict[str, Any] = {"exclude_patterns": []}
         try:
-            settings = read_settings(folder)
+            if find_table(Path(a_path(folder, "the workspace"))) is not None:
+                from holdfast.workspace.config import read_settings  # start-up cost, for who has a configuration
+
+                options = read_settings(folder).options()
         except HoldfastError as error:
-            settings, wrong = Settings(), error
+            wrong = error
             if create:
                 raise
-        options = settings.options() | {"on_unknown": "tagged"}  # states are shown, and nothing is made of them
-        options["exclude_patterns"] = [*settings.exclude_patterns, *exclude]
+        options["exclude_patterns"] = [*options["exclude_patterns"], *exclude]
+        options["on_unknown"] = "tagged"  # states are shown, and nothing is made of them
         workspace = Workspace(folder, store=self.store, allow_home=self.allow_home, create=create, **options)
         if wrong is not None and strict:
             raise wrong
         if wrong is not None:
             output.note(render.escape(f"The configuration is not used: {wrong}"))
-        self.settings = settings
         return workspace
 
     def project(self) -> SyncCheckpointManager:
@@ -166,6 +171,21 @@ class App:
         if not output.ask(question):
             decline()
 
+    def typed(self, *words: str) -> str:
+        """Return a command of ours as it is typed into a shell, with the global options that name the same workspace.
+
+        A password in a URL is left out of it.
+        """
+        options = ["--allow-home"] if self.allow_home else []
+        for option, place in (("-C", self.directory), ("--store", self.store)):
+            options += [option, place] if place else []
+        return shlex.join(render.escape(without_password(word)) for word in ("holdfast", *options, *words))
+
+    def close(self) -> None:
+        """Say what is left to say, at the end of a run, however that went."""
+        self.tell_whose()
+        self.tell_recovered()
+
     def tell_recovered(self) -> None:
         """Say once how an interrupted restore was dealt with: on opening, or by the command itself."""
         recovered = self._workspace.recovered if self._workspace else None
@@ -190,23 +210,34 @@ class App:
         here, owner = os.fspath(self._workspace.path), owner_of(self._workspace.store)
         if owner not in (None, here) and (not os.path.lexists(owner) or os.path.realpath(owner) == here):
             line = f"These are checkpoints of {owner}. If it is {here} now, take them along:"
-            output.note(render.escape(f"{line} {typed('save')}"))
+            output.note(render.escape(f"{line} {self.typed('save')}"))
 
 
 def typed(*words: str) -> str:
-    """Return a command of ours as it is typed into a shell, with the global options that name the same workspace.
+    """Return a command of ours as it is typed into a shell: `App.typed`, in the run that click has begun."""
+    return _current().typed(*words)
 
-    A password in a URL is left out of it.
-    """
-    app = click.get_current_context().ensure_object(App)
-    options = ["--allow-home"] if app.allow_home else []
-    for option, place in (("-C", app.directory), ("--store", app.store)):
-        options += [option, place] if place else []
-    return shlex.join(render.escape(without_password(word)) for word in ("holdfast", *options, *words))
+
+def pass_app(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Have click hand a command the App of its run, as the first argument."""
+
+    @wraps(function)
+    def with_app(*args: Any, **options: Any) -> Any:
+        return function(_current(), *args, **options)
+
+    return with_app
+
+
+def _current() -> App:
+    import click  # start-up cost: who calls this has loaded it, and `holdfast log` does without
+
+    return click.get_current_context().ensure_object(App)
 
 
 def decline() -> NoReturn:
     """End because somebody said no: that is no error, and the exit code still tells."""
+    import click  # as above
+
     output.note("Nothing was changed.")
     raise click.exceptions.Exit(Exit.REFUSED)
 
@@ -245,6 +276,3 @@ def _existing(folder: Path, attempt: Callable[[Path], Workspace]) -> Workspace |
 
 def _home() -> Path:
     return Path(os.path.realpath(os.path.expanduser("~")))
-
-
-pass_app = click.make_pass_decorator(App, ensure=True)

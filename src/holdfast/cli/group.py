@@ -169,5 +169,4 @@ def group(ctx: click.Context, /, **options: Any) -> None:
         if options[name] == "":  # an empty variable must not mean the folder one happens to stand in
             raise click.UsageError(f"{flag} is empty", ctx)
     ctx.obj = App(**options)
-    ctx.call_on_close(ctx.obj.tell_recovered)
-    ctx.call_on_close(ctx.obj.tell_whose)
+    ctx.call_on_close(ctx.obj.close)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.cli import output
+from holdfast.cli import output, shortcut
 from holdfast.cli.exits import Exit, of_error
 from holdfast.errors import HoldfastError
 from holdfast.harmless import without_password
@@ -41,6 +41,8 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _run(args: Sequence[str]) -> int:
+    if asked := shortcut.understood(args):
+        return shortcut.answer(asked)
     import click  # inside `main`'s protection: loading it is most of the start-up time
 
     from holdfast.cli.group import group

@@ -14,7 +14,7 @@ from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.adapters.agents.conversation import Kept
-    from holdfast.model import Checkpoint, Operation, Overlap, Plan, Restored
+    from holdfast.model import Operation, Overlap, Plan, Restored
     from holdfast.workspace import Workspace
 
 
@@ -114,23 +114,6 @@ def carry_out(
             render.note_list(_doubts(plan), "What was undone may not be the agent's alone")
         conversations.show(said)
     return Exit.DONE if done.ok else Exit.INCOMPLETE
-
-
-def reason(operation: Operation) -> str:
-    """Return why a safety checkpoint was made."""
-    target = short(operation.target)
-    if operation.verb == "without":
-        return f"made to undo an agent since {target}"
-    if operation.verb == "found":
-        return f"found after an interrupted restore to {target}"
-    return f"before {render.escape(operation.verb)} to {target}"
-
-
-def message(checkpoint: Checkpoint) -> str:
-    """Return what a checkpoint says of itself in one line: its message, or why it was made."""
-    if checkpoint.operation is not None and not checkpoint.message:
-        return reason(checkpoint.operation)
-    return render.first_line(checkpoint.message)
 
 
 def turn(app: App, *, back: bool) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import documents, output, render
-from holdfast.cli.app import App, typed
+from holdfast.cli.app import App
 from holdfast.cli.exits import Exit
 from holdfast.errors import NotFound, Refused
 
@@ -74,7 +74,7 @@ def log(app: App, run: TrainingFolder, limit: int) -> None:
         rows.append((str(each.step), render.local(each.manifest.timestamp), " · ".join(flags), size, _metrics(each)))
     render.table(("step", "when", "", "size", "metrics"), rows)
     if len(shown) < len(found):
-        output.note(f"There are more: {typed('log', '-n', str(2 * limit))}")
+        output.note(f"There are more: {app.typed('log', '-n', str(2 * limit))}")
     for wrong_one in broken:
         output.note(render.escape(f"broken: {wrong_one.error}"))
 

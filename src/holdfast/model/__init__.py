@@ -18,8 +18,9 @@ if TYPE_CHECKING:
         Renamed,
         Restored,
     )  # fmt: skip
-    from holdfast.model.checkpoint import JSON, Checkpoint, Lazy, Operation, Progress, Reason, Uncovered
+    from holdfast.model.checkpoint import JSON, Checkpoint, Lazy, Operation, Progress
     from holdfast.model.findings import Bisected, Blame, BlamedLine, Match, Origin, Problem, VerifyReport, Why
+    from holdfast.model.uncovered import Reason, Uncovered
     from holdfast.model.upkeep import CheckpointUsage, Compacted, PathUsage, Pruned, Purged, PurgePlan, Usage
 
 __all__ = [
@@ -59,6 +60,7 @@ _ROOMS = {
     "changes": {"CheckpointDiff", "Exported", "LineCount", "Overlap", "Plan", "Recovery", "Renamed", "Restored"},
     "findings": {"Bisected", "Blame", "BlamedLine", "Match", "Origin", "Problem", "VerifyReport", "Why"},
     "upkeep": {"CheckpointUsage", "Compacted", "PathUsage", "PurgePlan", "Pruned", "Purged", "Usage"},
+    "uncovered": {"Reason", "Uncovered"},
 }
 
 if not TYPE_CHECKING:  # a checker that saw this would take any name for one of ours

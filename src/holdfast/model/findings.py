@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from holdfast.model.checkpoint import Checkpoint, Reason
+from holdfast.model.checkpoint import Checkpoint
+from holdfast.model.uncovered import Reason
 
 
 @dataclass(frozen=True, slots=True)

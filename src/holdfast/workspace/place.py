@@ -6,8 +6,8 @@ import contextlib
 import json
 import os
 import re
+import sys
 from collections.abc import Mapping
-from hashlib import sha256
 from itertools import count
 from pathlib import Path
 
@@ -51,7 +51,7 @@ _SYSTEM = frozenset(
     ]
 )
 _SYSTEM_TREES = ("/proc", "/sys", "/dev", "/boot")
-_CHOSEN = re.compile(r".+-[0-9a-f]{24}")  # a name that we gave a store
+_CHOSEN = r".+-[0-9a-f]{24}"  # a name that we gave a store
 _PERSONAL = ("Desktop", "Documents", "Downloads", "Library", ".config", ".local", ".ssh")
 
 
@@ -185,7 +185,7 @@ def _lead_to(store: Path, workspace: Path, before: Path) -> None:
     with contextlib.suppress(OSError):  # without it the store is found by `--store`, as before
         if there.is_symlink() and there.samefile(store):
             there.unlink()
-        if _CHOSEN.fullmatch(store.name):
+        if re.fullmatch(_CHOSEN, store.name):
             here.symlink_to(store.name)
 
 
@@ -240,7 +240,19 @@ def _chosen(root: Path, workspace: Path, *owners: Path) -> Path:
 def _store_name(workspace: Path, number: int) -> str:
     label = re.sub(r"[^A-Za-z0-9._-]+", "-", workspace.name)[:40].strip("-.") or "workspace"
     further = b"\0%d" % number if number else b""
-    return f"{label}-{sha256(os.fsencode(workspace) + further).hexdigest()[:24]}"
+    return f"{label}-{_sha256(os.fsencode(workspace) + further)[:24]}"
+
+
+def _sha256(data: bytes) -> str:
+    """In hex. By the module that `hashlib` has beside OpenSSL, where it is: loading that takes longer than this."""
+    try:
+        if sys.version_info >= (3, 12):
+            from _sha2 import sha256
+        else:
+            from _sha256 import sha256  # type: ignore[import-not-found]  # typeshed has no stub
+    except ImportError:  # a Python that was built without it
+        from hashlib import sha256
+    return str(sha256(data).hexdigest())
 
 
 def _stores_root(environ: Mapping[str, str]) -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
@@ -269,3 +271,14 @@ class TestOwner:
         before = (tmp_path / "store" / "holdfast" / "store.json").stat()
         write_owner(tmp_path / "store", workspace)
         assert (tmp_path / "store" / "holdfast" / "store.json").stat().st_ino == before.st_ino
+
+
+@pytest.mark.parametrize("missing", [(), ("_sha2", "_sha256")])
+def test_the_store_of_a_folder_has_the_name_that_it_always_had(
+    missing: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in missing:
+        monkeypatch.setitem(sys.modules, module, None)
+    found = store_folder(Path("/nowhere/My project"), store=None, environ={"HOLDFAST_STORE_ROOT": "/nowhere/stores"})
+    digest = hashlib.sha256(b"/nowhere/My project").hexdigest()
+    assert found == Path(f"/nowhere/stores/My-project-{digest[:24]}")

@@ -11,7 +11,7 @@ from holdfast.cli.app import App, pass_app, typed
 from holdfast.cli.command import AFTER_DASHES, command
 from holdfast.cli.documents import short
 from holdfast.cli.exits import Exit
-from holdfast.cli.restoring import message
+from holdfast.cli.listing import message
 from holdfast.model import Bisected, Checkpoint
 
 _SKIP = 125

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from holdfast.cli import documents, locations, output, render, training
-from holdfast.cli.app import App, pass_app, typed
+from holdfast.cli import listing, locations
+from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
-from holdfast.cli.restoring import message
-from holdfast.model import Checkpoint
-
-if TYPE_CHECKING:
-    from holdfast.workspace import Workspace
-
-_LIMIT = 20
-_TITLES = ("id", "when", "name", "by", "message")
 
 
 @command()
@@ -27,7 +18,7 @@ _TITLES = ("id", "when", "name", "by", "message")
     "--limit",
     type=click.IntRange(min=0),
     metavar="N",
-    default=_LIMIT,
+    default=listing.LIMIT,
     help="How many to list; 0 lists all.",
     show_default=True,
 )
@@ -70,50 +61,4 @@ def log(
 
         log_location(app, place, limit, before)
         return
-    if run := training.run_of(app):
-        training.log(app, run, limit)
-        return
-    _log_workspace(app, limit=limit, safety=safety, session=session, before=before, actor=actor)
-
-
-def _log_workspace(
-    app: App, *, limit: int, safety: bool, session: str | None, before: str | None, actor: str | None
-) -> None:
-    workspace = app.open()
-    found = workspace.list(limit + 1 if limit else None, session=session, actor=actor, safety=safety, before=before)
-    shown = found[:limit] if limit else found
-    more = len(found) > len(shown)
-    if app.json:
-        app.document({"checkpoints": [documents.checkpoint(entry) for entry in shown], "more": more})
-        return
-    if not shown:
-        output.note("There are no older ones." if before else _nothing(workspace, session, actor))
-        return
-    render.table(_TITLES, [_row(entry) for entry in shown])
-    if more:
-        given = (("--session", session), ("--actor", actor), ("-n", str(limit) if limit != _LIMIT else None))
-        same = ["--all"] if safety else []
-        same += [word for name, value in given if value for word in (name, value)]
-        output.note(f"There are more: {typed('log', *same, '--before', documents.short(shown[-1].id))}")
-
-
-def _nothing(workspace: Workspace, session: str | None, actor: str | None) -> str:
-    if session is not None or actor is not None:
-        return f"No checkpoints of this {'session' if actor is None else 'actor'}."
-    if workspace.list(1, safety=True):
-        return f"No checkpoints but those made before restores; list them with: {typed('log', '--all')}"
-    return f"No checkpoints yet; make the first one with: {typed('save')}"
-
-
-def _row(checkpoint: Checkpoint) -> tuple[str, ...]:
-    when = render.ago if output.is_terminal(sys.stdout) else render.local
-    flags = [checkpoint.name, "pinned" if checkpoint.pinned else "", "" if checkpoint.complete else "incomplete"]
-    step = "" if checkpoint.step is None else f"#{checkpoint.step}"
-    by = [checkpoint.actor, checkpoint.session, step]
-    return (
-        documents.short(checkpoint.id),
-        when(checkpoint.timestamp),
-        render.escape(" · ".join(filter(None, flags))),
-        render.escape(" ".join(filter(None, by))),
-        message(checkpoint),
-    )
+    listing.log(app, limit, safety=safety, session=session, before=before, actor=actor)

@@ -10,7 +10,7 @@ from holdfast.cli import documents, locations, output, render, training
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.documents import short
-from holdfast.cli.restoring import message
+from holdfast.cli.listing import message
 from holdfast.errors import Refused
 from holdfast.model import Checkpoint, Pruned
 

@@ -11,7 +11,7 @@ from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.documents import short
 from holdfast.cli.exits import Exit, of_error
-from holdfast.cli.restoring import message
+from holdfast.cli.listing import message
 from holdfast.errors import HoldfastError
 from holdfast.model import Checkpoint
 

@@ -8,7 +8,7 @@ from holdfast.cli import documents, output, progress, render
 from holdfast.cli.app import App, pass_app, typed
 from holdfast.cli.command import AFTER_DASHES, command
 from holdfast.cli.documents import short
-from holdfast.cli.restoring import message
+from holdfast.cli.listing import message
 from holdfast.model import Checkpoint, Match
 
 

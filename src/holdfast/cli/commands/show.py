@@ -10,7 +10,7 @@ import click
 from holdfast.cli import documents, locations, output, render, saved, training
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
-from holdfast.cli.restoring import reason
+from holdfast.cli.listing import reason
 from holdfast.model import Checkpoint
 
 

@@ -11,7 +11,7 @@ import click
 from holdfast.cli import documents, locations, output, render
 from holdfast.cli.app import App, pass_app, typed
 from holdfast.cli.command import command
-from holdfast.cli.restoring import message
+from holdfast.cli.listing import message
 from holdfast.model import CheckpointUsage, Usage
 from holdfast.retention import Policy, told
 

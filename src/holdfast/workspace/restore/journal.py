@@ -16,12 +16,12 @@ from holdfast import durable
 from holdfast.errors import Unavailable
 
 STAGE_PREFIX = ".holdfast-restore-"
-_STAGE = re.compile(re.escape(STAGE_PREFIX) + r"[0-9a-f]{8}")
+_STAGE = re.escape(STAGE_PREFIX) + r"[0-9a-f]{8}"
 
 
 def is_stage(name: str) -> bool:
     """Whether a folder at the top of a workspace is one that a restore made."""
-    return _STAGE.fullmatch(name) is not None
+    return re.fullmatch(_STAGE, name) is not None
 
 
 class Entry(NamedTuple):

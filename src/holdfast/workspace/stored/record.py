@@ -17,9 +17,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import Damaged
-from holdfast.model import Checkpoint, Lazy, Operation, Reason, Uncovered
+from holdfast.model import Checkpoint, Operation
 
 if TYPE_CHECKING:
+    from holdfast.model import Lazy, Uncovered
     from holdfast.workspace.stored.parts import Sink, Source
 
 FORMAT = 1
@@ -160,6 +161,8 @@ def encode_uncovered(uncovered: Sequence[Uncovered]) -> bytes:
 
 def decode_uncovered(data: bytes) -> tuple[Uncovered, ...]:
     """Read `uncovered.json`."""
+    from holdfast.model import Reason, Uncovered  # start-up cost: a list of checkpoints does not need them
+
     return tuple(Uncovered(path, Reason(reason), detail) for path, reason, detail in json.loads(data))
 
 

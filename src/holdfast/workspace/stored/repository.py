@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from holdfast import durable
 from holdfast.errors import Conflict, Damaged, NotFound, Refused
-from holdfast.model import JSON, Checkpoint, Uncovered
+from holdfast.model import JSON, Checkpoint
 from holdfast.shadowgit.refs import Refs
 from holdfast.workspace.stored.catalog import Catalog, Row
 from holdfast.workspace.stored.holds import Holds
@@ -21,6 +21,7 @@ from holdfast.workspace.stored.record import Contents, Node, decode_record, deco
 from holdfast.workspace.stored.spelling import Spelling
 
 if TYPE_CHECKING:
+    from holdfast.model import Uncovered
     from holdfast.shadowgit import ObjectStore, PackWriter
 
 WITHOUT = "without"

@@ -299,7 +299,9 @@ def test_where_holdfast_is_gone_its_hooks_do_nothing_successfully(project: Path,
     shim = home / ".local" / "state" / "holdfast" / "agents" / "bin" / "holdfast"
     text = shim.read_text()
     bare = {"HOME": str(home), "PYTHONHOME": "", "HOLDFAST_HELPER": "0"}
-    for gone in (text.replace(sys.executable, "/no/python"), text.replace("holdfast.cli.start", "holdfast_is_gone")):
+    broken = text.replace("code = main()", "code = 1 / 0")
+    gone_from = ((sys.executable, "/no/python"), ("holdfast.cli.start", "holdfast_is_gone"))
+    for gone in (*(text.replace(*names) for names in gone_from), broken):
         shim.write_text(gone)
         ran = subprocess.run([shim, "hook", "gemini"], input=b"{}", capture_output=True, check=False, env=bare)
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
@@ -314,6 +316,23 @@ def test_nothing_of_the_project_is_imported_by_its_hook(project: Path, home: Pat
     event = {"session_id": "s", "cwd": str(project), "hook_event_name": "PreToolUse", "tool_name": "Bash"}
     subprocess.run([shim, "hook", "claude-code"], input=json.dumps(event).encode(), check=True, cwd=project)
     assert not (home / "imported").exists() and len(history(project)) == 1
+
+
+@pytest.mark.parametrize(("variable", "value"), [("PYTHONPATH", "{}/src"), ("PYTHONHOME", "/nowhere")])
+def test_what_the_agent_sets_for_the_python_of_the_project_has_no_say(
+    project: Path, home: Path, variable: str, value: str
+) -> None:
+    run("install", "claude-code")
+    for name in ("_socket.py", "holdfast.py", "json.py"):
+        (project / "src" / name).write_text("raise SystemError('this is for the project alone')\n")
+    shim = home / ".local" / "state" / "holdfast" / "agents" / "bin" / "holdfast"
+    event = {"session_id": "s", "cwd": str(project), "hook_event_name": "PreToolUse", "tool_name": "Bash"}
+    environ = {key: text for key, text in os.environ.items() if not key.startswith("PYTHON")}
+    environ[variable] = value.format(project)
+    told = json.dumps(event).encode()
+    ran = subprocess.run([shim, "hook", "claude-code"], input=told, capture_output=True, check=False, env=environ)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+    assert len(history(project)) == 1
 
 
 def test_what_a_tool_of_an_agent_saves_is_the_agents_and_what_the_user_saves_meanwhile_is_not(

@@ -2,7 +2,7 @@
 
 Agents that ask the user to trust a hook ask again when its text changes. So the entries name this script, and only the
 script names the interpreter: Holdfast can be upgraded, or installed elsewhere, and the entries stay as they are. It
-also starts faster than the script that pip writes, and where Holdfast is gone it does nothing, successfully.
+also starts faster than the script that pip writes, and where Holdfast is gone or broken it does nothing, successfully.
 """
 
 from __future__ import annotations
@@ -11,10 +11,20 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+import holdfast
 from holdfast import durable
 from holdfast.adapters.agents.folders import own_folder
 
-_CODE = "import sys\ntry:\n from holdfast.cli.start import main\nexcept ImportError:\n sys.exit(0)\nsys.exit(main())\n"
+_CODE = """\
+import sys
+sys.path.append({!r})
+try:
+ from holdfast.cli.start import main
+ code = main()
+except Exception:
+ code = 0
+sys.exit(code)
+"""
 
 
 def shim_path(environ: Mapping[str, str]) -> Path:
@@ -23,17 +33,19 @@ def shim_path(environ: Mapping[str, str]) -> Path:
 
 
 def shim_text(python: str) -> str:
-    """The script. With -P nothing is imported from the folder that the agent is in.
+    """The script. With -P nothing is imported from the folder that the agent is in, and with -E nothing from where the
+    variables of its environment lead: they are meant for the project's Python. We find ourselves by where we are.
 
     Without words it was called by one that reads the settings of Claude Code and knows no `args`: an old version of it,
     Copilot, VS Code. Help and the status 2 would block each of their tools.
     """
-    quoted, code = shlex.quote(python), shlex.quote(_CODE)
+    ours = str(Path(holdfast.__file__).parent.parent)
+    quoted, code = shlex.quote(python), shlex.quote(_CODE.format(ours))
     lines = (
         "#!/bin/sh",
         f"[ -x {quoted} ] || exit 0",
         "[ $# -gt 0 ] || set -- hook claude-code",
-        f'exec {quoted} -P -c {code} "$@"',
+        f'exec {quoted} -E -P -c {code} "$@"',
     )
     return "\n".join(lines) + "\n"
 

@@ -67,6 +67,15 @@ def test_an_agent_that_died_within_a_tool_is_blamed_once_by_whoever_comes_next()
     assert scene.at(Kind.PROMPT, session="new").actor is None
 
 
+def test_what_an_agent_that_died_had_begun_in_the_background_is_doubted_once():
+    scene = Scene()
+    scene.at(Kind.BEFORE, "1", session="dead", background=True)
+    scene.at(Kind.AFTER, "1", session="dead", background=True)
+    scene.dead.add("claude-code-dead")
+    assert scene.at(Kind.START, session="new") == Blame(None, "new", ("claude-code",))
+    assert scene.at(Kind.PROMPT, session="new") == Blame(None, "new")
+
+
 def test_one_whose_process_is_not_known_is_believed_for_hours_only():
     scene = Scene()
     event = Event("claude-code", Kind.BEFORE, "PreToolUse", session="gone", tool_use="1", tool="Bash")

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Workspace
+from holdfast import NotFound, Workspace
 from holdfast.cli import main as program
 from holdfast.durable import use_disk
 from holdfast.retention import Policy
@@ -217,6 +217,9 @@ def test_a_restore_interrupted_just_after_any_step_is_old_or_new_and_what_was_un
         if found == after:
             ws.undo()
             assert files() == before, point
+        else:
+            with pytest.raises(NotFound):  # nothing was restored
+                ws.undo()
         assert ws.verify().ok
 
 

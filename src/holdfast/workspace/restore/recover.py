@@ -73,7 +73,7 @@ class Recoverer:
         if outcome == "taken back" or entry.target == safety.id:
             outcome = "taken back"
             if not failed:
-                self._repository.withdraw(safety)  # it says that something was restored, and nothing was
+                self._repository.withdraw(safety.id)  # it says that something was restored, and nothing was
         return Recovery(entry.verb, entry.target, outcome, found.id, failed)
 
     def _reset_folders(self, paths: Iterable[str], safety: Checkpoint) -> None:

@@ -98,8 +98,7 @@ class Restorer:
                 )
             except BaseException:
                 writer.abort()
-                if self.journal.exists:
-                    self.journal.close()
+                self._give_up()
                 self._forget(made)
                 raise
             try:
@@ -117,11 +116,20 @@ class Restorer:
 
         return Undoing(self._repository, self._scanner, self._saver)
 
+    def _give_up(self) -> None:
+        """Close the journal of a restore that has touched nothing; a Ctrl-C may have left its safety checkpoint."""
+        if self.journal.exists:
+            with contextlib.suppress(OSError, Unavailable):  # it then says that something was restored, and no more
+                entry = self.journal.read()
+                if entry is not None:
+                    self._repository.withdraw(entry.safety)
+            self.journal.close()
+
     def _forget(self, made: Checkpoint | None) -> None:
         """Take away a target that was made for a restore that did not take place."""
         if made is not None and not self.journal.exists:
             with contextlib.suppress(OSError):  # it does no harm
-                self._repository.withdraw(made)
+                self._repository.withdraw(made.id)
 
     def begin(self, wish: Wish, steps: Steps, snapshot: Snapshot, safety: Checkpoint | None = None) -> JournalEntry:
         """Open the journal, which names the safety checkpoint before it is there: without one nothing was begun."""
@@ -305,7 +313,7 @@ class Restorer:
             application.discard()
             if safety is not None:
                 if not application.left:
-                    self._repository.withdraw(safety)  # it says that something was restored, and nothing was
+                    self._repository.withdraw(safety.id)  # it says that something was restored, and nothing was
                 self.journal.close()
         except OSError as worse:
             raise Unavailable(

@@ -277,10 +277,10 @@ class Repository:
         self.objects.delete_ref(*(checkpoint.id for checkpoint in checkpoints if checkpoint.operation is None))
         self.catalog.remove(*(checkpoint.id for checkpoint in checkpoints))
 
-    def withdraw(self, safety: Checkpoint) -> None:
-        """Take away the safety checkpoint of a restore that did not take place. Needs no room on the disk."""
-        self.objects.delete_ref(safety.id)
-        self.catalog.remove(safety.id)
+    def withdraw(self, safety: str) -> None:
+        """Take away the safety checkpoint of a restore that did not take place, if any. Needs no room on the disk."""
+        self.objects.delete_ref(safety)
+        self.catalog.remove(safety)
 
     def upkeep(self) -> None:
         """Merge packs that have accumulated."""

@@ -342,6 +342,18 @@ class TestDamage:
             fresh.read(oid)[1] == b"own 2" for pack in fresh.packs() if pack.name != damaged.name for oid in pack.oids()
         )
 
+    def test_the_sound_copy_of_what_a_damaged_pack_has_too_is_kept(self, store: ObjectStore) -> None:
+        damaged = add_pack(store, b"shared" * 100)
+        twice = PackWriter(store.pack_folder, has=lambda _: False)
+        shared, own = twice.add(Kind.BLOB, b"shared" * 100), twice.add(Kind.BLOB, b"own")
+        twice.commit()
+        data = bytearray(damaged.path.read_bytes())
+        data[20] ^= 1
+        damaged.path.write_bytes(data)
+        fresh = ObjectStore(store.git_dir)
+        merge_packs(fresh, [pack for pack in fresh.packs() if pack.find(own) is not None])
+        assert fresh.blob(shared) == b"shared" * 100
+
     @pytest.mark.parametrize("suffix", [".idx", ".pack"])
     def test_a_pack_in_which_a_bit_flipped_stays_as_it_is_or_loses_nothing(
         self, store: ObjectStore, suffix: str

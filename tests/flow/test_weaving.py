@@ -113,6 +113,28 @@ def test_a_rope_without_end_is_damaged() -> None:
         join(Rope(me, encode([100, 0, 1, -1])), fetch_from(looped), max_bytes=1000)
 
 
+@pytest.mark.parametrize("brings_all", [True, False])
+def test_parts_that_came_at_once_are_not_asked_for_again_and_others_are(*, brings_all: bool) -> None:
+    state = {"messages": conversation(300)}
+    rope, _, weaver = weave(state)
+    asked: list[int] = []
+
+    def fetch(names: Any, count: int) -> dict[bytes, Held]:
+        asked.append(len(names))
+        return weaver.parts if brings_all else {each: weaver.parts[each] for each in names}
+
+    assert SERDE.decode(join(rope, fetch, max_bytes=1 << 30)) == state
+    assert (len(asked) == 1) is brings_all
+
+
+def test_a_part_whose_names_are_no_bytes_is_damaged() -> None:
+    me, other = b"n" * 16, b"o" * 16
+    parts: dict[bytes, Any] = {me: ("o" * 16, encode([1])), other: (b"", b"a")}
+    for fetch in (fetch_from(parts), lambda names, count: parts):
+        with pytest.raises(Damaged, match="names no parts"):
+            join(Rope(me, encode([1, 0, 2, -1])), fetch, max_bytes=1000)
+
+
 @pytest.mark.parametrize(
     "shape",
     [

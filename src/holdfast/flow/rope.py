@@ -9,6 +9,7 @@ number of its parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from isal import isal_zlib
@@ -85,21 +86,30 @@ def join(root: Rope, fetch: Fetch, *, max_bytes: int) -> bytes:
         raise Refused(f"this state has {size:,} bytes, more than {max_bytes:,}", hint="Raise max_state_bytes.")
     if type(root.refs) is not bytes or len(root.refs) % NAME_BYTES:
         raise Damaged("a state names no parts", hint="Use another checkpoint.")
-    held = _fetch_all(root.refs, fetch, parts)
-    joined = b"".join(_Walk(held, size).pieces(root.refs, pieces[3:], 0))
+    joined = b"".join(_lay_out(root.refs, pieces[3:], size, fetch, parts))
     if len(joined) != size or checksum([joined]) != crc:
         raise Damaged("a state is not what was saved", hint="Use another checkpoint.")
     return joined
 
 
-def _fetch_all(refs: bytes, fetch: Fetch, parts: int) -> dict[bytes, Held]:
-    """All parts that a rope needs, level by level."""
+def _lay_out(refs: bytes, shape: Sequence[Any], size: int, fetch: Fetch, parts: int) -> list[bytes]:
+    """The pieces of a state in order."""
+    found = fetch(names_in(refs), parts) if refs else {}
+    if len(found) >= parts:  # most likely all that is needed came at once
+        with suppress(KeyError):
+            return _Walk(found, size).pieces(refs, shape, 0)
+    return _Walk(_fetch_all(refs, found, fetch, parts), size).pieces(refs, shape, 0)
+
+
+def _fetch_all(refs: bytes, found: Mapping[bytes, Held], fetch: Fetch, parts: int) -> dict[bytes, Held]:
+    """All parts that a rope needs, level by level; those of the first one are found already."""
     held: dict[bytes, Held] = {}
     wanted = names_in(refs)
-    for _ in range(_MOST_LEVELS):
+    for level in range(_MOST_LEVELS):
         if not wanted:
             return held
-        found = fetch(wanted, parts)
+        if level:
+            found = fetch(wanted, parts)
         new = {name: found[name] for name in wanted}
         held.update(new)
         ropes = [refs for refs, _ in new.values() if refs]
@@ -134,6 +144,8 @@ class _Walk:
             else:
                 for name in names:
                     own_refs, data = self._held[name]
+                    if type(own_refs) is not bytes:
+                        raise Damaged("a part names no parts", hint="Use another checkpoint.")
                     laid += self.pieces(own_refs, _shape(data), level + 1)
             at = end
         return laid

@@ -262,3 +262,7 @@ def test_parts_that_are_lost_are_noticed(redis_url: str, prefix: str) -> None:
         states.forget_parts()
         with pytest.raises(Damaged):
             states.load("s")
+        states.save(point("next", {"messages": conversation(41)}))
+        states.forget()
+        states.forget_parts()
+        assert states.load("s") == point("next", {"messages": conversation(41)}), "nothing is taken for known"

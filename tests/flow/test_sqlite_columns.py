@@ -16,6 +16,20 @@ from holdfast.retention import Policy
 from holdfast.testing.flow_contract import conversation, point
 
 
+@pytest.mark.parametrize("lost", ["number IN (3, 4)", "refs != x''", "1"])
+def test_what_is_saved_after_parts_were_lost_is_whole(tmp_path: Path, lost: str) -> None:
+    path, states = tmp_path / "a.db", [{"messages": conversation(length)} for length in (100, 101)]
+    with States(SQLiteStore(path)) as store:
+        store.save(point("c1", states[0]))
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute(f"DELETE FROM parts WHERE {lost}")
+        db.commit()
+    with States(SQLiteStore(path)) as store:
+        store.save(point("c2", states[1]))
+    with States(SQLiteStore(path)) as store:
+        assert store.load("s") == point("c2", states[1])
+
+
 @pytest.mark.parametrize("value", ["x''", "x'ff'", "'text'", "''", "1.5", "-1", "9223372036854775807"])
 @pytest.mark.parametrize(
     "columns",

@@ -163,12 +163,13 @@ class Core:
         return Memory(session.family, Base(newest.sequence, newest.digest), frozenset(known))
 
     def names_of(self, row: Row) -> set[bytes]:
-        """The names of all parts that a row needs."""
+        """The names of all parts that a row needs and that are there: one that was lost is not taken for known, but
+        stored again with what is saved next."""
         needed: set[bytes] = set()
         level = set(names_in(row.refs))
         while level:
-            needed |= level
             found = self.store.groups(row.family, list(level))
+            needed |= found.keys()
             level = {name for refs in found.values() for name in names_in(refs)} - needed
         return needed
 

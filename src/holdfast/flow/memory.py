@@ -155,7 +155,7 @@ class MemoryStore:
             return [held[name] for name in names if name in held]
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
-        return {name: refs for name, refs, _ in self.parts(family, names) if refs}
+        return {name: refs for name, refs, _ in self.parts(family, names)}
 
     def session(self, session: str) -> SessionRow | None:
         with self._lock:

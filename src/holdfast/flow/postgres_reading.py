@@ -62,7 +62,7 @@ class PostgresReader:
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
         text = "SELECT name, refs FROM {schema}.parts WHERE family = %s AND name = ANY (%b) AND tenant = %s"
-        return dict(self._run(f"{text} AND refs <> ''", family, list(names), self._key))
+        return dict(self._run(text, family, list(names), self._key))
 
     def session(self, session: str) -> SessionRow | None:
         return next(map(session_row, self._run(ONE_SESSION, self._key, escape(session))), None)

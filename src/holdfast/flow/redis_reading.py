@@ -97,8 +97,13 @@ class RedisReader:
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
         if not names:
             return {}
-        refs = self._do(lambda: self._client.hmget(f"{self._prefix}refs:{family}", names))
-        return {name: ref for name, ref in zip(names, refs, strict=True) if ref}
+        pipe = self._client.pipeline(transaction=False)
+        pipe.hmget(f"{self._prefix}refs:{family}", names)
+        for name in names:
+            pipe.hexists(f"{self._prefix}parts:{family}", name)
+        refs, *are_there = self._do(pipe.execute)
+        found = zip(names, refs, are_there, strict=True)
+        return {name: ref or b"" for name, ref, is_there in found if is_there}
 
     def session(self, session: str) -> SessionRow | None:
         values = self._do(lambda: self._client.hmget(f"{self._prefix}s:{quoted(session)}", _SESSION))

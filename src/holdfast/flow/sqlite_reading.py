@@ -117,15 +117,13 @@ class SQLiteReader:
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
         with self._pool.reading() as db:
-            return dict(self._named(db, "name, refs", family, names, " AND refs != x''"))
+            return dict(self._named(db, "name, refs", family, names))
 
-    def _named(
-        self, db: sqlite3.Connection, columns: str, family: int, names: Sequence[bytes], more: str = ""
-    ) -> Iterator[Any]:
+    def _named(self, db: sqlite3.Connection, columns: str, family: int, names: Sequence[bytes]) -> Iterator[Any]:
         for at in range(0, len(names), _MANY):
             some = names[at : at + _MANY]
             marks = ",".join("?" * len(some))
-            text = f"SELECT {columns} FROM parts WHERE family = ? AND name IN ({marks}) AND tenant = ?{more}"
+            text = f"SELECT {columns} FROM parts WHERE family = ? AND name IN ({marks}) AND tenant = ?"
             yield from db.execute(text, (family, *some, self._key))
 
     def session(self, session: str) -> SessionRow | None:

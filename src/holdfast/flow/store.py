@@ -191,7 +191,7 @@ class StateStore(Protocol):
         """
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The refs of those of these parts that have any."""
+        """The refs of those of these parts that are there; empty where one names no others."""
 
     def session(self, session: str) -> SessionRow | None: ...
 

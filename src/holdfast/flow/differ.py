@@ -25,14 +25,26 @@ def _changes(before: Any, after: Any, encode: Callable[[Any], bytes], path: str)
 def _dicts(
     before: dict[Any, Any], after: dict[Any, Any], encode: Callable[[Any], bytes], path: str
 ) -> Iterator[Change]:
-    for key, value in before.items():
-        if key in after:
-            yield from _changes(value, after[key], encode, f"{path}[{key!r}]")
+    old, new = _by_name(before, encode), _by_name(after, encode)
+    for name, (key, value) in old.items():
+        if name in new:
+            yield from _changes(value, new[name][1], encode, f"{path}[{key!r}]")
         else:
             yield Change(f"{path}[{key!r}]", "removed", before=value)
-    for key, value in after.items():
-        if key not in before:
+    for name, (key, value) in new.items():
+        if name not in old:
             yield Change(f"{path}[{key!r}]", "added", after=value)
+
+
+def _by_name(values: dict[Any, Any], encode: Callable[[Any], bytes]) -> dict[bytes, tuple[Any, Any]]:
+    """Keys and values by how the key is stored: 1 is not True, and what is no number is the same as itself."""
+    named: dict[bytes, tuple[Any, Any]] = {}
+    for key, value in values.items():
+        name = encode(key)
+        while name in named:  # there may be several that are no number
+            name += b"\0"
+        named[name] = key, value
+    return named
 
 
 def _lists(before: list[Any], after: list[Any], encode: Callable[[Any], bytes], path: str) -> Iterator[Change]:

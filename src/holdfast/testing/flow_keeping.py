@@ -240,6 +240,15 @@ class KeepingContract(Sound):
         with pytest.raises(NotFound):
             states.diff("s", "a", "nothing")
 
+    def test_keys_that_are_equal_and_not_the_same_are_compared(self, states: States) -> None:
+        nan = float("nan")
+        states.save(point("a", {"x": {1: "a", 0.0: "b", nan: 1, float("nan"): 2}}))
+        states.save(point("b", {"x": {True: "a", -0.0: "b", nan: 1, float("nan"): 3}}))
+        assert [(each.kind, each.path) for each in states.diff("s", "a").changes] == [
+            ("removed", "['x'][1]"), ("removed", "['x'][0.0]"), ("changed", "['x'][nan]"), ("added", "['x'][True]"),
+            ("added", "['x'][-0.0]"),
+        ]  # fmt: skip
+
     def test_a_policy_prunes_and_the_newest_and_the_pinned_stay(self, states: States) -> None:
         for session in ("s", "t"):
             for number in range(6):

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, Refused
-from holdfast.flow import States
+from holdfast.flow import Place, States, Write
 from holdfast.flow.store import Part, names_in
 from holdfast.retention import Policy
 from holdfast.serde import Keys
@@ -171,6 +171,14 @@ class CrowdContract(Sound):
             assert [problem.checkpoints for problem in states.verify().problems] == [("forged",)]
             assert states.delete("s", "forged") == 1
             assert states.load("s") == point("sealed")
+
+    def test_a_sealed_write_opens_in_its_place_only(self, open_store: OpenStore) -> None:
+        here, there = Place("s", "", "a"), Place("s", "", "b")
+        with States(open_store(), keys=Keys({"k": bytes(32)})) as states:
+            states.put_writes(here, [Write("task", 0, "to", "moved")])
+            states.store.add_writes(there, states.store.writes([here])[here], replace=True)
+            with pytest.raises(Damaged, match="sealed bytes"):
+                states.writes([there])
 
     def test_a_key_is_rotated_while_sessions_go_on(self, open_store: OpenStore) -> None:
         old, new = {"old": bytes(32)}, {"old": bytes(32), "new": bytes([1]) * 32}

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, Refused
 from holdfast.project.nouns import Checkpoint, CheckpointType, RolledBack
-from holdfast.workspace.guard import is_failure
+from holdfast.workspace.guard import is_failure, to_its_end
 
 if TYPE_CHECKING:
     from holdfast.project.manager import SyncCheckpointManager
 
-T = TypeVar("T")
 Elsewhere = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
@@ -115,17 +114,7 @@ class Attempt:
         await self._do(lambda: self.__exit__(kind, error, trace))
 
     async def _do(self, work: Callable[[], Any]) -> None:
-        """Elsewhere than in the loop. However often it is cancelled meanwhile, it ends only when that has: whoever
-        comes next finds the folder still."""
+        """Elsewhere than in the loop, to its end however often it is cancelled meanwhile."""
         import asyncio
 
-        going = asyncio.ensure_future(self._elsewhere(work) if self._elsewhere else asyncio.to_thread(work))
-        cancelled: asyncio.CancelledError | None = None
-        while not going.done():
-            try:
-                await asyncio.wait([going])
-            except asyncio.CancelledError as error:
-                cancelled = error
-        going.result()
-        if cancelled is not None:
-            raise cancelled
+        await to_its_end(self._elsewhere(work) if self._elsewhere else asyncio.to_thread(work))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ContextDecorator, ExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +17,7 @@ from holdfast.model import JSON, Checkpoint, Restored
 if TYPE_CHECKING:
     from holdfast.workspace.workspace import Workspace
 
+T = TypeVar("T")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _SHOWN = 5
 
@@ -73,14 +74,18 @@ class Guard(ContextDecorator):
     async def __aenter__(self) -> Checkpoint:
         import asyncio  # costs more to import than all of this; whoever comes here has it
 
-        return await asyncio.to_thread(self.__enter__)
+        try:
+            return await to_its_end(asyncio.to_thread(self.__enter__))
+        except asyncio.CancelledError:  # nobody will leave what was never entered
+            await to_its_end(asyncio.to_thread(self._held.close))
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         import asyncio
 
-        await asyncio.shield(asyncio.to_thread(self.__exit__, kind, error, trace))
+        await to_its_end(asyncio.to_thread(self.__exit__, kind, error, trace))
 
     def _recreate_cm(self) -> Guard:
         """A guard of its own for each call of a decorated function."""
@@ -109,6 +114,24 @@ def take_back(workspace: Workspace, checkpoint_id: str) -> Restored:
         with suppress(OSError):  # it is on a disk that is gone: the restore says so
             durable.disk().mkdir(str(workspace.path))
     return workspace.restore(checkpoint_id)
+
+
+async def to_its_end(work: Awaitable[T]) -> T:
+    """Wait for work until it has ended, however often one is cancelled meanwhile: whoever comes next finds the folder
+    still."""
+    import asyncio
+
+    going = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not going.done():
+        try:
+            await asyncio.wait([going])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    result = going.result()
+    if cancelled is not None:
+        raise cancelled
+    return result
 
 
 def is_failure(error: BaseException) -> bool:

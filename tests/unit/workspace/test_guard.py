@@ -154,6 +154,52 @@ def test_async_with_guards_too(project, ws: Workspace) -> None:
     assert is_before(project)
 
 
+@pytest.mark.usefixtures("before")
+def test_a_step_that_is_cancelled_again_and_again_still_ends_taken_back(project, ws: Workspace) -> None:
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def work() -> None:
+            async with ws.guard("step"):
+                spoil(project)
+                begun.set()
+                await asyncio.sleep(600)
+
+        task = asyncio.create_task(work())
+        await begun.wait()
+        with ws._repository.lock:  # it cannot be taken back meanwhile
+            for _ in range(3):
+                task.cancel()
+                await asyncio.wait([task], timeout=0.01)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert is_before(project)
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("before")
+def test_a_step_that_is_cancelled_as_it_begins_is_not_done_and_holds_nothing(project, ws: Workspace) -> None:
+    guard = ws.guard("step")
+
+    async def work() -> None:
+        async with guard:
+            spoil(project)
+
+    async def main() -> None:
+        with ws._repository.lock:  # it cannot save meanwhile
+            task = asyncio.create_task(work())
+            await asyncio.wait([task], timeout=0.01)
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert is_before(project)
+    assert [each.message for each in ws.list()] == ["step"]
+    assert not os.listdir(project.store / "holdfast" / "held")
+
+
 def test_a_generator_is_refused_rather_than_guarded_for_nothing(ws: Workspace) -> None:
     def work() -> Iterator[int]:
         yield 1

@@ -45,6 +45,8 @@ def test_what_is_not_there_is_said(holdfast: Program, run: str, tmp_path: Path) 
     assert holdfast("training", "info", "9", "--dir", run).code == 3
     assert holdfast("training", "info", "--dir", str(tmp_path / "nothing")).code == 3
     assert holdfast("training", "info", "newest", "--dir", run).code == 3
+    for many in ("9" * 5000, "latest~" + "9" * 5000):
+        assert holdfast("training", "info", many, "--dir", run).code == 3
     bare = holdfast("training")
     assert bare.code == 2
     assert "info" in bare.err

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from holdfast.model import VerifyReport
     from holdfast.training.folder import Found, TrainingFolder
 
+_DIGITS = 100
+"""No step has as many; Python does not read numbers of very many."""
+
 
 def run_of(app: App) -> TrainingFolder | None:
     """The training run whose checkpoints the folder, or the place in an object store, holds; None if it holds none."""
@@ -39,12 +42,16 @@ def find(run: TrainingFolder, ref: str) -> Found:
     if ref in ("latest", "best"):
         return run.get(ref)
     found, _ = run.look()
-    back = ref.removeprefix("latest~")
-    if back != ref and back.isdecimal() and int(back) < len(found):
+    back, step = ref.removeprefix("latest~"), ref.removeprefix("step-")
+    if back != ref and _is_number(back) and int(back) < len(found):
         return run.full(found[-1 - int(back)])
-    if not ref.removeprefix("step-").isdecimal():
+    if not _is_number(step):
         raise NotFound(f"there is no checkpoint {ref}", hint="Say latest, best, or the number of a step.")
-    return run.get(int(ref.removeprefix("step-")))
+    return run.get(int(step))
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) < _DIGITS
 
 
 def document(found: Found, pinned: set[int], best: int | None) -> dict[str, Any]:

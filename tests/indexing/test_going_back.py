@@ -141,7 +141,7 @@ def test_a_model_that_comes_back_to_more_work_than_was_planned_is_asked_about(sc
     with scene.run() as run:
         plan = run.plan()
         assert plan.to_embed == 1
-        with pytest.raises(Conflict, match="another model"):
+        with pytest.raises(Conflict, match="not the one that the plan was made for"):
             run.apply(plan)
         assert right.texts == 8
         plan = run.plan()

@@ -38,7 +38,9 @@ def test_a_plan_that_was_saved_is_the_same_and_can_be_applied_later(scene: Scene
         assert run.apply(_saved(plan), accept_loss=True).is_live
 
 
-@pytest.mark.parametrize("harm", ["documents", "deleted", "retry_failed", "nothing", "kind", "list"])
+@pytest.mark.parametrize(
+    "harm", ["documents", "deleted", "retry_failed", "nothing", "kind", "list", "usd", "unchanged", "findings"]
+)
 def test_a_saved_plan_that_was_changed_is_refused(scene: Scene, harm: str) -> None:
     scene.fill(3)
     with scene.run() as run:
@@ -51,6 +53,12 @@ def test_a_saved_plan_that_was_changed_is_refused(scene: Scene, harm: str) -> No
         plain["retry_failed"] = True
     elif harm == "kind":
         plain["documents"][0]["kind"] = "odd"
+    elif harm == "usd":
+        plain["channels"][0]["usd"] = 0.0  # nobody would be asked before it is spent
+    elif harm == "unchanged":
+        plain["unchanged"] = 1  # an index would be emptied without a word
+    elif harm == "findings":
+        plain["findings"].append("all is well")
     else:
         plain = {} if harm == "nothing" else []
     with pytest.raises(Refused) as refused:

@@ -113,8 +113,10 @@ class Applier:
         return plan, ground, share
 
     def _again(self, plan: IndexPlan) -> IndexPlan:
-        """The plan as it is with what a probe found. Conflict if that costs more than was agreed to."""
+        """The plan as it is with what a probe found. Conflict if that costs more than was agreed to, or answers."""
         found = self._planner(plan).make()
+        if found.is_lossy and not plan.is_lossy:
+            raise Conflict("it is the same model, and answers may get worse", hint="Make a new plan, and look at it.")
         if found.to_embed > plan.to_embed or found.tokens > plan.tokens:
             raise Conflict("a model is not the one that the plan was made for", hint="Make a new plan, and look at it.")
         return found

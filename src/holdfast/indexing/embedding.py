@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -20,6 +20,8 @@ _TRIES = 7
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 300.0
 _POLL_S = 0.2
+_ROUNDING = 1 + 1e-9
+"""By how much a sum of many prices may be more than the price of all: floats are rounded."""
 _PASSING_CODES = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 _PASSING_NAMES = ("ratelimit", "throttl", "timeout", "connect")
 _HINT = "What was paid for is kept: make a plan and apply it when the model answers."
@@ -37,7 +39,7 @@ class Budget:
 
     def allows(self, texts: int, usd: float) -> bool:
         """Whether this much more is within it."""
-        is_dear = self.max_usd is not None and self.usd + usd > self.max_usd + 1e-12
+        is_dear = self.max_usd is not None and self.usd + usd > self.max_usd * _ROUNDING
         return not is_dear and (self.max_embeds is None or self.texts + texts <= self.max_embeds)
 
 
@@ -248,7 +250,8 @@ class Embedder:
         while True:
             try:
                 with self._paying.staying():
-                    return self.channel.channel.embed(texts)
+                    found = self.channel.channel.embed(texts)
+                    return list(found) if isinstance(found, Iterator) else found  # else nothing was asked for yet
             except Exception as error:  # a model is others' code, and may raise anything
                 tries += 1
                 if not _passes(error):

@@ -19,7 +19,7 @@ from holdfast.errors import NotFound, Refused
 
 _ANY = "*"
 SCOPES = ("chunk", "document")
-_METRICS = ("cosine", "dot", "euclid")
+METRICS = ("cosine", "dot", "euclid")
 _KINDS = ("dense", "sparse", "multi")
 
 
@@ -151,7 +151,7 @@ def _space(table: Any, file: str) -> Space:
     if not isinstance(values.get("id"), str) or not values["id"]:
         raise Refused(f"{what} has no id", hint='Write id = "…".')
     _are(values, what, bool, "normalised", "matryoshka")
-    for key, allowed in (("kind", _KINDS), ("context_scope", SCOPES), ("metric", _METRICS)):
+    for key, allowed in (("kind", _KINDS), ("context_scope", SCOPES), ("metric", METRICS)):
         if values.get(key, allowed[0]) not in allowed:
             raise Refused(f"{what}: {key} is {values[key]!r}", hint=f"It is one of {', '.join(allowed)}.")
     dimensions = tuple(_list(values.get("dimensions", []), what))

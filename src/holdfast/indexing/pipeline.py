@@ -10,7 +10,8 @@ from typing import Any
 from holdfast.digest import digest, digest_bytes
 from holdfast.errors import Refused, Unavailable
 from holdfast.indexing.chunking import PlainChunker
-from holdfast.indexing.families import SCOPES
+from holdfast.indexing.families import METRICS, SCOPES
+from holdfast.indexing.settings import semantic
 from holdfast.indexing.sources import Source, as_source
 from holdfast.indexing.stages import Stage, stage_of
 from holdfast.indexing.store import VectorStore
@@ -38,6 +39,8 @@ class Channel:
     """How many of the model's numbers are stored; all if not said. What the model returned is kept whole."""
     datatype: str = "float32"
     metric: str = "cosine"
+    """What the model is made for. The stores that come with Holdfast compare by cosine; others find it in what
+    `create` is told."""
     context_scope: str = "chunk"
     """What the vector of a chunk depends on. With `document`, each call of the model has all chunks of one document."""
     batch_size: int = 32
@@ -57,6 +60,8 @@ class Channel:
             raise Refused(f"the price is {self.usd_per_mtok}", hint="It is dollars for a million tokens.")
         if self.context_scope not in SCOPES:
             raise Refused(f"the scope is {self.context_scope!r}", hint=f"It is one of {', '.join(SCOPES)}.")
+        if self.metric not in METRICS:
+            raise Refused(f"the metric is {self.metric!r}", hint=f"It is one of {', '.join(METRICS)}.")
         if self.is_sparse and self.dimension is not None:
             raise Refused("a sparse vector has no dimension", hint="Leave it out.")
         if not self.model:
@@ -66,7 +71,7 @@ class Channel:
     def label(self) -> str:
         """Names what makes a vector of a text: the model as it is called, and how it is asked."""
         stage = stage_of(self.embed)
-        settings = {name: value for name, value in stage.settings.items() if name not in _OWN}
+        settings = {name: value for name, value in semantic(stage.settings).items() if name not in _OWN}
         kind = [each for each, is_so in (("sparse", self.is_sparse), ("document", self.sees_document)) if is_so]
         return digest("model", self.model, self.revision, self.doc_prompt, settings, *kind)
 

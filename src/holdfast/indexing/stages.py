@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, is_dataclass
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -36,7 +36,7 @@ class Stage:
 
     def plain(self) -> dict[str, Any]:
         """As a ledger holds it."""
-        return {"implementation": self.implementation, "version": self.version, "settings": dict(self.settings)}
+        return {"implementation": self.implementation, "version": self.version, "settings": _plain(self.settings)}
 
 
 def stage_of(implementation: Callable[..., Any], settings: Mapping[str, Any] | None = None) -> Stage:
@@ -130,6 +130,17 @@ def _text(function: FunctionType) -> str:
 def _code(code: CodeType) -> str:
     inner = [_code(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
     return digest_bytes("\0".join([code.co_code.hex(), *code.co_names, *inner]).encode("utf-8", "surrogatepass"))
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON holds it, the same in every process."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, Set):
+        return sorted((_plain(each) for each in value), key=str)
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
+        return [_plain(each) for each in value]
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _can_be_spelt(name: str, value: Any, unseen: list[str]) -> bool:

@@ -197,6 +197,8 @@ def _asked(np: Any, query: Query, shape: Shape) -> Any:
     given = np.asarray(query, dtype="f4")
     if given.ndim != 1 or given.size < shape.dimension:
         raise Refused(f"the query has {given.size} numbers, the index {shape.dimension}", hint="Use its own model.")
+    if not np.isfinite(given).all():  # nothing is nearer to it than anything else
+        raise Refused("the query has numbers that are not finite", hint="See what the model returned.")
     return _unit(np, given[: shape.dimension])
 
 

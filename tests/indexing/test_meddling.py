@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import durable
 from holdfast.errors import Damaged
 from holdfast.indexing import IndexRun
 
@@ -104,6 +105,22 @@ def test_a_point_of_chroma_that_says_nothing_of_itself_is_repaired(
         scene.store.search("dense", [0.1] * 64)
     assert len(run.verify().wrong) == 1
     _is_repaired(run, scene)
+
+
+def test_a_table_of_lance_that_another_takes_away_as_it_is_dropped_is_gone(
+    scene: Scene, meddled: Callable[[str], IndexRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meddled("lancedb")
+    live, _, _ = _first(scene)
+    sync = durable.sync_folder
+
+    def look(path: Path) -> None:
+        sync(path)
+        store("lancedb")(tmp_path / "vectors")  # a search begins, and finds what is left of the table
+
+    monkeypatch.setattr(durable, "sync_folder", look)
+    scene.store.drop(live)
+    assert scene.store.fingerprint(live) is None
 
 
 def test_what_cannot_be_repaired_without_a_model_is_not_counted_as_repaired(scene: Scene) -> None:

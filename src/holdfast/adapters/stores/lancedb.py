@@ -138,7 +138,7 @@ class LanceStore:
                 aside = self._path / f"{collection}.dropped"
                 durable.disk().rename(str(self._path / f"{collection}.lance"), str(aside))
                 durable.sync_folder(self._path)
-                shutil.rmtree(aside)
+                shutil.rmtree(aside, ignore_errors=True)  # whoever opens the store at this moment takes it away, too
 
     def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
         live = self.live()

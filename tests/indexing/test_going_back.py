@@ -110,6 +110,25 @@ def test_two_models_that_come_and_go_under_one_name_are_paid_for_once_each(scene
     assert len(kept) == len(set(kept)) == 2, "what a name stood for is kept once"
 
 
+def test_the_live_model_under_a_name_that_stood_for_another_is_not_paid_for_again(scene: Scene) -> None:
+    scene.fill(3)
+    scene.done().close()
+    right, scene.model = scene.model, Model("b")
+    scene.done(model="other").close()
+    scene.model = right
+    scene.done().close()
+    right.texts = 0
+    scene.write("new.md", "a new text")
+    with scene.run(model="other") as run:
+        plan = run.plan()
+        assert plan.to_embed == 1
+        applied = run.apply(plan)
+        assert (applied.ok, applied.embedded, right.texts) == (True, 1, 1 + 8)
+        assert run.verify().ok
+        assert run.plan().is_empty
+    assert scene.found("word2 thing1") == "02.md"
+
+
 def test_a_text_that_fails_again_is_sent_again_once(scene: Scene) -> None:
     """However many documents have it."""
     scene.fill(2)

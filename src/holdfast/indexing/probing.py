@@ -23,8 +23,8 @@ def probe(embedder: Embedder, ledger: Ledger, live: Generation | None) -> None:
     known = ledger.label(channel.label)
     dimension = vectors.dimension_of(found[0])
     if known is not None and known.canaries and not _is_same(channel, found, known.canaries):
-        before = _remember(channel, known, found, ledger)
-        if before is not None:  # it is the one that it was before: what was paid for then is as good as it was
+        before = _remember(channel, known, found, ledger) or _live_one(channel, ledger, live, found)
+        if before is not None:  # it is one that is known: what was paid for it is as good as it was
             ledger.set_label(LabelRow(channel.label, before.space, dimension, found))
             return
         space = digest("space", channel.label, digest_bytes(b"".join(found)))  # of no other model of this name
@@ -45,6 +45,13 @@ def _remember(channel: Resolved, known: LabelRow, found: tuple[bytes, ...], ledg
         kept = LabelRow(f"{known.label}#{len(before)}", known.space, known.dimension, known.canaries)
         ledger.set_label(kept)
     return next((each for each in before if _is_same(channel, found, each.canaries)), None)
+
+
+def _live_one(channel: Resolved, ledger: Ledger, live: Generation | None, found: tuple[bytes, ...]) -> LabelRow | None:
+    """The model that is live, if it is the one that answers, under a name that stood for another."""
+    said = live.channels.get(channel.name) if live is not None else None
+    row = ledger.label(said["label"]) if said else None
+    return row if row is not None and row.canaries and _is_same(channel, found, row.canaries) else None
 
 
 def _space(channel: Resolved, ledger: Ledger, live: Generation | None, found: tuple[bytes, ...]) -> str:

@@ -104,3 +104,16 @@ def test_a_document_may_be_called_as_an_address_that_ends_with_a_slash(scene: Sc
         assert scene.found("cats purr") == "https://example.com/"
         del texts["https://example.com/a"]
         assert run.plan().deleted == ("https://example.com/a",)
+
+
+def test_a_time_that_was_set_back_does_not_hide_a_change_of_the_same_length(scene: Scene) -> None:
+    scene.write("a.md", "cats purr")
+    (before,) = Folder(scene.docs)
+    place = scene.docs / "a.md"
+    seen = place.stat()
+    while place.stat().st_ctime_ns == seen.st_ctime_ns:  # the disk's clock may not have moved yet
+        place.write_text("dogs bark")
+        os.utime(place, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    (after,) = Folder(scene.docs)
+    assert (seen.st_mtime_ns, seen.st_size) == (place.stat().st_mtime_ns, place.stat().st_size)
+    assert before.stamp != after.stamp

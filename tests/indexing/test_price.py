@@ -130,3 +130,21 @@ def test_a_budget_of_nothing_sends_nothing(scene: Scene) -> None:
             assert scene.model.texts == 0
             plan = run.plan()
         assert run.apply(plan, max_usd=plan.usd).ok
+
+
+def test_what_was_spent_counts_against_the_limit(scene: Scene) -> None:
+    scene.fill(3)
+    with scene.run(batch_size=1) as run:
+        plan = run.plan()
+        assert plan.usd
+        applied = run.apply(plan, max_usd=plan.usd * 0.8)
+        assert applied.stopped
+        assert 0 < applied.usd <= plan.usd * 0.8
+        assert run.status().usd == pytest.approx(applied.usd)
+
+
+def test_an_index_is_not_compared_with_settings_that_are_not_its_own(scene: Scene) -> None:
+    scene.fill(2)
+    scene.done().close()
+    with scene.run(datatype="int8") as run, pytest.raises(Conflict, match="not those of the live index"):
+        run.verify()

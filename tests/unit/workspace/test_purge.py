@@ -468,7 +468,7 @@ class WithoutNewRefs(CountingDisk):
 def test_one_that_the_disk_stops_once_it_is_begun_does_not_say_that_nothing_was_changed(
     project, history: Workspace, everything
 ) -> None:
-    with durable.use_disk(WithoutNewRefs()), pytest.raises(Unavailable, match="begun and not at its end") as caught:
+    with durable.use_disk(WithoutNewRefs()), pytest.raises(Unavailable, match="begun, and is not finished") as caught:
         history.purge(".env")
     assert "nothing was" not in str(caught.value)
     (project.root / ".env").unlink()

@@ -67,6 +67,12 @@ def test_prune_takes_what_the_configuration_says(holdfast, five, write):
     assert "Nothing to delete: all 3 checkpoints stay" in holdfast("prune", "--yes").out
 
 
+def test_prune_says_it_plainly_where_there_is_one_checkpoint(holdfast, project):
+    (project / "a.txt").write_text("a")
+    holdfast.saved("one")
+    assert holdfast("prune", "--keep-last", "1", "--yes").out == "Nothing to delete: the only checkpoint stays\n"
+
+
 def test_prune_that_would_take_everything_keeps_the_current(holdfast, five):
     assert holdfast("prune", "--keep-last", "0", "--yes").code == 0
     assert listed(holdfast) == five[4:]

@@ -39,6 +39,13 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def all_stay(kept: int) -> str:
+    """Return what a prune that deletes nothing says of the checkpoints that there are."""
+    if kept == 1:
+        return "the only checkpoint stays"
+    return f"all {count(kept, 'checkpoint')} stay" if kept else "there are no checkpoints"
+
+
 def size(n_bytes: int) -> str:
     """Return a size for people: `512 B`, `1.5 KiB`."""
     if n_bytes < 1024:

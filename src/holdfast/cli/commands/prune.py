@@ -131,7 +131,7 @@ def _tell_nothing(app: App, plan: Pruned) -> None:
     if app.json:
         app.document({"plan": _document(plan), "pruned": None})
     else:
-        output.answer(f"Nothing to delete: all {render.count(len(plan.kept), 'checkpoint')} stay")
+        output.answer(f"Nothing to delete: {render.all_stay(len(plan.kept))}")
     _tell_over(plan)
 
 

@@ -56,7 +56,7 @@ def _tell_nothing(app: App, states: States, plan: Pruned) -> None:
     if app.json:
         app.document({"plan": _document(states, plan), "pruned": None})
     else:
-        output.answer(f"Nothing to delete: all {render.count(len(plan.kept), 'checkpoint')} stay")
+        output.answer(f"Nothing to delete: {render.all_stay(len(plan.kept))}")
 
 
 def _show(plan: Pruned, *, answer: bool) -> None:

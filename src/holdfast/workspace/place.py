@@ -51,6 +51,7 @@ _SYSTEM = frozenset(
     ]
 )
 _SYSTEM_TREES = ("/proc", "/sys", "/dev", "/boot")
+_IN_MEMORY = "/dev/shm"  # people work below it
 _CHOSEN = r".+-[0-9a-f]{24}"  # a name that we gave a store
 _PERSONAL = ("Desktop", "Documents", "Downloads", "Library", ".config", ".local", ".ssh")
 
@@ -83,7 +84,7 @@ def real_workspace(
         raise NotFound(f"{real} {what}", hint=_way_back(real, store, environ) or "Name an existing project folder.")
     home = Path(os.path.realpath(home))
     is_system = str(real) in {os.path.realpath(place) for place in _SYSTEM} or any(
-        real.is_relative_to(tree) for tree in _SYSTEM_TREES
+        real.is_relative_to(tree) and not real.parent.is_relative_to(_IN_MEMORY) for tree in _SYSTEM_TREES
     )
     if is_system and real != home:
         raise Refused(f"{real} is a place of the system", hint="Name the project folder.")

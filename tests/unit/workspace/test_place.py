@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
@@ -26,7 +27,7 @@ def home(tmp_path: Path) -> Path:
 
 class TestRefusedPlaces:
     @pytest.mark.parametrize(
-        "path", ["/", "/etc", "/usr", "/tmp", "/var", "/home", "/proc", "/proc/self", "/dev", "/sys"]
+        "path", ["/", "/etc", "/usr", "/tmp", "/var", "/home", "/proc", "/proc/self", "/dev", "/dev/shm", "/sys"]
     )
     def test_a_place_of_the_system_is_refused(self, home: Path, path: str) -> None:
         if not os.path.isdir(path):
@@ -34,6 +35,10 @@ class TestRefusedPlaces:
         with pytest.raises(Refused) as caught:
             real_workspace(path, home=home, allow_home=False)
         assert caught.value.hint
+
+    def test_a_project_below_the_folder_that_is_in_memory_is_taken(self, home: Path) -> None:
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            assert real_workspace(folder, home=home, allow_home=False) == Path(folder)
 
     @pytest.mark.parametrize("path", ["/bin", "/sbin", "/lib", "/lib64", "/usr/bin", "/usr/sbin", "/usr/lib"])
     def test_a_place_of_programs_is_refused_whether_or_not_it_is_a_link(self, home: Path, path: str) -> None:

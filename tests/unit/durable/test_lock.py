@@ -35,9 +35,8 @@ from pathlib import Path
 from holdfast.durable import Lock
 lock = Lock(Path(sys.argv[1]))
 lock.acquire()
-child = os.fork()
-if child:
-    print(child, flush=True)
+if not os.fork():  # the child says so itself: once it runs, it has let go
+    print(os.getpid(), flush=True)
 time.sleep(60)
 """
 

@@ -21,6 +21,7 @@ from langgraph.checkpoint.base import (
 from holdfast import flow
 from holdfast.adapters.langgraph import pruning, translating
 from holdfast.adapters.langgraph.awaiting import Awaiting
+from holdfast.adapters.langgraph.channels import hand_over_copies
 from holdfast.adapters.langgraph.classes import Classes
 from holdfast.adapters.langgraph.files import RUNTIME, Files, Folder
 from holdfast.adapters.langgraph.rows import Newest, all_rows
@@ -46,6 +47,7 @@ class HoldfastSaver(Awaiting):
     def __init__(self, open_: Callable[[], States], *, workspace: Folder | None = None, threads: int = 16) -> None:
         """`threads`: how many of the awaited calls run at once. Better begin with `from_url`."""
         super().__init__(threads)
+        hand_over_copies()
         self._files = None if workspace is None else Files(workspace)
         self._open = open_
         self._opened: States | None = None

@@ -259,7 +259,7 @@ class SyncCheckpointManager:
         self._ground.pruned(checkpoint)
 
     def close(self) -> None:
-        """End what `Workspace.watch` began. Nothing else needs closing."""
+        """End what `Workspace.watch` began, and close every file of the store; what is called later opens it again."""
         self._ground.close()
 
     def _rollback(self) -> Rollback:

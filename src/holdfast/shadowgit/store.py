@@ -148,6 +148,11 @@ class ObjectStore(Refs):
             self.refresh()
         return list(self._packs.values())
 
+    def close(self) -> None:
+        """Close every pack: at once, or when a thread that is reading it ends. Whoever reads again opens them again."""
+        with self._guard:
+            self._packs, self._listed = {}, False
+
     def reopen(self) -> None:
         """Open every pack anew, so that what is read is what is on the disk now."""
         with self._guard:

@@ -312,10 +312,11 @@ class Workspace(Verbs, Keeping):
         return self._engine.scanner.watch()
 
     def close(self) -> None:
-        """End `watch`. Nothing else needs closing, and everything works on."""
+        """End `watch` and close every file of the store. Everything works on, and opens again what it needs."""
         watching = self._engine_made and self._engine_made.scanner.watching
         if watching:
             watching.close()
+        self._repository.close()
 
     # opening and locking
 

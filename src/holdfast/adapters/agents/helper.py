@@ -90,26 +90,35 @@ class Helper:
 
     def serve(self) -> None:
         """Listen until idle. Returns at once if another helper of this identity is there."""
-        folder = self._folder()
-        name = client.socket_name(self._identity)
-        lock = os.open(f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=folder)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
-        os.ftruncate(lock, 0)
-        os.write(lock, b"%d\n" % os.getpid())
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder)  # of one that was killed: we have its lock
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(f"/proc/self/fd/{folder}/{name}")
-        listener.listen(64)
-        try:
-            self._accept(listener)
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(name, dir_fd=folder)
-            for _, workspace in self._workspaces.values():
+        with contextlib.ExitStack() as files:
+            folder = self._folder()
+            files.callback(os.close, folder)
+            name = client.socket_name(self._identity)
+            lock = os.open(f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            files.callback(os.close, lock)
+            files.callback(self._close)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            os.ftruncate(lock, 0)
+            os.write(lock, b"%d\n" % os.getpid())
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)  # of one that was killed: we have its lock
+            listener = files.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            listener.bind(f"/proc/self/fd/{folder}/{name}")
+            listener.listen(64)
+            try:
+                self._accept(listener)
+            finally:
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=folder)
+
+    def _close(self) -> None:
+        """Close every workspace."""
+        with self._guard:
+            while self._workspaces:
+                _, (_, workspace) = self._workspaces.popitem()
                 workspace.close()
 
     def _folder(self) -> int:
@@ -142,8 +151,9 @@ class Helper:
                 return
             _send(connection, answer(_call(request), opened=self.opened))
         except (OSError, ValueError, IndexError):
-            connection.close()  # whoever asked is gone, or does the work itself
+            pass  # whoever asked is gone, or does the work itself
         finally:
+            connection.close()
             with self._guard:
                 self._busy -= 1
                 self._asked_at = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -162,7 +163,8 @@ class Scanner:
         from holdfast.workspace.capture.watching import Watching  # ctypes, and all that only a long-lived process needs
 
         if self.watching is None or self.watching.is_closed:
-            self.watching = Watching(self._write_memory)
+            this = weakref.proxy(self)  # no cycle of references: what is dropped closes its files at once
+            self.watching = Watching(lambda memory: this._write_memory(memory))
         return self.watching
 
     def _write_memory(self, memory: Memory) -> None:

@@ -311,7 +311,8 @@ class Application:
             os.close(fd)
 
     def discard(self) -> None:
-        """Remove the stage, and what is in it."""
+        """Remove the stage, and what is in it. From here on nothing can be taken back."""
+        self._undo.clear()  # its steps know this object, which would keep the store's files open until a collection
         self._stage.remove()
 
     def take_back(self) -> None:

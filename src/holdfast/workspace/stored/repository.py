@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import weakref
 from collections.abc import Callable, Container, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -48,7 +49,13 @@ class Repository:
         self.spelling = spelling or Spelling()
         self.own = folder / "holdfast"
         self._refs = Refs(folder)
-        self.catalog = Catalog(self.own / "catalog.db", self._refs.ref_marks, self.load_row, self._refs.refs_status)
+        this = weakref.proxy(self)  # no cycle of references: a repository that is dropped closes its files at once
+        self.catalog = Catalog(
+            self.own / "catalog.db",
+            self._refs.ref_marks,
+            lambda checkpoint_id: this.load_row(checkpoint_id),
+            self._refs.refs_status,
+        )
         self.lock = durable.Lock(self.own / "lock")
         self.holds = Holds(self.own / "held")
 
@@ -58,6 +65,11 @@ class Repository:
         from holdfast.shadowgit import ObjectStore  # start-up cost: a list of checkpoints needs the refs alone
 
         return ObjectStore(self.folder)
+
+    def close(self) -> None:
+        """Close the files of the store; whoever reads again opens them again."""
+        if "objects" in self.__dict__:
+            self.objects.close()
 
     @property
     def exists(self) -> bool:

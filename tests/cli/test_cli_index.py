@@ -190,6 +190,23 @@ def test_a_change_of_the_stored_numbers_can_be_rolled_back(index: Program) -> No
     assert "is live" in index("index", "rollback", "--yes").out
 
 
+def test_another_chunker_is_built_beside_unless_asked(index: Program, tmp_path: Path) -> None:
+    index("index", "apply")
+    configure(index.project, more="chunk_overlap = 10")
+    assert "built beside the live index" in index("index", "plan").out
+    assert "has some of both meanwhile" in index("index", "plan", "--in-place").out
+    kept = tmp_path / "plan.json"
+    kept.write_text(index("index", "plan", "--in-place", "--json").out)
+    for option in ("--in-place", "--retry-failed"):
+        refused = index("index", "apply", "--plan", str(kept), option)
+        assert (refused.code, option in refused.err) == (2, True)
+    assert index("index", "apply", "--plan", str(kept)).code == 0
+    assert index("index", "rollback", "--yes").code != 0, "in place there is nothing to go back to"
+    configure(index.project)
+    assert index("index", "apply").code == 0
+    assert index("index", "rollback", "--yes").code == 0
+
+
 def test_it_says_why_a_document_is_done_again(index: Program) -> None:
     index("index", "apply")
     assert index("index", "explain", "docs/cats.md").out == "docs/cats.md is up to date\n"

@@ -302,8 +302,8 @@ def test_a_plan_that_something_moved_under_is_not_carried_out(scene: Scene, monk
     scene.done().close()
     scene.write("00.md", "changed")
 
-    def meddled(*given: Any) -> Any:
-        found = look(*given)
+    def meddled(*given: Any, **options: Any) -> Any:
+        found = look(*given, **options)
         with SQLiteLedger(scene.path / "index.db") as other:
             other.fail([])
         return found

@@ -28,6 +28,7 @@ _OPTIONS = {
     "accept_loss=True": "--accept-loss",
     "allow_empty=True": "--allow-empty",
     "retry_failed=True": "--retry-failed",
+    "in_place=True": "--in-place",
     "max_embeds": "--max-embeds",
     "max_usd": "--max-usd",
     "verify(repair=True)": "holdfast index verify --repair",
@@ -89,6 +90,8 @@ def _plan_fields(plan: IndexPlan) -> Iterator[tuple[str, str]]:
     is_first = plan.counts["new"] == len(plan.documents) and not (plan.unchanged or plan.deleted)
     if plan.builds_beside and not is_first:
         yield "swap", "built beside the live index, which answers until the new one is whole"
+    elif plan.in_place and plan.counts["rechunked"]:
+        yield "swap", "none: the live index gets its new chunks document by document, and has some of both meanwhile"
 
 
 def ask(app: App, plan: IndexPlan, limits: Mapping[str, Any], *, yes: bool) -> None:

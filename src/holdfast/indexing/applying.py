@@ -97,16 +97,17 @@ class Applier:
 
     def _begin(self, plan: IndexPlan) -> tuple[IndexPlan, Ground, Share] | None:
         """Take part in the run that does this, or begin it; None if the budget does not even cover the canaries."""
-        ground = look(self._pipeline, self._ledger, self._families)
+        ground = self._ground(plan)
         share = self._check(plan, ground)
         if share is not None and not share.is_open():  # others have done it all: no model is needed
             return plan, ground, share
         if not self._probe(plan, ground):
             return None
         if any(each.probe_texts for each in plan.channels):
-            ground = look(self._pipeline, self._ledger, self._families)
-            if settings_digest(self._pipeline, ground) != plan.settings_digest:  # a probe found it to be cheaper
+            ground = self._ground(plan)
+            if self._digest(plan, ground) != plan.settings_digest:  # a probe found it to be cheaper
                 plan = self._again(plan)
+                ground = self._ground(plan)  # the same shape now, and perhaps another chunker than the live index's
                 share = self._ledger.join(order_of(plan))
         if share is None:
             share = self._ledger.open(order_of(plan), self._base(ground).number)
@@ -122,12 +123,20 @@ class Applier:
         return found
 
     def _planner(self, plan: IndexPlan) -> Planner:
-        return Planner(self._pipeline, self._ledger, self._families, retry_failed=plan.retry_failed)
+        return Planner(
+            self._pipeline, self._ledger, self._families, retry_failed=plan.retry_failed, in_place=plan.in_place
+        )
+
+    def _ground(self, plan: IndexPlan) -> Ground:
+        return look(self._pipeline, self._ledger, self._families, beside=plan.builds_beside)
+
+    def _digest(self, plan: IndexPlan, ground: Ground) -> str:
+        return settings_digest(self._pipeline, ground, in_place=plan.in_place)
 
     def _check(self, plan: IndexPlan, ground: Ground) -> Share | None:
         """Conflict if something moved since the plan. Workers that joined the run moved the ledger: they may."""
         moved, share = "", None
-        if plan.settings_digest != settings_digest(self._pipeline, ground):
+        if plan.settings_digest != self._digest(plan, ground):
             moved = "the settings"
         else:
             share = self._ledger.join(order_of(plan))

@@ -91,6 +91,8 @@ class IndexPlan:
     revision: int
     retry_failed: bool = False
     """Whether chunks that failed before are tried again."""
+    in_place: bool = False
+    """Whether documents that are cut anew replace the old ones in the live index, one by one."""
 
     @property
     def to_embed(self) -> int:

@@ -54,13 +54,25 @@ class _Tally:
 class Planner:
     """Makes one plan."""
 
-    def __init__(self, pipeline: Pipeline, ledger: Ledger, families: Families, *, retry_failed: bool = False) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        ledger: Ledger,
+        families: Families,
+        *,
+        retry_failed: bool = False,
+        in_place: bool = False,
+        beside: bool = False,
+    ) -> None:
         self._pipeline = pipeline
         self._ledger = ledger
         self._families = families
         self._retry_failed = retry_failed
+        self._in_place = in_place
         self._revision = ledger.revision()  # before anything is looked at: what changes from here on is noticed
-        self._ground = look(pipeline, ledger, families)
+        self._ground = look(pipeline, ledger, families, beside=beside)
+        self._may_recut = in_place or self._ground.builds_beside
+        self._recuts_live = False
         self._tallies = {name: _Tally() for name in pipeline.channels}
         self._wanted: set[str] = set()
         """Keys that are missing, and counted: once, also if two channels are of one model."""
@@ -77,11 +89,16 @@ class Planner:
         self._met_intents: set[str] = set()
 
     def make(self) -> IndexPlan:
-        """Go through the source once."""
+        """Go through the source once; once more if the live index is of another chunker or parser.
+
+        P3: then a whole index is made beside it, so that no search is answered from some of both.
+        """
         running = RunningDigest()
         for some in portions(self._pipeline.source):
             running.add(_marks(some))
             self._take_all(some)
+            if self._recuts_live:
+                return self._beside().make()
         deleted = tuple(self._deleted())
         decisions = self._decisions()
         documents = tuple(self._documents)
@@ -96,11 +113,16 @@ class Planner:
             findings=tuple(self._findings()),
             builds_beside=self._ground.builds_beside,
             impact=max(impact, ChangeImpact.MIGRATABLE) if self._ground.is_moved else impact,
-            settings_digest=settings_digest(self._pipeline, self._ground),
+            settings_digest=settings_digest(self._pipeline, self._ground, in_place=self._in_place),
             corpus_digest=running.value(),
             revision=self._revision,
             retry_failed=self._retry_failed,
+            in_place=self._in_place,
         )
+
+    def _beside(self) -> Planner:
+        """The same, of an index that is made beside the live one."""
+        return Planner(self._pipeline, self._ledger, self._families, retry_failed=self._retry_failed, beside=True)
 
     # documents
 
@@ -115,6 +137,8 @@ class Planner:
                 self._last = name
             else:
                 self._take(document)
+            if self._recuts_live:
+                return
 
     def _take(self, document: Document) -> None:
         name = document.name
@@ -152,6 +176,7 @@ class Planner:
                 self._unchanged += 1
             else:
                 self._documents.append(self._count(document, content, kind, data))
+                self._recuts_live = not self._may_recut and row is not None and row[3] not in (0, self._recipe)
         except HoldfastError as error:
             self._failures.append(Failure(document.name, error.message, error.hint))
         except Exception as error:  # of a parser or a chunker, which are others' code
@@ -257,7 +282,7 @@ class Planner:
 
     def _settings(self) -> list[SettingChange]:
         new = {name: stage.plain() for name, stage in self._stages.items()}
-        before = self._ground.base or self._ground.live
+        before = self._ground.live or self._ground.base
         old = self._ledger.last_recipe(before.number) if before else None
         return changes(self._ledger.recipe_settings(old), new) if old and old != self._recipe else []
 
@@ -276,7 +301,7 @@ def recipe_digest(pipeline: Pipeline) -> str:
     return digest("recipe", {name: stage.fingerprint for name, stage in pipeline.cutting().items()})
 
 
-def settings_digest(pipeline: Pipeline, ground: Ground) -> str:
+def settings_digest(pipeline: Pipeline, ground: Ground, *, in_place: bool) -> str:
     """The same as long as the settings are, and what is known of the models."""
     channels: Mapping[str, object] = {name: each.described() for name, each in ground.channels.items()}
-    return digest("settings", recipe_digest(pipeline), channels, ground.shape)
+    return digest("settings", recipe_digest(pipeline), channels, ground.shape, in_place)

@@ -80,9 +80,15 @@ class IndexRun:
         """Let go of the ledger."""
         self._ledger.close()
 
-    def plan(self, *, retry_failed: bool = False) -> IndexPlan:
-        """What an apply would do and cost. No model is called, and nothing is changed."""
-        return Planner(self._pipeline, self._ledger, self._families, retry_failed=retry_failed).make()
+    def plan(self, *, retry_failed: bool = False, in_place: bool = False) -> IndexPlan:
+        """What an apply would do and cost. No model is called, and nothing is changed.
+
+        Another chunker or parser makes a new index beside the live one. With `in_place` its documents are replaced one
+        by one instead: that needs less room, but searches meanwhile, and after a kill, find chunks of both, and there
+        is nothing to roll back to. Other models and shapes are made beside in any case.
+        """
+        options = {"retry_failed": retry_failed, "in_place": in_place}
+        return Planner(self._pipeline, self._ledger, self._families, **options).make()
 
     def apply(
         self,
@@ -234,17 +240,27 @@ class IndexRun:
 
     def _repair(self, report: IndexReport) -> None:
         live, store = self._live(), self._pipeline.store
+        is_there = store.fingerprint(live.collection) is not None
+        if is_there and report.bad and self._is_of_another_chunker(live):
+            raise Conflict(
+                "the live index is of another chunker or parser, so its chunks cannot be made again",
+                hint="Apply a plan: it makes a new index, which takes its place. Or set the chunker back.",
+            )
         checking.have_mended(self._ledger, store, live, report)
-        if store.fingerprint(live.collection) is not None and store.live() != live.collection:
+        if is_there and store.live() != live.collection:
             store.make_live(live.collection)
         names = {document for _, document in report.bad}
-        plan = self.plan()
+        plan = self.plan(in_place=True)  # only documents that the live index has of this very chunker
         free = tuple(
             each for each in plan.documents if not each.to_embed and (plan.builds_beside or each.name in names)
         )
         if len(free) == len(plan.documents) or not plan.builds_beside:
             small = replace(plan, documents=free, deleted=(), channels=tuple(_unpaid(plan)))
             self._applier(Budget(max_embeds=0)).apply(small)
+
+    def _is_of_another_chunker(self, live: Generation) -> bool:
+        own = (0, self._ledger.find_recipe(recipe_digest(self._pipeline)))
+        return any(row[3] not in own for row in self._ledger.all_docs(live.number))
 
     def _row(self, generation: Generation | None, name: str) -> DocRow | None:
         return self._ledger.docs(generation.number, [name]).get(name) if generation else None

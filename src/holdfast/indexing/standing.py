@@ -33,26 +33,30 @@ class Ground:
         return self.base is None or self.base.state != "live"
 
 
-def look(pipeline: Pipeline, ledger: Ledger, families: Families) -> Ground:
-    """Look at the ledger and at what the store says of itself."""
+def look(pipeline: Pipeline, ledger: Ledger, families: Families, *, beside: bool = False) -> Ground:
+    """Look at the ledger and at what the store says of itself.
+
+    With `beside`, the live generation stays as it is although its shape fits: a whole new one takes its place.
+    """
     store = pipeline.store
     generations = ledger.generations()
     live = next((each for each in generations if each.state == "live"), None)
     channels = resolve(pipeline, ledger, live, families)
     shape = shape_digest(channels, store.identity)
     findings: list[str] = []
-    base = None
-    for each in generations:
-        if each.state in ("live", "building") and each.shape == shape and _is_there(store, ledger, each, findings):
-            base = each
-    is_moved = live is not None and (live.store != store.identity or (live.shape == shape and base is not live))
+    fitting = [each for each in generations if each.state in ("live", "building") and each.shape == shape]
+    there = [each for each in fitting if _is_there(store, ledger, each, findings)]
+    usable = live if live in there else None
+    building = next((each for each in reversed(there) if each.state == "building"), None)
+    base = building if beside or usable is None else usable
+    is_moved = live is not None and (live.store != store.identity or (live.shape == shape and usable is None))
     if live is not None and live.store != store.identity:
         findings.append(f"the index moves from {live.store} to {store.identity}")
     current = store.live()
     if current is not None and current not in {each.collection for each in generations}:
         findings.append(f"the store's live collection {current} was not made by this ledger")
-    elif base is not None and base is live and current != live.collection:
-        findings.append(f"the store asks {current}, not {live.collection}; an apply repairs it")
+    elif usable is not None and current != usable.collection:
+        findings.append(f"the store asks {current}, not {usable.collection}; an apply repairs it")
     return Ground(
         channels, shape, live, base,
         intents=ledger.open_intents(base.number) if base else {},

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from holdfast.indexing import IndexRun
 
 
+_IN_PLACE = "Cut documents anew within the live index, not beside it: less room, no rollback."
+
+
 @click.group(cls=Group)
 def index() -> None:
     """Turn documents into an index that can be searched.
@@ -48,14 +51,15 @@ def init(app: App) -> None:
 
 @index.command(cls=Command)
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
+@click.option("--in-place", is_flag=True, help=_IN_PLACE)
 @pass_app
-def plan(app: App, *, retry_failed: bool) -> None:
+def plan(app: App, *, retry_failed: bool, in_place: bool) -> None:
     """Show what an apply would do and cost. No model is called.
 
     With --json it prints the plan, which `apply --plan FILE` carries out if nothing has changed since.
     """
     with _open(app, only_looks=True) as run:
-        made = run.plan(retry_failed=retry_failed)
+        made = run.plan(retry_failed=retry_failed, in_place=in_place)
     if app.json:
         app.document({"plan": made.to_dict()})
     else:
@@ -67,11 +71,12 @@ def plan(app: App, *, retry_failed: bool) -> None:
 @click.option("--max-usd", type=click.FloatRange(min=0), metavar="DOLLARS", help="Stop before more is spent.")
 @click.option("--max-embeds", type=click.IntRange(min=0), metavar="N", help="Stop before more texts are sent.")
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
+@click.option("--in-place", is_flag=True, help=_IN_PLACE)
 @click.option("--accept-loss", is_flag=True, help="Continue even if answers may get worse.")
 @click.option("--allow-empty", is_flag=True, help="Empty the index if there is no document any more.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask, whatever it costs.")
 @pass_app
-def apply(app: App, /, *, file: str | None, yes: bool, retry_failed: bool, **limits: Any) -> None:
+def apply(app: App, /, *, file: str | None, yes: bool, retry_failed: bool, in_place: bool, **limits: Any) -> None:
     """Bring the index up to date.
 
     It asks first if a model costs money, or its price is unknown, and no limit was given. Whatever stops it, what was
@@ -81,8 +86,11 @@ def apply(app: App, /, *, file: str | None, yes: bool, retry_failed: bool, **lim
     holdfast index apply
     holdfast index apply --max-usd 5
     """
+    if file and (retry_failed or in_place):
+        option = "--retry-failed" if retry_failed else "--in-place"
+        raise click.UsageError(f"{option} is for making a plan, and --plan names one that is made")
     with _open(app) as run:
-        made = indexing.read_plan(Path(file)) if file else run.plan(retry_failed=retry_failed)
+        made = indexing.read_plan(Path(file)) if file else run.plan(retry_failed=retry_failed, in_place=in_place)
         if not app.json:
             indexing.show_plan(made, output.note)
         if not made.is_empty:

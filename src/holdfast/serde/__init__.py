@@ -10,6 +10,7 @@
     registry    the user's classes, by their ids
     kinds       how dataclasses, enums, named tuples, structs and models are taken apart
     arrays, models, msgpack, zones    the same for NumPy, pydantic, msgspec, dates and times
+    subclasses  subclasses of plain types, which are stored as those where they carry nothing else
     cannot      what is raised inside for a value that cannot be stored
     unchanged   does a list still begin with what it held? Then that need not be encoded again
     jsonform    encoded bytes as JSON with tags, and back

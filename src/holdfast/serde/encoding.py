@@ -11,12 +11,14 @@ import zoneinfo
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from holdfast.serde import arrays, models, table, zones
 from holdfast.serde.cannot import Cannot
 from holdfast.serde.kinds import Unset
 from holdfast.serde.msgpack import Ext, encode
 from holdfast.serde.registry import Registry, Unknown
+from holdfast.serde.subclasses import plainly
 
 FACTORIES: dict[str, Any] = {
     "none": None,
@@ -78,6 +80,7 @@ class Encoder:
             defaultdict: self._ext(table.DEFAULT_DICT, _take_defaultdict),
             Unknown: self._take_unknown,
         }
+        self._subclasses: WeakKeyDictionary[type, Callable[[Any, int], Any]] = WeakKeyDictionary()
         for kind, (code, take) in _SIMPLE.items():
             self._ways[kind] = self._ext(code, take)
 
@@ -97,12 +100,16 @@ class Encoder:
 
     def _find(self, kind: type) -> Callable[[Any, int], Any]:
         """The way of a type that is seldom met."""
+        if (known := self._subclasses.get(kind)) is not None:
+            return known
         if arrays.is_array(kind):
             way = self._ext(table.ARRAY, arrays.take_array)
         elif arrays.is_scalar(kind):
             way = self._ext(table.SCALAR, arrays.take_scalar)
         elif models.is_secret(kind):
             way = self._ext(table.SECRET, models.take_secret)
+        elif (plain := plainly(kind)) is not None:
+            return self._subclasses.setdefault(kind, self._plain(plain))
         else:
             raise Cannot(f"its type is {kind.__module__}.{kind.__qualname__}, which is not registered")
         self._ways[kind] = way
@@ -110,6 +117,9 @@ class Encoder:
 
     def _ext(self, code: int, take: Callable[[Any], Any]) -> Callable[[Any, int], Any]:
         return lambda value, depth: Ext(code, encode(self.take(take(value), depth + 1)))
+
+    def _plain(self, plain: Callable[[Any], Any]) -> Callable[[Any, int], Any]:
+        return lambda value, depth: self.take(plain(value), depth)
 
     def _take_list(self, values: list[Any], depth: int) -> list[Any]:
         if self._atoms.issuperset(map(type, values)):

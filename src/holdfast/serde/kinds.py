@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, Flag
 from functools import cached_property
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from holdfast.serde import models, msgpack
 from holdfast.serde.cannot import Cannot
 
 _BUILT_IN = (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex, BaseException)
-_OF_TYPING = frozenset({"__orig_class__"})  # noted by `Cart[int](…)`
+OF_TYPING = frozenset({"__orig_class__"})  # noted by `Cart[int](…)`
 _OF_ATTRS = "_attrs_cached_hash"
 Defaults = Mapping[str, Callable[[], Any] | None]
 
@@ -105,13 +105,13 @@ class _Fielded:
     def __init__(self, cls: Any, defaults: Defaults) -> None:
         self._cls = cls
         self._defaults = defaults
-        self._descriptors = {name: each for name in defaults if hasattr(each := _static(cls, name), "__set__")}
-        self._slots = [slot for slot in _slots(cls) if slot not in defaults]
+        self._descriptors = {name: each for name in defaults if hasattr(each := static(cls, name), "__set__")}
+        self._slots = [slot for slot in slots(cls.__mro__) if slot not in defaults]
 
     def _refuse_more(self, value: Any, own: Mapping[str, Any]) -> None:
         """Cannot if an object has more than its fields: that would be lost."""
-        for name in own.keys() - self._defaults.keys() - _OF_TYPING:
-            if not isinstance(_static(self._cls, name), cached_property):
+        for name in own.keys() - self._defaults.keys() - OF_TYPING:
+            if not isinstance(static(self._cls, name), cached_property):
                 raise Cannot(f"it has an attribute {name!r} that is no field")
         for name in self._slots:
             if hasattr(value, name):
@@ -140,14 +140,14 @@ class Fields(_Fielded):
         super().__init__(cls, _dataclass_defaults(cls) if dataclasses.is_dataclass(cls) else _attrs_defaults(cls))
 
     def take(self, value: Any) -> Any:
-        self._refuse_more(value, _own(value))
+        self._refuse_more(value, own(value))
         return {name: self._value(value, name) for name in self._defaults}
 
     def _value(self, value: Any, name: str) -> Any:
         """What a field holds, whatever the class makes of being asked for it."""
-        own = _own(value)
-        if name in own:
-            return own[name]
+        held = own(value)
+        if name in held:
+            return held[name]
         descriptor = self._descriptors.get(name)
         if descriptor is None:
             return UNSET  # an attribute of the class stands for it, as before
@@ -161,7 +161,7 @@ class Fields(_Fielded):
         for name, value in self._checked(data, fill).items():
             if value is not UNSET:
                 object.__setattr__(made, name, value)
-        if _static(self._cls, _OF_ATTRS) is not None:
+        if static(self._cls, _OF_ATTRS) is not None:
             object.__setattr__(made, _OF_ATTRS, None)  # as its constructor begins
         return made
 
@@ -190,7 +190,7 @@ class Structs(_Fielded):
         super().__init__(cls, msgpack.struct_defaults(cls))
 
     def take(self, value: Any) -> Any:
-        self._refuse_more(value, _own(value))
+        self._refuse_more(value, own(value))
         try:
             fields = {name: getattr(value, name) for name in self._defaults}
         except AttributeError as error:
@@ -244,7 +244,7 @@ class Models(_Fielded):
         return data | {"fields": fields, "set": given}
 
 
-def _own(value: Any) -> Mapping[str, Any]:
+def own(value: Any) -> Mapping[str, Any]:
     """The attributes of an object, whatever its class makes of being asked for them."""
     try:
         found: Mapping[str, Any] = object.__getattribute__(value, "__dict__")
@@ -253,17 +253,17 @@ def _own(value: Any) -> Mapping[str, Any]:
     return found
 
 
-def _static(cls: type, name: str) -> Any:
+def static(cls: type, name: str, default: Any = None) -> Any:
     """What a class has under a name, without asking it."""
-    return next((vars(each)[name] for each in cls.__mro__ if name in vars(each)), None)
+    return next((vars(each)[name] for each in cls.__mro__ if name in vars(each)), default)
 
 
-def _slots(cls: type) -> Iterator[str]:
+def slots(classes: Iterable[type]) -> Iterator[str]:
     """The slots that somebody wrote down; those that attrs makes hold fields, and what can be made again."""
-    for each in cls.__mro__:
+    for each in classes:
         if "__attrs_attrs__" not in vars(each) and not msgpack.is_struct(each) and not models.is_model_base(each):
-            slots = vars(each).get("__slots__", ())
-            names = [slots] if isinstance(slots, str) else slots
+            said = vars(each).get("__slots__", ())
+            names = [said] if isinstance(said, str) else said
             yield from (_mangled(each, name) for name in names if name not in ("__dict__", "__weakref__"))
 
 

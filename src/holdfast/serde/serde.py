@@ -13,7 +13,7 @@ from holdfast.serde.plain import is_plain
 from holdfast.serde.registry import Registry, default_registry
 from holdfast.serde.unchanged import Seen, Shown, look
 
-_HINT = "Register its class with holdfast.serde.register, or store something else in its place."
+_HINT = "Register its class with holdfast.serde.register, or convert it to a plain value first, as with str(value)."
 
 
 class Serde:

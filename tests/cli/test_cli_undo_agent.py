@@ -40,6 +40,12 @@ def test_the_agents_work_goes_and_conflicts_are_named_with_exit_status_8(worked,
     assert worked("redo").out.startswith("Redid the undoing of an agent's work since a1: ")
 
 
+def test_a_conflict_tells_the_name_it_had(worked, project):
+    (project / "both").rename(project / "mine")
+    ran = worked("undo", "--agent", "--yes")
+    assert "mine  (by claude-code: made, and changed since; before it: a1, after it: a2 as both)" in ran.err
+
+
 def test_the_plan_is_shown_and_nothing_is_done(worked, project):
     ran = worked("undo", "--agent", "claude-code", "--dry-run")
     assert ran.code == 0

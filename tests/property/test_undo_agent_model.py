@@ -7,6 +7,7 @@ slot after the agent (or the agent's file), what the user last wrote must still 
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
@@ -19,6 +20,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from holdfast import Workspace
+from holdfast.model import Restored
 from holdfast.testing.contracts import describe, differences
 
 A, B, USER = "claude-code", "codex", "user"
@@ -156,11 +158,12 @@ def _check_mixed(before: str, after: str, *, is_named: bool) -> None:
 
 
 class Deed(NamedTuple):
-    """Somebody does something to a whole file."""
+    """Somebody does something to a whole file, or to two."""
 
     actor: str
-    what: str  # "make" | "edit" | "delete" | "rename"
+    what: str  # "make" | "edit" | "delete" | "rename" | "swap" | "onto"
     file: str
+    other: str
 
 
 NAMES = ["a", "b", "d/c", "d/e"]
@@ -168,55 +171,145 @@ DEEDS = st.lists(
     st.builds(
         Deed,
         actor=st.sampled_from([A, B, USER]),
-        what=st.sampled_from(["make", "edit", "delete", "rename"]),
-        file=st.sampled_from(NAMES),
+        what=st.sampled_from(["make", "edit", "delete", "rename", "swap", "onto"]),
+        file=st.sampled_from([*NAMES, "d"]),
+        other=st.sampled_from(NAMES),
     ),
     max_size=9,
 )
 
 
+def swap(one: Path, other: Path) -> None:
+    aside = one.with_name("aside")
+    one.rename(aside)
+    other.rename(one)
+    aside.rename(other)
+
+
 def do(root: Path, deed: Deed, number: int) -> bool:
-    place = root / deed.file
-    body = [f"{deed.file} {number} {line}\n" for line in range(12)]
-    if deed.what == "make" and not place.exists():
+    place, other = root / deed.file, root / deed.other
+    body = [f"{deed.actor} made {deed.file} {number} {line}\n" for line in range(12)]
+    is_pair = place.exists() and other.exists() and place not in (other, *other.parents)
+    if deed.what == "make" and not place.exists() and not place.parent.is_file():
         place.parent.mkdir(exist_ok=True)
         place.write_text("".join(body))
-    elif deed.what == "edit" and place.exists():
+    elif deed.what == "edit" and place.is_file():
         place.write_text(f"{deed.actor} {number}\n" + place.read_text())
-    elif deed.what == "delete" and place.exists():
+    elif deed.what == "delete" and place.is_file():
         place.unlink()
     elif deed.what == "rename" and place.exists() and not place.with_name(f"{place.name}2").exists():
         place.rename(place.with_name(f"{place.name}2"))
+    elif deed.what == "swap" and is_pair and other not in place.parents:
+        swap(place, other)
+    elif deed.what == "onto" and is_pair and place.is_file() and other.is_file():
+        place.rename(other)
     else:
         return False
     return True
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(deeds=DEEDS)
-def test_no_line_of_the_user_is_lost_and_none_of_the_agent_is_left_unnamed(deeds: list[Deed]) -> None:
+def test_no_line_of_others_is_lost_and_none_of_the_agent_unnamed(deeds: list[Deed]) -> None:
     with scene() as (root, ws):
         for number, name in enumerate(NAMES[:3]):
-            do(root, Deed(USER, "make", name), 100 + number)
-        start = ws.save("start")
+            do(root, Deed(USER, "make", name, ""), 100 + number)
+        start, there = ws.save("start"), lines_of(root, USER)
+        done_by = set()
         for number, deed in enumerate(deeds):
             if do(root, deed, number):
                 note(f"{number} {deed}")
                 ws.save(str(number), actor=None if deed.actor == USER else deed.actor)
-        before, mine = describe(root), lines_of(root, USER)
+                done_by.add((deed.actor == A, deed.what))
+        before, mine, theirs = describe(root), lines_of(root, USER), lines_of(root, B)
         done = ws.restore(start.id, keep_mine=True, agent=A)
         note(f"{done}")
         assert not done.failed
         assert mine <= lines_of(root, USER), "a line of the user is lost"
-        named = set(done.conflicts)
+        assert theirs <= lines_of(root, B), "a line of the other agent is lost"
+        if not done_by & {(False, "delete"), (False, "onto")} and not done.conflicts:
+            assert there <= lines_of(root, USER), "what only the agent deleted is not back"
         for path in root.rglob("*"):
             if path.is_file() and any(line.startswith(A) for line in path.read_text().splitlines()):
-                assert str(path.relative_to(root)) in named, f"{path} has work of the agent, and nobody says so"
+                name = str(path.relative_to(root))
+                assert name in done.conflicts, f"{name} has work of the agent, and nobody says so"
+        _check_names(root, ws, done)
         assert ws.undo().ok
         assert differences(before, describe(root)) == []
         assert ws.verify().ok
 
 
+def _check_names(root: Path, ws: Workspace, done: Restored) -> None:
+    """A conflict is named as the folder has it, and can be looked up in both checkpoints."""
+    for path, overlap in done.conflicts.items():
+        assert os.path.lexists(root / path) or "no folder" in overlap.why, f"there is no {path}"
+        for checkpoint, name in ((overlap.before, overlap.path_before), (overlap.after, overlap.path_after)):
+            if checkpoint is not None and name is not None:
+                held = root.with_name(checkpoint)
+                if not held.exists():
+                    ws.export(checkpoint, held)
+                assert os.path.lexists(held / name), f"{checkpoint} has no {name}"
+        assert overlap.path_before or overlap.path_after
+
+
 def lines_of(root: Path, actor: str) -> set[str]:
     texts = [path.read_text() for path in root.rglob("*") if path.is_file()]
     return {line for text in texts for line in text.splitlines() if line.startswith(actor)}
+
+
+# files that only change places
+
+
+class Turn(NamedTuple):
+    """Somebody writes into a line of its own, or (the agent) files change places in a circle of one to four."""
+
+    actor: str
+    files: list[int]
+    is_edit: bool
+
+
+PLACES = ["one", "two", "d/three", "d/four"]
+TURNS = st.lists(
+    st.builds(
+        Turn,
+        actor=st.sampled_from([A, A, B, USER]),
+        files=st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True),
+        is_edit=st.booleans(),
+    ),
+    max_size=8,
+)
+LINE_OF = {A: 1, B: 6, USER: 11}
+
+
+def turn(root: Path, step: Turn, number: int) -> bool:
+    places = [root / PLACES[index] for index in step.files]
+    if step.is_edit or step.actor != A:
+        for place in places[:1]:
+            lines = place.read_text().splitlines()
+            lines[LINE_OF[step.actor]] = f"{step.actor} {number}"
+            place.write_text("\n".join(lines) + "\n")
+        return True
+    for one, other in itertools.pairwise(places):
+        swap(one, other)
+    return len(places) > 1
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(turns=TURNS)
+def test_files_that_changed_places_go_back_with_what_others_wrote(turns: list[Turn]) -> None:
+    with scene() as (root, ws):
+        (root / "d").mkdir()
+        for name in PLACES:
+            (root / name).write_text("".join(f"{name} {line}\n" for line in range(14)))
+        start, expected = ws.save("start"), {name: (root / name).read_text().splitlines() for name in PLACES}
+        for number, step in enumerate(turns):
+            if turn(root, step, number):
+                note(f"{number} {step}")
+                ws.save(str(number), actor=None if step.actor == USER else step.actor)
+            if step.actor != A:
+                name = (root / PLACES[step.files[0]]).read_text().partition(" ")[0]
+                expected[name][LINE_OF[step.actor]] = f"{step.actor} {number}"
+        done = ws.restore(start.id, keep_mine=True, agent=A)
+        note(f"{done}")
+        assert done.ok
+        assert {name: (root / name).read_text().splitlines() for name in PLACES} == expected

@@ -66,13 +66,17 @@ def _doubts(plan: Plan) -> dict[str, str]:
 
 
 def _overlaps(conflicts: Mapping[str, Overlap]) -> dict[str, str]:
-    return {path: f"by {each.actor}: {each.why}; {_around(each)}" for path, each in conflicts.items()}
+    return {path: f"by {each.actor}: {each.why}; {_around(each, path)}" for path, each in conflicts.items()}
 
 
-def _around(overlap: Overlap) -> str:
-    """The checkpoints before and after what could not be undone."""
-    left = f", after it: {short(overlap.after)}" if overlap.after else ""
-    return f"before it: {short(overlap.before)}{left}"
+def _around(overlap: Overlap, path: str) -> str:
+    """The checkpoints before and after what could not be undone, with the name that it has there if that differs."""
+
+    def at(checkpoint: str, name: str | None) -> str:
+        return short(checkpoint) if name in (None, path) else f"{short(checkpoint)} as {name}"
+
+    left = f", after it: {at(overlap.after, overlap.path_after)}" if overlap.after else ""
+    return f"before it: {at(overlap.before, overlap.path_before)}{left}"
 
 
 def carry_out(

@@ -57,6 +57,10 @@ class Overlap:
     """The checkpoint that has the path as it was before."""
     after: str | None
     """The one that has it as the agent left it; None if none has yet."""
+    path_before: str | None = None
+    """What it is called in `before`; None if it was not there."""
+    path_after: str | None = None
+    """What the agent left it as; None if it was gone then."""
 
 
 @dataclass(frozen=True, slots=True)

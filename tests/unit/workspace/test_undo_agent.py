@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import stat
@@ -356,6 +357,140 @@ def test_names_that_went_round_go_back_all_or_none(scene):
     assert (scene.read("g"), scene.read("h")) == ("folder/f\n" * 9, "g\n" * 9)
     assert {"g", "h"} <= set(done.conflicts)
     assert scene.read("folder") == "of the user\n"
+
+
+class TestFilesThatChangePlaces:
+    """A path may stand for two files: the one that was there, and the one that came."""
+
+    @pytest.fixture
+    def start(self, scene) -> Checkpoint:
+        for name in ("a", "b", "c"):
+            scene.write(name, "".join(f"{name} {line}\n" for line in range(12)))
+        return scene.save()
+
+    @staticmethod
+    def turn(scene, *names: str) -> None:
+        """What is at each name goes to the next, and the last to the first."""
+        (scene.root / names[-1]).rename(scene.root / "aside")
+        for old, new in reversed([*itertools.pairwise(names)]):
+            (scene.root / old).rename(scene.root / new)
+        (scene.root / "aside").rename(scene.root / names[0])
+
+    def first(self, scene) -> dict[str, str]:
+        return {name: scene.read(name).splitlines()[0] for name in sorted(os.listdir(scene.root)) if name != "text"}
+
+    def test_an_edit_goes_back_with_the_swapped_file(self, scene, start):
+        self.turn(scene, "a", "b")
+        scene.save(A)
+        scene.write("a", "mine\n" + scene.read("a"))
+        assert scene.undo(start).ok
+        assert self.first(scene) == {"a": "a 0", "b": "mine", "c": "c 0"}
+        assert scene.read("b").splitlines()[1] == "b 0"
+
+    def test_a_swapped_file_that_is_edited_beyond_recognition_is_not_lost(self, scene, start):
+        self.turn(scene, "a", "b")
+        scene.save(A)
+        scene.write("a", "another text\n" * 9)
+        scene.undo(start)
+        texts = {scene.read(name) for name in ("a", "b")}
+        assert {"another text\n" * 9, "".join(f"a {line}\n" for line in range(12))} == texts
+
+    def test_what_the_user_deleted_after_a_swap_is_the_only_one_gone(self, scene, start):
+        self.turn(scene, "a", "b")
+        scene.save(A)
+        (scene.root / "a").unlink()  # what was called b
+        assert scene.undo(start).ok
+        assert self.first(scene) == {"a": "a 0", "c": "c 0"}
+
+    def test_three_in_a_circle_go_back_with_an_edit(self, scene, start):
+        self.turn(scene, "a", "b", "c")
+        scene.save(A)
+        scene.write("c", scene.read("c") + "mine\n")
+        assert scene.undo(start).ok
+        assert self.first(scene) == {"a": "a 0", "b": "b 0", "c": "c 0"}
+        assert scene.read("b").endswith("mine\n")
+
+    def test_a_chain_of_names_goes_back_with_an_edit(self, scene, start):
+        (scene.root / "b").rename(scene.root / "d")
+        (scene.root / "a").rename(scene.root / "b")
+        scene.save(A)
+        scene.write("d", scene.read("d") + "mine\n")
+        assert scene.undo(start).ok
+        assert self.first(scene) == {"a": "a 0", "b": "b 0", "c": "c 0"}
+        assert scene.read("b").endswith("mine\n")
+
+    def test_a_file_renamed_onto_another_leaves_both(self, scene, start):
+        (scene.root / "a").rename(scene.root / "b")
+        scene.save(A)
+        scene.write("b", scene.read("b") + "mine\n")
+        assert scene.undo(start).ok
+        assert self.first(scene) == {"a": "a 0", "b": "b 0", "c": "c 0"}
+        assert scene.read("a").endswith("mine\n")
+
+    def test_the_agents_lines_go_from_files_that_the_user_swapped(self, scene, start):
+        scene.write("a", "agent\n" + scene.read("a"))
+        scene.save(A)
+        self.turn(scene, "a", "b")
+        assert scene.undo(start).ok
+        assert self.first(scene) == {"a": "b 0", "b": "a 0", "c": "c 0"}
+
+    def test_a_file_and_a_folder_that_were_swapped_go_back(self, scene, start):
+        scene.write("d/x", "".join(f"x {line}\n" for line in range(12)))
+        start = scene.save()
+        self.turn(scene, "a", "d")
+        scene.save(A)
+        scene.write("d", scene.read("d") + "mine\n")
+        scene.write("a/x", scene.read("a/x") + "mine\n")
+        assert scene.undo(start).ok
+        assert scene.read("a").startswith("a 0\n") and scene.read("a").endswith("mine\n")
+        assert scene.read("d/x").startswith("x 0\n") and scene.read("d/x").endswith("mine\n")
+
+    def test_a_few_bytes_that_two_files_exchange_are_no_swap(self, scene):
+        scene.write("debug", "on\n")
+        scene.write("color", "off\n")
+        start = scene.save()
+        scene.write("debug", "off\n")
+        scene.write("color", "on\n")
+        scene.save(A)
+        scene.write("debug", "auto\n")
+        done = scene.undo(start)
+        assert (scene.read("debug"), scene.read("color")) == ("auto\n", "off\n")
+        assert list(done.conflicts) == ["debug"]
+
+    def test_a_file_that_must_stay_keeps_its_folder(self, scene, start):
+        (scene.root / "new").mkdir()
+        (scene.root / "a").rename(scene.root / "new" / "a")
+        scene.write("a/x", "agent\n")
+        scene.save(A)
+        scene.write("a/mine", "mine\n")  # so that a cannot come back to its name
+        done = scene.undo(start)
+        assert scene.read("new/a").startswith("a 0\n")
+        assert scene.read("a/mine") == "mine\n"
+        assert "new/a" in done.conflicts
+
+
+def test_a_conflict_has_the_name_that_the_file_has(scene):
+    start = scene.save()
+    scene.change(l2="agent")
+    left = scene.save(A)
+    scene.change(l2="user over agent")
+    scene.save()
+    (scene.root / "text").rename(scene.root / "renamed")
+    scene.save(A)
+    done = scene.undo(start)
+    assert os.listdir(scene.root) == ["text"]
+    assert list(done.conflicts) == ["text"]
+    scene.ws.undo()
+    (scene.root / "renamed").rename(scene.root / "mine")
+    found = scene.undo(start).conflicts
+    assert list(found) == ["mine"]
+    overlap = found["mine"]
+    assert (overlap.before, overlap.path_before, overlap.after, overlap.path_after) == (
+        start.id,
+        "text",
+        left.id,
+        "text",
+    )
 
 
 def test_a_file_of_the_agents_makes_way_for_the_folder_that_was_there(scene):

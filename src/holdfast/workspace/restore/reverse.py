@@ -7,7 +7,7 @@ each is taken out whole, or, where somebody changed the same since, left in whol
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from holdfast.model import Overlap
@@ -39,6 +39,13 @@ class _Answer:
     step: Step | None = None
     """The last that was taken out."""
     overlap: Overlap | None = None
+    is_left: bool = False
+    """Nothing of it is undone: what was decided cannot be done."""
+
+    @property
+    def name(self) -> str:
+        """Where it will be; of what is gone and cannot come back, where it was."""
+        return self.track.place if self.is_left and self.track.now else self.place
 
     @property
     def leaves(self) -> bool:
@@ -60,24 +67,21 @@ class Reverser:
         self._now_ns = now_ns
         self._edits: dict[str, Entry | None] = {}
         self._answers: dict[str, _Answer] = {}
-        self._overlaps: dict[str, Overlap] = {}
 
     def reverse(self, stretches: Iterable[Stretch], scope: Scope) -> Reversed:
         """Decide for every path that the agent touched (and that is in the scope)."""
         followed = follow(stretches, self._reader, self._source)
         answers = [self._answer(each) for each in followed.tracks if any(step.is_agents for step in each.steps)]
-        self._place([each for each in answers if self._is_asked_for(each, scope)])
-        for path in sorted(self._edits):
-            self._settle_above(path)
-        inside: dict[str, set[str]] = {}
-        for path in self._edits:
-            inside.setdefault(split(path)[0], set()).add(split(path)[1])
-        for path in sorted(self._edits, reverse=True):  # what is in a folder before the folder
-            self._settle_folder(path, inside.get(path, set()))
+        answers = [each for each in answers if self._is_asked_for(each, scope)]
+        self._place([each for each in answers if not each.is_left])
+        settled: dict[str, Entry | None] | None = None
+        while settled != self._edits:  # what is dropped stays where it is, which may be a folder that was to go
+            settled = dict(self._edits)
+            self._settle()
         self._part_links()
         edits = {path: entry for path, entry in self._edits.items() if entry != self._at(path)}
         unknown = {path: why for path, why in followed.unknown.items() if path in scope}
-        return Reversed(edits, dict(sorted(self._overlaps.items())), unknown)
+        return Reversed(edits, _overlaps(answers), unknown)
 
     def _answer(self, track: Track) -> _Answer:
         answer = _Answer(track, track.place, track.now)
@@ -102,10 +106,19 @@ class Reverser:
     def _is_asked_for(self, answer: _Answer, scope: Scope) -> bool:
         asked = [place in scope for place in (answer.track.place, answer.place)]
         if any(asked) and not all(asked):  # half a move would be a loss
-            self._give_up(answer, "renamed, and only one of its names was asked for")
-        return all(asked)
+            _give_up(answer, "renamed, and only one of its names was asked for")
+        return any(asked)
 
     # where everything goes
+
+    def _settle(self) -> None:
+        for path in sorted(self._edits):
+            self._settle_above(path)
+        inside: dict[str, set[str]] = {}
+        for path in self._edits:
+            inside.setdefault(split(path)[0], set()).add(split(path)[1])
+        for path in sorted(self._edits, reverse=True):  # what is in a folder before the folder
+            self._settle_folder(path, inside.get(path, set()))
 
     def _place(self, answers: list[_Answer]) -> None:
         """Turn answers into edits; one whose place is taken stays where it is, which may take the place of another."""
@@ -122,25 +135,19 @@ class Reverser:
                     taken.add(each.place)
             if clash is None:
                 break
-            self._give_up(clash, "moved or deleted, and something else is there since")
+            _give_up(clash, "moved or deleted, and something else is there since")
             answers = [each for each in answers if each is not clash]
         for each in answers:
-            if each.overlap is not None:
-                self._overlaps[each.track.place if each.track.now else each.place] = each.overlap
             if each.leaves:
                 self._edits.setdefault(each.track.place, None)
             if each.entry is not None and each.step is not None:
                 self._edits[each.place], self._answers[each.place] = each.entry, each
 
-    def _give_up(self, answer: _Answer, why: str) -> None:
-        if answer.step is not None:
-            self._overlaps[answer.track.place if answer.track.now else answer.place] = _overlap(answer.step, why)
-
     def _drop(self, path: str, why: str) -> None:
         """Leave what was to come to a path where it is; and so whatever was to come to that place."""
         answer = self._answers.pop(path)
         del self._edits[path]
-        self._give_up(answer, why)
+        _give_up(answer, why)
         if answer.leaves:
             if self._edits.get(answer.track.place) is not None:
                 self._drop(answer.track.place, "moved or deleted, and something else is there")
@@ -156,13 +163,18 @@ class Reverser:
             if holder is None and now is not None and now.is_folder:
                 del self._edits[above]  # a folder of the agent's that something comes to
                 holder = now
-            elif holder is None and answer.step is not None:
-                holder = self._reader.find(answer.step.stretch.older.root, above)
+            elif holder is None:
+                holder = self._folder_then(answer, above)
                 if holder is not None:
                     self._edits[above], self._answers[above] = holder, answer
             if holder is None or not holder.is_folder:
                 self._drop(path, f"deleted or moved, and {above} is no folder any more")
                 return
+
+    def _folder_then(self, answer: _Answer, path: str) -> Entry | None:
+        """A folder as it was when something was last in it."""
+        found = (self._reader.find(step.stretch.older.root, path) for step in answer.track.steps)
+        return next((entry for entry in found if entry is not None and entry.is_folder), None)
 
     def _settle_folder(self, path: str, coming: set[str]) -> None:
         """Let a folder that was to go stay if something in it does."""
@@ -200,7 +212,31 @@ class Reverser:
         return self._edits[path] if path in self._edits else self._at(path)
 
 
+def _give_up(answer: _Answer, why: str) -> None:
+    """Leave a track as it is, under the name that it has now."""
+    answer.is_left = True
+    if answer.step is not None:
+        answer.overlap = _overlap(answer.step, why)
+
+
+def _overlaps(answers: Iterable[_Answer]) -> dict[str, Overlap]:
+    """The conflicts by where they will be found; of two at one path that of what is there, and both reasons."""
+    found: dict[str, Overlap] = {}
+    for each in sorted(answers, key=lambda each: (each.name, each.is_left and each.track.now is None)):
+        if each.overlap is not None:
+            first = found.setdefault(each.name, each.overlap)
+            if first is not each.overlap:
+                found[each.name] = replace(first, why=f"{first.why}; what was there before: {each.overlap.why}")
+    return found
+
+
 def _overlap(step: Step, why: str) -> Overlap:
     run = step.stretch.run
-    before, after = step.stretch.older.id, step.stretch.newer.id
-    return Overlap(why, " and ".join(run.actors), before or "", after)
+    return Overlap(
+        why,
+        " and ".join(run.actors),
+        step.stretch.older.id or "",
+        step.stretch.newer.id,
+        path_before=step.name_before if step.before else None,
+        path_after=step.name_after if step.after else None,
+    )

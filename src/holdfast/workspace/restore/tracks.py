@@ -9,7 +9,7 @@ from typing import NamedTuple
 from holdfast.model import Reason
 from holdfast.scan.handles import upwards
 from holdfast.workspace.restore.threeway import is_same
-from holdfast.workspace.stored.differ import find_renames
+from holdfast.workspace.stored.differ import find_moves
 from holdfast.workspace.stored.gathering import Gathering
 from holdfast.workspace.stored.record import Node
 from holdfast.workspace.stored.tree import Change, Entry, TreeReader
@@ -109,12 +109,16 @@ def follow(stretches: Iterable[Stretch], reader: TreeReader, source: Gathering) 
         changes, gaps = _changes(stretch, reader)
         if stretch.run.is_agents:
             unknown |= gaps
-        renamed = find_renames(changes.values(), source)
-        moving = [(named.pop(new, None), old, new) for old, new in renamed]
-        moved = {name for names in renamed for name in names}
+        moves = find_moves(changes.values(), source)
+        left, taken = {old for old, _ in moves}, {new for _, new in moves}
+        moving = [(named.pop(new, None), old, new) for old, new in moves]  # all, before any gets its older name
         for path, (_, before, after) in changes.items():
-            if path not in moved:
+            if path not in left and path not in taken:
                 add(named.get(path), Step(stretch, path, before, path, after))
+            elif path not in left and before is not None:  # what came here replaced another, which is gone
+                add(None, Step(stretch, path, before, path, None))
+            elif path not in taken and after is not None:  # what was here is elsewhere, and this was made in its place
+                add(named.pop(path, None), Step(stretch, path, None, path, after))
         for track, old, new in moving:
             add(track, Step(stretch, old, changes[old].before, new, changes[new].after))
     return Followed(tracks, unknown)

@@ -15,6 +15,7 @@ from holdfast.workspace.stored.tree import Change, Entry, is_modified, merged
 
 _MOST_RENAMES = 400  # above so many candidates only exact renames are found
 _ALIKE = 0.5
+_TELLING_BYTES = 32
 _EMPTY = object_id(Kind.BLOB, b"")
 
 
@@ -128,6 +129,58 @@ def find_renames(changes: Iterable[Change], source: Gathering) -> list[Renamed]:
     return _renames(deleted, added, source)
 
 
+def find_moves(changes: Iterable[Change], source: Gathering) -> list[Renamed]:
+    """The renames, also those onto a path where another file was: swaps, cycles and chains of names.
+
+    A path that is the old name of one and the new name of another, or where something else was deleted or made, then
+    stands for two files: the one that was there, and the one that came.
+    """
+    held = [Change(path, _known(before), _known(after)) for path, before, after in changes]
+    parted = _replaced(held, source)
+    befores = {path: before for path, before, after in held if before and (after is None or path in parted)}
+    afters = {path: after for path, before, after in held if after and (before is None or path in parted)}
+    return [
+        Renamed(old, new)
+        for old, new in _renames(befores, afters, source)
+        if not parted & {old, new} or _is_telling(befores[old], afters[new], source)
+    ]
+
+
+def _replaced(changes: Sequence[Change], source: Gathering) -> set[str]:
+    """The paths where another file may have come, rather than the same one be edited.
+
+    What is there now was elsewhere before, and what was there is elsewhere now (or where it came from is empty now);
+    or the two have little in common.
+    """
+    both = [(path, before, after) for path, before, after in changes if before and after and before.oid != after.oid]
+    gone = {before.oid for _, before, after in changes if before and after is None}
+    left = gone | {before.oid for _, before, _ in both}
+    come = {after.oid for _, before, after in changes if after and (before is None or before.oid != after.oid)}
+    found, doubtful = set(), []
+    for path, before, after in both:
+        if before.kind != after.kind or after.oid in gone or (after.oid in left and before.oid in come):
+            found.add(path)
+        elif before.is_file:
+            doubtful.append((path, before, after))
+    if len(doubtful) ** 2 <= _MOST_RENAMES:  # above, only what is the same to the byte counts: P8
+        found |= {
+            path
+            for path, before, after in doubtful
+            if _share(_line_sizes(before, source), _line_sizes(after, source)) < _ALIKE
+        }
+    return found
+
+
+def _is_telling(before: Entry, after: Entry, source: Gathering) -> bool:
+    """Whether two contents that are alike must be one file: a few bytes are met in many. A rename keeps the time."""
+    size = source.size(after.oid) if after.attr.parts_bytes is None else after.attr.parts_bytes
+    return before.attr.mtime_ns == after.attr.mtime_ns or (size or 0) >= _TELLING_BYTES
+
+
+def _known(entry: Entry | None) -> Entry | None:
+    return None if entry is None or _is_nothing(entry) else entry
+
+
 def _is_nothing(entry: Entry) -> bool:
     """Whether it has no content to be known by."""
     return entry.oid in (b"", _EMPTY)
@@ -160,15 +213,21 @@ def _similar(
     for path in new:
         mine = _line_sizes(added[path], source)
         for other in gone:
-            total = max(sum(mine.values()), sum(lines[other].values()))
-            common = sum(min(size, lines[other].get(line, 0)) for line, size in mine.items())
-            if total and common / total >= _ALIKE:
-                scores.append((-common / total, other, path))
+            share = _share(lines[other], mine)
+            if share >= _ALIKE and other != path:  # the same path on both sides: edited, not moved
+                scores.append((-share, other, path))
     found: dict[str, str] = {}
     for _, other, path in sorted(scores):
         if other not in found and path not in found.values():
             found[other] = path
     return [Renamed(old, path) for old, path in found.items()]
+
+
+def _share(one: dict[int, int], other: dict[int, int]) -> float:
+    """How much of the larger of two texts, 0 to 1, is in the other too."""
+    total = max(sum(one.values()), sum(other.values()))
+    common = sum(min(size, one.get(line, 0)) for line, size in other.items())
+    return common / total if total else 0.0
 
 
 def _line_sizes(entry: Entry, source: Gathering) -> dict[int, int]:

@@ -19,11 +19,13 @@ class PurgePlan:
     """By id, the names of the states that repeat a purged file, or a word of it that looks like a key, and would have
     it cut out; also `(message)` and `(metadata)`."""
     partly: dict[str, list[str]]
-    """By id, those that repeat a line of it and would keep that; also `(name)`, `(session)` and `(actor)`."""
+    """By id, those that repeat a line of it and would keep that; and where else it is repeated: `(name)`, `(session)`,
+    `(actor)`, `(paths)`, `(attributes)`, `(rules)`. Under `(store)`: what belongs to no checkpoint."""
     bytes_freed: int
     """What the store holds for these paths alone, before it is deflated."""
     also_at: dict[str, str]
-    """Other paths that hold the same bytes, which therefore stay, and a checkpoint that has them."""
+    """Other paths that hold the same content, or repeat all of it or a key of it, and a checkpoint that has each. They
+    stay as they are."""
     in_workspace: list[str]
     """Still in the folder: the next save would hold them again, unless a `.holdfastignore` says not to."""
 
@@ -37,7 +39,8 @@ class Purged:
 
     plan: PurgePlan
     objects: int
-    """How many objects are gone; none of them is in the store any more, which was looked up after the work."""
+    """How many objects are gone; none of them is in the store any more, which was looked up after the work, as was
+    what the plan says of the rest of the store."""
     bytes_freed: int
     """How much smaller the store is on the disk."""
 

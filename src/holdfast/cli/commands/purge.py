@@ -52,8 +52,8 @@ def purge(app: App, *, paths: tuple[str, ...], lines: bool, dry_run: bool, yes: 
         touched = render.count(len(plan.checkpoints), "checkpoint")
         freed = render.size(done.bytes_freed)
         output.answer(f"Purged {render.count(len(plan.paths), 'path')} from {touched}; {freed} freed")
-        render.note_list(_at(plan), "The same bytes are still held under other paths")
-        partly = "Lines of it are still repeated in states or records (--lines cuts them out of states)"
+        render.note_list(_at(plan), "Other paths still hold it, or a key of it (purge these, too)")
+        partly = "Still repeated here (the same purge with --lines cuts lines out of states, messages and metadata)"
         render.note_list(_named(plan.partly), partly)
         still = "Still in the folder, and held again by the next save unless .holdfastignore names it"
         render.note_list(plan.in_workspace, still)
@@ -70,10 +70,10 @@ def _lines(plan: PurgePlan) -> list[str]:
         lines.append("  and out of states that repeat it")
         lines += render.listing(_named(plan.states))
     if plan.partly:
-        lines.append("  but lines of it stay in these, unless --lines cuts them out")
+        lines.append("  but it stays, in part, in these; --lines cuts lines out of states, messages and metadata")
         lines += render.listing(_named(plan.partly))
     if plan.also_at:
-        lines.append("  but the same bytes stay, because other paths hold them")
+        lines.append("  but these paths hold it too, or a key of it, and stay as they are")
         lines += render.listing(_at(plan))
     if plan.in_workspace:
         lines.append("  (still in the folder: the next save holds it again, unless .holdfastignore names it)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 from holdfast.model import JSON
@@ -59,8 +60,23 @@ class Cut:
             mark = mark_of(value) if is_tagged else None
             if mark is not None:
                 return self._without_inside(mark, value[mark])
-            return {self._cut(key): self.without(item, is_tagged) for key, item in value.items()}
+            return self._without_in_object(value, is_tagged)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            text = json.dumps(value)  # a number may be the secret
+            return value if self._cut(text) == text else self._instead
         return value
+
+    def _without_in_object(self, value: dict[str, JSON], is_tagged: bool) -> dict[str, JSON]:
+        """Where two keys become the same, both values stay (P1)."""
+        out: dict[str, JSON] = {}
+        for key, item in value.items():
+            name = cut = self._cut(key)
+            for number in count(2) if cut != key else ():
+                if name not in out and name not in value:
+                    break
+                name = f"{cut} {number}"
+            out[name] = self.without(item, is_tagged)
+        return out
 
     def _without_inside(self, mark: str, inner: Any) -> JSON:
         cut = self.without(inner, True)

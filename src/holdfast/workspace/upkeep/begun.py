@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Set
 from typing import NamedTuple
 
 from holdfast.workspace.stored.record import to_json
@@ -16,12 +17,16 @@ class Begun(NamedTuple):
     """The names of what is to go."""
     lines: bool = False
     """Whether lines of it go from states, too."""
+    contents: Set[bytes] = frozenset()
+    """Those of the objects that were contents of files: what states may repeat. The others are old states and records,
+    and what these say is not secret."""
 
 
 def write_begun(begun: Begun) -> bytes:
     """`purge.json`."""
     objects = sorted(oid.hex() for oid in begun.objects)
-    return to_json({"paths": begun.paths, "objects": objects, "lines": begun.lines})
+    contents = sorted(oid.hex() for oid in begun.contents)
+    return to_json({"paths": begun.paths, "objects": objects, "lines": begun.lines, "contents": contents})
 
 
 def read_begun(data: bytes) -> Begun | None:
@@ -29,7 +34,8 @@ def read_begun(data: bytes) -> Begun | None:
     try:
         found = json.loads(data)
         paths, objects = found["paths"], {bytes.fromhex(oid) for oid in found["objects"]}
+        contents = {bytes.fromhex(oid) for oid in found.get("contents", found["objects"])}
     except (ValueError, KeyError, TypeError):
         return None
     lines = bool(found.get("lines", False))
-    return Begun(paths, objects, lines) if paths and all(isinstance(path, str) for path in paths) else None
+    return Begun(paths, objects, lines, contents) if paths and all(isinstance(path, str) for path in paths) else None

@@ -102,4 +102,9 @@ def _sqlite_path(url: str) -> tuple[str, dict[str, Any]]:
             "this URL of SQLite names no file, or has an unknown option",
             hint="Write sqlite:///state.db or sqlite:////var/lib/app/state.db; # is written as %23, ? as %3F.",
         )
+    if path == ":memory:" or path.startswith("file:"):  # SQLite's own words: here each would be a file of that name
+        raise Refused(
+            f"{path} is a name of SQLite's, not a file",
+            hint="Write memory:// for states in memory, or sqlite:///state.db; put ./ before such a name.",
+        )
     return path, options

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
+from holdfast.indexing.arguments import MEMORY
 
-MEMORY = ":memory:"
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _BARRED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 _WRITABLE = "It and its folder have to be writable, even to be read: SQLite keeps a log beside it."

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holdfast.errors import NotFound, Refused
+from holdfast.indexing.arguments import texts_of
 
 _ANY = "*"
 SCOPES = ("chunk", "document")
@@ -106,7 +107,7 @@ def load_families(extra: Iterable[str | Path] = ()) -> Families:
     """
     with files("holdfast.indexing").joinpath("families.toml").open("rb") as file:
         spaces = _read(tomllib.load(file), "families.toml")
-    for path in extra:
+    for path in texts_of(extra, "families"):
         try:
             spaces += _read(tomllib.loads(Path(path).read_text("utf-8")), str(path))
         except FileNotFoundError:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from holdfast.indexing import sparse, vectors
+from holdfast.indexing.arguments import place_of
 from holdfast.indexing.database import Database, Layout, split_schema
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
@@ -33,8 +34,8 @@ class FlatStore:
 
     keeps_sparse = True
 
-    def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = place_of(path, "a FlatStore", in_memory=True)
         self._db = Database(self._path, Layout(str(self._path), _VERSION, split_schema(_SCHEMA)))
 
     @property

@@ -148,8 +148,8 @@ class Pipeline:
     chunk: Callable[[str], Iterable[str]] = field(default_factory=PlainChunker)
 
     def __post_init__(self) -> None:
-        if not self.embed:
-            raise Refused("the pipeline has no model", hint='Give embed={"dense": model}.')
+        if not isinstance(self.embed, Mapping) or not self.embed:
+            raise Refused("the pipeline has no models by name", hint='Give embed={"dense": model}.')
         channels = {name: each if isinstance(each, Channel) else _channel(each) for name, each in self.embed.items()}
         thin = [name for name, each in channels.items() if each.is_sparse]
         if thin and not getattr(self.store, "keeps_sparse", False):

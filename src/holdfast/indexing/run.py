@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -55,12 +56,16 @@ class IndexRun:
     def __init__(
         self,
         *,
-        ledger: str | Path | Ledger,
+        ledger: str | os.PathLike[str] | Ledger,
         pipeline: Pipeline,
         families: Iterable[str | Path] = (),
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._ledger: Ledger = open_ledger(ledger) if isinstance(ledger, str | Path) else ledger
+        if isinstance(ledger, str | os.PathLike):
+            ledger = open_ledger(ledger)
+        elif not hasattr(ledger, "working"):
+            raise Refused(f"the ledger is {ledger!r}", hint="Give a path, a postgresql:// URL, or a ledger.")
+        self._ledger: Ledger = ledger
         self._pipeline = pipeline
         self._families = load_families(families)
         self._sleep = sleep

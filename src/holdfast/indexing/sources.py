@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from holdfast.errors import HoldfastError, NotFound, Refused, Unavailable
+from holdfast.indexing.arguments import texts_of
 
 TEXTS = ("*.md", "*.txt", "*.rst", "*.py")
 _AT_ONCE = 500
@@ -50,12 +50,21 @@ _first = operator.itemgetter(0)
 class Folder:
     """The files of a folder whose names match; links are not followed, hidden ones are left out."""
 
-    path: str | Path
-    include: tuple[str, ...] = TEXTS
-    exclude: tuple[str, ...] = ()
+    path: str | os.PathLike[str]
+    include: Iterable[str] = TEXTS
+    """One pattern, or a list, tuple or set of some: of names, or of paths below the folder."""
+    exclude: Iterable[str] = ()
     max_bytes: int = 64 * 1024 * 1024
-    without: tuple[str, ...] = ()
+    without: Iterable[str] = ()
     """Folders below it that are left out with all that is in them, by their paths."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike) or not os.fspath(self.path):
+            raise Refused(f"{self.path!r} is no path of a folder", hint="Give a path.")
+        if not isinstance(self.max_bytes, int) or self.max_bytes < 0:
+            raise Refused(f"max_bytes is {self.max_bytes!r}", hint="Give a whole number, 0 or more.")
+        for name in ("include", "exclude", "without"):
+            object.__setattr__(self, name, texts_of(getattr(self, name), name))
 
     def __iter__(self) -> Iterator[Document]:
         return (document for some in self.portions() for document in some)
@@ -97,7 +106,7 @@ class Folder:
 
         All in one loop, and few calls in it: it is what a plan of an unchanged corpus takes its time for.
         """
-        excluded, included = _pattern(self.exclude), _pattern(self.include)
+        excluded, included = _pattern(tuple(self.exclude)), _pattern(tuple(self.include))
         place = os.path.join(self.path, under)
         found: list[tuple[str, Document | str]] = []
         handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # what is in it is looked up from here
@@ -151,6 +160,10 @@ class Given:
                 "the source can be gone through only once",
                 hint="Give a list, a mapping, or the function that makes it.",
             )
+        if not isinstance(self.items, Iterable) and not callable(self.items):
+            raise Refused(
+                f"the source is {self.items!r}", hint="Give a Folder, a path, a mapping of names to texts, or a list."
+            )
 
     def __iter__(self) -> Iterator[Document]:
         items = self.items() if callable(self.items) else self.items
@@ -160,7 +173,7 @@ class Given:
 
 def as_source(source: object) -> Source:
     """A source from what was given: a path, a source, or documents."""
-    if isinstance(source, str | Path):
+    if isinstance(source, str | os.PathLike):
         return Folder(source)
     if isinstance(source, Folder | Given):
         return source

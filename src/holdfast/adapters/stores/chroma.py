@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from holdfast.errors import Extra
 from holdfast.indexing import vectors
+from holdfast.indexing.arguments import place_of
 from holdfast.indexing.store import Hit, Point, as_hit, as_point, is_there, no_collection, nothing_to_search, using
 from holdfast.indexing.vectors import Query, Shape
 
@@ -36,8 +37,8 @@ class ChromaStore:
 
     keeps_sparse = False
 
-    def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = place_of(path, "a ChromaStore")
         with self._translated():
             if self._is_there():
                 _ = self._client  # what is wrong with it is told of at once

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from holdfast import durable
 from holdfast.digest import digest_bytes
 from holdfast.errors import Damaged, Extra
 from holdfast.indexing import vectors
-from holdfast.indexing.database import MEMORY, Database, Layout, connect, split_schema
+from holdfast.indexing.arguments import MEMORY, place_of
+from holdfast.indexing.database import Database, Layout, connect, split_schema
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
 
@@ -56,8 +57,8 @@ class FaissStore:
 
     keeps_sparse = False
 
-    def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = place_of(path, "a FaissStore")
         self._indexes: dict[tuple[int, str], Any] = {}
         self._fresh: set[tuple[int, str]] = set()
         """Those that have all that waits."""

@@ -9,15 +9,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from holdfast import durable
 from holdfast.errors import Extra
 from holdfast.indexing import vectors
+from holdfast.indexing.arguments import place_of
 from holdfast.indexing.store import Hit, Point, as_hit, is_there, no_collection, nothing_to_search, using
 from holdfast.indexing.vectors import Query, Shape
 
@@ -40,8 +41,8 @@ class LanceStore:
 
     keeps_sparse = False
 
-    def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = place_of(path, "a LanceStore")
         self._writes = 0
         with self._translated():
             if is_there(self._path):

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from holdfast.errors import Extra
+from holdfast.errors import Extra, Refused
 from holdfast.indexing import sparse, vectors
+from holdfast.indexing.arguments import place_of
 from holdfast.indexing.store import Hit, Point, as_hit, as_point, is_there, no_collection, nothing_to_search, using
 from holdfast.indexing.vectors import Query, Shape
 
@@ -29,9 +30,11 @@ class QdrantStore:
     keeps_sparse = True
 
     def __init__(
-        self, path: str | Path | None = None, *, client: QdrantClient | None = None, alias: str = "holdfast"
+        self, path: str | os.PathLike[str] | None = None, *, client: QdrantClient | None = None, alias: str = "holdfast"
     ) -> None:
-        self._path = Path(path).resolve() if path is not None else None
+        if (path is None) == (client is None):
+            raise Refused("a QdrantStore needs a path or a client", hint="Give one of both.")
+        self._path = place_of(path, "a QdrantStore").resolve() if path is not None else None
         self._alias = alias
         self._given = client
         with self._translated():

@@ -8,12 +8,13 @@ kept than a vector has, and is 0, but 1 for a vector of zeros: else its distance
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from holdfast.errors import Extra
 from holdfast.indexing import vectors
+from holdfast.indexing.arguments import place_of
 from holdfast.indexing.database import Database, Layout, split_schema
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
@@ -42,8 +43,8 @@ class SQLiteVecStore:
 
     keeps_sparse = False
 
-    def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = place_of(path, "a SQLiteVecStore", in_memory=True)
         layout = Layout(str(self._path), _VERSION, split_schema(_SCHEMA), _APPLICATION)
         self._db = Database(self._path, layout, connect=_connect, errors=(apsw.Error,))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from urllib.parse import unquote
 
 from holdfast.errors import Extra, Refused
@@ -10,7 +10,7 @@ from holdfast.indexing.ledger import Ledger
 from holdfast.indexing.ledger.sqlite import SQLiteLedger
 
 
-def open_ledger(place: str | Path) -> Ledger:
+def open_ledger(place: str | os.PathLike[str]) -> Ledger:
     """Open the ledger in a file, or at a postgresql:// URL; it is made if there is none.
 
     Each schema of a database has one: `#name` at the end of a URL names another than the usual.

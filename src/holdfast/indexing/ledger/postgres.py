@@ -16,7 +16,8 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from holdfast.errors import Conflict, Refused, Unavailable
-from holdfast.indexing.database import MEMORY, refuse_version
+from holdfast.indexing.arguments import MEMORY
+from holdfast.indexing.database import refuse_version
 from holdfast.indexing.ledger.schema import OLD, POSTGRES, VERSION, statements
 from holdfast.indexing.ledger.shares import Order, Share
 from holdfast.indexing.ledger.sharing import CLAIMS, RUNS, Shared, begin, find

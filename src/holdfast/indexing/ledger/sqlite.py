@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,7 +14,8 @@ from uuid import uuid4
 
 from holdfast import durable
 from holdfast.errors import Conflict, Damaged, Unavailable
-from holdfast.indexing.database import MEMORY, Database, Layout, connect
+from holdfast.indexing.arguments import MEMORY, place_of
+from holdfast.indexing.database import Database, Layout, connect
 from holdfast.indexing.ledger.schema import OLD, SQLITE, VERSION, statements
 from holdfast.indexing.ledger.shares import Alone, Order, Share
 from holdfast.indexing.ledger.tables import Tables
@@ -25,8 +27,10 @@ _HINT = "Restore it from a copy. Without one, put it away and apply a new plan: 
 class SQLiteLedger(Tables):
     """The ledger of one index, for one process at a time to write to."""
 
-    def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = place_of(path, "a ledger", in_memory=True)
+        self._alone = threading.Lock()
+        """Of one in memory, which only this process has."""
         head = f"INSERT INTO head VALUES ('{uuid4().hex}', {VERSION}, 0)"
         layout = Layout(
             f"the ledger {self._path}", VERSION, [*statements(SQLITE), head], _APPLICATION,
@@ -42,9 +46,9 @@ class SQLiteLedger(Tables):
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """Be the only run. Conflict if another process is; its lock is free as soon as it ends, however it does."""
-        lock = durable.Lock(Path(os.path.realpath(self._path) + ".lock"))  # one, by whatever link it is opened
+        lock = self._lock()
         try:
-            is_free = lock.acquire(wait=False)
+            is_free = lock.acquire(wait=False) if isinstance(lock, durable.Lock) else lock.acquire(blocking=False)
         except OSError as error:
             raise Unavailable(
                 f"the ledger {self._path} cannot be written to: {error.strerror}", hint="Check the folder it is in."
@@ -58,6 +62,12 @@ class SQLiteLedger(Tables):
             yield
         finally:
             lock.release()
+
+    def _lock(self) -> durable.Lock | threading.Lock:
+        """A file beside the ledger, one by whatever link it is opened; none for one that has no file itself."""
+        if str(self._path) == MEMORY:
+            return self._alone
+        return durable.Lock(Path(os.path.realpath(self._path) + ".lock"))
 
     def working(self) -> AbstractContextManager[None]:
         """A file is for one run."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import ipaddress
 import math
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -68,7 +71,7 @@ VALUES: list[Any] = [
     pathlib.Path("bad\udcff"), deque([1, (2,)], maxlen=5), deque(), OrderedDict([("b", 1), ("a", 2)]),
     OrderedDict({1: 2}),
     defaultdict(list, {"a": [1]}), defaultdict(None, {1: 2}), Counter("hello"), Counter({"a": -1, "b": 0}),
-    range(1, 9, 2),
+    range(1, 9, 2), re.compile("a+(b)", re.IGNORECASE | re.MULTILINE), re.compile(rb"(?x)\xff  # end"),
     ipaddress.ip_address("10.0.0.1"), ipaddress.ip_network("fe80::/10"),
     Colour.RED, Colour.BLUE, Level.LOW, Word.YES, Right.READ, Right.READ | Right.WRITE, Right(0),
     Point(1, (2,)), Point(x=1),
@@ -198,6 +201,11 @@ def _named_counter() -> Counter[str]:
     return counter
 
 
+def _printing_pattern() -> re.Pattern[str]:
+    with contextlib.redirect_stdout(io.StringIO()):
+        return re.compile("a", re.DEBUG)
+
+
 def _cart_with_more() -> Cart:
     cart = Cart(())
     cart.more = 1  # type: ignore[attr-defined]
@@ -224,6 +232,7 @@ def _cart_with_more() -> Cart:
         (_named_counter(), "state"),
         (_cart_with_more(), "state"),
         (memoryview(b"a"), "state"),
+        (_printing_pattern(), "state"),
         (iter([]), "state"),
     ],
     ids=_told,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import re
 import uuid
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -93,6 +94,13 @@ def _uuid(data: Any) -> uuid.UUID:
     return uuid.UUID(bytes=raw, is_safe=uuid.SafeUUID(safe))
 
 
+def _pattern(data: Any) -> re.Pattern[Any]:
+    text, flags = data
+    if type(flags) is not int or flags & re.DEBUG:  # which would print
+        raise ValueError(f"the flags of a pattern are {flags!r}")
+    return re.compile(text, flags)
+
+
 _WAYS: dict[int, Callable[[Any], Any]] = {
     table.TUPLE: tuple,
     table.SET: set,
@@ -120,4 +128,5 @@ _WAYS: dict[int, Callable[[Any], Any]] = {
     table.RANGE: lambda data: range(*data),
     table.ZONE: zones.make_zone,
     table.IP: lambda data: IPS[data[0]](data[1]),
+    table.PATTERN: _pattern,
 }

@@ -6,6 +6,7 @@ import datetime
 import decimal
 import ipaddress
 import pathlib
+import re
 import uuid
 import zoneinfo
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -249,6 +250,13 @@ def _take_path(value: pathlib.PurePath) -> Any:
     return [_PATH_NAMES[type(value)], text]
 
 
+def _take_pattern(value: re.Pattern[Any]) -> Any:
+    """Its text or bytes, and its flags; Cannot of one that prints what it is made of each time it is made."""
+    if value.flags & re.DEBUG:
+        raise Cannot("it was compiled with re.DEBUG")
+    return [value.pattern, value.flags]
+
+
 _SIMPLE: dict[type, tuple[int, Callable[[Any], Any]]] = {
     complex: (table.COMPLEX, lambda value: [value.real, value.imag]),
     datetime.datetime: (table.DATETIME, zones.take_datetime),
@@ -261,6 +269,7 @@ _SIMPLE: dict[type, tuple[int, Callable[[Any], Any]]] = {
     uuid.UUID: (table.UUID, _take_uuid),
     bytearray: (table.BYTEARRAY, bytes),
     range: (table.RANGE, lambda value: [value.start, value.stop, value.step]),
+    re.Pattern: (table.PATTERN, _take_pattern),
     Unset: (table.UNSET, lambda value: None),
     **dict.fromkeys(PATHS.values(), (table.PATH, _take_path)),
     **{cls: (table.IP, lambda value: [type(value).__name__, str(value)]) for cls in IPS.values()},

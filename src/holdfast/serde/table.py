@@ -32,6 +32,7 @@ UNSET = 24  # a field that has no value
 RANGE = 25
 ZONE = 26  # a timezone or ZoneInfo by itself
 IP = 27
+PATTERN = 28  # a compiled regular expression
 
 NAMES = {
     TUPLE: "tuple",
@@ -61,6 +62,7 @@ NAMES = {
     RANGE: "range",
     ZONE: "zone",
     IP: "ip",
+    PATTERN: "pattern",
 }
 
 MAX_DEPTH = 150

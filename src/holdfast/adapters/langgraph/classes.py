@@ -12,22 +12,49 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from langchain_core import documents, messages
+from langchain_core import agents, chat_history, documents, messages, outputs, prompt_values, structured_query
+from langchain_core.exceptions import ErrorCode as ChainErrorCode
+from langchain_core.messages import base as message_base
 from langgraph import types
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.errors import ErrorCode as GraphErrorCode
+from langgraph.store import base as store
 
 from holdfast.errors import Refused
 from holdfast.serde import Registry
 from holdfast.serde.cannot import Cannot
 from holdfast.serde.registry import Registration
 
-_MESSAGES = (
+_MODELS = (
     messages.AIMessage, messages.AIMessageChunk, messages.ChatMessage, messages.ChatMessageChunk,
     messages.FunctionMessage, messages.FunctionMessageChunk, messages.HumanMessage, messages.HumanMessageChunk,
     messages.RemoveMessage, messages.SystemMessage, messages.SystemMessageChunk, messages.ToolMessage,
-    messages.ToolMessageChunk,
+    messages.ToolMessageChunk, message_base.BaseMessage, message_base.BaseMessageChunk,
+    documents.Document, documents.base.Blob, chat_history.InMemoryChatMessageHistory,
+    agents.AgentAction, agents.AgentActionMessageLog, agents.AgentFinish, agents.AgentStep,
+    outputs.ChatGeneration, outputs.ChatGenerationChunk, outputs.ChatResult, outputs.Generation,
+    outputs.GenerationChunk, outputs.LLMResult, outputs.RunInfo,
+    prompt_values.ChatPromptValue, prompt_values.ChatPromptValueConcrete, prompt_values.ImagePromptValue,
+    prompt_values.StringPromptValue,
+    structured_query.Comparison, structured_query.Operation, structured_query.StructuredQuery,
 )  # fmt: skip
-_DATACLASSES: tuple[type, ...] = (types.Command, types.Interrupt, types.Overwrite, types.TimeoutPolicy)
+_DATACLASSES: tuple[type, ...] = (
+    types.Command, types.GraphOutput, types.Interrupt, types.Overwrite, types.TimeoutPolicy,
+)  # fmt: skip
+_NAMED_TUPLES: tuple[type, ...] = (
+    types.CacheKey, types.PregelTask, types.StateSnapshot, types.StateUpdate,
+    store.GetOp, store.ListNamespacesOp, store.MatchCondition, store.PutOp, store.SearchOp,
+)  # fmt: skip
+_ITEMS: dict[type, tuple[str, ...]] = {
+    store.Item: store.Item.__slots__,
+    store.SearchItem: (*store.Item.__slots__, *store.SearchItem.__slots__),
+}
+_ENUMS = {
+    "langchain.ErrorCode": ChainErrorCode,
+    "langgraph.ErrorCode": GraphErrorCode,
+    "langchain.Comparator": structured_query.Comparator,
+    "langchain.Operator": structured_query.Operator,
+}
 _EXTRA, _PRIVATE = "__pydantic_extra__", "__pydantic_private__"
 _SHOWN = attrgetter("__dict__", "__pydantic_fields_set__", _EXTRA, _PRIVATE)
 """All that `_take_model` looks at."""
@@ -41,11 +68,16 @@ class Classes(Registry):
     def __init__(self, others: Registry) -> None:
         super().__init__()
         self._others = others
-        for model in _MESSAGES:
+        for model in _MODELS:
             self._add_model(model)
-        self._add_model(documents.Document)
         for cls in _DATACLASSES:
             self._add(cls, f"langgraph.{cls.__name__}", _take_fields, partial(_make_fields, cls))
+        for cls in _NAMED_TUPLES:
+            self._add(cls, f"langgraph.{cls.__name__}", _take_named, partial(_make_named, cls))
+        for cls, names in _ITEMS.items():
+            self._add(cls, f"langgraph.{cls.__name__}", partial(_take_item, names), partial(_make_item, cls, names))
+        for type_id, enum in _ENUMS.items():
+            self.add(enum, type_id)
         self._add(types.Send, "langgraph.Send", _take_send, _make_send)
         self._add(_DeltaSnapshot, "langgraph.DeltaSnapshot", list, lambda data: _DeltaSnapshot(*data))
 
@@ -134,6 +166,24 @@ def _make_fields(cls: Any, data: dict[str, Any]) -> Any:
         is_needed = each.default is dataclasses.MISSING
         object.__setattr__(made, name, data[name] if is_needed else data.get(name, each.default))
     return made
+
+
+def _take_named(value: Any) -> dict[str, Any]:
+    return dict(zip(value._fields, value, strict=True))
+
+
+def _make_named(cls: Any, data: dict[str, Any]) -> Any:
+    _check_known(cls, data, cls._fields)
+    return cls(**data)
+
+
+def _take_item(names: tuple[str, ...], item: Any) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in names}
+
+
+def _make_item(cls: Any, names: tuple[str, ...], data: dict[str, Any]) -> Any:
+    _check_known(cls, data, names)
+    return cls(**data)
 
 
 def _take_send(send: types.Send) -> dict[str, Any]:

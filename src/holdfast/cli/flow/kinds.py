@@ -55,5 +55,6 @@ KINDS: dict[str, Callable[[Any], str]] = {
     "path": lambda inner: str(inner[1]),
     "array": _array,
     "ip": lambda inner: str(inner[1]),
+    "pattern": lambda inner: str(inner[0]),
     "range": lambda inner: ", ".join(map(str, inner)),
 }

@@ -202,7 +202,7 @@ def test_all_published_classes_are_known_or_listed() -> None:
 
 
 def test_what_is_listed_is_refused(saver: HoldfastSaver) -> None:
-    registry = saver.states.sealer.serde._registry
+    registry = saver.states.sealer.serde.registry
     known = [cls for cls in _published() if _name(cls) in NOT_STORED and registry.of_class(cls) is not None]
     assert known == []
 

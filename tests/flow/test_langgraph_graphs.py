@@ -257,7 +257,7 @@ def test_langgraphs_own_classes_come_back_equal(value: Any) -> None:
 def test_what_an_older_langchain_stored_is_read_with_defaults_and_a_newer_ones_is_refused() -> None:
     with HoldfastSaver.from_url("memory://") as saver:
         serde = saver.states.sealer.serde
-        registered = serde._registry.of_class(messages.HumanMessage)
+        registered = serde.registry.of_class(messages.HumanMessage)
         assert registered is not None
         data = registered.kind.take(messages.HumanMessage("hi", id="1"))
         older = data | {"{}": "additional_kwargs,__pydantic_extra__"}
@@ -266,7 +266,7 @@ def test_what_an_older_langchain_stored_is_read_with_defaults_and_a_newer_ones_i
             registered.kind.make({name: value for name, value in data.items() if name != "content"}, fill=False)
         with pytest.raises(Refused, match="mood"):
             registered.kind.make(data | {"mood": "sunny"}, fill=False)
-        send = serde._registry.of_class(Send)
+        send = serde.registry.of_class(Send)
         assert send is not None
         with pytest.raises(Refused, match="mood"):
             send.kind.make(send.kind.take(Send("node", 1)) | {"mood": "sunny"}, fill=False)

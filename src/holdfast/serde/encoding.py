@@ -99,6 +99,11 @@ class Encoder:
         way = self._ways.get(kind) or self._find(kind)
         return way(value, depth)
 
+    def check(self, kind: type) -> None:
+        """Cannot if no object of a class can be stored."""
+        if kind not in self._atoms and kind not in self._ways and self._registry.of_class(kind) is None:
+            self._find(kind)
+
     def _find(self, kind: type) -> Callable[[Any, int], Any]:
         """The way of a type that is seldom met."""
         if (known := self._subclasses.get(kind)) is not None:

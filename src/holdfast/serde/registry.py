@@ -38,13 +38,15 @@ class Registration:
     upgrades: Mapping[int, Upgrade] = field(default_factory=dict)
     shown: Shown | None = None
     """What an object's encoding depends on, where that is known: if it is the same, it need not be encoded again."""
+    fill: bool = False
+    """Whether a field that was not stored has its default; else that takes a new version."""
 
     def make(self, version: int, data: Any) -> Any:
         """An object from data that may be of an older version."""
         upgraded = version != self.version
         for number in range(version, self.version):
             data = self.kind.upgrade(self.upgrades[number], data)
-        return self.kind.make(data, fill=upgraded)
+        return self.kind.make(data, fill=upgraded or self.fill)
 
 
 class Registry:
@@ -86,10 +88,12 @@ class Registry:
         encode: Callable[[Any], Any] | None = None,
         decode: Callable[[Any], Any] | None = None,
         shown: Shown | None = None,
+        fill: bool = False,
     ) -> None:
         """`register` for a class that is not yours.
 
-        `shown` brings all that `encode` depends on, as a tuple that always has the same length.
+        `shown` brings all that `encode` depends on, as a tuple that always has the same length. `fill`: what was stored
+        before the class had a field is read with the default of that.
         """
         ways = dict(upgrades or {})
         if not isinstance(type_id, str) or not type_id:
@@ -101,7 +105,7 @@ class Registry:
             raise Refused(f"{type_id} is {other.cls.__qualname__} already", hint="Give each class an id of its own.")
         if cls in self._by_class and self._by_class[cls].id != type_id:
             raise Refused(f"{cls.__qualname__} is registered as {self._by_class[cls].id}", hint="One id is enough.")
-        entry = Registration(type_id, cls, version, kind_of(cls, encode, decode), ways, shown)
+        entry = Registration(type_id, cls, version, kind_of(cls, encode, decode), ways, shown, fill)
         self._by_class[cls] = self._by_id[type_id] = entry
 
     def of_class(self, cls: type) -> Registration | None:

@@ -29,7 +29,7 @@ class Serde:
         """`on_unknown="keep"`: objects of classes that are not registered are read as opaque `Unknown`."""
         if on_unknown not in ("raise", "keep"):
             raise Refused(f"on_unknown is {on_unknown!r}", hint="Say 'raise' or 'keep'.")
-        self._registry = registry
+        self.registry = registry
         self._encoders = (Encoder(registry, careful=False), Encoder(registry, careful=True))
         self._decoder = Decoder(registry, keep_unknown=on_unknown == "keep")
         self.decode = self._decoder.make
@@ -50,12 +50,20 @@ class Serde:
             path, reason = "", "it is nested too deeply"
         raise Refused(f"{where}{path} cannot be stored: {reason}", hint=_HINT)
 
+    def why_not(self, cls: type) -> str | None:
+        """Why objects of a class cannot be stored; None if they can, as far as the class tells."""
+        try:
+            self._encoders[0].check(cls)
+        except Cannot as cannot:
+            return cannot.reason
+        return None
+
     def look(self, values: list[Any]) -> Seen | None:
         """What can tell later that a list still begins with what it holds now; None if nothing can."""
         return look(values, self._shown)
 
     def _shown(self, kind: type) -> Shown | None:
-        entry = self._registry.of_class(kind)
+        entry = self.registry.of_class(kind)
         return None if entry is None else entry.shown
 
     def _encode_any(self, value: Any) -> bytes:

@@ -17,6 +17,7 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     get_checkpoint_id,
 )
+from langgraph.pregel import Pregel
 
 from holdfast import flow
 from holdfast.adapters.langgraph import pruning, translating
@@ -25,6 +26,7 @@ from holdfast.adapters.langgraph.channels import hand_over_copies
 from holdfast.adapters.langgraph.classes import Classes
 from holdfast.adapters.langgraph.files import RUNTIME, Files, Folder
 from holdfast.adapters.langgraph.rows import Newest, all_rows
+from holdfast.adapters.langgraph.schemas import check_graph, register_schemas
 from holdfast.errors import Conflict, Refused, Unavailable
 from holdfast.flow import Place, States
 from holdfast.flow.names import check_limit
@@ -61,15 +63,18 @@ class HoldfastSaver(Awaiting):
         *,
         workspace: Folder | None = None,
         registry: Registry = default_registry,
+        schemas: Sequence[Any] = (),
         threads: int = 16,
         **options: Any,
     ) -> Self:
         """A saver over `memory://`, `sqlite:///…`, `postgresql://…` or `redis://…`; opened when it is first used.
 
-        `workspace`: a folder of which each checkpoint keeps the files, too. `registry`: your own classes. The options
-        are those of `holdfast.flow.open_states`: `tenant`, `keys`, `ttl` …
+        `workspace`: a folder of which each checkpoint keeps the files, too. `registry`: your own classes. `schemas`:
+        schemas of graphs, and other classes, of which all that they name is registered, by module and name; Refused if
+        something in them cannot be stored. The options are those of `holdfast.flow.open_states`: `tenant`, `keys` …
         """
         known = Classes(registry)
+        register_schemas(known, schemas)
         return cls(lambda: flow.open_states(url, registry=known, **options), workspace=workspace, threads=threads)
 
     @property
@@ -79,6 +84,10 @@ class HoldfastSaver(Awaiting):
             if self._opened is None:
                 self._opened = self._open()
             return self._opened
+
+    def check(self, graph: Pregel[Any, Any, Any, Any]) -> None:
+        """Refused if a channel of a compiled graph, or of its subgraphs, names a class that cannot be stored here."""
+        check_graph(self.states.sealer.serde, graph)
 
     # saving
 

@@ -204,3 +204,35 @@ def test_what_is_not_there_or_not_ours_is_told(tmp_path: Path) -> None:
     io.remove_checkpoint(tmp_path / "nothing.ckpt")
     with pytest.raises(Refused, match="is a URL"):
         io.save_checkpoint({"x": 1}, "s3://bucket/last.ckpt")
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+def test_a_checkpoint_of_another_plugin_is_not_replaced(kind: str, tmp_path: Path) -> None:
+    target, mine = tmp_path / "last.ckpt", tmp_path / "mine.pt"
+    torch.save({"x": 1}, mine)
+    if kind == "file":
+        shutil.copy(mine, target)
+    elif kind == "folder":
+        target.mkdir()
+        shutil.copy(mine, target / "mine.pt")
+    else:
+        target.symlink_to(mine.name)
+    for _ in range(2):
+        with pytest.raises(Refused, match=r"last\.ckpt was not written by Holdfast"):
+            HoldfastIO().save_checkpoint({"x": 2}, target)
+    HoldfastIO().remove_checkpoint(target)
+    assert not list((tmp_path / STORE).glob("step-*"))
+    HoldfastIO(adopt=True).save_checkpoint({"x": 2}, target)
+    kept = tmp_path / "last.ckpt.replaced-1"
+    assert torch.load(kept / "mine.pt" if kind == "folder" else kept) == {"x": 1}
+    assert HoldfastIO().load_checkpoint(target) == {"x": 2}
+    HoldfastIO().save_checkpoint({"x": 3}, target)
+    HoldfastIO().remove_checkpoint(target)
+    assert not target.exists()
+    assert kept.exists()
+
+
+def test_a_file_beside_a_checkpoint_is_not_taken_for_a_temporary_one(tmp_path: Path) -> None:
+    (tmp_path / "a.ckpt.new").write_text("mine")
+    HoldfastIO().save_checkpoint({"x": 1}, tmp_path / "a.ckpt")
+    assert (tmp_path / "a.ckpt.new").read_text() == "mine"

@@ -193,4 +193,39 @@ class SaveOverBroken(PutAside):
         self.save(4, 0.5, rewind=True)
 
 
-SCENES = (Pin, Unpin, SavePinned, Prune, Replace, ReplaceBest, ReplacePinned, PutAside, SaveOverBroken)
+class Adopt(Scene):
+    """Both markers are another program's; a save gives them another name, and writes its own."""
+
+    foreign = b'{"metric": "accuracy", "mode": "max", "path": "theirs.pt"}'
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        assert sorted(self._foreign()) == ["best.json.replaced-1", "last.replaced-1"]
+
+    def arrange(self) -> None:
+        for name in ("last", "best.json"):
+            (self.out / name).write_bytes(self.foreign)
+
+    def act(self) -> None:
+        self.save(5, 0.5, rewind=True, adopt=True)
+
+    def _foreign(self) -> list[str]:
+        return [path.name for path in self.out.iterdir() if path.is_file() and path.read_bytes() == self.foreign]
+
+    def view(self) -> View:
+        assert {name.removesuffix(".replaced-1") for name in self._foreign()} >= {"last", "best.json"}
+        values = {each.step: self._value(each.path) for each in self.manager().history()}
+        best = self.manager().best()
+        pinned = {each.step for each in self.manager().history() if each.pinned}
+        return View(values, pinned, self._value(self.out / "last"), best.metrics["loss"] if best else 0.0)
+
+    def check_beside(self, beside: set[str], *, names_may_be_lost: bool) -> None:
+        names = {"best.json", "last"}
+        assert (
+            {f"{name}.replaced-1" for name in names}
+            <= beside
+            <= {f"{name}.replaced-{n}" for name in names for n in (1, 2)}
+        )
+
+
+SCENES = (Pin, Unpin, SavePinned, Prune, Replace, ReplaceBest, ReplacePinned, PutAside, SaveOverBroken, Adopt)

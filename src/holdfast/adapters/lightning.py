@@ -19,9 +19,11 @@ from typing import Any
 
 from holdfast.durable import Lock, disk, make_folder, write_atomically
 from holdfast.errors import Damaged, Extra, NotFound, Refused
+from holdfast.training import sweeping
 from holdfast.training.checking import verify
 from holdfast.training.checkpoints import folder_of, load_checkpoint, save_checkpoint
 from holdfast.training.folder import TrainingFolder
+from holdfast.training.stored import marker
 from holdfast.training.stored.layout import PRIVATE, SCHEMA_VERSION, check_schema, step_name
 from holdfast.training.telling import system_errors
 
@@ -36,7 +38,15 @@ _log = logging.getLogger("holdfast")
 
 
 class HoldfastIO(CheckpointIO):  # type: ignore[misc]  # an extra, whose types are not read
-    """Saves and loads what Lightning hands over; what cannot be stored exactly is refused by name."""
+    """Saves and loads what Lightning hands over; what cannot be stored exactly is refused by name.
+
+    A file that another plug-in wrote is neither replaced nor removed; with `adopt` a save keeps it as
+    `last.ckpt.replaced-1`.
+    """
+
+    def __init__(self, *, adopt: bool = False) -> None:
+        super().__init__()
+        self._adopt = adopt
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | os.PathLike[str], storage_options: Any | None = None
@@ -47,12 +57,25 @@ class HoldfastIO(CheckpointIO):  # type: ignore[misc]  # an extra, whose types a
         target = folder_of(path)
         folder = TrainingFolder(target.parent / STORE)
         with _naming(folder):
+            if _is_foreign(target) and not self._adopt:
+                raise marker.refuse(target)  # P1: before anything is written
             step = _free_step(folder)
             metadata = {"global_step": checkpoint.get("global_step")}
-            save_checkpoint(folder.path, step, checkpoint, metadata=metadata)
+            save_checkpoint(folder.path, step, checkpoint, metadata=metadata, adopt=self._adopt)
             about = {"schema_version": SCHEMA_VERSION, "kind": _KIND, "store": STORE, "step": step}
-            write_atomically(target, json.dumps(about).encode() + b"\n", mode=0o644)
+            with system_errors("writing to", target):
+                self._name(folder, target, json.dumps(about).encode() + b"\n")
             self._sweep(folder)
+
+    def _name(self, folder: TrainingFolder, target: Path, text: bytes) -> None:
+        """Let a file name a checkpoint; what another program has put there keeps its content (P1)."""
+        if _is_foreign(target):
+            if not self._adopt:
+                raise marker.refuse(target)
+            kept = sweeping.aside(target, "replaced")
+            _log.warning("%s %s, and is kept as %s", target, marker.FOREIGN, kept.name)
+            disk().rename(str(target), str(kept))
+        write_atomically(target, text, via=folder.path / PRIVATE / "naming.new", mode=0o644)
 
     def load_checkpoint(
         self, path: str | os.PathLike[str], map_location: Any | None = None, weights_only: bool | None = None
@@ -81,10 +104,12 @@ class HoldfastIO(CheckpointIO):  # type: ignore[misc]  # an extra, whose types a
         return None
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
-        """Remove the file, and what it names if no other file names it."""
+        """Remove the file, and what it names if no other file names it. What is not ours stays (P1)."""
         target = folder_of(path)
         with system_errors("removing", target):
-            if os.path.lexists(target):
+            if _is_foreign(target):
+                _log.warning("not removed: %s %s", target, marker.FOREIGN)
+            elif os.path.lexists(target):
                 disk().unlink(str(target))
         folder = TrainingFolder(target.parent / STORE)
         if folder.path.is_dir():
@@ -144,6 +169,17 @@ def _named(path: Path) -> tuple[Path, int]:
     if not (store / step_name(step)).is_dir():
         raise NotFound(f"{path} names a checkpoint that is not in {store}", hint="Move the folder with the file.")
     return store, step
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether something is there that this plug-in did not write; a link is what it leads to, as Lightning makes them.
+
+    One that leads nowhere, or to a file that is gone, holds nothing that could be lost.
+    """
+    try:
+        return path.exists() and (not path.is_file() or _read(path) is None)
+    except OSError:
+        return True  # it cannot be read, so nobody can tell
 
 
 def _names(folder: Path) -> tuple[dict[int, Path], list[Path]]:

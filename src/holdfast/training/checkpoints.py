@@ -46,6 +46,7 @@ def save_checkpoint(
     keep_every: int | None = None,
     pin: bool = False,
     rewind: bool = False,
+    adopt: bool = False,
     rng: bool = True,
     loader: Any = None,
     config: Any = None,
@@ -63,6 +64,7 @@ def save_checkpoint(
 
     Refused, with the path of the value, if something cannot be stored exactly, or if the step comes before the last
     one; Conflict if the step is saved already. With `rewind` a step may go back, and replaces one of its number.
+    Refused if `last` or `best.json` is another program's; with `adopt` that one is kept as `last.replaced-1`.
     With `block=False` this returns as soon as the state may be changed, and the rest goes on in the background: see
     `wait_for_save`. The copy takes as much memory as the state, which is kept for the next save
     (`meta["arena_bytes"]`). gate: the optimiser, or optimisers, whose next step waits until the state is copied from
@@ -73,8 +75,8 @@ def save_checkpoint(
     """
     return save_state(
         out_dir, step, state, metrics=metrics, best_key=best_key, mode=mode, keep_last_k=keep_last_k,
-        keep_best_k=keep_best_k, keep_every=keep_every, pin=pin, rewind=rewind, rng=rng, loader=loader, config=config,
-        metadata=metadata, block=block, gate=gate, threads=threads,
+        keep_best_k=keep_best_k, keep_every=keep_every, pin=pin, rewind=rewind, adopt=adopt, rng=rng, loader=loader,
+        config=config, metadata=metadata, block=block, gate=gate, threads=threads,
     )  # fmt: skip
 
 
@@ -159,8 +161,8 @@ def set_back(opened: Opened, *, rng: bool, loader: Any) -> list[str]:
 
 def make_wish(
     step: int, state: Any, *, keep: Keep, metrics: Any = None, best_key: str | None = None, mode: str = "min",
-    pin: bool = False, rewind: bool = False, rng: bool = True, loader: Any = None, config: Any = None,
-    metadata: Mapping[str, Any] | None = None, threads: int | None = None, needs_best: bool = True,
+    pin: bool = False, rewind: bool = False, adopt: bool = False, rng: bool = True, loader: Any = None,
+    config: Any = None, metadata: Mapping[str, Any] | None = None, threads: int | None = None, needs_best: bool = True,
 ) -> tuple[Wish, Flat]:  # fmt: skip
     """Check everything that is asked for, and take the state apart; nothing is copied or written."""
     resume: dict[str, Any] = {}
@@ -178,7 +180,7 @@ def make_wish(
     flat = flatten(state, resume or None)
     wish = Wish(
         step=step, payloads=flat.payloads, tree=flat.tree, resume=flat.resume, created_at=_now(), metrics=checked,
-        best_key=best_key, mode=mode, keep=keep, pin=pin, rewind=rewind, threads=threads,
+        best_key=best_key, mode=mode, keep=keep, pin=pin, rewind=rewind, adopt=adopt, threads=threads,
         metadata=_written(metadata),
         environment=capture_environment(Path.cwd()), config_hash=config_hash(config),
     )  # fmt: skip

@@ -7,19 +7,19 @@ import errno
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from holdfast.durable import Lock, disk, make_folder, remove_tree, sync_folder, write_atomically
-from holdfast.errors import Damaged, HoldfastError, NotFound, Refused
+from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused
 from holdfast.training import sweeping
 from holdfast.training.metrics import MODES
-from holdfast.training.reading import Reader, read_manifest
+from holdfast.training.reading import Reader, read_bytes, read_manifest
+from holdfast.training.stored import marker
 from holdfast.training.stored.layout import (
     BEST,
-    KIND,
     LAST,
     MANIFEST,
     PRIVATE,
@@ -36,6 +36,7 @@ _log = logging.getLogger("holdfast")
 _PINS = "pins.json"
 _LOCK = "lock"
 _LOOKS = 5
+_MARKER_MAX_BYTES = 1 << 20
 _NO_EXCHANGE = (errno.EPERM, errno.EISDIR, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 """What is said where two folders cannot be exchanged (NFS, Lustre), or a folder be linked in place of that."""
 
@@ -186,12 +187,12 @@ class TrainingFolder:
         raise NotFound(f"{self.path} has no checkpoint {step}", hint=hint)
 
     def _best(self, found: list[Found]) -> Found:
-        marker = deciding(self)
-        if marker is None:
+        decides = deciding(self)
+        if decides is None:
             raise NotFound(f"{self.path} has no best checkpoint", hint="Save with metrics and best_key.")
-        best = self.best_of(found, *marker)
+        best = self.best_of(found, *decides)
         if best is None:
-            raise NotFound(f"no checkpoint of {self.path} has a {marker[0]}", hint="Save with metrics.")
+            raise NotFound(f"no checkpoint of {self.path} has a {decides[0]}", hint="Save with metrics.")
         return best
 
     @staticmethod
@@ -212,14 +213,39 @@ class TrainingFolder:
         return self._marker(LAST)
 
     def _marker(self, name: str) -> dict[str, Any] | None:
+        return marker.decode(self._marker_bytes(name), str(self.path / name))
+
+    def foreign(self, names: Iterable[str]) -> list[str]:
+        """Which of these markers another program has made: a file, a folder or a link that is not ours."""
+        there = [name for name in names if os.path.lexists(self.path / name)]
+        return [name for name in there if not marker.is_ours(self._marker_bytes(name))]
+
+    def _rename_safely(self, name: str, aside: str) -> None:
+        """Rename what is not ours: the new name is on the disk before the old one goes, where links can be made."""
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            found = json.loads((self.path / name).read_bytes())
-        except (OSError, ValueError, RecursionError):
-            return None
-        if not isinstance(found, dict):
-            return None
-        check_schema(found.get("schema_version", 1), str(self.path / name))
-        return found
+            disk().link(name, aside, src_dir_fd=fd, dst_dir_fd=fd)
+            disk().fsync(fd)
+            disk().unlink(name, dir_fd=fd)
+        except OSError as error:
+            if error.errno not in (*_NO_EXCHANGE, errno.EMLINK, errno.ENOTSUP):  # a folder, or no links
+                raise
+            disk().rename(name, aside, src_dir_fd=fd, dst_dir_fd=fd)
+            disk().fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _marker_bytes(self, name: str) -> bytes:
+        return read_bytes(self.path / name, _MARKER_MAX_BYTES)
+
+    def adopt(self, names: Iterable[str]) -> list[str]:
+        """Give markers of other programs another name, so that ours can be written (P1); returns what to say of it."""
+        notes = []
+        for name in self.foreign(names):
+            aside = sweeping.aside(self.path / name, "replaced")
+            self._rename_safely(name, aside.name)
+            notes.append(f"{self.path / name} {marker.FOREIGN}, and is kept as {aside.name}")
+        return notes
 
     def mark_last(self, found: Found) -> None:
         """Let `last` point to a checkpoint; the greatest number that was ever given stays in it (P10)."""
@@ -237,19 +263,20 @@ class TrainingFolder:
 
     def mark_rest(self, stay: list[Found]) -> None:
         """Let the markers point to what stays, before what they point to loses its name."""
-        if stay:
+        if stay and not self.foreign([LAST]):  # one of another program points to none of ours
             self.mark_last(stay[-1])
         with contextlib.suppress(Damaged):  # a `best.json` that nobody understands points nowhere
-            marker = deciding(self)
-            best = self.best_of(stay, *marker) if marker else None
-            if marker and best:
-                self.mark_best(best, *marker)
+            decides = deciding(self)
+            best = self.best_of(stay, *decides) if decides else None
+            if decides and best:
+                self.mark_best(best, *decides)
 
     def _write_marker(self, name: str, about: dict[str, Any]) -> bool:
-        text = json.dumps({"schema_version": SCHEMA_VERSION, "kind": KIND, **about}, indent=2).encode() + b"\n"
-        with contextlib.suppress(OSError):
-            if (self.path / name).read_bytes() == text:
-                return False
+        text = marker.encode(about)
+        if self._marker_bytes(name) == text:
+            return False
+        if self.foreign([name]):  # P1: it came while we saved
+            raise marker.refuse(self.path / name)
         write_atomically(self.path / name, text, via=self._private / f"{sweeping.SAVING}-{name}", mode=0o644)
         return True
 
@@ -277,9 +304,6 @@ class TrainingFolder:
             raise Refused(f"{self.path} is {what}", hint="Name a folder for the checkpoints.")
         if os.path.lexists(self._private) and not self._private.is_dir():
             raise Refused(f"{self._private} is not a folder", hint="Move it away, or save elsewhere.")
-        for name in (LAST, BEST):
-            if (self.path / name).is_dir() and not (self.path / name).is_symlink():
-                raise Refused(f"{self.path / name} is a folder", hint="Move it away, or save elsewhere.")
 
     def sweep(self) -> None:
         """Remove what is half written or half removed. The lock is held, so nobody is at it."""
@@ -295,16 +319,28 @@ class TrainingFolder:
         disk().mkdir(str(self.staged), mode=0o777)
         return self.staged
 
-    def publish(self, stage: Path, step: int) -> Path:
-        """Give a complete stage its name: the commit point."""
+    def publish(self, stage: Path, step: int, *, replaces: bool) -> Path:
+        """Give a complete stage its name: the commit point. Conflict if something of others has come there (P1)."""
         target = self.path / step_name(step)
         sync_folder(stage)  # P3: all of it is on the disk before anything names it
-        if target.exists():
+        if replaces and target.exists():
             self._exchange(stage, target)
         else:
-            disk().rename(str(stage), str(target))
+            self._place(stage, target)
         sync_folder(self.path)
         return target
+
+    def _place(self, stage: Path, target: Path) -> None:
+        source_fd = os.open(stage.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        target_fd = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            disk().place(stage.name, target.name, src_dir_fd=source_fd, dst_dir_fd=target_fd, private=True)
+        except FileExistsError:
+            what = f"{target} came there while it was saved, and is not a checkpoint of Holdfast"
+            raise Conflict(what, hint="Move it away, and save again.") from None
+        finally:
+            os.close(source_fd)
+            os.close(target_fd)
 
     def _exchange(self, stage: Path, target: Path) -> None:
         source_fd = os.open(stage.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -360,7 +396,7 @@ class TrainingFolder:
             return set()
         except (ValueError, TypeError, KeyError):
             raise Damaged(
-                f"{self._private / _PINS} is not as it was written", hint="Remove it, and pin again what was pinned."
+                f"{self._private / _PINS} is not as it was written", hint="Move it away, and pin again what was pinned."
             ) from None
 
     def pin(self, steps: set[int]) -> None:
@@ -378,10 +414,13 @@ def pass_over(broken: list[Broken]) -> None:
 def deciding(folder: TrainingFolder) -> tuple[str, str] | None:
     """The metric and the mode that decide which is the best; None if nothing does, Damaged if that cannot be told."""
     found = folder.best_marker()
-    if found is None and not (isinstance(folder, TrainingFolder) and os.path.lexists(folder.path / BEST)):
-        return None
-    metric, mode = (found or {}).get("metric"), (found or {}).get("mode")
+    if found is None:
+        if not folder.foreign([BEST]):
+            return None
+        what = f"{folder.path / BEST} {marker.FOREIGN}, and does not tell which checkpoint is the best"
+        raise Damaged(what, hint="Move it away, and save once with best_key.")
+    metric, mode = found.get("metric"), found.get("mode")
     if not isinstance(metric, str) or mode not in MODES:
         what = f"{folder.path / BEST} does not tell which checkpoint is the best"
-        raise Damaged(what, hint="Save once with best_key, or remove it.")
+        raise Damaged(what, hint="Save once with best_key.")
     return metric, str(mode)

@@ -79,6 +79,7 @@ class CheckpointManager:
         loader: Any = None,
         config: Any = None,
         gate: Any = None,
+        adopt: bool = False,
     ) -> None:
         if save_steps is not None and check_step(save_steps) == 0:
             raise Refused("save_steps is 0", hint="Give 1 or more, or None to save only when told.")
@@ -88,7 +89,7 @@ class CheckpointManager:
         self._keep = retaining.Keep(keep_last, keep_best, keep_every)
         self._best_key = best_key
         self._mode: Literal["min", "max"] = mode
-        self._options: dict[str, Any] = {"rng": rng, "loader": loader, "config": config}
+        self._options: dict[str, Any] = {"rng": rng, "loader": loader, "config": config, "adopt": adopt}
         self._block = block
         self._gate = gate
         self._rewinds = False

@@ -18,6 +18,8 @@ _PARTS_MAX = 9_000
 _RANGE_BYTES = 16 << 20
 """So little that a slow line brings it within the time that a request has, which is 30 seconds (`AWS_TIMEOUT`)."""
 
+_SMALL_MAX_BYTES = 1 << 30
+
 _MISSING = (obstore.exceptions.NotFoundError, FileNotFoundError)
 
 RETRY: dict[str, Any] = {"max_retries": 10, "retry_timeout": timedelta(minutes=3)}
@@ -77,12 +79,15 @@ class Objects:
         return None if seen is None else seen.data
 
     def see(self, key: str) -> Seen | None:
-        """All of a small object, and which version of it that is; None if it is not there."""
+        """All of a small object, and which version of it that is; None if it is not there.
+
+        Of one that is larger than any that we write, nothing is read.
+        """
         try:
             with _told(f"{self._url}/{key}"):
                 found = obstore.get(self._store, key)
                 version = {name: str(found.meta[name]) for name in ("e_tag", "version") if found.meta.get(name)}
-                return Seen(bytes(found.bytes()), version)
+                return Seen(b"" if found.meta["size"] > _SMALL_MAX_BYTES else bytes(found.bytes()), version)
         except FileNotFoundError:
             return None
 

@@ -40,6 +40,14 @@ def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
     return decode(data, str(path), verify=verify)
 
 
+def read_bytes(path: Path, max_bytes: int = _MANIFEST_MAX_BYTES) -> bytes:
+    """What a file holds; nothing if it is a link, no file, larger than that, or cannot be read."""
+    with contextlib.suppress(OSError), open(os.open(path, _FLAGS), "rb") as file:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode) and len(data := file.read(max_bytes + 1)) <= max_bytes:
+            return data
+    return b""
+
+
 def cannot_read(path: Path, error: OSError) -> HoldfastError:
     """What an error of the system means: that a file is not what it was, or that we may not or cannot look now."""
     if error.errno in _NOT_NOW:

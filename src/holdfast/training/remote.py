@@ -9,26 +9,16 @@ each page and not for each step.
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound
 from holdfast.training.briefly import remembered
-from holdfast.training.folder import Broken, Found, TrainingFolder, pass_over
+from holdfast.training.folder import Broken, Found, TrainingFolder, deciding, pass_over
 from holdfast.training.objects import Entry, Objects, Seen
 from holdfast.training.remote_reading import RemoteReader
-from holdfast.training.stored.layout import (
-    BEST,
-    KIND,
-    LAST,
-    MANIFEST,
-    PRIVATE,
-    SCHEMA_VERSION,
-    check_schema,
-    check_step,
-    step_of,
-)
+from holdfast.training.stored import marker
+from holdfast.training.stored.layout import BEST, LAST, MANIFEST, PRIVATE, check_step, step_of
 from holdfast.training.stored.manifest import Brief, Manifest, decode
 
 _PINS = f"{PRIVATE}/pins.json"
@@ -67,6 +57,8 @@ class RemoteFolder:
         """All objects, as the last look found them."""
         self.last: Seen | None = None
         """What `last` was just before that look."""
+        self._adopted: list[dict[str, str]] = []
+        """The versions of markers of other programs that are kept under another name."""
 
     def look(self) -> tuple[list[Found], list[Broken]]:
         """All checkpoints in the order in which they were saved, and what is broken. Their tensors are not told."""
@@ -100,8 +92,8 @@ class RemoteFolder:
             pass_over(broken)
             return self.full(found[-1])
         if step == "best":
-            marker = self.best_marker() or {}
-            best = self.best_of(found, str(marker.get("metric")), str(marker.get("mode")))
+            decides = deciding(cast("TrainingFolder", self))
+            best = self.best_of(found, *decides) if decides else None
             if best is not None:
                 return self.full(best)
             raise NotFound(f"{self.path} has no best checkpoint", hint="Save with metrics and best_key.")
@@ -137,20 +129,43 @@ class RemoteFolder:
         return self.parsed(LAST, self.objects.see(LAST))
 
     def parsed(self, name: str, seen: Seen | None) -> dict[str, Any] | None:
-        """What a marker says; None if there is none, or nothing that makes sense."""
-        try:
-            found = json.loads(seen.data if seen else b"null")
-        except (ValueError, RecursionError):
-            return None
-        if isinstance(found, dict):
-            check_schema(found.get("schema_version", 1), str(self.path / name))
-        return found if isinstance(found, dict) else None
+        """What a marker says; None if there is none of ours."""
+        return marker.decode(seen.data, str(self.path / name)) if seen else None
+
+    def foreign(self, names: Iterable[str]) -> list[str]:
+        """Which of these markers another program has made."""
+        return [name for name in names if (seen := self.objects.see(name)) and not marker.is_ours(seen.data)]
+
+    def adopt(self, names: Iterable[str]) -> list[str]:
+        """Copy markers of other programs to another name (P1), and let `mark` replace just what was copied."""
+        notes = []
+        for name in names:
+            while (seen := self.objects.see(name)) and not self._may_replace(seen):
+                aside = self._free(f"{name}.replaced-")
+                self.objects.copy(name, aside)
+                if self.objects.see(name) == seen:  # else somebody has changed it meanwhile: copy that, too
+                    self._adopted.append(seen.version)
+                    notes.append(f"{self.path / name} {marker.FOREIGN}, and is kept as {aside}")
+        return notes
+
+    def _may_replace(self, seen: Seen) -> bool:
+        return marker.is_ours(seen.data) or seen.version in self._adopted
+
+    def _free(self, start: str) -> str:
+        """A key that nothing has."""
+        folder = start.rpartition("/")[0]
+        names, number = {entry.key for entry in self.objects.list(folder)}, 1
+        while f"{start}{number}" in names:
+            number += 1
+        return f"{start}{number}"
 
     def mark(self, name: str, about: dict[str, Any], seen: Seen | None) -> bool:
         """Write a marker in place of the one that was seen; False if somebody else was quicker."""
-        text = json.dumps({"schema_version": SCHEMA_VERSION, "kind": KIND, **about}, indent=2).encode() + b"\n"
+        text = marker.encode(about)
         if seen is not None and seen.data == text:
             return True
+        if seen is not None and not self._may_replace(seen):  # P1: it came while we saved
+            raise marker.refuse(self.path / name)
         return self.objects.replace(name, text, seen) is not None
 
     def mark_rest(self, stay: list[Found]) -> None:
@@ -158,11 +173,11 @@ class RemoteFolder:
         if stay and (last := self.parsed(LAST, self.last)):
             self.mark(LAST, last | {"step": stay[-1].step, "path": stay[-1].path.name}, self.last)
         seen = self.objects.see(BEST)
-        marker = self.parsed(BEST, seen) or {}
-        best = self.best_of(stay, str(marker.get("metric")), str(marker.get("mode")))
+        decides = self.parsed(BEST, seen) or {}
+        best = self.best_of(stay, str(decides.get("metric")), str(decides.get("mode")))
         if best is not None:
-            value = best.manifest.metric(marker["metric"])
-            self.mark(BEST, marker | {"value": value, "step": best.step, "path": best.path.name}, seen)
+            value = best.manifest.metric(decides["metric"])
+            self.mark(BEST, decides | {"value": value, "step": best.step, "path": best.path.name}, seen)
 
     def pinned(self) -> set[int]:
         self._pins = self.objects.see(_PINS)
@@ -171,7 +186,7 @@ class RemoteFolder:
         try:
             return {check_step(step) for step in (self.parsed(_PINS, self._pins) or {})["steps"]}
         except (KeyError, TypeError, HoldfastError):
-            hint = "Remove it, and pin again what was pinned."
+            hint = "Move it away, and pin again what was pinned."
             raise Damaged(f"{self.path / _PINS} is not as it was written", hint=hint) from None
 
     def pin(self, steps: set[int]) -> None:
@@ -192,13 +207,10 @@ class RemoteFolder:
 
     def put_aside(self, path: Any) -> Any:
         """Give the manifest of a damaged checkpoint another name; nothing else of it is touched, nor swept."""
-        names = {entry.key for entry in self.objects.list(path.name)}
-        number = 1
-        while f"{path.name}/{DAMAGED}{number}" in names:
-            number += 1
-        self.objects.copy(f"{path.name}/{MANIFEST}", f"{path.name}/{DAMAGED}{number}")
+        aside = self._free(f"{path.name}/{DAMAGED}")
+        self.objects.copy(f"{path.name}/{MANIFEST}", aside)
         self.objects.delete([f"{path.name}/{MANIFEST}"])
-        return path / f"{DAMAGED}{number}"
+        return self.path / aside
 
     def remove(self, found: Found) -> None:
         """Remove a checkpoint: first what makes it one, then its other objects."""

@@ -14,10 +14,11 @@ from typing import Any
 from holdfast.durable import disk, remove_tree
 from holdfast.errors import Conflict, HoldfastError, Refused
 from holdfast.training.folder import Broken, Found, TrainingFolder
+from holdfast.training.reading import read_bytes
 from holdfast.training.retaining import Keep, prune
-from holdfast.training.stored import digests
-from holdfast.training.stored.layout import INDEX, MANIFEST, SCHEMA_VERSION, STATE, step_name
-from holdfast.training.stored.manifest import FileEntry, Manifest
+from holdfast.training.stored import digests, marker
+from holdfast.training.stored.layout import BEST, INDEX, LAST, MANIFEST, SCHEMA_VERSION, STATE, step_name
+from holdfast.training.stored.manifest import FileEntry, Manifest, is_foreign
 from holdfast.training.stored.shards import Payload, arrange, index
 from holdfast.training.writing import Earlier, WrittenShard, write_shards
 
@@ -42,14 +43,22 @@ class Wish:
     config_hash: str | None = None
     pin: bool = False
     rewind: bool = False
+    adopt: bool = False
+    """Whether markers of other programs may be given another name."""
     threads: int | None = None
     beside: dict[str, Any] = field(default_factory=dict)
     """What else `state.json` says."""
 
 
 def check_step(folder: TrainingFolder, wish: Wish) -> tuple[list[Found], list[Broken]]:
-    """Look at a folder; Conflict if the step is taken, Refused if it goes back and nobody said that it may."""
+    """Look at a folder; Conflict if the step is taken, Refused if it goes back and nobody said that it may.
+
+    Refused, too, if a marker that would be replaced is another program's, unless it is to be adopted.
+    """
     found, broken = folder.look()
+    if not wish.adopt:
+        for name in folder.foreign(markers(wish)):  # P1: told before anything is written
+            raise marker.refuse(folder.path / name)
     if wish.rewind:
         return found, broken
     hint = "Pass rewind=True if the run was set back on purpose."
@@ -58,6 +67,11 @@ def check_step(folder: TrainingFolder, wish: Wish) -> tuple[list[Found], list[Br
     if found and wish.step < found[-1].step:
         raise Refused(f"step {wish.step} comes before step {found[-1].step}, which is saved already", hint=hint)
     return found, broken
+
+
+def markers(wish: Wish) -> tuple[str, ...]:
+    """The markers that a save writes."""
+    return (LAST,) if wish.best_key is None else (LAST, BEST)
 
 
 def save(folder: TrainingFolder, wish: Wish) -> dict[str, Any]:
@@ -104,26 +118,29 @@ def conclude(
 ) -> dict[str, Any]:
     """Make a checkpoint of a stage that holds all its shards: the rest of the files, the name, the markers."""
     manifest = _describe(folder, stage, wish, shards, found)
-    path = _publish(folder, stage, wish)
+    target = folder.path / step_name(wish.step)
+    path = _publish(folder, stage, wish, replaces=any(each.path == target for each in found))
     new = Found(path, manifest)
     found = [each for each in found if each.path != path] + [new]
+    adopted = folder.adopt(markers(wish)) if wish.adopt else []
     folder.mark_last(new)
     is_best = _mark_best(folder, wish, found, new)
     folder.sweep()  # what the new one replaced
     pruned = prune(folder, found, wish.keep, best_key=wish.best_key, mode=wish.mode, now=manifest.timestamp)
-    return told(wish, new, shards, is_best) | {"pruned": pruned.removed, "kept": pruned.kept}
+    meta = told(wish, new, shards, is_best) | {"pruned": pruned.removed, "kept": pruned.kept}
+    return meta | {"notes": meta["notes"] + adopted}
 
 
-def _publish(folder: TrainingFolder, stage: Path, wish: Wish) -> Path:
+def _publish(folder: TrainingFolder, stage: Path, wish: Wish, *, replaces: bool) -> Path:
     """Give a stage its name; what fails before that leaves no pin of nothing, which would keep who comes there next."""
     if not wish.pin:
-        return folder.publish(stage, wish.step)
+        return folder.publish(stage, wish.step, replaces=replaces)
     pinned = folder.pinned()
     try:
         folder.pin(pinned | {wish.step})  # before it is there: whoever finds the checkpoint finds it pinned
-        return folder.publish(stage, wish.step)
-    except BaseException:
-        if not os.path.lexists(folder.path / step_name(wish.step)):
+        return folder.publish(stage, wish.step, replaces=replaces)
+    except BaseException as error:
+        if isinstance(error, Conflict) or not os.path.lexists(folder.path / step_name(wish.step)):
             with contextlib.suppress(OSError):
                 folder.pin(pinned)
         raise
@@ -134,7 +151,8 @@ def _make_room(folder: TrainingFolder, step: int, found: list[Found], broken: li
     target = folder.path / step_name(step)
     if any(each.path == target for each in found) or not os.path.lexists(target):
         return
-    if any(each.path == target and os.path.lexists(target / MANIFEST) for each in broken):
+    is_broken = any(each.path == target and os.path.lexists(target / MANIFEST) for each in broken)
+    if is_broken and not is_foreign(read_bytes(target / MANIFEST)):
         folder.mark_rest(found)
         folder.put_aside(target)
         return

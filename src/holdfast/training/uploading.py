@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,17 +13,19 @@ from holdfast.training.briefly import history
 from holdfast.training.folder import Found
 from holdfast.training.objects import Seen
 from holdfast.training.remote import DAMAGED, RemoteFolder
-from holdfast.training.retaining import Trimmed, plan, prune
-from holdfast.training.saving import Wish, check_step, told
+from holdfast.training.retaining import plan, prune
+from holdfast.training.saving import Wish, check_step, markers, told
 from holdfast.training.sending import Sender
 from holdfast.training.stored.layout import BEST, LAST, MANIFEST, PRIVATE, step_name, step_of
-from holdfast.training.stored.manifest import Manifest
+from holdfast.training.stored.manifest import Manifest, is_foreign
 from holdfast.training.stored.shards import Payload, arrange
 from holdfast.training.threads import each
 from holdfast.training.writing import WrittenShard
 
 _LITTER_AFTER = timedelta(days=1)
 _TRUSTED_FOR = timedelta(hours=12)
+_OURS = re.compile(r"model-[0-9a-f]{32}\.safetensors(\.index\.json)?|state-[0-9a-f]{32}\.json")
+"""How we name objects, after their content: nothing else is swept (P1)."""
 _CLAIM = f"{PRIVATE}/sequence-"
 _TRIES = 50
 
@@ -43,6 +46,9 @@ def prepare(folder: RemoteFolder, wish: Wish) -> tuple[list[Found], Seen | None]
     found, broken = check_step(folder, wish)  # type: ignore[arg-type]  # the same verbs
     for wrong in broken:
         if wrong.step == wish.step:
+            if is_foreign(folder.objects.get(f"{wrong.path.name}/{MANIFEST}") or b""):
+                what = f"{wrong.path} is there, and is not a checkpoint of Holdfast"
+                raise Conflict(what, hint="Move it away, or save elsewhere.")
             folder.mark_rest(found)
             folder.put_aside(wrong.path)
     return found, folder.objects.see(f"{step_name(wish.step)}/{MANIFEST}") if wish.rewind else None
@@ -149,6 +155,7 @@ def _take_back(folder: RemoteFolder, stem: str, manifest: Manifest) -> None:
 def _conclude(folder: RemoteFolder, wish: Wish, new: Found, written: list[WrittenShard], tag: str) -> dict[str, Any]:
     """Move the markers, then prune; what counts is in the manifests already."""
     options: dict[str, Any] = {"best_key": wish.best_key, "mode": wish.mode, "now": new.manifest.timestamp}
+    adopted = folder.adopt(markers(wish)) if wish.adopt else []
     for _ in range(_TRIES):
         best_seen = folder.objects.see(BEST) if wish.best_key else None
         found = [new if one.path == new.path else one for one in folder.look()[0]]
@@ -159,11 +166,8 @@ def _conclude(folder: RemoteFolder, wish: Wish, new: Found, written: list[Writte
     # less what was pinned since
     trimmed = prune(folder, found, wish.keep, **options, shown=trimmed)  # type: ignore[arg-type]  # the same verbs
     _sweep(folder, new)
-    return told(wish, new, written, best is new) | _pruned(trimmed)
-
-
-def _pruned(trimmed: Trimmed) -> dict[str, Any]:
-    return {"pruned": trimmed.removed, "kept": trimmed.kept}
+    meta = told(wish, new, written, best is new) | {"pruned": trimmed.removed, "kept": trimmed.kept}
+    return meta | {"notes": meta["notes"] + adopted}
 
 
 def _pin(folder: RemoteFolder, step: int) -> None:
@@ -204,9 +208,9 @@ def _sweep(folder: RemoteFolder, new: Found) -> None:
     aside = {top for top, _, name in tops.values() if name.startswith(DAMAGED)}
     doomed = []
     for key, (top, _, name) in tops.items():
-        is_ours = name.startswith(("model-", "state-")) and step_of(top) is not None and top not in aside
+        is_ours = _OURS.fullmatch(name) and step_of(top) is not None and top not in aside
         is_needed = top in whole and (top != new.path.name or name in new.manifest.files)
-        is_claim = key.startswith(_CLAIM)
+        is_claim = key.startswith(_CLAIM) and key.removeprefix(_CLAIM).isdecimal() and not entries[key].size
         if written.modified - entries[key].modified > _LITTER_AFTER and (is_claim or (is_ours and not is_needed)):
             doomed.append(key)
     folder.objects.delete(doomed)

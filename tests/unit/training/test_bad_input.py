@@ -126,7 +126,7 @@ def test_names_of_folders_may_be_anything(tmp_path: Path) -> None:
         assert load_checkpoint(path)["x"].tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("text", ["{", '{"schema_version": 1, "metric": "loss", "mode": "most"}', "[]"])
+@pytest.mark.parametrize("text", ["{", '{"kind": "holdfast.training", "metric": "loss", "mode": "most"}', "[]"])
 def test_while_nobody_can_tell_which_is_the_best_nothing_is_pruned(text: str, tmp_path: Path) -> None:
     save_checkpoint(tmp_path, 1, {"x": 1}, metrics={"loss": 1.0}, best_key="loss")
     save_checkpoint(tmp_path, 2, {"x": 2})
@@ -136,7 +136,7 @@ def test_while_nobody_can_tell_which_is_the_best_nothing_is_pruned(text: str, tm
     assert "best.json" in meta["kept"][1]
     with pytest.raises(Damaged, match=r"best\.json"):
         load_checkpoint(tmp_path, step="best")
-    meta = save_checkpoint(tmp_path, 4, {"x": 4}, metrics={"loss": 2.0}, best_key="loss", keep_last_k=1)
+    meta = save_checkpoint(tmp_path, 4, {"x": 4}, metrics={"loss": 2.0}, best_key="loss", keep_last_k=1, adopt=True)
     assert meta["pruned"] == [2, 3]
 
 

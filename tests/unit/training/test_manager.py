@@ -167,7 +167,7 @@ def test_a_marker_of_a_newer_version_keeps_nobody_from_going_on(tmp_path: Path) 
     for step in (1, 2):
         save_checkpoint(tmp_path, step, {"x": torch.full((3,), float(step))})
     damage(str(tmp_path / "step-00000002"))
-    (tmp_path / "last").write_text('{"schema_version": 99}')
+    (tmp_path / "last").write_text('{"schema_version": 99, "kind": "holdfast.training"}')
     resumed = CheckpointManager(tmp_path).resume()
     assert resumed is not None
     assert resumed.step == 1

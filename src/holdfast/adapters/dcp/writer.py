@@ -39,14 +39,15 @@ class HoldfastWriter(StorageWriter):  # type: ignore[misc]  # an extra, whose ty
     def __init__(
         self, out_dir: str | os.PathLike[str], *, step: int | None = None, metrics: Mapping[str, float] | None = None,
         best_key: str | None = None, mode: str = "min", keep_last_k: int | None = None, keep_best_k: int | None = 1,
-        keep_every: int | None = None, rewind: bool = False, threads: int | None = None,
+        keep_every: int | None = None, rewind: bool = False, adopt: bool = False,
+        threads: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self._out_dir = run_of(out_dir).path  # a path or a URL: what speaks to a store cannot be pickled
         self._step = None if step is None else check_step(step)
         self._options: dict[str, Any] = {
             "metrics": check_metrics(metrics, best_key, mode), "best_key": best_key, "mode": mode, "rewind": rewind,
-            "keep": Keep(keep_last_k, keep_best_k, keep_every), "threads": threads,
+            "keep": Keep(keep_last_k, keep_best_k, keep_every), "threads": threads, "adopt": adopt,
         }  # fmt: skip
         self._rank = 0
         self._begun = storing.Begun()

@@ -159,6 +159,15 @@ def decode(data: bytes, where: str, *, verify: bool = True) -> Manifest:
     return manifest
 
 
+def is_foreign(data: bytes) -> bool:
+    """Whether it is whole JSON of another program, and not a manifest of ours that was damaged."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return bool(found) and (not isinstance(found, dict) or found.get("kind") != KIND)
+
+
 def _check_digest(data: bytes, algorithm: str, where: str) -> None:
     end = _END.fullmatch(data[-_END_BYTES:])
     if end is None or digests.digest(data[:-_END_BYTES], algorithm) != end[1].decode():

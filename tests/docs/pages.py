@@ -53,8 +53,8 @@ class Page:
 
 
 def pages() -> list[Page]:
-    """Every page: the README and all of `docs/`."""
-    return [Page(path) for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))]
+    """Every page: those at the root of the repository and all of `docs/`."""
+    return [Page(path) for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))]
 
 
 def documented() -> dict[str, set[str]]:

@@ -1,4 +1,8 @@
-"""SQLite databases that somebody is using: files that must not be replaced, and locks that must not be lost.
+"""SQLite databases: the files that are one, those that somebody is using, and locks that must not be lost.
+
+SQLite keeps a log or a journal beside a database, under its name and a suffix, and replays what it finds there. So
+these sidecars are saved, restored and removed with their database, whatever rules say of their own names (P2): next to
+another state of it they would damage it. What belongs to what is told by the first bytes of the files.
 
 The locks that SQLite takes (those of POSIX) belong to a process and a file. When a process closes *any* descriptor of
 the file, all its locks on it are gone, and with them the proof that the database is in use: another process that looks
@@ -12,13 +16,22 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 import struct
 import threading
 from collections.abc import Iterator
 
 MAGIC = b"SQLite format 3\0"
 PARTS = ("-wal", "-journal", "-shm")
-"""What is added to a database's name for that of the files which belong to it."""
+"""What is added to a database's name for that of the files which belong to it, its sidecars."""
+
+_SIDECAR_MAGICS = (  # how logs, journals and the indexes of logs begin; also beside a database that is encrypted
+    b"\x37\x7f\x06\x82",
+    b"\x37\x7f\x06\x83",
+    b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",
+    struct.pack("=I", 3_007_000),
+)
+_READ_ONLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _FLOCK = struct.Struct("hhqqi")  # struct flock of 64-bit Linux
 _LOCK_BYTES = (0x40000000, 512)  # where SQLite locks the database file
@@ -30,16 +43,110 @@ _lent: list[int] = []  # what is being read
 _guard = threading.RLock()
 
 
-def is_in_use(name: str, dir_fd: int) -> bool:
-    """Whether a file is a database, or part of one, that this process has open, or another has locked."""
-    for part in PARTS:
-        name = name.removesuffix(part)
-    return _is_locked(name, dir_fd, _LOCK_BYTES, magic=MAGIC) or _is_locked(f"{name}-shm", dir_fd, _SHM_LOCK_BYTES)
+# which files are one database
+
+
+def database_name(name: str) -> str | None:
+    """The name (or path) of the database that a file belongs to if it is a sidecar; None for every other name."""
+    return next((name[: -len(part)] for part in PARTS if name.endswith(part) and len(name) > len(part)), None)
+
+
+def family(name: str) -> tuple[str, ...]:
+    """The names (or paths) of all files of the database that a name would belong to, the database first."""
+    main = database_name(name) or name
+    return (main, *(main + part for part in PARTS))
+
+
+def belongs(database: bytes, sidecar: bytes) -> bool:
+    """Whether a file that is named as a sidecar is one, by how the two files begin."""
+    return database.startswith(MAGIC) or sidecar.startswith(_SIDECAR_MAGICS)
+
+
+def is_sidecar(name: str, dir_fd: int) -> bool:
+    """Whether a file of the open folder is a sidecar of a database beside it."""
+    main = database_name(name)
+    return (
+        main is not None
+        and (header := _header(main, dir_fd)) is not None
+        and belongs(header, _header(name, dir_fd) or b"")
+    )
+
+
+def _header(name: str, dir_fd: int) -> bytes | None:
+    """How a file begins (empty if it cannot be read); None if it is no plain file."""
+    try:
+        if not stat.S_ISREG(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
+            return None
+    except OSError:
+        return None
+    try:
+        with reading(name, _READ_ONLY, dir_fd) as fd:
+            return os.pread(fd, len(MAGIC), 0)
+    except OSError:
+        return b""
+
+
+# who uses one
+
+
+class Writers:
+    """The files that processes have open for writing, by name; looked up once, when it is first asked.
+
+    A connection that is idle holds no lock, unless the database has a write-ahead log; its descriptor shows it. Those
+    of other users' processes show to the administrator alone.
+    """
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, list[str]] | None = None
+
+    def have(self, name: str, dir_fd: int) -> bool:
+        """Whether another process can write to a file of the open folder."""
+        if self._by_name is None:
+            self._by_name = _open_files()
+        try:
+            wanted = _identity(os.stat(name, dir_fd=dir_fd, follow_symlinks=False))
+        except OSError:
+            return False
+        return any(_is_written(path, wanted) for path in self._by_name.get(name, ()))
+
+
+def _open_files() -> dict[str, list[str]]:
+    """Descriptors of other processes, by the name of the file; read as links, which never waits for a dead server."""
+    found: dict[str, list[str]] = {}
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # ended meanwhile, or somebody else's
+            if int(process) == os.getpid():
+                continue  # told by `_is_open_elsewhere`
+            for number in os.listdir(f"/proc/{process}/fd"):
+                with contextlib.suppress(OSError):
+                    name = os.readlink(f"/proc/{process}/fd/{number}").rpartition("/")[2]
+                    found.setdefault(name, []).append(f"/proc/{process}/fd/{number}")
+    return found
+
+
+def _is_written(descriptor: str, wanted: tuple[int, int]) -> bool:
+    """Whether a descriptor is of a file, and for writing (who only reads it cannot damage it)."""
+    try:
+        if _identity(os.stat(descriptor)) != wanted:
+            return False
+        with open(descriptor.replace("/fd/", "/fdinfo/"), encoding="ascii") as text:
+            flags = next((line.split()[1] for line in text if line.startswith("flags:")), "0")
+    except OSError:
+        return False
+    return bool(int(flags, 8) & os.O_ACCMODE)
+
+
+def is_in_use(name: str, dir_fd: int, writers: Writers) -> bool:
+    """Whether a file is a database, or part of one, that this process has open, or another has locked or can write."""
+    name = database_name(name) or name
+    if _is_locked(name, dir_fd, _LOCK_BYTES, magic=MAGIC) or _is_locked(f"{name}-shm", dir_fd, _SHM_LOCK_BYTES):
+        return True
+    return (_header(name, dir_fd) or b"").startswith(MAGIC) and writers.have(name, dir_fd)
 
 
 def _is_locked(name: str, dir_fd: int, where: tuple[int, int], *, magic: bytes = b"") -> bool:
     try:
-        with reading(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd) as fd:
+        with reading(name, _READ_ONLY, dir_fd) as fd:
             if magic and os.pread(fd, len(magic), 0) != magic:
                 return False
             asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, *where, 0)

@@ -32,7 +32,7 @@ NO_CONTENT = b"\1" * 20  # a special file
 
 _LEAST = -(1 << 63)
 Rows: TypeAlias = "array[int] | list[int]"
-_MAGIC = b"holdfast scan 3 " + byteorder.encode() + b"\n"
+_MAGIC = b"holdfast scan 4 " + byteorder.encode() + b"\n"
 _SIZE = struct.Struct("<I")
 _HEAD = struct.Struct(
     "<QQIqq"  # the key
@@ -181,6 +181,16 @@ class Folder:
         """Where an entry is in the columns."""
         place = bisect_left(self.names, name)
         return place if place < len(self.names) and self.names[place] == name else None
+
+    def insert(self, name: str, status: os.stat_result, flags: int) -> int:
+        """Add an entry that came after the folder was listed; the entries after it move on by one place."""
+        place = bisect_left(self.names, name)
+        self.names.insert(place, name)
+        self.contents[20 * place : 20 * place] = UNKNOWN
+        self.rows[WIDTH * place : WIDTH * place] = columns([0] * WIDTH)  # type: ignore[assignment]  # as in set_status
+        self.set_status(place, status, flags)
+        self.record, self.trusted = b"", False
+        return place
 
     def content(self, place: int) -> bytes:
         return bytes(self.contents[20 * place : 20 * place + 20])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from holdfast.model import Reason
-from holdfast.scan import ignore
+from holdfast.scan import databases, ignore
 from holdfast.scan.folder import FAILED, IGNORED, LEFT_OUT, UNKNOWN, YOUNG, Folder, row_of
 from holdfast.scan.generated import BUILD_FOLDERS, DEPENDENCY_FOLDERS
 from holdfast.scan.handles import join
@@ -31,9 +32,20 @@ def is_partly(context: str) -> bool:
 class Judge:
     """Decides about the entries of one folder that is being listed."""
 
-    def __init__(self, walk: Walk, folder: Folder, rules: ignore.Rules, fd: int, old: Folder | None, now: int) -> None:
+    def __init__(
+        self,
+        walk: Walk,
+        folder: Folder,
+        rules: ignore.Rules,
+        fd: int,
+        old: Folder | None,
+        now: int,
+        names: Container[str | None],
+    ) -> None:
+        """`names`: all that are in the folder."""
         self._walk = walk
         self._folder = folder
+        self._names = names
         self._rules = rules
         self._fd = fd
         self._old = old
@@ -101,25 +113,41 @@ class Judge:
         return False
 
     def _add_file(self, name: str, path: str, status: os.stat_result) -> None:
-        walk, folder = self._walk, self._folder
-        flags = 0
+        folder = self._folder
+        flags, size = 0, status.st_size
+        judged = path
+        if self._is_sidecar(name):  # P2: held if its database is, and only then
+            database = databases.family(name)[0]
+            judged, size = join(folder.path, database), self._size(database)
         if self._partly:
-            if not walk.wanted.file(path, hard=self._hard):
+            if not self._is_wanted(path, judged, hard=self._hard):
                 return
         else:
-            verdict = self._rules.decide(path, is_dir=False)
+            verdict = self._rules.decide(judged, is_dir=False)
             kind = verdict.kind if verdict else None
-            if kind == ignore.EXCLUDED and not walk.wanted.file(path, hard=True):
+            if kind == ignore.EXCLUDED and not self._is_wanted(path, judged, hard=True):
                 folder.skipped[name] = (Reason.EXCLUDED, verdict.rule if verdict else "")
                 return
             if kind == ignore.IGNORED or (folder.context and kind is None):
-                flags = self._ignored(name, path, status, verdict)
+                is_small = size <= self._walk.limits.file_max_bytes
+                flags = IGNORED if is_small else self._large(name, path, judged, verdict)
         self._add_row(name, status, flags)
 
-    def _ignored(self, name: str, path: str, status: os.stat_result, verdict: ignore.Verdict | None) -> int:
-        if status.st_size <= self._walk.limits.file_max_bytes:
-            return IGNORED
-        if self._walk.wanted.file(path, hard=False):
+    def _is_sidecar(self, name: str) -> bool:
+        return databases.database_name(name) in self._names and databases.is_sidecar(name, self._fd)
+
+    def _size(self, name: str) -> int:
+        try:
+            return os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_size
+        except OSError:
+            return 0  # gone meanwhile
+
+    def _is_wanted(self, path: str, judged: str, *, hard: bool) -> bool:
+        wanted = self._walk.wanted
+        return wanted.file(judged, hard=hard) or (judged != path and wanted.file(path, hard=True))
+
+    def _large(self, name: str, path: str, judged: str, verdict: ignore.Verdict | None) -> int:
+        if self._is_wanted(path, judged, hard=False):
             return 0
         rule = verdict.rule if verdict else self._folder.context
         self._folder.skipped[name] = (Reason.IGNORED_LARGE, rule)

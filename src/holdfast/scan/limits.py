@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.model import Reason
+from holdfast.scan import databases
 from holdfast.scan.folder import FLAGS, IGNORED, LEFT_OUT, SIZE, UNKNOWN, WIDTH
 from holdfast.scan.generated import BUILD_FOLDERS, DEPENDENCY_FOLDERS
 from holdfast.scan.handles import SHORTAGES, join
@@ -25,20 +26,33 @@ class Limits(NamedTuple):
 def hold_to_total(listing: Listing, wanted: Wanted, total_max_bytes: int) -> None:
     """Leave out the largest ignored files when all of them together are too large, and take them back when not."""
     left = total_max_bytes
-    candidates = []
-    for folder in listing.folders.values():
-        if folder.ignored_count:
-            rows = folder.rows
-            for place in range(len(folder.names)):
-                if rows[WIDTH * place + FLAGS] & IGNORED:
-                    candidates.append((rows[WIDTH * place + SIZE], folder.path, place))
+    candidates = _candidates(listing)
     fits = sum(size for size, _, _ in candidates) <= left
-    for size, path, place in candidates if fits else sorted(candidates):
+    for size, path, places in candidates if fits else sorted(candidates):
         left -= size
         folder = listing.folders[path]
-        hold = fits or left >= 0 or wanted.file(join(path, folder.names[place]), hard=False)
-        if hold == bool(folder.flags(place) & LEFT_OUT):
-            _flip(listing, path, place, hold, total_max_bytes)
+        hold = fits or left >= 0 or wanted.file(join(path, folder.names[places[0]]), hard=False)
+        for place in places:
+            if hold == bool(folder.flags(place) & LEFT_OUT):
+                _flip(listing, path, place, hold, total_max_bytes)
+
+
+def _candidates(listing: Listing) -> list[tuple[int, str, list[int]]]:
+    """What counts towards the total: size, folder and places; a database and its sidecars (or what is named so) are
+    held together or not at all."""
+    candidates = []
+    for folder in listing.folders.values():
+        if not folder.ignored_count:
+            continue
+        found: dict[str, list[int]] = {}
+        rows = folder.rows
+        for place, name in enumerate(folder.names):
+            if rows[WIDTH * place + FLAGS] & IGNORED:
+                main = databases.database_name(name)
+                found.setdefault(main if main in found else name, []).append(place)
+        for places in found.values():
+            candidates.append((sum(rows[WIDTH * place + SIZE] for place in places), folder.path, places))
+    return candidates
 
 
 def _flip(listing: Listing, path: str, place: int, hold: bool, total_max_bytes: int) -> None:

@@ -299,7 +299,7 @@ class Walk:
         folder.context = context
         rules = self._rules_of(path, fd, outer, *folder.sources) if any(folder.sources) else outer
         folder.rules = rules.digest
-        judge = Judge(self, folder, rules, fd, old, now)
+        judge = Judge(self, folder, rules, fd, old, now, names)
         for entry in found:
             with contextlib.suppress(FileNotFoundError):  # gone since the folder was listed
                 judge.add(entry.name, entry.stat(follow_symlinks=False))

@@ -20,11 +20,13 @@ from holdfast.durable import disk
 from holdfast.errors import Conflict, Damaged, NotFound, Refused, Unavailable
 from holdfast.model import Checkpoint, Exported, Progress
 from holdfast.scan.attrs import Attr
+from holdfast.scan.databases import family
 from holdfast.scan.handles import Handles, upwards
 from holdfast.scan.walk import Listing
 from holdfast.workspace.given import a_path
 from holdfast.workspace.restore.apply import Application
 from holdfast.workspace.scope import Scope, parse_scope
+from holdfast.workspace.stored.record import Node
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import Change, Entry, TreeReader
 
@@ -58,7 +60,8 @@ class Exporter:
             lambda path: self._reader.find(node, path) is not None,
             lambda: (path for path, _ in self._reader.walk(node)),
         )
-        changes = self._changes(dict(self._reader.walk(node)), scope)
+        entries = dict(self._reader.walk(node))
+        changes = self._changes(entries, {path for path in entries if self._is_chosen(node, path, scope)})
         uncovered = checkpoint.uncovered  # now: once all of it is in place, nothing may fail
         leftovers = sorted(str(path) for path in place.parent.glob(f"{PREFIX}*"))
         temporary = place.parent / f"{PREFIX}{secrets.token_hex(4)}"
@@ -73,7 +76,7 @@ class Exporter:
         return Exported(
             checkpoint=checkpoint.id,
             directory=str(place),
-            written=[path for path in changes if path and path in scope and path not in failed],
+            written=[path for path in changes if path and self._is_chosen(node, path, scope) and path not in failed],
             failed=failed,
             missing={item.path: item.reason.value for item in uncovered if item.path in scope and item.path},
             leftovers=leftovers,
@@ -92,10 +95,16 @@ class Exporter:
             raise Refused(f"{place} is not empty", hint="Name a new or an empty folder.")
         return place
 
-    def _changes(self, entries: dict[str, Entry], scope: Scope) -> dict[str, Change]:
+    def _is_chosen(self, node: Node, path: str, scope: Scope) -> bool:
+        """Whether a path is in the scope, or another file of the same database (P2)."""
+        if path in scope:
+            return True
+        others = [each for each in family(path) if each != path and each in scope]
+        return bool(others) and any(self._reader.is_sidecar(node, each) for each in (path, *others))
+
+    def _changes(self, entries: dict[str, Entry], chosen: set[str]) -> dict[str, Change]:
         """What is to be made, folders before what is in them; those above a chosen path come with it."""
-        chosen = {path for path in entries if path in scope}
-        chosen |= {above for path in chosen for above in upwards(path)} | {""}
+        chosen = chosen | {above for path in chosen for above in upwards(path)} | {""}
         empty = Entry(Attr(stat.S_IFDIR | 0o700, 0, b"-"), b"")
         return {path: Change(path, None if path else empty, entries[path]) for path in sorted(chosen)}
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from holdfast.model import Checkpoint, Reason, Why
 from holdfast.scan import usergit
+from holdfast.scan.databases import database_name, is_sidecar
 from holdfast.scan.folder import IGNORED, MODE, WIDTH, Folder
 from holdfast.scan.generated import DEPENDENCY_FOLDERS
 from holdfast.scan.handles import Handles, split, upwards
@@ -45,7 +46,13 @@ def why(path: str, repository: Repository, scanner: Scanner) -> Why:
     with Handles(os.fspath(scanner.root)) as handles:
         status = _status(handles, wanted)
         is_folder = _names_a_folder(path) if status is None else stat.S_ISDIR(status.st_mode)
-        found = _Asker(judged, handles, scanner.root).decide(wanted, status, is_folder)
+        asker = _Asker(judged, handles, scanner.root)
+        database = database_name(wanted) if status is not None and _is_sidecar(handles, wanted) else None
+        if database is None:
+            found = asker.decide(wanted, status, is_folder)
+        else:
+            found = asker.decide(database, _status(handles, database), False)
+            found = found._replace(because=f"it goes with the database {database}: {found.because}")
     return Why(
         path=wanted or ".",
         held=found.held,
@@ -173,6 +180,11 @@ def _status(handles: Handles, path: str) -> os.stat_result | None:
         return os.stat(name or ".", dir_fd=handles.open(folder), follow_symlinks=False)
     except OSError:
         return None
+
+
+def _is_sidecar(handles: Handles, path: str) -> bool:
+    folder, name = split(path)
+    return is_sidecar(name, handles.open(folder))
 
 
 def _holder(repository: Repository, head: Checkpoint | None, path: str) -> str | None:

@@ -155,3 +155,12 @@ def test_what_is_not_there_yet_is_answered_as_if_it_were(project, ws: Workspace,
     is_folder = path.rstrip("/").endswith((".git", "node_modules"))
     project.write(f"{path}/x" if is_folder else path)
     assert ws.why(path.rstrip("/")).held is (reason is None)
+
+
+def test_a_sidecar_is_held_because_its_database_is(project, ws: Workspace) -> None:
+    project.write("app.db", b"SQLite format 3\0")
+    project.write("app.db-wal", b"log")
+    project.write(".holdfastignore", b"*-wal\n")
+    found = ws.why("app.db-wal")
+    assert found.sentence == "app.db-wal is held: it goes with the database app.db: nothing leaves it out"
+    assert agrees(ws, "app.db-wal")

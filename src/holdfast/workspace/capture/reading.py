@@ -42,6 +42,8 @@ class Reading:
         self._owner = owner
         self._sink = sink
         self._deflater = _Deflater()
+        self.databases: set[tuple[str, str]] = set()
+        """Those that were read: folder and name."""
 
     def __enter__(self) -> Reading:
         databases.close_what_is_free()
@@ -54,6 +56,8 @@ class Reading:
         """Read one entry into its folder; whether it held still meanwhile. What cannot be read is marked."""
         folder, place = job
         outcome = self._outcome(folder, place)
+        if outcome.is_database:
+            self.databases.add((folder.path, folder.names[place]))
         if outcome.content:
             folder.set_content(place, outcome.content)
         elif outcome.vanished:

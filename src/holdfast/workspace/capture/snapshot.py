@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,21 @@ from holdfast.errors import Unavailable
 from holdfast.model import Progress, Reason, Uncovered
 from holdfast.scan import databases
 from holdfast.scan.attrs import PARTS, encode_line
-from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, LEFT_OUT, MODE, MTIME, NLINK, SIZE, WIDTH, YOUNG, Folder
+from holdfast.scan.folder import (
+    CTIME,
+    FAILED,
+    FLAGS,
+    IGNORED,
+    INO,
+    LEFT_OUT,
+    MODE,
+    MTIME,
+    NLINK,
+    SIZE,
+    WIDTH,
+    YOUNG,
+    Folder,
+)
 from holdfast.scan.handles import Handles, join, upwards
 from holdfast.scan.walk import Listing
 from holdfast.shadowgit import (
@@ -28,7 +43,7 @@ from holdfast.shadowgit import (
     encode_tree,
     store_name,
 )
-from holdfast.workspace.capture.reading import Job, Reading
+from holdfast.workspace.capture.reading import Reading
 from holdfast.workspace.stored.gathering import Gathering
 from holdfast.workspace.stored.parts import LINES, write_parts
 from holdfast.workspace.stored.record import Node
@@ -37,11 +52,13 @@ from holdfast.workspace.stored.tree import ATTRS_NAME, link_of
 _PROGRESS_FILES = 64
 _PROGRESS_BYTES = 1 << 20
 _DATABASE_TRIES = 3
+_TICK_NS = 20_000_000  # more than a tick of the clock that stamps files
 
 Own = tuple[list[TreeEntry], int, bytes]
 """A folder's files as entries of its tree, and the mode and name of what its attributes say of them and itself."""
 
 _Held = tuple[str, int, bytes]  # a file: path, mode, content
+_Database = tuple[str, str]  # its folder, and its name in it
 
 
 class Snapshot(NamedTuple):
@@ -103,8 +120,9 @@ def take_snapshot(
 ) -> Snapshot:
     """Read what is pending in a listing and put trees for all of it into a sink; with `anew`, also those of folders
     that were read again and are as they were."""
-    quiet = _read_pending(listing, root, sink, progress) and not listing.vanished
-    quiet = _settle_databases(listing, root, sink) and quiet
+    began_ns = time.time_ns()
+    quiet, found = _read_pending(listing, root, sink, progress)
+    quiet = _settle_databases(listing, root, sink, found, began_ns) and quiet and not listing.vanished
     node = _build(listing, sink, {} if anew else previous)
     return Snapshot(node, _uncovered(listing), listing, quiet, previous)
 
@@ -112,10 +130,13 @@ def take_snapshot(
 # reading
 
 
-def _read_pending(listing: Listing, root: Path, sink: Gathering, progress: Progress | None) -> bool:
+def _read_pending(
+    listing: Listing, root: Path, sink: Gathering, progress: Progress | None
+) -> tuple[bool, Set[_Database]]:
+    """Read it; whether nothing changed meanwhile, and the databases that were met."""
     total, quiet = len(listing.pending), True
     if not total:
-        return True
+        return True, set()
     with Handles(os.fspath(root)) as handles, Reading(handles, listing.owner, sink) as reading:
         for done, (folder, place) in enumerate(listing.pending):
             if progress and (not done % _PROGRESS_FILES or folder.rows[WIDTH * place + SIZE] >= _PROGRESS_BYTES):
@@ -124,45 +145,77 @@ def _read_pending(listing: Listing, root: Path, sink: Gathering, progress: Progr
         reading.finish()
     if progress:
         progress("reading", total, total)
-    return quiet
+    return quiet, reading.databases
 
 
 # databases: a file and its log belong together
 
 
-def _settle_databases(listing: Listing, root: Path, sink: Gathering) -> bool:
-    """Read a database and its log again until neither changed between the two; report those that never rest."""
-    groups = _database_groups(listing)
-    if not groups:
+def _settle_databases(listing: Listing, root: Path, sink: Gathering, found: Set[_Database], began_ns: int) -> bool:
+    """Read a database and its sidecars again until none changed between the first and the last of them (P2); report
+    those that never rest. `began_ns`: when the first was read."""
+    named = {
+        (folder.path, main)
+        for folder, place in listing.pending
+        if (main := databases.database_name(folder.names[place])) is not None
+        and (at := folder.place(main)) is not None
+        and folder.holds(at)
+    }
+    if not (found or named):
         return True
     quiet = True
     with Handles(os.fspath(root)) as handles, Reading(handles, listing.owner, sink) as reading:
-        for jobs in groups:
-            for _ in range(_DATABASE_TRIES):
-                if all(_is_as_read(folder, place, handles) for folder, place in jobs):
-                    break
-                quiet = False
-                for job in jobs:
-                    reading.read(job)
-            else:
-                folder, place = jobs[0]
-                folder.skipped[folder.names[place]] = (Reason.LIVE_DATABASE, "written to while it was read")
+        for path, name in sorted(found | named):
+            quiet = _settle(listing.folders[path], name, handles, reading, began_ns) and quiet
         reading.finish()
     return quiet
 
 
-def _database_groups(listing: Listing) -> list[list[Job]]:
-    seen: dict[tuple[str, str], list[Job]] = {}
-    for folder, place in listing.pending:
-        name = folder.names[place]
-        for part in databases.PARTS:
-            base = name.removesuffix(part)
-            if base != name and (folder.path, base) not in seen and base in folder.names:
-                wanted = [base, *(base + part for part in databases.PARTS[:2])]
-                places = [at for at, other in enumerate(folder.names) if other in wanted and folder.holds(at)]
-                places.sort(key=lambda at: folder.names[at] != base)
-                seen[folder.path, base] = [(folder, at) for at in places]
-    return list(seen.values())
+def _settle(folder: Folder, name: str, handles: Handles, reading: Reading, began_ns: int) -> bool:
+    """Whether a database was at rest when it was read; if it was not, it is read again, or reported.
+
+    It was if no file of it changed since the first was read. Where their times cannot tell, all are read a second time:
+    what is the same both times was together in between.
+    """
+    read: list[list[bytes]] = []
+    for attempt in range(_DATABASE_TRIES + 1):
+        present = _database_files(folder, name, handles)
+        if not present:
+            return False  # gone: what is left of it is no database any more
+        places = [place for each in present if (place := folder.place(each)) is not None and folder.holds(place)]
+        read.append([folder.content(place) for place in places])
+        newest_ns = max((folder.rows[WIDTH * place + CTIME] for place in places), default=0)
+        is_certain = newest_ns < began_ns - _TICK_NS or read[-2:-1] == read[-1:]
+        if len(places) == len(present) and is_certain and all(_is_as_read(folder, each, handles) for each in places):
+            return read[0] == read[-1]
+        if attempt < _DATABASE_TRIES:
+            began_ns = time.time_ns()
+            for each in present:
+                _read_part(folder, each, folder.place(name), handles, reading)
+    folder.skipped[name] = (Reason.LIVE_DATABASE, "written to while it was read")
+    return False
+
+
+def _database_files(folder: Folder, name: str, handles: Handles) -> list[str]:
+    """Which files of a database are there, the index of a log apart: whoever opens the database makes that anew."""
+    fd = handles.open(folder.path)
+    sidecars = [each for each in databases.family(name)[1:3] if databases.is_sidecar(each, fd)]
+    return [name, *sidecars] if handles.has(join(folder.path, name)) else []
+
+
+def _read_part(folder: Folder, name: str, main: int | None, handles: Handles, reading: Reading) -> None:
+    """Read a file of a database again, also one that came after the folder was listed; it counts as its database."""
+    place = folder.place(name)
+    if place is None:
+        try:
+            status = os.stat(name, dir_fd=handles.open(folder.path), follow_symlinks=False)
+        except OSError:
+            return  # gone again
+        place = folder.insert(name, status, YOUNG | (0 if main is None else folder.flags(main) & IGNORED))
+        folder.count_ignored()
+    folder.rows[WIDTH * place + FLAGS] &= ~FAILED
+    folder.skipped.pop(name, None)
+    reading.read((folder, place))
 
 
 def _is_as_read(folder: Folder, place: int, handles: Handles) -> bool:

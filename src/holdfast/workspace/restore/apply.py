@@ -15,12 +15,14 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from functools import partial
+from itertools import count
 
 from holdfast.durable import ASIDE, disk
 from holdfast.model import Progress
 from holdfast.scan.attrs import Attr
+from holdfast.scan.databases import database_name, family
 from holdfast.scan.folder import INO, MTIME, NLINK, SIZE, WIDTH
 from holdfast.scan.handles import Handles, join, split
 from holdfast.scan.walk import Listing
@@ -53,6 +55,8 @@ class Application:
         self._undo: list[Callable[[], None]] = []
         self._touched: dict[str, None] = {"": None}  # the stage is in the root
         self._in_place: list[str] = []
+        self._taken: set[str] = set()  # what is not in its place any more
+        self._numbers = count()
         self._placed: dict[str, tuple[int, int, int]] = {}  # what was put in a place, to know it again
         self.is_torn = False  # whether something struck in the midst of a step: `take_back` may not know of it
         self.left: set[str] = set()  # not taken back, because somebody had written to it by then
@@ -90,13 +94,54 @@ class Application:
         first = {path for path in going if any(_is_below(path, other) for other in in_the_way)}
         for path in [path for path in going if path in first]:
             self._attempt(path, self._take_away)
+        groups = self._databases(first)
+        together = {path for paths in groups for path in paths}
         for path, change in self._changes.items():
-            if change.after is not None and path not in self.failed:
+            if change.after is not None and path not in together and path not in self.failed:
                 self._attempt(path, self._bring)
+        for paths in groups:
+            self._swap_database(paths)
         for path in going:
-            if path not in first:
+            if path not in first and path not in together:
                 self._attempt(path, self._take_away)
         self._finish_folders()
+
+    # databases
+
+    def _databases(self, done: Set[str]) -> list[list[str]]:
+        """Files that are one database, or are named so: the changed ones of each that has a sidecar among them."""
+        found: dict[str, list[str]] = {}
+        for path in self._changes:
+            if database_name(path) is not None and path not in done:
+                members = [each for each in family(path) if each in self._changes]
+                if not any(each and each.is_folder for member in members for each in self._changes[member][1:]):
+                    found[family(path)[0]] = members
+        return list(found.values())
+
+    def _swap_database(self, paths: list[str]) -> None:
+        """Replace all files of a database, or none (P2).
+
+        The database itself goes first and comes last: whoever opens it meanwhile, or after a kill, finds none, rather
+        than one with the sidecars of another.
+        """
+        mark = len(self._undo)
+        lost = [path for path in paths if path in self.failed or path in self.damaged]
+        if not lost:
+            main = [path for path in paths if path in self._stage.slots and database_name(path) is None]
+            replaced = [path for path in main if self._changes[path].before is not None]
+            for path in (*replaced, *(path for path in paths if path not in main), *main):
+                is_leaving = self._changes[path].after is None or (path in replaced and path not in self._taken)
+                if not any(each in self.failed for each in paths):
+                    self._attempt(path, self._take_away if is_leaving else self._bring)
+            lost = [path for path in paths if path in self.failed]
+        if lost:
+            while len(self._undo) > mark:
+                undo = self._undo.pop()
+                self._attempt(lost[0], lambda _, undo=undo: undo())  # type: ignore[misc]  # each undo in its turn
+            why = self.failed.get(lost[0], "")
+            for path in paths:
+                if path not in self.damaged:
+                    self.failed.setdefault(path, why or f"{lost[0]}, a file of the same database, cannot be restored")
 
     def _close_folders(self) -> None:
         """Take away what a folder's mode will not allow before anything comes into it: no secret is seen on the way."""
@@ -142,6 +187,7 @@ class Application:
             return
         if before is not None and before.is_folder:
             self._take_away(path)
+        if path in self._taken:
             before = None
         slot = self._stage.slots[path]
         with self._writable(path) as (fd, name):
@@ -175,13 +221,16 @@ class Application:
                     return
             attr = before.attr
             self._undo.append(lambda: self._remake_folder(path, attr))
+            self._taken.add(path)
             return
-        slot = f"old-{len(self._undo)}"
+        slot = f"old-{next(self._numbers)}"
         with self._writable(path) as (fd, name):
             disk().place(name, slot, src_dir_fd=fd, dst_dir_fd=self._stage.fd, private=True)
             self._undo.append(lambda: self._put_back(slot, path))
         if not self._is_the_saved_one(path, slot):
             self._give_back(path, slot)
+            return
+        self._taken.add(path)
 
     def _give_back(self, path: str, slot: str) -> None:
         """Undo the last step, whose old file is one that nobody has saved; if its place is taken, put it beside it."""

@@ -1,5 +1,8 @@
 """Deciding what a restore does. Nothing is touched here; the same folder and target give the same plan and digest.
 
+A database and its sidecars (`holdfast.scan.databases`) are restored together or not at all (P2): sidecars that the
+checkpoint does not hold go, although they are ignored, new or not asked for; the safety checkpoint holds them.
+
 What is left alone (P1, P4): paths that the checkpoint says it does not hold; files that git's rules ignored when it
 was made or ignore now; repositories cloned since; and, asked to, everything made since.
 """
@@ -14,7 +17,7 @@ from typing import NamedTuple
 
 from holdfast.model import Overlap, Plan, Reason, Uncovered
 from holdfast.scan.attrs import Attr
-from holdfast.scan.databases import is_in_use
+from holdfast.scan.databases import Writers, database_name, family, is_in_use, is_sidecar
 from holdfast.scan.folder import IGNORED
 from holdfast.scan.handles import Handles, join, split, upwards
 from holdfast.scan.ignore import decide_path
@@ -92,6 +95,8 @@ class Planner:
         self._blocked: dict[str, str] = {}
         self._obstacles: set[str] = set()
         self._make_way: dict[str, str] = {}
+        self._writers = Writers()
+        self._sidecars: dict[str, bool] = {}
         self._above_kept = {above for item in present.uncovered for above in upwards(split(item.path)[0])}
         self._uncovered_then = {item.path: item for item in target.uncovered if item.path}
         new = present.listing.repositories.keys() - target.rules.repositories.keys() - {""}
@@ -100,6 +105,7 @@ class Planner:
     def make(self) -> Steps:
         """The plan."""
         differing = self._differing()
+        self._block_beside_loose_sidecars(differing)
         for change in differing.values():
             if change.after is not None:
                 self._bring(change)
@@ -110,6 +116,7 @@ class Planner:
             self._leave(item)
         for path in self._scope.paths or ():
             self._ask_for(path)
+        self._block_whole_databases()
         for path in [path for path in self._changes if _nearest(path, self._blocked)]:
             del self._changes[path]
         changes = dict(sorted(self._changes.items()))
@@ -118,7 +125,7 @@ class Planner:
     def _differing(self) -> dict[str, Change]:
         found: dict[str, Change] = {}
         for change in self._reader.diff(self._present.root, self._target.root):
-            if change.path in self._scope:
+            if self._is_asked_for(change.path):
                 other = found.get(change.path)
                 if other is not None:
                     change = Change(change.path, change.before or other.before, change.after or other.after)
@@ -127,6 +134,60 @@ class Planner:
                 else:
                     found.pop(change.path, None)
         return found
+
+    # databases
+
+    def _is_asked_for(self, path: str) -> bool:
+        """Whether a path is in the scope, or another file of the same database."""
+        if path in self._scope:
+            return True
+        others = [each for each in family(path) if each != path and each in self._scope]
+        return bool(others) and (self._is_sidecar(path) or any(map(self._is_sidecar, others)))
+
+    def _is_sidecar(self, path: str) -> bool:
+        """Whether a path belongs to a database, there or in the checkpoint."""
+        if path not in self._sidecars:
+            self._sidecars[path] = database_name(path) is not None and (
+                self._is_sidecar_here(path) or self._reader.is_sidecar(self._target.root, path)
+            )
+        return self._sidecars[path]
+
+    def _is_sidecar_here(self, path: str) -> bool:
+        folder, name = split(path)
+        try:
+            return is_sidecar(name, self._handles.open(folder))
+        except OSError:
+            return False
+
+    def _block_beside_loose_sidecars(self, differing: dict[str, Change]) -> None:
+        """A database does not come to sidecars that could not be saved: they would be replayed into it (P1, P2)."""
+        names: dict[str, set[str]] = {}
+        for path, change in differing.items():
+            if change.after is None or not change.after.is_file or database_name(path) is not None:
+                continue
+            folder = split(path)[0]
+            if folder not in names:
+                names[folder] = self._names(folder)
+            for sidecar in family(path)[1:]:
+                is_there = split(sidecar)[1] in names[folder]
+                is_loose = is_there and self._reader.find(self._present.root, sidecar) is None
+                if is_loose and self._is_sidecar(sidecar):
+                    self._obstacles.add(sidecar)
+                    self._blocked[path] = f"{sidecar} belongs to it and cannot be saved first"
+
+    def _names(self, folder: str) -> set[str]:
+        try:
+            return set(os.listdir(self._handles.open(folder)))
+        except OSError:
+            return set()
+
+    def _block_whole_databases(self) -> None:
+        """What blocks one file of a database blocks all of them."""
+        for path, why in list(self._blocked.items()):
+            others = [each for each in family(path) if each in self._changes]
+            if any(self._is_sidecar(each) for each in (path, *others)):
+                for other in others:
+                    self._blocked.setdefault(other, why)
 
     # what comes
 
@@ -147,6 +208,12 @@ class Planner:
             if self._holds_ignored(path) or not self._block_unless_held(path):
                 return
             self._make_way[path] = ""
+        if after is not None and after.is_file and self._is_sidecar(path):
+            if self._reader.find(self._target.root, family(path)[0]) is None:
+                self._blocked[path] = "belongs to a database that the checkpoint does not hold"
+                return
+            if self._is_used_database(path):
+                return
         if before is not None and before.is_file and self._is_used_database(path):
             return
         if before is None and not self._bring_folders_of(path):
@@ -169,7 +236,7 @@ class Planner:
 
     def _is_used_database(self, path: str) -> bool:
         folder, name = split(path)
-        if not is_in_use(name, self._handles.open(folder)):
+        if not is_in_use(name, self._handles.open(folder), self._writers):
             return False
         self._blocked[path] = "a database that a process has open"
         return True
@@ -217,7 +284,7 @@ class Planner:
         if before is None or not path:
             return
         if not _nearest(path, self._make_way):
-            why = self._why_kept(path, before)
+            why = self._why_kept(path, before) if not self._is_sidecar(path) else self._why_sidecar_kept(path)
             if why:
                 self._kept[path] = why
                 self._above_kept.update(upwards(split(path)[0]))
@@ -241,6 +308,14 @@ class Planner:
         uncovered = self._uncovered_then.get(_nearest(path, self._uncovered_then))
         if uncovered is not None and self._reader.find(self._target.root, path) is None:
             self._blocked.setdefault(path, f"not held by the checkpoint: {uncovered.reason}")
+
+    def _why_sidecar_kept(self, path: str) -> str:
+        """A sidecar stays if its database does, and is left alone itself only where nothing happens to that."""
+        database = family(path)[0]
+        if self._reader.find(self._target.root, database) is not None:
+            return ""
+        entry = self._reader.find(self._present.root, database)
+        return self._why_kept(database, entry) if entry is not None else "its database is not held"
 
     def _why_kept(self, path: str, entry: Entry) -> str:
         if path in self._made:
@@ -310,7 +385,9 @@ class Planner:
         return {
             item.path: f"not held by the checkpoint: {item.reason}"
             for item in self._target.uncovered
-            if item.path in self._scope and item.path and self._status(item.path) is None
+            if item.path in self._scope
+            and item.path
+            and (self._status(item.path) is None or _is_removal(self._changes.get(item.path)))
         }
 
 
@@ -325,6 +402,10 @@ def is_shown(change: Change) -> bool:
     if before is None or after is None or not (before.is_folder and after.is_folder):
         return True
     return before.attr._replace(mtime_ns=0) != after.attr._replace(mtime_ns=0)
+
+
+def _is_removal(change: Change | None) -> bool:
+    return change is not None and change.after is None
 
 
 def _comparable(attr: Attr) -> Attr:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from holdfast import durable
 from holdfast.errors import HoldfastError, Refused
 from holdfast.model import Checkpoint, Operation, Recovery
+from holdfast.scan.databases import family
 from holdfast.scan.handles import Handles, upwards
 from holdfast.workspace.capture.save import Saver
 from holdfast.workspace.capture.scanner import Scanner
@@ -91,8 +92,8 @@ class Recoverer:
         with Handles(os.fspath(self._root)) as handles:
             snapshot, steps, _ = self._restorer.look(wish, handles, lambda: Gathering(self._repository.objects, None))
             since = self._written_since(steps, safety, interrupted.target)
-            for path in since:
-                del steps.changes[path]
+            for other in {other for path in since for other in family(path)}:
+                steps.changes.pop(other, None)  # a database is left with all its files, or finished with them (P2)
             entry = self._restorer.begin(wish, steps, snapshot, safety)
             application = self._restorer.carry_out(wish, handles, snapshot, steps, safety, entry, None, recovering=True)
             left = dict.fromkeys(since, "written after the interruption; left as it is")

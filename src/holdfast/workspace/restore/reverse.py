@@ -6,14 +6,15 @@ each is taken out whole, or, where somebody changed the same since, left in whol
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from holdfast.model import Overlap
+from holdfast.scan.databases import family
 from holdfast.scan.handles import join, split, upwards
-from holdfast.workspace.restore.threeway import Unmergeable, Versions, without
-from holdfast.workspace.restore.tracks import Step, Stretch, Track, follow
+from holdfast.workspace.restore.threeway import Unmergeable, Versions, is_same, without
+from holdfast.workspace.restore.tracks import Moment, Step, Stretch, Track, follow
 from holdfast.workspace.scope import Scope
 from holdfast.workspace.stored.gathering import Gathering
 from holdfast.workspace.stored.record import Node
@@ -70,6 +71,7 @@ class Reverser:
 
     def reverse(self, stretches: Iterable[Stretch], scope: Scope) -> Reversed:
         """Decide for every path that the agent touched (and that is in the scope)."""
+        stretches = list(stretches)
         followed = follow(stretches, self._reader, self._source)
         answers = [self._answer(each) for each in followed.tracks if any(step.is_agents for step in each.steps)]
         answers = [each for each in answers if self._is_asked_for(each, scope)]
@@ -78,6 +80,7 @@ class Reverser:
         while settled != self._edits:  # what is dropped stays where it is, which may be a folder that was to go
             settled = dict(self._edits)
             self._settle()
+            self._settle_databases(answers, [each.older for each in stretches])
         self._part_links()
         edits = {path: entry for path, entry in self._edits.items() if entry != self._at(path)}
         unknown = {path: why for path, why in followed.unknown.items() if path in scope}
@@ -104,10 +107,15 @@ class Reverser:
         return answer
 
     def _is_asked_for(self, answer: _Answer, scope: Scope) -> bool:
-        asked = [place in scope for place in (answer.track.place, answer.place)]
+        asked = [self._is_in(place, scope) for place in (answer.track.place, answer.place)]
         if any(asked) and not all(asked):  # half a move would be a loss
             _give_up(answer, "renamed, and only one of its names was asked for")
         return any(asked)
+
+    def _is_in(self, path: str, scope: Scope) -> bool:
+        """Whether a path is in the scope, or another file of the same database."""
+        others = [] if path in scope else [each for each in family(path) if each != path and each in scope]
+        return path in scope or any(self._reader.is_sidecar(self._present, each) for each in (path, *others) if others)
 
     # where everything goes
 
@@ -187,6 +195,32 @@ class Reverser:
                 del self._edits[path]
             else:
                 self._drop(path, "a folder was made in its place, and holds what others made since")
+
+    def _settle_databases(self, answers: list[_Answer], moments: list[Moment]) -> None:
+        """Leave a database as it is, unless all its files would be as they were together at one moment (P2)."""
+        roots = [self._present, *(each.root for each in moments)]
+        for main in sorted({family(path)[0] for path in self._edits}):
+            files = family(main)[:3]  # the index of a log is made anew by whoever opens the database
+            if not any(path in self._edits for path in files) or self._is_whole(files, roots):
+                continue
+            for answer in answers:
+                if not answer.is_left and (answer.place in files or answer.track.place in files):
+                    self._leave(answer, "part of a database, other parts of which were changed since")
+
+    def _is_whole(self, files: Sequence[str], roots: Sequence[Node]) -> bool:
+        sidecars = [path for path in files[1:] if path in self._edits or self._at(path) is not None]
+        if not any(self._reader.is_sidecar(root, path) for path in sidecars for root in roots):
+            return True  # no database, or one without sidecars
+        return any(all(is_same(self._after(path), self._reader.find(root, path)) for path in files) for root in roots)
+
+    def _leave(self, answer: _Answer, why: str) -> None:
+        """Leave a track as it is, also one of which something was decided."""
+        if self._answers.get(answer.place) is answer:
+            self._drop(answer.place, why)
+            return
+        _give_up(answer, why)
+        if self._edits.get(answer.track.place, answer.entry) is None:
+            self._edits.pop(answer.track.place, None)
 
     def _part_links(self) -> None:
         """Let names of one file that would no longer be the same be files of their own."""

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha1
 from typing import NamedTuple
 
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, NotFound
+from holdfast.scan import databases
 from holdfast.scan.attrs import Attr, decode
 from holdfast.scan.handles import join
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, LINK_MODE, real_name
-from holdfast.workspace.stored.parts import Source, read_parts
+from holdfast.workspace.stored.parts import Source, list_parts, read_parts
 from holdfast.workspace.stored.record import Node
 
 ATTRS_NAME = b"%"
@@ -125,6 +126,20 @@ class TreeReader:
         if name in view.folders:
             return self.view(view.folders[name]).own
         return view.entries.get(name) if name else view.own
+
+    def is_sidecar(self, root: Node, path: str) -> bool:
+        """Whether a checkpoint has at a path a sidecar of a database that it also has."""
+        main = databases.database_name(path)
+        found = [self.find(root, each) for each in (main, path)] if main else []
+        try:
+            begin = [self._begin(entry) for entry in found if entry is not None and entry.is_file]
+        except (Damaged, NotFound):
+            return True  # by its name: what is damaged is left alone with all that may belong to it
+        return len(begin) == 2 and databases.belongs(*begin)
+
+    def _begin(self, entry: Entry) -> bytes:
+        mode = FILE_MODE if entry.attr.parts_bytes is None else FOLDER_MODE
+        return self._source.blob(next(iter(list_parts(self._source, mode, entry.oid))))
 
     def node(self, root: Node, path: str) -> Node | None:
         """The stored folder at a path."""

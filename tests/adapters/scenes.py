@@ -52,8 +52,29 @@ class AdapterContract:
 
         asyncio.run(scene())
         [made] = ws.list()
-        assert (made.actor, made.session, made.metadata["before"]) == ("kelp", "s1", "write")
+        assert (made.actor, made.session, made.metadata["before"]) == (None, "s1", "write")
+        assert made.metadata["saved_by"] == "kelp"
         assert made.metadata["tool_use"] == "call-0"
+
+    def test_what_is_there_when_a_run_begins_is_the_users(self, project: Path, ws: Workspace) -> None:
+        start = ws.save("start")
+        runs = [("one.txt", "1\n"), ("two.txt", "2\n")]
+
+        async def scene() -> None:
+            checkpoints = self.make(project, session="s1")
+            for name, text in runs:
+                (project / name).write_text("mine\n")  # before the agent looks, or between two runs of it
+                await self.play(checkpoints, project, [("write", {"text": text}), ("look", {})])
+            await checkpoints.close()
+
+        asyncio.run(scene())
+        changed = {each.actor: each.files_changed for each in ws.list(None) if each.parent}
+        assert changed["kelp"] == ["a.txt"]
+        assert ws.restore(start.id, keep_mine=True).ok
+        assert {name: (project / name).read_text() for name, _ in runs} == dict.fromkeys(
+            ["one.txt", "two.txt"], "mine\n"
+        )
+        assert (project / "a.txt").read_text() == "0\n"
 
     def test_only_tools_for_which_the_program_says_so_are_preceded(self, project: Path, ws: Workspace) -> None:
         asked: list[tuple[str, dict[str, Any]]] = []

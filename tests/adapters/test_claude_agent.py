@@ -118,7 +118,7 @@ def test_the_session_turn_and_sub_agent_are_in_the_record(project: Path, ws: Wor
 def test_without_a_kind_of_agent_the_actor_is_claude(project: Path, ws: Workspace) -> None:
     asyncio.run(_run(Checkpoints(project), _Agent(project, WRITES[:1], agent_type=None, prompt_id=None)))
     [made] = ws.list()
-    assert made.actor == "claude" and "turn" not in made.metadata
+    assert made.metadata["saved_by"] == "claude" and "turn" not in made.metadata
 
 
 def test_the_user_is_told_of_a_save_that_failed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

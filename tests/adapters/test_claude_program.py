@@ -33,7 +33,8 @@ def test_the_real_program_saves_before_it_runs_a_command(project: Path, ws: Work
 
     asyncio.run(scene())
     [made] = ws.list()
-    assert (made.actor, made.message, made.metadata["tool_use"]) == ("claude", "before Bash", "call-0")
+    assert (made.actor, made.message, made.metadata["tool_use"]) == (None, "before Bash", "call-0")
+    assert made.metadata["saved_by"] == "claude"
     assert made.session and made.metadata["turn"]
 
 
@@ -70,7 +71,7 @@ def test_the_real_program_uses_the_tools_of_the_server(project: Path, ws: Worksp
     assert _answer(results[-1])["ok"], results
     assert (project / "a.txt").read_text() == "0\n"
     saved = next(each for each in ws.list() if each.message == "mine")
-    assert saved.actor == "claude-code"
+    assert (saved.actor, saved.metadata["saved_by"]) == (None, "claude-code")
 
 
 def _shell(command: str) -> Call:

@@ -44,6 +44,28 @@ def test_a_tool_of_whose_beginning_nobody_told_is_the_agents_and_perhaps_the_use
     assert scene.at(Kind.AFTER, "1") == Blame("claude-code", "s", ("user",))
 
 
+def test_what_the_first_look_of_a_session_finds_is_the_users():
+    scene = Scene()
+    assert scene.at(Kind.AFTER, "1") == Blame(None, "s", ("claude-code",))  # as when the ledger was lost
+    assert scene.at(Kind.AFTER, "2") == Blame("claude-code", "s", ("user",))
+    scene.at(Kind.STOP)
+    assert scene.at(Kind.AFTER, "3") == Blame(None, "s", ("claude-code",))  # resumed, and nobody told
+
+
+def test_an_agent_that_joins_late_is_not_blamed_for_another():
+    scene = Scene()
+    scene.at(Kind.BEFORE, "1")
+    assert scene.at(Kind.AFTER, "9", agent="gemini") == Blame("claude-code", "s", ("gemini", "user"))
+
+
+def test_a_session_that_another_process_goes_on_with_begins_anew():
+    scene = Scene()
+    scene.at(Kind.PROMPT)
+    event = Event("claude-code", Kind.AFTER, "PostToolUse", session="s", tool_use="1", tool="Bash")
+    assert blame(scene.windows, event, owner="claude-code-s").actor == "claude-code"
+    assert blame(scene.windows, event, owner="another") == Blame(None, "s", ("claude-code",))
+
+
 def test_a_tool_that_begins_beside_another_finds_the_work_of_the_agent():
     scene = Scene()
     scene.at(Kind.BEFORE, "1")

@@ -33,7 +33,9 @@ def test_stdout_has_nothing_but_the_protocol_whatever_comes_in(project: Path) ->
             message = pipe.receive()
             answers[message.get("id")] = message
         assert answers[3]["result"]["structuredContent"]["checkpoint"]["message"] == "still here"
-        assert answers[3]["result"]["structuredContent"]["checkpoint"]["actor"] == "pipe"
+        assert answers[3]["result"]["structuredContent"]["notes"] == [
+            "What this first save found is not attributed to pipe."
+        ]
         assert "error" in answers[1] and "error" in answers[2]
         out, err = pipe.end()
     assert out == b"" and b"Traceback" not in err

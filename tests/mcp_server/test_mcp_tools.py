@@ -56,13 +56,38 @@ def test_an_agent_saves_looks_restores_and_takes_it_back(project: Path, ws: Work
 def test_the_client_is_the_actor_unless_the_user_says_otherwise(project: Path, ws: Workspace) -> None:
     async def scene() -> None:
         async with connected(project, mode="legacy") as talk:
+            await talk.ok("save")
             await talk.ok("save", name="by-itself")
         async with connected(project, "--actor", "kelp", "--session", "s1") as talk:
+            await talk.ok("save")
             await talk.ok("save", name="by-option")
 
     run(scene())
     assert ws.get("by-itself").actor == "mcp"  # what the package's client calls itself
     assert (ws.get("by-option").actor, ws.get("by-option").session) == ("kelp", "s1")
+
+
+def test_what_the_first_save_of_a_client_finds_is_the_users(project: Path, ws: Workspace) -> None:
+    start = ws.save("start")
+    (project / "mine.txt").write_text("mine\n")
+
+    async def scene() -> None:
+        async with connected(project, "--actor", "kelp", "--session", "s1") as talk:
+            first = await talk.ok("save", message="before my work")
+            assert first["checkpoint"]["actor"] is None and first["notes"] == [
+                "What this first save found is not attributed to kelp."
+            ]
+            (project / "agents.txt").write_text("agent\n")
+            second = await talk.ok("save", message="done")
+            assert second["checkpoint"]["actor"] == "kelp" and second["notes"] == []
+        (project / "mine-too.txt").write_text("mine\n")
+        async with connected(project, "--actor", "kelp", "--session", "s1") as talk:  # resumed, and the user edited
+            assert (await talk.ok("save"))["checkpoint"]["actor"] is None
+
+    run(scene())
+    assert ws.restore(start.id, keep_mine=True).ok
+    assert (project / "mine.txt").exists() and (project / "mine-too.txt").exists()
+    assert not (project / "agents.txt").exists()
 
 
 def test_every_tool_says_what_it_may_change_and_what_it_gives(project: Path) -> None:
@@ -247,7 +272,7 @@ def test_a_save_says_what_it_could_not_hold(project: Path) -> None:
     async def scene() -> None:
         async with connected(project) as talk:
             saved = await talk.ok("save")
-            assert not saved["checkpoint"]["complete"] and "incomplete" in saved["notes"][0]
+            assert not saved["checkpoint"]["complete"] and "incomplete" in saved["notes"][-1]
             assert saved["uncovered"][0]["reason"] == "nothing-held"
             assert saved["uncovered_total"] == len(saved["uncovered"]) > 1
 

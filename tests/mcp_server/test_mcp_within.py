@@ -41,8 +41,10 @@ def test_what_changes_after_the_digest_was_compared_is_not_overwritten(
 
 
 def test_what_a_client_calls_itself_is_cut_and_cannot_do_anything(project: Path, ws: Workspace) -> None:
-    assert not answered(Tools(ws), "checkpoint_save", client="\x1b[2J" + "x" * 300).is_error
-    actor = ws.get("latest").actor or ""
+    tools, client = Tools(ws), "\x1b[2J" + "x" * 300
+    assert not answered(tools, "checkpoint_save", client=client).is_error
+    assert not answered(tools, "checkpoint_save", client=client, name="second").is_error
+    actor = ws.get("second").actor or ""
     assert actor.startswith("\\x1b[2Jxxx") and len(actor) == 200
 
 

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from holdfast import Workspace
+from holdfast.mcp.tools import Tools
 from holdfast.model import Restored
 from holdfast.testing.contracts import describe, differences
 
@@ -152,6 +153,70 @@ def _check_mixed(before: str, after: str, *, is_named: bool) -> None:
         assert line.startswith(A) or line in after.splitlines(), f"{line} is lost"
     left = [line for line in after.splitlines() if line.startswith(A)]
     assert is_named or not left, f"{left} are still there, and nobody says so"
+
+
+# actors that appear late
+
+
+class Late(NamedTuple):
+    """Something that happens while agents come and go; each has a server of its own, and writes when it likes."""
+
+    what: str  # "write" | "save" | "begin": an agent begins, or begins anew, without a look
+    who: str
+
+
+LATE = st.lists(
+    st.builds(Late, what=st.sampled_from(["write", "write", "save", "begin"]), who=st.sampled_from([A, B, USER])),
+    max_size=16,
+)
+
+
+class Actors:
+    """Plays what happens, and notes whose each file is for anybody who only sees the saves."""
+
+    def __init__(self, root: Path, ws: Workspace) -> None:
+        self._root, self._ws = root, ws
+        self._servers: dict[str, Tools] = {}
+        self._looked: set[str] = set()
+        self._unsaved: dict[str, str] = {}
+        self.certain: dict[str, str] = {}
+
+    def play(self, number: int, each: Late) -> None:
+        if each.what == "write":
+            self._unsaved[f"{number}"] = each.who
+            (self._root / f"{number}").write_text(f"{each.who} {number}\n")
+        elif each.who == USER:
+            self._ws.save(f"{number}")
+            self._take(USER)
+        elif each.what == "begin" or each.who not in self._servers:
+            self._looked.discard(each.who)
+            same = Workspace(self._root, store=self._ws.store, home=self._root.with_name("home"), environ={})
+            self._servers[each.who] = Tools(same, actor=each.who)
+        else:
+            tools = self._servers[each.who]
+            tools.call(tools.all["checkpoint_save"], {"message": f"{number}"}, client="")
+            self._take(each.who if each.who in self._looked else USER)
+            self._looked.add(each.who)
+
+    def _take(self, actor: str) -> None:
+        """Of whom only saw saves: what a window has is its actor's; what two did in one is not told apart."""
+        self.certain |= {name: actor for name, who in self._unsaved.items() if who == actor or actor == USER}
+        self._unsaved.clear()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(happened=LATE)
+def test_what_an_actor_finds_when_it_appears_is_never_its_own(happened: list[Late]) -> None:
+    with scene() as (root, ws):
+        write(root, fresh())
+        start = ws.save("start")
+        actors = Actors(root, ws)
+        for number, each in enumerate(happened):
+            actors.play(number, each)
+        done = ws.restore(start.id, keep_mine=True, agent=A)
+        assert done.ok
+        for name, who in actors.certain.items():
+            assert (root / name).exists() == (who != A), f"{name} was of {who}"
 
 
 # files that come, go and move

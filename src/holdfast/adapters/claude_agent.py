@@ -27,7 +27,15 @@ class Checkpoints(BeforeTools):
         on_failure: Any = "block" if self._is_strict else None
         mine = HookMatcher(hooks=[self._pre_tool_use], timeout=timeout_s, on_failure=on_failure)
         merged["PreToolUse"] = [mine, *merged.get("PreToolUse", [])]
+        prompted = HookMatcher(hooks=[self._user_prompt_submit])
+        merged["UserPromptSubmit"] = [prompted, *merged.get("UserPromptSubmit", [])]
+        self._new_run()
         return merged
+
+    async def _user_prompt_submit(self, given: HookInput, tool_use: str | None, context: HookContext) -> HookJSONOutput:
+        """Between two prompts the user may be at work; not every program says of which prompt a tool is."""
+        self._new_run()
+        return {}
 
     async def _pre_tool_use(self, given: HookInput, tool_use: str | None, context: HookContext) -> HookJSONOutput:
         """Save. If that fails, the user is told; if `strict`, the tool is denied, and the agent is told why."""
@@ -40,6 +48,7 @@ class Checkpoints(BeforeTools):
                 arguments if isinstance(arguments, Mapping) else {},
                 actor=said.get("agent_type") or "claude",
                 session=said.get("session_id"),
+                run=said.get("prompt_id"),
                 agent=said.get("agent_id"),
                 turn=said.get("prompt_id"),
                 tool_use=tool_use or said.get("tool_use_id"),

@@ -23,8 +23,22 @@ class Checkpoints(BeforeTools, RunHooks[Any]):
             tool.name,
             _arguments(called.tool_arguments if called else ""),
             actor=agent.name,
+            run=_Same(context.usage),
             tool_use=called.tool_call_id if called else None,
         )
+
+
+class _Same:
+    """Equal for one and the same object: the tools of a run share what counts its usage."""
+
+    def __init__(self, thing: object) -> None:
+        self._thing = thing
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self._thing is other._thing
+
+    def __hash__(self) -> int:
+        return id(self._thing)
 
 
 def _arguments(text: str) -> dict[str, Any]:

@@ -28,6 +28,7 @@ class Checkpoints(BeforeTools, AbstractCapability[Any]):
             actor=(ctx.agent and ctx.agent.name) or "agent",
             session=ctx.conversation_id,
             step=ctx.run_step,
+            run=ctx.run_id,
             turn=ctx.run_id,
             tool_use=call.tool_call_id,
         )

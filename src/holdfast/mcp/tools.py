@@ -47,20 +47,32 @@ class Tools:
 
     def call(self, tool: Tool, arguments: dict[str, Any], *, client: str) -> Answer:
         """Do what a tool does, and add what else there is to know (P4)."""
+        actor = self._actor or client[:_ACTOR_MAX_CHARS] or None
         if tool.name == "checkpoint_save":
-            arguments = arguments | {"client": client}
+            arguments = arguments | {"actor": actor}
         answer = tool.does(**arguments)
+        if tool.changes:  # the folder is now as a checkpoint has it, and what comes next is since then
+            self._workspace.first_looks.note(actor)
         return answer | {"notes": [*answer.get("notes", ()), *self._recovered()]}
 
-    def save(self, *, message: str = "", name: str | None = None, pinned: bool = False, client: str = "") -> Answer:
-        """Keep the workspace as it is."""
+    def save(
+        self, *, message: str = "", name: str | None = None, pinned: bool = False, actor: str | None = None
+    ) -> Answer:
+        """Keep the workspace as it is. What the first save finds was there before the client looked."""
         before = self._workspace.list(1, safety=True)
-        actor = self._actor or client[:_ACTOR_MAX_CHARS] or None
-        saved = self._workspace.save(message, name=name, pinned=pinned, actor=actor, session=self._session)
-        answer = answers.saved(saved, is_new=not before or saved.sequence > before[0].sequence)
+        whose, metadata = self._workspace.first_looks.attribute(actor)
+        saved = self._workspace.save(
+            message, name=name, pinned=pinned, actor=whose, session=self._session, metadata=metadata or None
+        )
+        is_new = not before or saved.sequence > before[0].sequence
+        notes = (
+            [f"What this first save found is not attributed to {answers.words(actor or '')}."]
+            if is_new and whose != actor
+            else []
+        )
         if not saved.complete:
-            answer["notes"] = ["It is incomplete: some of `uncovered` should have been held."]
-        return answer
+            notes.append("It is incomplete: some of `uncovered` should have been held.")
+        return answers.saved(saved, is_new=is_new) | {"notes": notes}
 
     def list(
         self, *, limit: int = 20, before: str | None = None, session: str | None = None, safety: bool = False

@@ -153,9 +153,14 @@ class Ground:
         context: Mapping[str, JSON] | None = None,
         state: Mapping[str, JSON] | None = None,
         more: Mapping[str, JSON] | None = None,
+        *,
+        actor: str | None = None,
         **said: Any,
     ) -> model.Checkpoint:
-        """Save the project as it is, with `more` metadata than is written anyway."""
+        """Save the project as it is, with `more` metadata than is written anyway.
+
+        What the first save of an actor finds was there before it looked, and is not attributed to it.
+        """
         papers = self.papers()
         if self.misconfigured is not None:
             self.reopened()  # it may be fixed by now
@@ -163,14 +168,18 @@ class Ground:
             raise self.misconfigured
         self._say_rules()
         outside, not_held = keep_outside(papers)
-        return self.workspace.save(
+        whose, by = self.workspace.first_looks.attribute(actor)
+        saved = self.workspace.save(
             f"{name}: {description}" if description else name,
             state={**(state or {}), OUTSIDE: outside} if outside else state,
-            metadata={**self.describe(kind, name, description, context, not_held), **(more or {})},
+            metadata={**self.describe(kind, name, description, context, not_held), **(more or {}), **by},
             allow_empty=True,
             include=[paper.inside for paper in papers if paper.inside is not None],
+            actor=whose,
             **said,
         )
+        self.workspace.first_looks.note(actor)
+        return saved
 
     def _say_rules(self) -> None:
         """Have the store know how long each type is kept, so that nobody prunes it by other rules."""

@@ -13,6 +13,7 @@ The folder is looked at by `capture`, written down by `stored`, and brought back
     config, tables, quantities    the configuration; its tables; sizes and times as people write them
     given, plainly       what callers give, checked; what the system refuses, said plainly
     comparing, search, blame, why, glimpse    looking
+    attribution          whom a save is attributed to: the first look of an actor is a boundary
     guard, bisect        running something under a checkpoint; at one checkpoint after the other
     export, importing    a checkpoint into a folder of its own; from another store
 """

@@ -51,7 +51,12 @@ class Guard(ContextDecorator):
 
     def __enter__(self) -> Checkpoint:
         self.restored = None
-        self.checkpoint = self._workspace.save(self._message, **self._said)
+        looks, actor = self._workspace.first_looks, self._said["actor"]
+        whose, metadata = looks.attribute(actor)  # what is there before the first step is not of who takes it
+        self.checkpoint = self._workspace.save(
+            self._message, **(self._said | {"actor": whose, "metadata": metadata or None})
+        )
+        looks.note(actor)
         self._held.enter_context(self._workspace.hold(self.checkpoint.id))  # the step may save, and others prune
         return self.checkpoint
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast import durable
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.workspace import given, place
+from holdfast.workspace.attribution import FirstLooks
 from holdfast.workspace.keeping import Keeping
 from holdfast.workspace.plainly import plain_errors
 from holdfast.workspace.restore.journal import Journal
@@ -90,6 +91,7 @@ class Workspace(Verbs, Keeping):
         }
         self._engine_made: Engine | None = None
         self._engine_lock = threading.Lock()
+        self.first_looks = FirstLooks()
         self.recovered: Recovery | None = None
         self.recovery_error: HoldfastError | None = None
         self.purge_error = None

@@ -445,6 +445,17 @@ class TestFilesThatChangePlaces:
         assert scene.read("a").startswith("a 0\n") and scene.read("a").endswith("mine\n")
         assert scene.read("d/x").startswith("x 0\n") and scene.read("d/x").endswith("mine\n")
 
+    def test_a_link_and_a_file_that_were_swapped_and_edited_go_back(self, scene, start):
+        (scene.root / "link").symlink_to("text")
+        start = scene.save()
+        self.turn(scene, "a", "link")
+        scene.write("link", "agent\n" + scene.read("link"))
+        scene.save(A)
+        scene.write("link", scene.read("link") + "mine\n")
+        assert scene.undo(start).ok
+        assert os.readlink(scene.root / "link") == "text"
+        assert scene.read("a") == "".join(f"a {line}\n" for line in range(12)) + "mine\n"
+
     def test_a_few_bytes_that_two_files_exchange_are_no_swap(self, scene):
         scene.write("debug", "on\n")
         scene.write("color", "off\n")
@@ -467,6 +478,19 @@ class TestFilesThatChangePlaces:
         assert scene.read("new/a").startswith("a 0\n")
         assert scene.read("a/mine") == "mine\n"
         assert "new/a" in done.conflicts
+
+
+def test_a_file_comes_back_to_the_folder_that_the_user_put_it_in(scene):
+    start = scene.save()
+    scene.change(l2="agent")
+    scene.save(A)
+    (scene.root / "mine").mkdir()
+    (scene.root / "text").rename(scene.root / "mine" / "text")
+    scene.save()
+    shutil.rmtree(scene.root / "mine")
+    scene.save(A)
+    assert scene.undo(start).ok
+    assert scene.read("mine/text") == scene.text()
 
 
 def test_a_conflict_has_the_name_that_the_file_has(scene):

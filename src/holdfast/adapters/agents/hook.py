@@ -110,7 +110,8 @@ def _deal(event: Event, folder: Path, call: Call, opened: Opened) -> str:
         windows = ledger.read()
         if is_repeated(windows, event):
             return ""
-        whose = blame(windows, event)
+        caller = owner.owner_of(call.parent)
+        whose = blame(windows, event, owner=caller)
         saved = _save(workspace, event, whose, call)
         told = _to_tell(saved, windows.of(event).told)
         ledger.write(
@@ -118,7 +119,7 @@ def _deal(event: Event, folder: Path, call: Call, opened: Opened) -> str:
                 windows,
                 event,
                 now=time.time(),
-                owner=owner.owner_of(call.parent),
+                owner=caller,
                 is_alive=owner.is_alive,
                 told=(INCOMPLETE,) if told else (),
             )

@@ -1,8 +1,8 @@
 """Whose changes are these? Pure: what is open, and what an event says, decide.
 
 A *window* is open from the moment a tool is about to run until it has ended. What is found changed while one is open
-was done by its actor; what is found while none is, by the user. Where that is not certain, `perhaps` names who else
-may have had a hand in it.
+was done by its actor; what is found while none is, by the user. The first look of a session is a boundary: what is
+found then is not its work. Where that is not certain, `perhaps` names who else may have had a hand in it.
 """
 
 from __future__ import annotations
@@ -98,13 +98,23 @@ def is_repeated(windows: Windows, event: Event) -> bool:
     return event.key in seen and not (event.kind is Kind.BEFORE and _end_of(event) in seen)
 
 
-def blame(windows: Windows, event: Event) -> Blame:
-    """Say whose the changes are that are found at an event, before the event itself counts."""
+def blame(windows: Windows, event: Event, *, owner: str = "") -> Blame:
+    """Say whose the changes are that are found at an event, before the event itself counts.
+
+    A session that another process (`owner`) goes on with is in no turn yet: the user may have been at work since.
+    """
     mine = windows.of(event)
+    if owner and mine.owner and owner != mine.owner:
+        mine = replace(mine, in_turn=False)
     suspects = _suspects(windows, event, mine)
     if event.kind is Kind.AFTER and not event.delegates:
-        has_begun = len(_without(mine.open, event)) < len(mine.open)  # else nobody knows what was there before it
-        return _blamed((event.actor, event.session), suspects, () if has_begun else (USER,))
+        if len(_without(mine.open, event)) < len(mine.open):
+            return _blamed((event.actor, event.session), suspects)
+        if mine.in_turn or _has_begun(mine, event):  # what was there before it is not known, but that it was at work
+            return _blamed((event.actor, event.session), suspects, (USER,))
+        if suspects:
+            return _blamed(suspects[0], suspects[1:], (event.actor, USER))
+        return Blame(None, event.session or None, (event.actor,))
     if suspects:
         doubt = () if event.kind is Kind.BEFORE else (USER,)  # a tool without an end was interrupted, denied or killed
         return _blamed(suspects[0], suspects[1:], doubt)
@@ -181,6 +191,8 @@ def _moved_on(session: Session, event: Event) -> Session:
 
 def _ended(session: Session, event: Event) -> Session:
     """A session in which a tool has ended: now, or in the background, where it is known by its id."""
+    if not _has_begun(session, event):
+        session = replace(session, in_turn=True)  # whose beginning nobody told of; from here on it is seen
     left, background = _without(session.open, event), session.background
     if event.background:
         background = (*background, _window(event))[-_MOST_SEEN:]
@@ -201,6 +213,12 @@ def _stopped(session: Session, event: Event) -> Session:
 
 def _window(event: Event) -> Window:
     return Window(event.tool_use, event.tool, event.actor, event.sub_id, event.delegates, event.turn)
+
+
+def _has_begun(session: Session, event: Event) -> bool:
+    """Whether the beginning of the tool that ends was seen."""
+    in_background = event.tool_use and any(each.tool_use == event.tool_use for each in session.background)
+    return bool(in_background) or len(_without(session.open, event)) < len(session.open)
 
 
 def _without(windows: tuple[Window, ...], event: Event) -> tuple[Window, ...]:

@@ -36,9 +36,14 @@ def guard(
     if not words:
         raise click.UsageError("no command is named; it comes after --")
     workspace = app.open(create=True)
+    whose, metadata = workspace.first_looks.attribute(actor)  # what is there already is not of who runs it
     with progress.shown() as shown:
         saved = workspace.save(
-            message or f"before {running.shown(words)}"[:200], session=session, actor=actor, progress=shown
+            message or f"before {running.shown(words)}"[:200],
+            session=session,
+            actor=whose,
+            metadata=metadata or None,
+            progress=shown,
         )
     output.note(f"Saved {short(saved.id)}")
     restored: Restored | None = None

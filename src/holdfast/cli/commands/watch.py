@@ -94,14 +94,16 @@ class _Saves:
         self.workspace = workspace
         self.made: list[Checkpoint] = []
         self._app = app
-        self._save = partial(workspace.save, message, session=session, actor=actor)
+        self._actor = actor
+        self._save = partial(workspace.save, message, session=session)
         self._newest = max((each.sequence for each in workspace.list(1, safety=True)), default=0)
         self._problem = ""
 
     def save(self) -> None:
         """Save if something changed. What fails is said once and tried again; a folder that is gone is the end."""
         try:
-            saved = self._save()
+            whose, metadata = self.workspace.first_looks.attribute(self._actor)  # not what was there before it watched
+            saved = self._save(actor=whose, metadata=metadata or None)
         except HoldfastError as error:
             if not self.workspace.path.is_dir() or not self.workspace.store.is_dir():
                 raise
@@ -110,6 +112,7 @@ class _Saves:
             self._problem = error.message
             time.sleep(0.2)
             return
+        self.workspace.first_looks.note(self._actor)
         self._problem = ""
         if saved.sequence <= self._newest:
             return

@@ -156,21 +156,25 @@ class CheckpointService:
         """Keep the folder as it is now, and the state (a conversation, or named values) with it.
 
         With nothing changed this returns the checkpoint that the folder is at; one with a step or a turn is made all
-        the same, to be found by it.
+        the same, to be found by it. What the first save of an `actor` finds was there before it looked: that
+        checkpoint has no actor, and `saved_by` in its metadata.
         """
         options: dict[str, Any] = {
             "step": step,
             "session": session,
             "name": name,
             "pinned": pinned,
-            "actor": actor,
             "rehash": rehash,
         }
-        options |= {"state": copied(as_state(state), self._spelling), "metadata": trail.with_turn(metadata, turn)}
+        options |= {"state": copied(as_state(state), self._spelling)}
+        told = trail.with_turn(metadata, turn)
         empty = (step is not None or turn is not None) if allow_empty is None else allow_empty
 
         def work(workspace: Workspace) -> Done[Checkpoint]:
-            saved, new = _save(workspace, message, empty, options)
+            whose, more = workspace.first_looks.attribute(actor)
+            said = {**(told or {}), **more} if more else told
+            saved, new = _save(workspace, message, empty, {**options, "actor": whose, "metadata": said})
+            workspace.first_looks.note(actor)
             self._standing = saved.id, False
             return Done(saved, self._created(workspace, saved) if new else ())
 

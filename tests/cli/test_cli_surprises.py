@@ -361,3 +361,14 @@ def test_nothing_is_said_of_moving_where_the_first_save_was_killed(holdfast):
         elif path.is_file():
             path.unlink()
     assert "If it was" not in holdfast("log").err + holdfast("save").err
+
+
+def test_a_store_that_is_open_to_others_is_refused(holdfast, write, tmp_path) -> None:
+    write("a", "text")
+    store = tmp_path / "a-store"
+    assert holdfast("--store", str(store), "save", "one").code == 0
+    store.chmod(0o755)
+    ran = holdfast("--store", str(store), "log")
+    assert ran.code == 6
+    assert "is open to other users (mode 755)" in ran.err and f"chmod 700 {store}" in ran.err
+    assert "one" in holdfast("--trust-store", "--store", str(store), "log").out

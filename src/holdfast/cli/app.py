@@ -30,11 +30,12 @@ class App:
         store: str | None = None,
         *,
         allow_home: bool = False,
+        trust_store: bool = False,
         json: bool = False,
     ) -> None:
         self.directory = directory
         self.store = store
-        self.allow_home = allow_home
+        self._options: dict[str, Any] = {"allow_home": allow_home, "trust_store": trust_store}
         self.json = json
         self._workspace: Workspace | None = None
         self._told: Recovery | None = None
@@ -99,7 +100,7 @@ class App:
                 raise
         options["exclude_patterns"] = [*options["exclude_patterns"], *exclude]
         options["on_unknown"] = "tagged"  # states are shown, and nothing is made of them
-        workspace = Workspace(folder, store=self.store, allow_home=self.allow_home, create=create, **options)
+        workspace = Workspace(folder, store=self.store, create=create, **self._options, **options)
         if wrong is not None and strict:
             raise wrong
         if wrong is not None:
@@ -111,9 +112,7 @@ class App:
         from holdfast.project import SyncCheckpointManager
 
         workspace = self.open()
-        return SyncCheckpointManager(
-            workspace.path, store=workspace.store, allow_home=self.allow_home, on_unknown="tagged"
-        )
+        return SyncCheckpointManager(workspace.path, store=workspace.store, on_unknown="tagged", **self._options)
 
     def configured(self) -> Path:
         """The folder whose configuration counts: that of the nearest workspace, else the named or current one."""
@@ -122,7 +121,7 @@ class App:
         folder = self.folder()
 
         def attempt(place: Path) -> Workspace:
-            return Workspace(place, store=self.store, allow_home=self.allow_home, create=False)
+            return Workspace(place, store=self.store, create=False, **self._options)
 
         any_owner = self.store is not None
         opened = (
@@ -176,7 +175,7 @@ class App:
 
         A password in a URL is left out of it.
         """
-        options = ["--allow-home"] if self.allow_home else []
+        options = [f"--{name.replace('_', '-')}" for name, is_on in self._options.items() if is_on]
         for option, place in (("-C", self.directory), ("--store", self.store)):
             options += [option, place] if place else []
         return shlex.join(render.escape(without_password(word)) for word in ("holdfast", *options, *words))

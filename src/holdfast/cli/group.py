@@ -151,6 +151,7 @@ def _folder(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     shell_complete=_folder,
 )
 @click.option("--allow-home", is_flag=True, help="Allow the home folder as a workspace.")
+@click.option("--trust-store", is_flag=True, help="Use a store that other users made, or may change or read.")
 @click.option("--json", is_flag=True, is_eager=True, help="Print one JSON document; may also follow the command.")
 @click.option("--version", is_flag=True, expose_value=False, callback=_version, help="Print the version.")
 @click.pass_context

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import click
 
 
-_GLOBAL = {"-C": "PATH", "--directory": "PATH", "--store": "PATH", "--allow-home": ""}
+_GLOBAL = {"-C": "PATH", "--directory": "PATH", "--store": "PATH", "--allow-home": "", "--trust-store": ""}
 _SAID = {
     "is not a valid integer range": "is not a whole number",
     "is not a valid integer": "is not a whole number",

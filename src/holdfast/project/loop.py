@@ -45,6 +45,7 @@ class CheckpointManager:
         store: _Path | None = None,
         retention: Retention | None = None,
         allow_home: bool = False,
+        trust_store: bool = False,
         registry: Registry | None = None,
         on_unknown: OnUnknown = "raise",
         home: _Path | None = None,
@@ -52,7 +53,7 @@ class CheckpointManager:
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         options: dict[str, Any] = {"allow_home": allow_home, "home": home, "environ": environ, "clock": clock}
-        options |= {"registry": registry, "on_unknown": on_unknown}
+        options |= {"trust_store": trust_store, "registry": registry, "on_unknown": on_unknown}
         self.sync = SyncCheckpointManager(
             project_dir, feature_list, progress_file, store=store, retention=retention, **options
         )

@@ -47,6 +47,7 @@ class SyncCheckpointManager:
         store: _Path | None = None,
         retention: Retention | None = None,
         allow_home: bool = False,
+        trust_store: bool = False,
         registry: Registry | None = None,
         on_unknown: OnUnknown = "raise",
         home: _Path | None = None,
@@ -65,7 +66,13 @@ class SyncCheckpointManager:
             retention=retention,
             home=Path(home) if home is not None else home_folder(),
             environ=os.environ if environ is None else environ,
-            options={"allow_home": allow_home, "clock": clock, "registry": registry, "on_unknown": on_unknown},
+            options={
+                "allow_home": allow_home,
+                "trust_store": trust_store,
+                "clock": clock,
+                "registry": registry,
+                "on_unknown": on_unknown,
+            },
         )
 
     def __repr__(self) -> str:

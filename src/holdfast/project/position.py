@@ -43,7 +43,7 @@ def _dirty_files(git: Path, repository: Path, root: Path, head: Head) -> tuple[l
     from pygit2 import GitError  # costs more to import than all the rest of a small checkpoint
 
     try:
-        changed = set(_changed(os.fspath(git), has_commit=bool(head.commit)))
+        changed = set(_changed(os.fspath(git), os.fspath(repository), has_commit=bool(head.commit)))
     except (GitError, OSError, ValueError, KeyError) as error:
         return [], f"which files are dirty could not be told: {error}"
     inner = os.fspath(root.relative_to(repository))
@@ -52,12 +52,16 @@ def _dirty_files(git: Path, repository: Path, root: Path, head: Head) -> tuple[l
     return found[:_MOST_DIRTY], f"{more} more files are dirty" if more > 0 else ""
 
 
-def _changed(git: str, *, has_commit: bool) -> Iterator[str]:
-    """Staged, unstaged and new: by calls that let other threads run meanwhile, and write nothing."""
+def _changed(git: str, root: str, *, has_commit: bool) -> Iterator[str]:
+    """Staged, unstaged and new: by calls that let other threads run meanwhile, and write nothing.
+
+    libgit2 runs no program that a repository's settings name (P7); that they name another folder is not heeded.
+    """
     from pygit2 import Repository, Tree
     from pygit2.enums import DiffOption
 
     repository = Repository(git)
+    repository.workdir = root
     index = repository.index
     diffs = [index.diff_to_workdir(DiffOption.INCLUDE_UNTRACKED)]
     if has_commit:

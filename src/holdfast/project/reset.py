@@ -11,7 +11,6 @@ call finds the branch at either commit and does what is left; at a third, it lea
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import NamedTuple
 from holdfast.errors import Conflict, NotFound, Refused, Unavailable
 from holdfast.project.nouns import GitState
 from holdfast.scan.githead import read_head, under_way
-from holdfast.scan.usergit import git_dir, repository_of
+from holdfast.scan.usergit import git_dir, git_program, repository_of
 
 HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SHOWN = 5
@@ -39,10 +38,11 @@ class Move(NamedTuple):
 
 
 class UserGit:
-    """The git program on the repository that a folder is in; no `GIT_*` variable and no hook has a say."""
+    """The git program on the repository that a folder is in. No `GIT_*` variable, hook or monitor has a say; nothing is
+    fetched; filters run where git itself runs them."""
 
     def __init__(self, root: Path, environ: Mapping[str, str]) -> None:
-        program = shutil.which("git", path=environ.get("PATH"))
+        program = git_program(environ)
         if program is None:
             raise Unavailable("the git program is not there", hint='Leave git="reset" out, or install git.')
         repository = repository_of(root)
@@ -52,12 +52,17 @@ class UserGit:
         settings = (
             "core.hooksPath=/dev/null",
             "core.fsmonitor=false",
+            "submodule.recurse=false",
+            "gc.auto=0",
+            "maintenance.auto=false",
             "core.fsync=all",
         )  # durable before the journal goes
         switches = [part for setting in settings for part in ("-c", setting)]
         self._command = [program, f"--git-dir={self._git}", f"--work-tree={repository}", *switches]
         self._environ = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
         self._environ |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+        # P7: a commit that is missing from a partial clone is missing, and not fetched by what its settings name
+        self._environ |= {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
         self._cwd = repository
 
     # deciding
@@ -125,7 +130,8 @@ class UserGit:
         return {path for tag, _, path in listed if tag == "S" or tag.islower()}
 
     def _differing(self, *against: str) -> set[str]:
-        names = self._run("diff", *against, "--no-ext-diff", "--no-textconv", "--no-renames", "--name-only", "-z")
+        quietly = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")  # P7: git would run `status` in those
+        names = self._run("diff", *against, *quietly, "--no-renames", "--name-only", "-z")
         return set(filter(None, names.stdout.split("\0")))
 
     # doing

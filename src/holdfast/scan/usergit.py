@@ -18,7 +18,7 @@ from holdfast.scan.ignore import MAX_IGNORE_BYTES, Around
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 MAX_INCLUDE_DEPTH = 5
 MAX_CONFIG_FILES = 64
@@ -41,6 +41,14 @@ def git_dir(folder: Path) -> Path | None:
     shared = common_dir(place)
     is_one = os.path.lexists(place / "HEAD") and _is_folder(shared / "objects") and _is_folder(shared / "refs")
     return place if is_one else None
+
+
+def git_program(environ: Mapping[str, str]) -> str | None:
+    """Return the git program in `PATH`. Only whole paths count there: `.` is whatever folder is worked in (P7)."""
+    import shutil  # start-up cost, for who runs git
+
+    places = environ.get("PATH", os.defpath).split(os.pathsep)
+    return shutil.which("git", path=os.pathsep.join(filter(os.path.isabs, places)))
 
 
 def common_dir(git: Path) -> Path:

@@ -12,16 +12,20 @@ from collections.abc import Sequence, Set
 from pathlib import Path
 
 from holdfast import durable
-from holdfast.errors import Damaged, Unavailable
+from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.shadowgit.merge import remove_packs
 from holdfast.shadowgit.pack import Pack
+from holdfast.shadowgit.refs import CONFIG
 from holdfast.shadowgit.store import ObjectStore
 from holdfast.shadowgit.writer import sweep
 
 WINDOW, DEPTH = 50, 20
 """How many neighbours git tries for each object, and how many deltas may build upon each other: docs/upkeep.md."""
 _PREFIX = "tmp_compact"  # a sweep removes what begins so
+_ELSEWHERE = ("commondir", "objects/info/alternates", "objects/info/http-alternates")
 _SETTINGS = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
     "pack.packSizeLimit": "0",
     "pack.windowMemory": "256m",
     "pack.writeReverseIndex": "false",
@@ -31,8 +35,10 @@ _SETTINGS = {
 def repack(store: ObjectStore, git: str, needed: Set[bytes]) -> None:
     """Replace all packs by one with deltas, of the needed objects. Needs the store's lock.
 
-    Unavailable or Damaged if git cannot do it; the packs are then as they were.
+    Unavailable or Damaged if git cannot do it, Refused if the store tells git what to do; the packs are then as they
+    were.
     """
+    _check_settings(store)
     old = store.packs()
     base = store.pack_folder / _PREFIX
     try:
@@ -69,8 +75,24 @@ def _place(index: Path) -> str:
     return name
 
 
+def _check_settings(store: ObjectStore) -> None:
+    """Refused if git would find settings in the store that are not ours: they can name programs (P7)."""
+    found = store.git_dir / "config"
+    if found.exists() and found.read_bytes() != CONFIG:
+        raise Refused(
+            f"{found} is not what Holdfast wrote, and git would run what it names",
+            hint=f"Look at it, then remove it (rm {found}): it is written anew. Nothing was changed.",
+        )
+    for name in _ELSEWHERE:
+        if os.path.lexists(store.git_dir / name):
+            raise Refused(
+                f"{store.git_dir / name} has git read another repository than the store",
+                hint="Look at it, then remove it. Nothing was changed.",
+            )
+
+
 def _run(store: ObjectStore, git: str, *command: str) -> bytes:
-    """Run git in the store, with no settings and no variables but ours (P6)."""
+    """Run git in the store, with no settings and no variables but ours (P6, P7)."""
     settings = [word for key, value in _SETTINGS.items() for word in ("-c", f"{key}={value}")]
     environment = {
         "PATH": os.defpath,
@@ -79,6 +101,9 @@ def _run(store: ObjectStore, git: str, *command: str) -> bytes:
         "GIT_DIR": os.fspath(store.git_dir),
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": "none",  # an older git fetches what is missing unless no way to do so is left
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_TERMINAL_PROMPT": "0",
     }

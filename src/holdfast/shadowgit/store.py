@@ -87,6 +87,8 @@ class ObjectStore(Refs):
         index_lone_packs(self.pack_folder)
         if not (self.git_dir / "HEAD").is_file():
             durable.write_atomically(self.git_dir / "HEAD", HEAD)
+        if not os.path.lexists(self.git_dir / "config"):
+            durable.write_atomically(self.git_dir / "config", CONFIG)
         if not self._tags.is_dir():
             durable.make_folder(self._tags)
 

@@ -9,7 +9,7 @@ The folder is looked at by `capture`, written down by `stored`, and brought back
     stored/     how checkpoints are written down and found
     upkeep/     pruning, purging, verifying, and what takes space
     service/    the same for a program with an event loop
-    place, scope         where a workspace and its store may be; which paths are meant
+    place, trust, scope  where a workspace and its store may be; whose a store is; which paths are meant
     config, tables, quantities    the configuration; its tables; sizes and times as people write them
     given, plainly       what callers give, checked; what the system refuses, said plainly
     comparing, search, blame, why, glimpse    looking

@@ -11,6 +11,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import Checkpoint
 from holdfast.workspace import place
 from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.trust import check_private
 
 
 def glimpse(
@@ -24,6 +25,7 @@ def glimpse(
     try:
         for folder in (real, *real.parents) if upward else (real,):
             repository = Repository(place.store_folder(folder, store=store, environ=environ))
+            check_private(repository.folder, environ)
             if repository.exists and (repository.own / "catalog.db").exists():
                 rows = repository.catalog.newest(limit=limit, session=None, safety=False)
                 return [repository.checkpoint(row) for row in rows]

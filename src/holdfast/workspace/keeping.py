@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -65,11 +64,10 @@ class Keeping:
 
     def compact(self) -> Compacted:
         """Make the store as small as it gets: the git program, where there is one, makes deltas. Takes its time."""
-        import shutil
-
+        from holdfast.scan.usergit import git_program
         from holdfast.workspace.upkeep.prune import Upkeep
 
-        git = shutil.which("git", path=self._environ.get("PATH", os.defpath))
+        git = git_program(self._environ)
         with self._writing():
             return Upkeep(self._repository).compact(git)
 

@@ -15,6 +15,7 @@ from holdfast import durable
 from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.shadowgit.refs import CONFIG
 from holdfast.workspace.given import a_path
+from holdfast.workspace.trust import is_own
 
 FORMAT = 1
 _THIS = "a Holdfast store of format {}"  # says the format once more: one flipped bit must not look like another
@@ -191,9 +192,9 @@ def _lead_to(store: Path, workspace: Path, before: Path) -> None:
 
 
 def owner_of(folder: Path) -> str | None:
-    """The workspace that a store says it is of; None if it does not."""
+    """The workspace that a store says it is of; None if it does not, or is not the user's own (P7)."""
     try:
-        said = read_owner((folder / "holdfast" / "store.json").read_bytes())
+        said = read_owner((folder / "holdfast" / "store.json").read_bytes()) if is_own(folder) else None
     except OSError:
         return None
     return said and said[1]

@@ -19,6 +19,7 @@ from holdfast.workspace.plainly import plain_errors
 from holdfast.workspace.restore.journal import Journal
 from holdfast.workspace.stored.repository import Repository, plain_text
 from holdfast.workspace.stored.spelling import OnUnknown, Spelling
+from holdfast.workspace.trust import check_private
 from holdfast.workspace.verbs import Verbs
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Workspace(Verbs, Keeping):
         ignored_file_max_bytes: int = 1 << 20,
         ignored_total_max_bytes: int = 64 << 20,
         allow_home: bool = False,
+        trust_store: bool = False,
         create: bool = True,
         watch: bool = False,
         registry: Registry | None = None,
@@ -70,13 +72,17 @@ class Workspace(Verbs, Keeping):
         `registry`: your classes that may be in a state; None stands for those of `holdfast.serde.register`.
         `on_unknown`: what is made of others that are met in one: "raise", "keep" them opaque, or make nothing, and have
         such states as `Tagged` JSON.
-        Refused for the home folder and places of the system, and for a store inside the workspace.
+        Refused for the home folder and places of the system, for a store inside the workspace, and for a store that
+        others made or may change or read, unless `trust_store`.
         """
         environ = os.environ if environ is None else environ
         home = Path(home) if home is not None else place.home_folder()
         exclude_patterns = given.patterns(exclude_patterns)
         self.path = place.real_workspace(path, home=home, allow_home=allow_home, store=store, environ=environ)
         self.store = place.store_folder(self.path, store=store, environ=environ)
+        if not trust_store:
+            with plain_errors(self.store):
+                check_private(self.store, environ)  # P7: before anything in it is read
         self._repository = Repository(self.store, Spelling(registry, on_unknown=on_unknown))
         self._clock = clock or _now
         self._environ = environ

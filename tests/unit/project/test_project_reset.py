@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -260,6 +261,54 @@ def test_what_git_writes_is_on_the_disk_and_no_monitor_of_the_user_runs(place: P
     assert "a monitor ran" not in ran
     writing = [line for line in ran if " update-ref " in line or " reset " in line]
     assert len(writing) == 2 and all("-c core.fsync=all " in line for line in writing)
+
+
+@pytest.fixture
+def trap(place: Place) -> Path:
+    """A program that leaves `sprung` behind."""
+    program = place.area / "trap"
+    program.write_text(f"#!/bin/sh\ntouch '{place.area / 'sprung'}'\nexit 1\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_what_a_partial_clone_lacks_is_not_fetched(place: Place, moved: Checkpoint, trap: Path) -> None:
+    """P7: its settings name the program that would fetch it."""
+    for key, value in (
+        ("core.repositoryformatversion", "1"),
+        ("extensions.partialClone", "origin"),
+        ("remote.origin.url", "ssh://nowhere.invalid/x"),
+        ("remote.origin.promisor", "true"),
+        ("core.sshCommand", str(trap)),
+        ("protocol.ssh.allow", "always"),
+        ("remote.origin.uploadpack", str(trap)),
+    ):
+        place.git("config", key, value)
+    name = moved.git_state.commit_hash
+    (place.root / ".git" / "objects" / name[:2] / name[2:]).unlink()
+    with pytest.raises(NotFound, match="no longer has the commit"):
+        place.open().rollback(moved.id, git="reset", confirm=True)
+    assert not (place.area / "sprung").exists()
+
+
+def test_no_program_that_a_submodule_names_is_run(place: Place, trap: Path) -> None:
+    inner = place.area / "inner"
+    inner.mkdir()
+    place.git("init", "-q", cwd=inner)
+    place.git("commit", "-q", "--allow-empty", "-m", "first", cwd=inner)
+    place.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "sub")
+    place.commit("with a submodule")
+    manager = place.open()
+    made = manager.create_checkpoint("a")
+    place.write("third.txt")
+    place.commit("third")
+    place.git("branch", "kept")
+    place.git("config", "core.fsmonitor", str(trap), cwd=place.root / "sub")
+    place.git("config", "submodule.recurse", "true")
+    place.write("staged.txt")
+    place.git("add", "staged.txt")
+    assert manager.rollback(made.id, git="reset", confirm=True).git_moved
+    assert not (place.area / "sprung").exists()
 
 
 def test_an_index_that_git_has_locked_is_told_and_gone_on_with_later(

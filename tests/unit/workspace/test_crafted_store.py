@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import Workspace
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, Refused
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, Kind, TreeEntry, encode_tree
 from holdfast.workspace.stored.record import Node, encode_record, write_commit
 
@@ -138,3 +139,83 @@ class TestLargeRules:
         project.write("made-since")
         done = ws.restore(saved.id)
         assert (done.ok, done.removed) == (True, ["made-since"])
+
+
+class TestSettings:
+    """P7: git runs what a store's settings name, so only ours count."""
+
+    @pytest.mark.parametrize(
+        "setting",
+        [
+            ("extensions.partialClone", "origin"),
+            ("core.sshCommand", "{}"),
+            ("core.fsmonitor", "{}"),
+            ("core.hooksPath", "/somewhere"),
+            ("core.alternateRefsCommand", "{}"),
+            ("uploadpack.packObjectsHook", "{}"),
+            ("include.path", "elsewhere"),
+        ],
+        ids=lambda setting: setting[0],
+    )
+    def test_compact_refuses_settings_that_are_not_ours(
+        self, project: Any, ws: Workspace, git: Git, setting: tuple[str, str]
+    ) -> None:
+        project.write("file")
+        ws.save()
+        key, value = setting
+        git("--git-dir", ws.store, "config", key, value.format(project.area / "program"))
+        packs = sorted((ws.store / "objects" / "pack").iterdir())
+        with pytest.raises(Refused, match="config is not what Holdfast wrote"):
+            project.open().compact()
+        assert sorted((ws.store / "objects" / "pack").iterdir()) == packs
+        assert [problem.what for problem in project.open().verify().problems] == ["config"]
+        (ws.store / "config").unlink()
+        assert project.open().compact().by_git
+        assert project.open().verify().ok
+
+    def test_a_promisor_that_would_run_a_program_does_not(self, project: Any, ws: Workspace, git: Git) -> None:
+        """Git fetches what it lacks, and the settings say how."""
+        project.write("file")
+        saved = ws.save()
+        ran = project.area / "ran"
+        program = project.area / "program"
+        program.write_text(f"#!/bin/sh\ntouch {ran}\nexit 1\n")
+        program.chmod(0o700)
+        for key, value in (
+            ("core.repositoryformatversion", "1"),
+            ("extensions.partialClone", "origin"),
+            ("remote.origin.url", "ssh://nowhere/x"),
+            ("remote.origin.promisor", "true"),
+            ("core.sshCommand", os.fspath(program)),
+            ("core.fsmonitor", os.fspath(program)),
+        ):
+            git("--git-dir", ws.store, "config", key, value)
+        tag = ws.store / "refs" / "heads" / "own"
+        tag.write_text("12" * 20 + "\n")
+        with pytest.raises((Refused, Damaged)):
+            project.open().compact()
+        tag.unlink()
+        with pytest.raises(Refused):
+            project.open().compact()
+        assert not ran.exists()
+        assert project.open().get(saved.id).id == saved.id
+
+    @pytest.mark.parametrize("name", ["commondir", "objects/info/alternates"])
+    def test_compact_refuses_to_be_led_elsewhere(self, project: Any, ws: Workspace, name: str) -> None:
+        project.write("file")
+        ws.save()
+        (ws.store / name).parent.mkdir(exist_ok=True)
+        (ws.store / name).write_text(f"{project.area}\n")
+        with pytest.raises(Refused, match="another repository"):
+            project.open().compact()
+
+    def test_the_git_program_is_not_looked_for_in_the_folder(self, project: Any) -> None:
+        program = project.write("git", b"#!/bin/sh\ntouch ran\n")
+        program.chmod(0o700)
+        project.write("file")
+        for path in (".", f":{project.root.name}", ""):
+            ws = project.open(environ={"PATH": path})
+            ws.save(allow_empty=True)
+            with contextlib.chdir(project.root):
+                assert not ws.compact().by_git
+        assert not list(project.area.rglob("ran"))

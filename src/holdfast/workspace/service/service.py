@@ -61,6 +61,7 @@ class CheckpointService:
         exclude_patterns: Sequence[str] | None = None,
         watch: bool | None = None,
         allow_home: bool = False,
+        trust_store: bool = False,
         registry: Registry | None = None,
         on_unknown: OnUnknown = "raise",
         home: _Path | None = None,
@@ -82,7 +83,7 @@ class CheckpointService:
         self._storage_dir = None if storage_dir is None else _absolute(storage_dir, "storage_dir")
         self._spelling = Spelling(registry, on_unknown=on_unknown)
         self._options: dict[str, Any] = {"allow_home": allow_home, "home": home, "environ": environ, "clock": clock}
-        self._options |= {"registry": registry, "on_unknown": on_unknown}
+        self._options |= {"trust_store": trust_store, "registry": registry, "on_unknown": on_unknown}
         self._watch = watch
         self._is_told_how_many = config is not None or max_checkpoints is not None
         self._policy: Policy | None = None

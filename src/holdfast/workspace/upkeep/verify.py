@@ -96,7 +96,7 @@ class Verifier:
         folder = self._repository.folder
         for name, expected in (("HEAD", HEAD), ("config", CONFIG)):
             if _read(folder / name) != expected:
-                self._say(name, "is not what Holdfast wrote; git may not read the store")
+                self._say(name, "is not what Holdfast wrote; git may not read the store. Remove it, it is made again")
         self._main()
         self._loose_refs()
         number = _read(self._repository.own / "sequence")

@@ -1,0 +1,107 @@
+"""Whether a store is the user's own. What others may write decides what a restore writes and what is deleted (P7).
+
+A store is refused unless the user owns it and nobody else may enter it, and unless nobody else could have put another
+in its place: every folder above it belongs to the user or to root, and only these may write to it, but for folders with
+the sticky bit, such as /tmp. Root is also given the stores of the user who called sudo, as git does. In a user
+namespace, folders above may belong to an owner that has no number there: those of the system outside.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from holdfast.errors import Refused
+from holdfast.shadowgit.refs import CONFIG
+
+_OVERFLOW_ID = 65534
+_WHOLE_MAP = ["0", "0", "4294967295"]
+_HOW = "If you trust whoever made it, say so: --trust-store (trust_store=True)."
+
+
+def check_private(store: Path, environ: Mapping[str, str]) -> None:
+    """Refused unless a store is the user's own; one that does not exist yet may be made. Reads nothing in it (P7)."""
+    owners = _owners(environ)
+    try:
+        found = os.stat(store)
+    except FileNotFoundError:
+        found = None
+    if found is not None:
+        _check_store(store, found, owners)
+    for folder in store.parents:
+        try:
+            _check_above(folder, os.stat(folder), owners)
+        except FileNotFoundError:
+            continue
+
+
+def is_own(store: Path) -> bool:
+    """Whether the user owns a folder, and nobody else may enter it."""
+    found = os.stat(store)
+    return found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+def _check_store(store: Path, found: os.stat_result, owners: set[int]) -> None:
+    if found.st_uid not in owners:
+        raise Refused(f"the store {store} belongs to another user ({_name(found.st_uid)})", hint=_HOW)
+    if found.st_mode & 0o077 and _is_a_store(store):
+        raise Refused(
+            f"the store {store} is open to other users (mode {stat.S_IMODE(found.st_mode):o})",
+            hint=f"Close it: chmod 700 {store}. {_HOW}",
+        )
+
+
+def _check_above(folder: Path, found: os.stat_result, owners: set[int]) -> None:
+    if found.st_uid not in {0, *owners} and not (found.st_uid == _OVERFLOW_ID and _is_in_user_namespace()):
+        raise Refused(f"{folder}, which the store is in, belongs to {_name(found.st_uid)}", hint=_HOW)
+    is_writable = found.st_mode & 0o002 or (found.st_mode & 0o020 and not _is_private_group(found.st_gid))
+    if is_writable and not found.st_mode & stat.S_ISVTX:
+        raise Refused(
+            f"other users may write to {folder}, which the store is in (mode {stat.S_IMODE(found.st_mode):o})",
+            hint=f"Keep them from it: chmod go-w {folder}. {_HOW}",
+        )
+
+
+def _owners(environ: Mapping[str, str]) -> set[int]:
+    me, sudo = os.geteuid(), environ.get("SUDO_UID", "")
+    return {me, int(sudo)} if me == 0 and sudo.isascii() and sudo.isdigit() else {me}
+
+
+def _is_private_group(gid: int) -> bool:
+    """Whether a group is root's, or the user's alone, as many systems make one for each user."""
+    if gid == 0:
+        return True
+    import grp  # start-up cost, for folders that a group may write to
+    import pwd
+
+    try:
+        group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return user.pw_gid == gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+
+
+def _is_in_user_namespace() -> bool:
+    try:
+        return Path("/proc/self/uid_map").read_text().split() != _WHOLE_MAP
+    except OSError:
+        return False
+
+
+def _is_a_store(folder: Path) -> bool:
+    """Whether it is one at all: an empty folder is closed before it is used, and anything else refused for that."""
+    try:
+        return (folder / "holdfast").is_dir() or (folder / "config").read_bytes() == CONFIG
+    except OSError:
+        return False
+
+
+def _name(uid: int) -> str:
+    import pwd  # start-up cost, for this error only
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

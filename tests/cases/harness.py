@@ -281,7 +281,7 @@ class Case:
         assert entry is not None
         limit = self.options.get("ignored_file_max_bytes", ENGINE_DEFAULT_IGNORED_FILE_BYTES)
         true = {
-            Reason.GIT_DIRECTORY: entry.kind == "folder" and path.rpartition("/")[2] == ".git",
+            Reason.GIT_DIRECTORY: self._is_gits(self.path(path)),
             Reason.SOCKET: entry.kind == "socket",
             Reason.DEPENDENCIES: entry.kind == "folder",
             Reason.OTHER_FILESYSTEM: path in self.mounts,
@@ -289,6 +289,12 @@ class Case:
             Reason.UNREADABLE: not os.access(self.path(path), os.R_OK),
         }
         require(true.get(reason, True), "I4", f"{path!r} is said to be {reason}, and is {entry}")
+
+    def _is_gits(self, path: Path) -> bool:
+        """Whether git takes a path, or the folder that it is in, for a repository's own folder."""
+        if path.name == ".git" and path.is_dir():
+            return True
+        return any(repository.is_git_dir(place, self.home) for place in (path, path.parent))
 
     def _check_files_changed(self, checkpoint: Checkpoint, parent: Picture, now: Picture) -> None:
         """`files_changed` names every file that differs from the parent, and nothing that does not."""

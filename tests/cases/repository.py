@@ -38,6 +38,12 @@ def git(folder: Path, home: Path, *words: str | bytes, check: bool = True, stdin
     return done.stdout
 
 
+def is_git_dir(folder: Path, home: Path) -> bool:
+    """Whether git itself takes a folder for a repository's own."""
+    words = ["git", f"--git-dir={folder}", "rev-parse", "--git-dir"]
+    return subprocess.run(words, env=environment(home), capture_output=True, check=False).returncode == 0
+
+
 def make_home(home: Path) -> None:
     """Give a user who has a git configuration and nothing else."""
     (home / ".gitconfig").write_text(CONFIG)

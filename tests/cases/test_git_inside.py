@@ -412,16 +412,20 @@ def test_a_repository_of_another_object_format_is_like_any_other(case: Case) -> 
     assert case.restore(checkpoint).ok
 
 
-def test_a_bare_repository_is_a_folder_of_files(case: Case) -> None:
+def test_a_bare_repository_is_left_alone(case: Case) -> None:
     """Case 88."""
     bare = case.area / "bare"
     case.git("clone", "-q", "--bare", "--template=", str(case.root), str(bare))
     case.root = bare
+    case.write("notes.txt", b"of a person")
     checkpoint = case.save()
     case.write("HEAD", b"ref: refs/heads/side\n")
-    shutil.rmtree(case.path("objects"))
+    case.write("notes.txt", b"edited")
     assert case.restore(checkpoint).ok
-    assert case.git("rev-parse", "--abbrev-ref", "HEAD", cwd=bare) == b"main\n"
+    assert case.read("notes.txt") == b"of a person"
+    assert case.git("rev-parse", "--abbrev-ref", "HEAD", cwd=bare) == b"side\n"
+    shutil.rmtree(case.path("objects"))
+    assert "objects" in case.preview(checkpoint.id).missing
 
 
 @needs_root

@@ -16,7 +16,7 @@ class Reason(StrEnum):
     DEPENDENCIES = "dependencies"  # a dependency or build folder
     IGNORED_LARGE = "ignored-large"  # ignored by git's rules, and above the size limit
     IGNORED_MANY = "ignored-many"  # ignored, and above the limit for all ignored files together
-    GIT_DIRECTORY = "git-directory"  # a repository's own .git folder
+    GIT_DIRECTORY = "git-directory"  # a repository's own folder, .git or by another name
     OTHER_FILESYSTEM = "other-filesystem"  # a mount point
     SOCKET = "socket"  # has no content that could be kept
     RULES_NOT_APPLIED = "rules-not-applied"  # an ignore file that is too large: held, but its rules are not followed

@@ -32,11 +32,11 @@ NO_CONTENT = b"\1" * 20  # a special file
 
 _LEAST = -(1 << 63)
 Rows: TypeAlias = "array[int] | list[int]"
-_MAGIC = b"holdfast scan 4 " + byteorder.encode() + b"\n"
+_MAGIC = b"holdfast scan 5 " + byteorder.encode() + b"\n"
 _SIZE = struct.Struct("<I")
 _HEAD = struct.Struct(
     "<QQIqq"  # the key
-    "B"  # trusted, is_linked, is_settled, attrs_is_tree, sources: a bit each
+    "B"  # trusted, is_linked, is_settled, attrs_is_tree, sources, like_git: a bit each
     "16s20s20s"  # rules, tree, attrs
     "QI"  # ignored_bytes, ignored_count
     "IIIII"  # bytes of path, folders, details and names; number of entries
@@ -101,6 +101,7 @@ class Folder:
         "is_linked",
         "is_settled",
         "key",
+        "like_git",
         "names",
         "own",
         "path",
@@ -128,6 +129,7 @@ class Folder:
         self.skipped: dict[str, tuple[str, str]] = {}  # name: (reason, detail)
         self.probes: list[str] = []  # ignored folders, held while they are small
         self.sources = (False, False, False)  # has .gitignore, .holdfastignore, .git
+        self.like_git = False  # has the names of a git directory; whether it is one is asked each time
         self.rules = b""
         self.context = ""  # why everything in it is ignored, if so
         self.ignored_bytes = 0
@@ -271,7 +273,8 @@ def load(data: bytes) -> tuple[object, dict[str, Folder]] | None:
 def _record(folder: Folder) -> bytes | memoryview:
     rows = folder.rows
     folder.sum_up()
-    marks = (folder.trusted, folder.is_linked, folder.is_settled, folder.attrs_is_tree, *folder.sources)
+    state = (folder.trusted, folder.is_linked, folder.is_settled, folder.attrs_is_tree)
+    marks = (*state, *folder.sources, folder.like_git)
     path, folders, names = (
         text.encode("utf-8", "surrogateescape")
         for text in (folder.path, "\0".join(folder.folders), "\0".join(folder.names))
@@ -315,7 +318,8 @@ def _folder(data: bytes, start: int) -> Folder:
     folder.is_settled = bool(marks & 4)
     folder.attrs_is_tree = bool(marks & 8)
     folder.own = None
-    folder.sources = _SOURCES[marks >> 4]
+    folder.sources = _SOURCES[marks >> 4 & 7]
+    folder.like_git = bool(marks & 128)
     folder.rules = rules
     folder.tree = tree if tree != UNKNOWN else b""
     folder.attrs = attrs if attrs != UNKNOWN else b""

@@ -9,7 +9,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from holdfast.model import Reason
-from holdfast.scan import databases, ignore
+from holdfast.scan import databases, ignore, usergit
 from holdfast.scan.folder import FAILED, IGNORED, LEFT_OUT, UNKNOWN, YOUNG, Folder, row_of
 from holdfast.scan.generated import BUILD_FOLDERS, DEPENDENCY_FOLDERS
 from holdfast.scan.handles import join
@@ -41,8 +41,10 @@ class Judge:
         old: Folder | None,
         now: int,
         names: Container[str | None],
+        *,
+        is_git: bool,
     ) -> None:
-        """`names`: all that are in the folder."""
+        """`names`: all that are in the folder. `is_git`: it is a git directory, with files of a project in it."""
         self._walk = walk
         self._folder = folder
         self._names = names
@@ -51,6 +53,7 @@ class Judge:
         self._old = old
         self._known = {name: place for place, name in enumerate(old.names)} if old else {}
         self._now = now
+        self._is_git = is_git
         self._partly = is_partly(folder.context)
         self._hard = folder.context.startswith(_PARTLY_HARD)
         self.rows: list[int] = []
@@ -58,7 +61,9 @@ class Judge:
 
     def add(self, name: str, status: os.stat_result) -> None:
         path = join(self._folder.path, name)
-        if stat.S_ISDIR(status.st_mode):
+        if self._is_git and usergit.is_of_git(name, status.st_mode):
+            self._folder.skipped[name] = (Reason.GIT_DIRECTORY, "part of a repository's own folder")  # P6
+        elif stat.S_ISDIR(status.st_mode):
             self._add_folder(name, path)
         elif stat.S_ISSOCK(status.st_mode) and not self._walk.wanted.file(path, hard=True):
             self._folder.skipped[name] = (Reason.SOCKET, "")

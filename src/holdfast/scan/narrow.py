@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from typing import Any, NamedTuple
 
+from holdfast.model import Reason
 from holdfast.scan.folder import CTIME, INO, LEFT_OUT, NLINK, WIDTH, Folder
 from holdfast.scan.handles import join, upwards
 from holdfast.scan.ignore import Rules
@@ -64,6 +65,8 @@ def _is_restless(folder: Folder) -> bool:
         or not folder.is_settled
         or bool(folder.probes)
         or folder.sources[2]
+        or folder.like_git
+        or any(name != ".git" and reason == Reason.GIT_DIRECTORY for name, (reason, _) in folder.skipped.items())
         or is_partly(folder.context)
         or any(reason in RETRY for reason, _ in folder.skipped.values())
         or any(name.endswith(_MAPPED) for name in folder.looked_at()[0])
@@ -110,7 +113,7 @@ class Narrowed(Walk):
             if path in seen.folders and path in listing.folders and path not in self._done:
                 self._look_again(path, seen.folders[path])
         self._check_links()
-        if self._watch.doubt:
+        if self._watch.doubt or self._met_too_early():
             raise InDoubt
         hold_to_total(listing, self.wanted, self.limits.total_max_bytes)
         self._watch.uncover(path for path in self._dropped if path not in listing.folders)
@@ -140,7 +143,10 @@ class Narrowed(Walk):
     def _visit(self, path: str, rules: Rules, context: str) -> tuple[Folder, Rules, dict[str, str]] | None:
         self._forget(path)
         self._done.add(path)
-        return super()._visit(path, rules, context)
+        found = super()._visit(path, rules, context)
+        if found is None:
+            self._watch.uncover([path])
+        return found
 
     def _outer(self, path: str) -> Rules:
         """The rules that hold around a folder."""

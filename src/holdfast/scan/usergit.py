@@ -18,7 +18,7 @@ from holdfast.scan.ignore import MAX_IGNORE_BYTES, Around
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 MAX_INCLUDE_DEPTH = 5
 MAX_CONFIG_FILES = 64
@@ -32,12 +32,9 @@ _SYSTEM_CONFIG = Path("/etc/gitconfig")
 
 def git_dir(folder: Path) -> Path | None:
     """Return where the repository rooted at `folder` keeps its data: `.git`, or what a `.git` file names."""
-    place = folder / ".git"
-    if not _is_folder(place):
-        text = _content(place)
-        if text is None or not text.startswith(b"gitdir: "):
-            return None
-        place = folder / os.fsdecode(text[8:].rstrip(b"\r\n"))
+    place = _named_dir(folder)
+    if place is None:
+        return None
     shared = common_dir(place)
     is_one = os.path.lexists(place / "HEAD") and _is_folder(shared / "objects") and _is_folder(shared / "refs")
     return place if is_one else None
@@ -49,6 +46,16 @@ def git_program(environ: Mapping[str, str]) -> str | None:
 
     places = environ.get("PATH", os.defpath).split(os.pathsep)
     return shutil.which("git", path=os.pathsep.join(filter(os.path.isabs, places)))
+
+
+def _named_dir(folder: Path) -> Path | None:
+    place = folder / ".git"
+    if _is_folder(place):
+        return place
+    text = _content(place)
+    if text is None or not text.startswith(b"gitdir: "):
+        return None
+    return folder / os.fsdecode(text[8:].rstrip(b"\r\n"))
 
 
 def common_dir(git: Path) -> Path:
@@ -172,6 +179,87 @@ class Tracked:
         if max(status.st_mtime_ns, status.st_ctime_ns) > self._clock() - RACY_NS:
             return b""
         return b"%d %d %d %d" % (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+
+# ---- Git directories ----
+
+_HEAD = re.compile(rb"ref:\s*refs/|[0-9a-fA-F]{40}")
+_OWN_FILES = re.compile(
+    r"(HEAD|[A-Z_]+_(HEAD|MSG|EDITMSG|MODE|RR)|AUTO_MERGE|BISECT_[A-Z_]+|NOTES_MERGE_[A-Z]+|commondir|config"
+    r"|config\.worktree|description|gc\.(log|pid)|git-daemon-export-ok|gitdir|index|locked|packed-refs"
+    r"|packed-refs\.new|sharedindex\..+|shallow)(\.lock)?"
+)
+_OWN_FOLDERS = {
+    "NOTES_MERGE_WORKTREE", "annex", "hooks", "info", "lfs", "logs", "objects", "rebase-apply", "rebase-merge", "refs",
+    "reftable", "rr-cache", "sequencer", "svn", "worktrees",
+}  # fmt: skip
+_OLD_FOLDERS = {"branches", "modules", "remotes"}
+"""Seen in git directories, and common as folders of a project: what is of value in them are repositories again."""
+
+
+def may_be_git_dir(names: Set[str]) -> bool:
+    """Whether a folder with these names is worth asking `is_git_dir` about."""
+    return {"objects", "refs"} <= names or "commondir" in names
+
+
+def is_git_dir(folder: int, *, named: bool) -> bool:
+    """Whether git would take the folder open at a descriptor for a repository's own folder, whatever its name is (P6).
+
+    named: some `.git` names it. Then the folders are enough: one whose HEAD is damaged is still a repository.
+    """
+    try:
+        common = os.fsdecode(_read_at(folder, "commondir").rstrip(b"\r\n"))
+    except FileNotFoundError:
+        common = "."
+    except (OSError, ValueError):
+        return False
+    if not all(_is_folder(os.path.join(common, name), dir_fd=folder) for name in ("objects", "refs")):
+        return False
+    if named:
+        return True
+    try:
+        if stat.S_ISLNK(os.stat("HEAD", dir_fd=folder, follow_symlinks=False).st_mode):
+            return os.readlink("HEAD", dir_fd=folder).startswith("refs/")
+        return bool(_HEAD.match(_read_at(folder, "HEAD")))
+    except PermissionError:
+        return True  # nobody can tell: rather a folder that is not held than a repository that is written to
+    except (OSError, ValueError):
+        return False
+
+
+def is_all_git(name: str, names: Iterable[str]) -> bool:
+    """Whether a git directory of this name holds nothing of a project, to go by the names of its entries.
+
+    One that is hidden, or named as bare repositories are, is git's in any case. In others there may be a project:
+    `git init --bare` in a folder of sources must not end their being saved.
+    """
+    if name.startswith(".") or name.endswith(".git"):
+        return True
+    return all(each in _OWN_FOLDERS | _OLD_FOLDERS or _OWN_FILES.fullmatch(each) for each in names)
+
+
+def is_of_git(name: str, mode: int) -> bool:
+    """Whether an entry of a git directory is git's own, which it reads and writes under this name."""
+    if stat.S_ISDIR(mode):
+        return name in _OWN_FOLDERS
+    return bool(_OWN_FILES.fullmatch(name)) or (stat.S_ISLNK(mode) and name in _OWN_FOLDERS)
+
+
+def named_folders(folder: Path) -> set[str]:
+    """Return the folders, links resolved, that the `.git` of a folder names; whether they are repositories is open."""
+    place = _named_dir(folder)
+    if place is None:
+        return set()
+    return {os.path.realpath(each) for each in (place, common_dir(place))}
+
+
+def _read_at(folder: int, name: str) -> bytes:
+    """Read the beginning of a regular file in a folder. OSError if there is none."""
+    fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        return os.read(fd, 4096) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    finally:
+        os.close(fd)
 
 
 # ---- The index ----
@@ -328,9 +416,9 @@ def _line_end(text: str, at: int) -> int:
 # ---- Files ----
 
 
-def _is_folder(place: Path) -> bool:
+def _is_folder(place: str | Path, *, dir_fd: int | None = None) -> bool:
     try:
-        return stat.S_ISDIR(os.stat(place).st_mode)
+        return stat.S_ISDIR(os.stat(place, dir_fd=dir_fd).st_mode)
     except (OSError, ValueError):
         return False
 

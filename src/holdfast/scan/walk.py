@@ -12,7 +12,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Protocol
 
@@ -33,12 +33,14 @@ from holdfast.scan.folder import (
     Key,
     columns,
 )
-from holdfast.scan.handles import SHORTAGES, Handles, join
+from holdfast.scan.handles import SHORTAGES, Handles, join, split
 from holdfast.scan.ignore import MAX_IGNORE_BYTES, Rules
 from holdfast.scan.judge import Judge, is_partly, young
 from holdfast.scan.limits import Limits, has_few_entries, hold_to_total
 from holdfast.scan.mounts import mounts_below
 
+GIT_FOLDER = "a repository's own folder"
+_ROUNDS = 8  # walks until every folder that a `.git` names is known as such; two, but for one that changes meanwhile
 RETRY = {Reason.UNREADABLE, Reason.CHANGED, Reason.OTHER_FILESYSTEM, Reason.LIVE_DATABASE}
 
 
@@ -96,6 +98,8 @@ class Walk:
         self.limits = limits
         self.rehash = rehash
         self._cover = cover
+        self._named: set[str] = set()  # what a `.git` somewhere in the workspace names
+        self._mixed: set[str] = set()  # git directories with files of a project in them
         self._has_listed = False  # whether the names of any folder were not known beforehand
         self.mounts = mounts_below(os.fsencode(root))
         status = os.fstat(handles.open(""))
@@ -105,7 +109,11 @@ class Walk:
 
     def run(self) -> Listing:
         """Walk. Unavailable if the workspace itself cannot be listed."""
-        self._descend("", self._rules, "")
+        for _ in range(_ROUNDS):
+            self._descend("", self._rules, "")
+            if not self._met_too_early():
+                break
+            self.listing = Listing(self.listing.owner, self.listing.device)
         hold_to_total(self.listing, self.wanted, self.limits.total_max_bytes)
         return self.listing
 
@@ -134,7 +142,10 @@ class Walk:
             if status.st_dev != listing.device:
                 self._leave_out(path, Reason.OTHER_FILESYSTEM, "a mount point")
                 return None
-            folder, inner, contexts = self._look(path, fd, status, rules, context)
+            found = self._look(path, fd, status, rules, context)
+            if found is None:
+                self._leave_out(path, Reason.GIT_DIRECTORY, GIT_FOLDER)
+                return None
         except PermissionError as error:
             self._leave_out(path, Reason.UNREADABLE, error.strerror or "permission denied")
             return None
@@ -146,10 +157,11 @@ class Walk:
             else:
                 self._leave_out(path, Reason.UNREADABLE, error.strerror or str(error))
             return None
+        folder = found[0]
         listing.folders[path] = folder
         if folder is not self._cache.get(path):
             listing.changed.add(path)
-        return folder, inner, contexts
+        return found
 
     def moved(self) -> bool:
         """Whether a folder changed after it was walked: something may have moved past the walk unseen.
@@ -175,7 +187,8 @@ class Walk:
 
     def _look(
         self, path: str, fd: int, status: os.stat_result, outer: Rules, context: str
-    ) -> tuple[Folder, Rules, dict[str, str]]:
+    ) -> tuple[Folder, Rules, dict[str, str]] | None:
+        """Look at a folder; None if it is a repository's own (P6), which may have become one since the last look."""
         key = (status.st_dev, status.st_ino, status.st_mode, status.st_mtime_ns, status.st_ctime_ns)
         old = self._cache.get(path)
         now = time.time_ns()
@@ -184,6 +197,7 @@ class Walk:
             and old.trusted
             and old.key == key
             and old.context == context
+            and not old.like_git
             and not (context and is_partly(context))
         ):
             rules = self._rules_of(path, fd, outer, *old.sources) if any(old.sources) else outer
@@ -191,8 +205,7 @@ class Walk:
                 same = self._same_names(path, fd, old, now)
                 if same is not None:
                     return same, rules, self._contexts(path, same, rules) if same.probes else {}
-        folder, rules, contexts = self._list(path, fd, status, key, outer, context, old, now)
-        return folder, rules, contexts
+        return self._list(path, fd, status, key, outer, context, old, now)
 
     def _same_names(self, path: str, fd: int, old: Folder, now: int) -> Folder | None:
         """Look at the known entries alone; None when the folder has to be listed after all."""
@@ -255,6 +268,8 @@ class Walk:
             if reason in RETRY:
                 return False
             if reason == Reason.GIT_DIRECTORY:
+                if name != ".git" and not self._is_git_at(join(path, name), alone=True):
+                    return False
                 continue
             hard = reason in (Reason.EXCLUDED, Reason.SOCKET)
             if hard and not override:
@@ -287,19 +302,24 @@ class Walk:
         context: str,
         old: Folder | None,
         now: int,
-    ) -> tuple[Folder, Rules, dict[str, str]]:
+    ) -> tuple[Folder, Rules, dict[str, str]] | None:
         self._has_listed = True
         with os.scandir(fd) as entries:
             found = sorted(entries, key=_name)
         names = {entry.name for entry in found}
+        is_git = self._is_git(path, fd, names)
+        if is_git and path and usergit.is_all_git(split(path)[1], names):
+            return None
+        (self._mixed.add if is_git else self._mixed.discard)(path)
         folder = Folder(path, key)
+        folder.like_git = usergit.may_be_git_dir(names)
         folder.sources = (".gitignore" in names, ".holdfastignore" in names, ".git" in names)
         folder.trusted = not young(status, now)
         folder.extra = extras_of(fd, status, self.listing.owner)
         folder.context = context
         rules = self._rules_of(path, fd, outer, *folder.sources) if any(folder.sources) else outer
         folder.rules = rules.digest
-        judge = Judge(self, folder, rules, fd, old, now, names)
+        judge = Judge(self, folder, rules, fd, old, now, names, is_git=is_git)
         for entry in found:
             with contextlib.suppress(FileNotFoundError):  # gone since the folder was listed
                 judge.add(entry.name, entry.stat(follow_symlinks=False))
@@ -312,6 +332,10 @@ class Walk:
         exclude = usergit.info_exclude(where) if where else None
         if where:
             self.listing.repositories[path] = exclude or b""
+        if git:
+            inside = f"{self._root}/"
+            named = usergit.named_folders(self._root / path)
+            self._named |= {each.removeprefix(inside) for each in named if each.startswith(inside)}
         rules = self.listing.rules[path] = outer.inside(
             path,
             gitignore=self._ignore_file(path, fd, ".gitignore") if gitignore else None,
@@ -340,6 +364,27 @@ class Walk:
         finally:
             os.close(file)
 
+    # git directories
+
+    def _is_git(self, path: str, fd: int, names: Set[str]) -> bool:
+        return usergit.may_be_git_dir(names) and usergit.is_git_dir(fd, named=path in self._named)
+
+    def _is_git_at(self, path: str, *, alone: bool) -> bool:
+        """Whether a folder is a git directory now; `alone`: with nothing of a project in it."""
+        try:
+            fd = self._handles.open(path)
+            names = set(os.listdir(fd))
+            return self._is_git(path, fd, names) and (not alone or usergit.is_all_git(split(path)[1], names))
+        except OSError as error:
+            if error.errno in SHORTAGES:
+                raise
+            return False
+
+    def _met_too_early(self) -> bool:
+        """Whether a folder was taken for one of the project before the `.git` that names it was read."""
+        early = [path for path in self._named - self._mixed if path in self.listing.folders]
+        return any(self._is_git_at(path, alone=False) for path in early)
+
     def is_small(self, fd: int, name: str) -> bool:
         """Whether an ignored folder has few enough entries to be held."""
         return has_few_entries(fd, name, self.limits.folder_max_entries)
@@ -349,7 +394,11 @@ class Walk:
     def _leave_out(self, path: str, reason: Reason, detail: str) -> None:
         if not path:
             raise Unavailable(f"{self._root} cannot be read: {detail}", hint="Check its permissions.")
-        self._change_parent(path).skipped[path.rpartition("/")[2]] = (reason, detail)
+        name = split(path)[1]
+        parent = self._change_parent(path)
+        parent.skipped[name] = (reason, detail)
+        if reason is Reason.GIT_DIRECTORY:  # it is asked each time whether it still is one, however large
+            parent.probes = [other for other in parent.probes if other != name]
 
     def _vanish(self, path: str, error: OSError) -> None:
         """A folder went while the walk was under way: it is absent, unless it is the workspace itself."""

@@ -19,8 +19,9 @@ from holdfast.model import Overlap, Plan, Reason, Uncovered
 from holdfast.scan.attrs import Attr
 from holdfast.scan.databases import Writers, database_name, family, is_in_use, is_sidecar
 from holdfast.scan.folder import IGNORED
-from holdfast.scan.handles import Handles, join, split, upwards
+from holdfast.scan.handles import SHORTAGES, Handles, join, split, upwards
 from holdfast.scan.ignore import decide_path
+from holdfast.scan.usergit import is_git_dir
 from holdfast.scan.walk import Listing
 from holdfast.workspace.capture.scanner import Frozen
 from holdfast.workspace.scope import Scope
@@ -98,6 +99,8 @@ class Planner:
         self._writers = Writers()
         self._sidecars: dict[str, bool] = {}
         self._above_kept = {above for item in present.uncovered for above in upwards(split(item.path)[0])}
+        self._git = {item.path for item in present.uncovered if item.reason is Reason.GIT_DIRECTORY}
+        self._in_git: dict[str, bool] = {}
         self._uncovered_then = {item.path: item for item in target.uncovered if item.path}
         new = present.listing.repositories.keys() - target.rules.repositories.keys() - {""}
         self._new_repositories = dict.fromkeys(new, "a repository made since the checkpoint")
@@ -193,7 +196,7 @@ class Planner:
 
     def _bring(self, change: Change) -> None:
         path, before, after = change
-        if _nearest(path, self._blocked):
+        if _nearest(path, self._blocked) or self._is_gits(change):
             return
         if before is None:
             status = self._status(path)
@@ -219,6 +222,42 @@ class Planner:
         if before is None and not self._bring_folders_of(path):
             return
         self._changes[path] = Change(path, before, after)
+
+    def _is_gits(self, change: Change) -> bool:
+        """Leave alone what is a repository's own now (P6), as it may not have been when the checkpoint was made."""
+        path, before, after = change
+        if before is not None:
+            return False  # held now, so it is not
+        git = _nearest(path, self._git) or self._git_dir_above(path)
+        if not git:
+            return False
+        asked = any(each == git or each.startswith(f"{git}/") for each in self._scope.paths or ())
+        if path == git and after is not None and not after.is_folder:
+            self._blocked[path] = "a git repository is in the way"
+        elif asked:
+            self._blocked[git] = "a repository's own folder, which is never written"
+        else:
+            self._kept[git] = "a repository's own folder, which is never written"
+        return True
+
+    def _git_dir_above(self, path: str) -> str:
+        """The git directory that a path is or is in; also where the rules kept the scan from entering it."""
+        for above in reversed(list(upwards(path))):
+            if above in self._present.listing.folders:
+                continue
+            if above not in self._in_git:
+                self._in_git[above] = self._is_git_dir(above)
+            if self._in_git[above]:
+                return above
+        return ""
+
+    def _is_git_dir(self, path: str) -> bool:
+        try:
+            return is_git_dir(self._handles.open(path), named=False)
+        except OSError as error:
+            if error.errno in SHORTAGES:
+                raise
+            return False
 
     def _bring_folders_of(self, path: str) -> bool:
         """The folders above a path that comes back, where they are gone and not asked for themselves."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -236,3 +239,13 @@ def test_a_file_beside_a_checkpoint_is_not_taken_for_a_temporary_one(tmp_path: P
     (tmp_path / "a.ckpt.new").write_text("mine")
     HoldfastIO().save_checkpoint({"x": 1}, tmp_path / "a.ckpt")
     assert (tmp_path / "a.ckpt.new").read_text() == "mine"
+
+
+def test_two_ranks_save_once_and_go_on_bit_for_bit(tmp_path: Path) -> None:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    script = str(Path(__file__).with_name("lightning_ranks.py"))
+    done = subprocess.run(
+        [*command, script, str(tmp_path)], env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert all((tmp_path / f"done-{rank}").exists() for rank in (0, 1)), done.stderr[-6000:]

@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from holdfast.adapters.transformers import HoldfastCallback
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, Refused
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what the trainer says of its own dependencies
 
@@ -130,3 +130,35 @@ def test_what_is_measured_and_no_number_is_left_out(tmp_path: Path) -> None:
     callback.on_save(None, transformers.TrainerState(global_step=3), None, model=Model())
     best = callback.manager.best()
     assert best is not None and best.metrics == {"eval_loss": 0.5}
+
+
+def test_a_file_of_others_in_a_prepared_folder_is_kept(tmp_path: Path) -> None:
+    callback, model = HoldfastCallback(tmp_path / "ours"), Model()
+    callback.on_save(None, transformers.TrainerState(global_step=3), None, model=model)
+    hugging = trainer(tmp_path, callback, 4)
+    place = Path(callback.prepare(hugging) or "")
+    (place / "notes.txt").write_text("mine")
+    assert callback.prepare(hugging) == str(place)
+    assert (place.with_name("holdfast-3.replaced-1") / "notes.txt").read_text() == "mine"
+    assert not (place / "notes.txt").exists()
+    (place / ".holdfast-prepared").write_text("")  # as one that was killed leaves it
+    assert callback.prepare(hugging) == str(place)
+    assert sorted(path.name for path in place.parent.iterdir()) == ["holdfast-3", "holdfast-3.replaced-1"]
+
+
+def test_a_step_of_another_run_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    state = transformers.TrainerState(global_step=3)
+    HoldfastCallback(tmp_path).on_save(None, state, None, model=Model())
+    with pytest.raises(Conflict, match="step 3 is saved already"):
+        HoldfastCallback(tmp_path).on_save(None, state, None, model=Model())
+    goes_on = HoldfastCallback(tmp_path)
+    goes_on.resume(Model())
+    goes_on.on_save(None, state, None, model=Model())  # it is the one that was loaded
+
+
+@pytest.mark.parametrize("option", ["fsdp", "deepspeed"])
+def test_a_trainer_that_shards_its_model_is_refused(option: str, tmp_path: Path) -> None:
+    arguments = transformers.TrainingArguments(str(tmp_path), use_cpu=True, report_to=[])
+    setattr(arguments, option, {"zero_stage": 3})
+    with pytest.raises(Refused, match=option):
+        HoldfastCallback(tmp_path).on_train_begin(arguments, None, None)

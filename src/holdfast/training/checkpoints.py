@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import re
 import urllib.parse
@@ -26,6 +27,7 @@ from holdfast.training.stored.layout import check_step as check_number
 from holdfast.training.stored.layout import step_name
 from holdfast.training.tree import Flat, flatten
 
+_log = logging.getLogger("holdfast")
 _TRIES = 5
 Step = int | Literal["latest", "best"]
 
@@ -141,7 +143,8 @@ def load_checkpoint(
             if not tries_left or not opened.is_gone:
                 raise  # else a save has pruned it while it was read, and there is a newer one (P9)
     if restore_rng or loader is not None:
-        set_back(opened, rng=restore_rng, loader=loader)
+        for note in set_back(opened, rng=restore_rng, loader=loader):
+            _log.warning("%s: %s", opened.found.path, note)
     return state
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.durable import disk, remove_tree
 from holdfast.errors import Conflict, HoldfastError, Refused
+from holdfast.training import frameworks
 from holdfast.training.folder import Broken, Found, TrainingFolder
 from holdfast.training.reading import read_bytes
 from holdfast.training.retaining import Keep, prune
@@ -62,6 +63,8 @@ def check_step(folder: TrainingFolder, wish: Wish) -> tuple[list[Found], list[Br
     if wish.rewind:
         return found, broken
     hint = "Pass rewind=True if the run was set back on purpose."
+    if frameworks.rank()[1] > 1:
+        hint += " Let one rank save, or all of them through holdfast.adapters.dcp.HoldfastWriter."
     if any(each.step == wish.step for each in found):
         raise Conflict(f"step {wish.step} is saved already in {folder.path}", hint=hint)
     if found and wish.step < found[-1].step:

@@ -33,6 +33,14 @@ def named(name: object) -> Framework:
         ) from None
 
 
+def rank() -> tuple[int, int]:
+    """Which of how many processes of a distributed run of PyTorch this is."""
+    if "torch" not in sys.modules:
+        return 0, 1
+    found: tuple[int, int] = importlib.import_module("holdfast.training.frameworks.torch_side").rank()
+    return found
+
+
 def claimed(value: Any) -> Framework | None:
     """The framework that a value is of, if any."""
     return next((side for side in loaded() if side.claims(value)), None)

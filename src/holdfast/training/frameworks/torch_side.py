@@ -271,6 +271,12 @@ def view(base: Any, about: Mapping[str, Any]) -> Any:
     return found.requires_grad_() if about.get("requires_grad") else found
 
 
+def rank() -> tuple[int, int]:
+    """Which of how many processes of a distributed run this is; 0 and 1 where there is one only."""
+    group = torch.distributed
+    return (group.get_rank(), group.get_world_size()) if group.is_available() and group.is_initialized() else (0, 1)
+
+
 def capture_rng() -> dict[str, Any]:
     """The random states of the processor and of each CUDA device that is in use."""
     found: dict[str, Any] = {"cpu": torch.get_rng_state()}

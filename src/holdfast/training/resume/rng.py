@@ -16,12 +16,21 @@ def capture_rng() -> dict[str, Any]:
     version, words, gauss = random.getstate()
     packed = b"".join(word.to_bytes(4, "little") for word in words)
     found: dict[str, Any] = {"python": {"version": version, "words": packed, "gauss": gauss}}
+    rank, count = frameworks.rank()
+    if count > 1:
+        found["rank"] = rank
     return found | {side.NAME: side.capture_rng() for side in frameworks.loaded() if side.NAME in _SIDES}
 
 
 def restore_rng(captured: dict[str, Any]) -> list[str]:
-    """Set random states back; returns what could not be, each with the reason."""
+    """Set random states back; returns what could not be, each with the reason.
+
+    Those of another rank are left alone: with the same ones, two ranks would draw the same numbers.
+    """
     notes: list[str] = []
+    own, whose = frameworks.rank()[0], captured.get("rank", 0)
+    if own != whose:
+        return [f"the random states are those of rank {whose}, and are not restored on rank {own}"]
     try:
         if python := captured.get("python"):
             packed = python["words"]

@@ -13,13 +13,14 @@ _HASH = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})")
 _REF = re.compile(rb"ref: *(\S.*)")
 _HEADS = "refs/heads/"
 _LONGEST_CHAIN = 5
-_UNDER_WAY = {
+_UNDER_WAY = {  # a rebase first: while it picks or merges a commit, it is all of these
+    "rebase-merge": "a rebase",
+    "rebase-apply/applying": "an am",
+    "rebase-apply": "a rebase",
     "MERGE_HEAD": "a merge",
     "CHERRY_PICK_HEAD": "a cherry-pick",
     "REVERT_HEAD": "a revert",
     "BISECT_LOG": "a bisect",
-    "rebase-merge": "a rebase",
-    "rebase-apply": "a rebase",
 }
 
 
@@ -49,6 +50,12 @@ def read_head(git: Path) -> Head:
 def under_way(git: Path) -> str:
     """What git has begun and not ended, such as a merge; empty if nothing."""
     return next((what for name, what in _UNDER_WAY.items() if os.path.lexists(git / name)), "")
+
+
+def ending(what: str) -> str:
+    """The command that ends what is under way and goes back to before it."""
+    noun = what.partition(" ")[2]
+    return "git bisect reset" if noun == "bisect" else f"git {noun} --abort"
 
 
 def _resolved(git: Path, ref: str) -> str:

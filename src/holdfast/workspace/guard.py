@@ -8,13 +8,14 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ContextDecorator, ExitStack, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from holdfast import durable
 from holdfast.errors import HoldfastError, Refused
 from holdfast.model import JSON, Checkpoint, Restored
 
 if TYPE_CHECKING:
+    from holdfast.scan.githead import Head
     from holdfast.workspace.workspace import Workspace
 
 T = TypeVar("T")
@@ -44,6 +45,7 @@ class Guard(ContextDecorator):
         self._message = message
         self._said: dict[str, Any] = {"state": state, "session": session, "actor": actor, "step": step}
         self._held = ExitStack()
+        self._git: GitPosition | None = None
         self.checkpoint: Checkpoint | None = None
         """What was saved before the step."""
         self.restored: Restored | None = None
@@ -51,6 +53,7 @@ class Guard(ContextDecorator):
 
     def __enter__(self) -> Checkpoint:
         self.restored = None
+        self._git = git_position(self._workspace)
         looks, actor = self._workspace.first_looks, self._said["actor"]
         whose, metadata = looks.attribute(actor)  # what is there before the first step is not of who takes it
         self.checkpoint = self._workspace.save(
@@ -74,7 +77,8 @@ class Guard(ContextDecorator):
         except HoldfastError as worse:
             error.add_note(f"holdfast: {self._workspace.path} could not be restored to {self.checkpoint.id}: {worse}")
         else:
-            error.add_note(f"holdfast: {_told(self._workspace, self.restored)}")
+            about_git = git_since(self._git, git_position(self._workspace), undo="Workspace.undo()")
+            error.add_note(f"holdfast: {_told(self._workspace, self.restored)}" + (about_git and f"; {about_git}"))
 
     async def __aenter__(self) -> Checkpoint:
         import asyncio  # costs more to import than all of this; whoever comes here has it
@@ -119,6 +123,44 @@ def take_back(workspace: Workspace, checkpoint_id: str) -> Restored:
         with suppress(OSError):  # it is on a disk that is gone: the restore says so
             durable.disk().mkdir(str(workspace.path))
     return workspace.restore(checkpoint_id)
+
+
+class GitPosition(NamedTuple):
+    """Where the user's own git stands."""
+
+    head: Head
+    under_way: str
+
+    def __str__(self) -> str:
+        at = self.head.commit[:7] or "no commit"
+        return f"{at} on {self.head.branch}" if self.head.branch else at
+
+
+def git_position(workspace: Workspace) -> GitPosition | None:
+    """Where git stands now; None where there is no repository, or it cannot be told."""
+    from holdfast.scan import githead, usergit  # as late as the rest of what looks at a folder
+
+    try:
+        repository = usergit.repository_of(workspace.path)
+        git = usergit.git_dir(repository) if repository is not None else None
+    except OSError:
+        return None
+    return GitPosition(githead.read_head(git), githead.under_way(git)) if git is not None else None
+
+
+def git_since(before: GitPosition | None, now: GitPosition | None, *, undo: str) -> str:
+    """What became of git in a step whose files were restored: git itself is left as it is (P6). Empty if nothing."""
+    from holdfast.scan.githead import ending
+
+    if before is None or now is None or before == now:
+        return ""
+    if now.under_way and now.under_way != before.under_way:
+        return (
+            f"git is in the middle of {now.under_way}, which the step began, and only files were restored:"
+            f" end it with `{ending(now.under_way)}`, or get its files back with `{undo}` and go on"
+        )
+    left = f", in the middle of {now.under_way}" if now.under_way else ""
+    return f"git moved from {before} to {now}{left}, and stays there: only files were restored"
 
 
 async def to_its_end(work: Awaitable[T]) -> T:

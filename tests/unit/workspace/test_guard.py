@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -293,3 +294,54 @@ def test_an_async_step_holds_its_checkpoint_no_longer_than_it_lasts(project, ws:
 
     asyncio.run(scene())
     assert os.listdir(project.store / "holdfast" / "held") == []
+
+
+def _git(folder, *words: str, check: bool = True) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+    subprocess.run(["git", *who, *words], cwd=folder, check=check, capture_output=True)
+
+
+@pytest.fixture
+def diverged(project) -> None:
+    """A branch `side`, checked out, that conflicts with `main`."""
+    _git(project.root, "init", "-q")
+    for branch, text in (("main", b"1\n"), ("side", b"2\n"), ("main", b"3\n"), ("side", b"4\n")):
+        _git(project.root, "checkout", "-q", "-B" if text < b"3" else "-q", branch)
+        project.write("a", text)
+        _git(project.root, "add", "a")
+        _git(project.root, "commit", "-q", "-m", "x")
+
+
+@pytest.mark.usefixtures("diverged")
+@pytest.mark.parametrize("operation", ["rebase", "merge", "cherry-pick"])
+def test_a_step_that_leaves_git_in_the_middle_says_so(project, ws: Workspace, operation: str) -> None:
+    with pytest.raises(Broken) as raised, ws.guard("step"):
+        _git(project.root, operation, "main", check=False)
+        raise Broken
+    (note,) = raised.value.__notes__
+    assert f"git is in the middle of a {operation}, which the step began" in note
+    assert f"`git {operation} --abort`" in note and "`Workspace.undo()`" in note
+    _git(project.root, operation, "--abort")
+    assert (project.root / "a").read_bytes() == b"4\n"
+
+
+@pytest.mark.usefixtures("diverged")
+def test_a_step_that_goes_on_with_a_rebase_is_told_as_moved(project, ws: Workspace) -> None:
+    _git(project.root, "rebase", "main", check=False)
+    with pytest.raises(Broken) as raised, ws.guard("step"):
+        _git(project.root, "rebase", "--skip", check=False)
+        raise Broken
+    assert "which the step began" not in raised.value.__notes__[0]
+    with pytest.raises(Broken) as raised, ws.guard("step"):
+        _git(project.root, "rebase", "--abort", check=False)
+        _git(project.root, "commit", "-q", "--allow-empty", "-m", "x")
+        raise Broken
+    assert "git moved from" in raised.value.__notes__[0]
+
+
+@pytest.mark.usefixtures("diverged")
+def test_a_step_that_leaves_git_alone_says_nothing_of_it(project, ws: Workspace) -> None:
+    with pytest.raises(Broken) as raised, ws.guard("step"):
+        project.write("a", b"spoilt\n")
+        raise Broken
+    assert "git is" not in raised.value.__notes__[0] and "git moved" not in raised.value.__notes__[0]

@@ -10,7 +10,7 @@ from holdfast.cli.command import AFTER_DASHES, command
 from holdfast.cli.documents import short
 from holdfast.errors import HoldfastError
 from holdfast.model import Restored
-from holdfast.workspace.guard import take_back
+from holdfast.workspace.guard import git_position, git_since, take_back
 
 
 @command(after_dashes="-- COMMAND...")
@@ -48,11 +48,13 @@ def guard(
     output.note(f"Saved {short(saved.id)}")
     restored: Restored | None = None
     failure: HoldfastError | None = None
+    git, about_git = git_position(workspace), ""
     with workspace.hold(saved.id):
         status = running.run(words, aside=app.json).status
         if status and not keep:
             try:
                 restored = take_back(workspace, saved.id)
+                about_git = git_since(git, git_position(workspace), undo=typed("undo"))
             except HoldfastError as error:
                 failure = error
             except KeyboardInterrupt:
@@ -65,10 +67,13 @@ def guard(
                 "exit_code": status,
                 "restored": documents.restored(restored) if restored else None,
                 "restore_error": {"message": failure.message, "hint": failure.hint} if failure else None,
+                "git": about_git or None,
             }
         )
     else:
         _tell(status, restored, failure, short(saved.id))
+        if about_git:
+            output.note(render.escape(f"Note: {about_git}"))
     return status
 
 

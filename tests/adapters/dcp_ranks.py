@@ -190,6 +190,17 @@ def shard_fully(folder: Path, two: DeviceMesh, three: DeviceMesh) -> None:
             assert torch.equal(found[name], value), name
 
 
+def reshard(folder: Path, step: int, mesh: DeviceMesh, changed: float = 0.0) -> None:
+    """The same tensors, by another number of ranks; or one of them with a single element changed."""
+    state = state_of(7, mesh)
+    del state[f"rank{dist.get_rank()}"]
+    if changed:
+        columns = whole(7)["columns"]
+        columns[3, 500] += changed
+        state["model"]["columns"] = distribute_tensor(columns, mesh, [Shard(1)])
+    dcp.save(state, storage_writer=HoldfastWriter(folder, step=step), process_group=mesh.get_group())
+
+
 def scenes(root: Path) -> None:
     """All that goes well or is refused, with four ranks and groups of them."""
     meshes = {count: DeviceMesh("cpu", list(range(count))) for count in (1, 2, 3, 4)}
@@ -212,6 +223,9 @@ def scenes(root: Path) -> None:
     scene(4, save, root / "four", 1, meshes[4])
     scene(2, load, root / "four", 1, two, 4)
     shard_fully(root, two, meshes[3])
+    for step, count in ((1, 2), (2, 3), (3, 1), (4, 4)):
+        scene(count, reshard, root / "reshard", step, meshes[count])
+    scene(3, reshard, root / "reshard", 5, meshes[3], 2.0)
 
 
 class Killed(HoldfastWriter):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -19,8 +21,9 @@ from torch.distributed.checkpoint.metadata import MetadataIndex
 from holdfast.adapters.dcp import HoldfastReader, HoldfastWriter, holding
 from holdfast.adapters.dcp.described import piece_name
 from holdfast.durable import Lock
-from holdfast.errors import Refused, Unavailable
+from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
+from holdfast.training.comparing import Piece, Tensor, compare
 from holdfast.training.folder import TrainingFolder
 
 _SCRIPT = Path(__file__).with_name("dcp_ranks.py")
@@ -78,6 +81,38 @@ def test_one_machine_loads_it_without_dcp(saved: Path) -> None:
     assert state["nested"] == [{"lr": 0.1, "betas": (0.9, 0.99)}, "text"]
     assert state["plain"]["complex"].dtype is torch.complex128
     assert state["rank1"]["mine"] == 1
+
+
+def test_a_diff_compares_tensors_and_not_the_pieces_of_ranks(saved: Path) -> None:
+    run_folder = TrainingFolder(saved / "reshard")
+    steps = {step: run_folder.get(step) for step in range(1, 6)}
+    assert len({len(steps[step].manifest.tensors) for step in (1, 2, 3, 4)}) == 4
+    for old, new in itertools.permutations((1, 2, 3, 4), 2):
+        found = compare(steps[old], steps[new], run_folder)
+        assert not found, (old, new, found)
+        assert found.same == 9
+    found = compare(steps[1], steps[5], run_folder)
+    [change] = found.changes
+    assert (change.name, change.verb, change.detail) == ("model.columns", "changed", "BF16[64, 513]")
+    assert change.max_change == pytest.approx(2.0, abs=0.05)
+    assert (found.same, found.values) == (8, {})
+    with pytest.raises(Damaged, match="are not all of it"):
+        pieces = steps[4].manifest.tensors
+        Tensor("F32", (5, 3), (Piece("model.few", (0, 0), pieces["model.few"]),), "").read(
+            run_folder.reader(steps[4], verify=True)
+        )
+
+
+def test_a_diff_compares_a_checkpoint_of_ranks_with_a_plain_one(saved: Path, tmp_path: Path) -> None:
+    shutil.copytree(saved / "reshard", tmp_path / "run")
+    state = load_checkpoint(tmp_path / "run", step=4)
+    save_checkpoint(tmp_path / "run", 6, state, rng=False)
+    run_folder = TrainingFolder(tmp_path / "run")
+    assert not compare(run_folder.get(4), run_folder.get(6), run_folder)
+    state["plain"]["complex"] = torch.ones(3, 16, dtype=torch.uint8)
+    save_checkpoint(tmp_path / "run", 7, state, rng=False)
+    [change] = compare(run_folder.get(4), run_folder.get(7), run_folder).changes
+    assert (change.name, change.verb) == ("plain.complex", "reshaped")
 
 
 def test_nothing_on_the_disk_is_a_pickle(saved: Path) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
+from holdfast.errors import Damaged
 from holdfast.training import frameworks
 from holdfast.training.folder import Found, TrainingFolder
 from holdfast.training.reading import Reader
 from holdfast.training.stored.manifest import TensorEntry
-from holdfast.training.tree import tensors
+from holdfast.training.stored.shards import ITEM_BYTES
+from holdfast.training.tree import Bytes, tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,59 +47,141 @@ class StateDiff:
         return bool(self.changes or self.values)
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a tensor that is stored by itself."""
+
+    name: str
+    offsets: tuple[int, ...]
+    entry: TensorEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of a state, in however many pieces its ranks have stored it."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    pieces: tuple[Piece, ...]
+    disguise: str
+    """Its type, if the format does not have it: then it is stored as bytes, whose distances say nothing."""
+
+    def __str__(self) -> str:
+        return f"{self.disguise or self.dtype}{list(self.shape)}"
+
+    @property
+    def kind(self) -> tuple[str, str, tuple[int, ...]]:
+        return self.dtype, self.disguise, self.shape
+
+    @property
+    def digests(self) -> set[tuple[tuple[int, ...], tuple[int, ...], str]]:
+        return {(piece.offsets, piece.entry.shape, piece.entry.digest) for piece in self.pieces}
+
+    def read(self, reader: Reader) -> Bytes:
+        """Its bytes, verified; put together if there are several pieces."""
+        if len(self.pieces) == 1 and self.pieces[0].entry.shape == self.shape:
+            return reader.fetch(self.pieces[0].name)
+        size = ITEM_BYTES[self.dtype]
+        room = bytearray(prod(self.shape) * size)
+        if sum(piece.entry.bytes for piece in self.pieces) != len(room):
+            raise Damaged(f"the pieces of {self.pieces[0].name} are not all of it", hint="Use another checkpoint.")
+        for piece in self.pieces:
+            _put(room, self.shape, size, piece, reader.fetch(piece.name)[0])
+        return memoryview(room), self.dtype, self.shape
+
+
 def compare(old: Found, new: Found, run: TrainingFolder) -> StateDiff:
-    """Compare two checkpoints of a run; only tensors whose digests differ are read, and verified."""
+    """Compare two checkpoints of a run, tensor by tensor, whatever number of ranks saved each of them.
+
+    Only tensors whose digests differ, or whose pieces are others, are read, and verified.
+    """
     readers = run.reader(old, verify=True), run.reader(new, verify=True)
     texts = [reader.file(found.manifest.state_file) for reader, found in zip(readers, (old, new), strict=True)]
     documents = [json.loads(text) for text in texts]
-    disguised = set().union(*map(_disguised, documents))
-    before, after = old.manifest.tensors, new.manifest.tensors
+    before, after = (_tensors(found, document) for found, document in zip((old, new), documents, strict=True))
+    comparable = old.manifest.digest_algorithm == new.manifest.digest_algorithm
     changes = []
     same = 0
     for name in sorted(before.keys() | after.keys()):
         was, now = before.get(name), after.get(name)
-        if was and now and (was.digest, was.dtype, was.shape) == (now.digest, now.dtype, now.shape):
+        if was and now and comparable and (was.kind, was.digests) == (now.kind, now.digests):
             same += 1
+        elif change := _change(name, was, now, readers):
+            changes.append(change)
         else:
-            changes.append(_change(name, was, now, None if name in disguised else readers))
+            same += 1
     return StateDiff(changes, same, _values(*documents))
 
 
-def _disguised(document: dict[str, Any]) -> set[str]:
-    """The tensors whose type the format does not have: they are stored as bytes, whose distances say nothing."""
+def _tensors(found: Found, document: dict[str, Any]) -> dict[str, Tensor]:
+    """The tensors of a checkpoint: those that several ranks have stored in pieces are one each."""
+    entries, disguises = dict(found.manifest.tensors), _disguises(document)
+    logical = {}
+    for name, about in document.get("dcp", {}).get("tensors", {}).items():
+        places = [(chunk["name"], tuple(chunk["offsets"])) for chunk in about["chunks"]]
+        pieces = [Piece(each, offsets, entries[each]) for each, offsets in places]
+        size, first = tuple(about["size"]), pieces[0].entry if pieces else None
+        shape = size + first.shape[len(size) :] if first else size  # in disguise, an element is a row of bytes
+        dtype = first.dtype if first else str(about["dtype"])
+        logical[name] = Tensor(dtype, shape, tuple(pieces), about["stored_as"] or "")
+    of_ranks = {piece.name for tensor in logical.values() for piece in tensor.pieces}
+    for name, entry in entries.items():
+        if name not in of_ranks:
+            piece = Piece(name, (0,) * len(entry.shape), entry)
+            logical[name] = Tensor(entry.dtype, entry.shape, (piece,), disguises.get(name, ""))
+    return logical
+
+
+def _disguises(document: dict[str, Any]) -> dict[str, str]:
+    """By name, the types of tensors that the format does not have."""
     trees = (document["state"], document.get("resume"))
     nodes = [node for tree in trees for _, node in tensors(tree) if "names" in node]
     parts = [(name, about) for node in nodes for name, about in zip(node["names"], node.get("parts", []), strict=False)]
-    return {name for name, about in parts if about.get("dtype")} | {
-        name for node in nodes if node.get("dtype") for name in node["names"]
+    return {name: str(about["dtype"]) for name, about in parts if about.get("dtype")} | {
+        name: str(node["dtype"]) for node in nodes if node.get("dtype") for name in node["names"]
     }
 
 
-def _change(
-    name: str, was: TensorEntry | None, now: TensorEntry | None, readers: tuple[Reader, Reader] | None
-) -> TensorChange:
-    """What became of a tensor; how far it moved only with `readers` of the old and the new."""
+def _put(room: bytearray, shape: tuple[int, ...], size: int, piece: Piece, data: memoryview) -> None:
+    """Copy a piece to its place, in runs as long as they lie in one."""
+    sizes = piece.entry.shape
+    starts = piece.offsets + (0,) * (len(shape) - len(piece.offsets))
+    axis = len(shape) - 1
+    while axis > 0 and sizes[axis] == shape[axis]:
+        axis -= 1
+    strides = [size * prod(shape[at + 1 :]) for at in range(len(shape))]
+    run = sizes[axis] * strides[axis] if shape else size
+    outer = itertools.product(*(range(count) for count in sizes[: max(axis, 0)]))
+    for number, index in enumerate(outer):
+        at = sum(
+            (start + step) * stride
+            for start, step, stride in zip(starts, (*index, *(0 for _ in starts[len(index) :])), strides, strict=True)
+        )
+        room[at : at + run] = data[number * run : (number + 1) * run]
+
+
+def _change(name: str, was: Tensor | None, now: Tensor | None, readers: tuple[Reader, Reader]) -> TensorChange | None:
+    """What became of a tensor, and how far it moved; None if it is the same, bit for bit."""
     if was is None or now is None:
-        entry = was or now
-        assert entry is not None
-        return TensorChange(name, "removed" if was else "added", _shown(entry))
-    if (was.dtype, was.shape) != (now.dtype, now.shape):
-        return TensorChange(name, "reshaped", f"{_shown(was)} → {_shown(now)}")
+        return TensorChange(name, "removed" if was else "added", str(was or now))
+    if not prod(was.shape) and was.shape == now.shape and not (was.pieces and now.pieces):
+        return None  # nothing was stored, not even a type that could be told
+    if was.kind != now.kind:
+        return TensorChange(name, "reshaped", f"{was} → {now}")
+    before, after = was.read(readers[0]), now.read(readers[1])
+    if before[0] == after[0]:
+        return None
     side: Any = next((side for side in ("torch", "numpy") if _is_there(side)), None)
-    if side is None or readers is None:
-        return TensorChange(name, "changed", _shown(now))
-    largest, moved, length = frameworks.named(side).distance(readers[0].fetch(name), readers[1].fetch(name))
-    return TensorChange(name, "changed", _shown(now), largest, moved / length if length else math.inf)
+    if side is None or now.disguise:
+        return TensorChange(name, "changed", str(now))
+    largest, moved, length = frameworks.named(side).distance(before, after)
+    return TensorChange(name, "changed", str(now), largest, moved / length if length else math.inf)
 
 
 def _is_there(name: str) -> bool:
     import importlib.util
 
     return importlib.util.find_spec(name) is not None
-
-
-def _shown(entry: TensorEntry) -> str:
-    return f"{entry.dtype}{list(entry.shape)}"
 
 
 def _values(old: dict[str, Any], new: dict[str, Any]) -> dict[str, tuple[Any, Any]]:

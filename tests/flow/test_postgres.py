@@ -9,8 +9,9 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,6 +25,7 @@ from holdfast.flow import MADE_OF_PARENTS, Place, States, StateStore, Write, ope
 from holdfast.flow.postgres import PostgresStore
 from holdfast.flow.store import is_still
 from holdfast.testing.flow_contract import OpenStore, StateStoreContract, conversation, point
+from holdfast.testing.flow_reading import Work
 
 from . import servers
 
@@ -35,7 +37,39 @@ def schema() -> str:
     return f"test {next(_numbers)}\"'"
 
 
+_BY_INDEX = quote("-c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off")
+
+
+def _rows_read(planner: Any, store: Any, call: Callable[[], Any]) -> int:
+    """How many rows the server looks at, by its own account, where it does not take a small table for no table."""
+    run, total = store._run, 0
+    planner._do(lambda cursor: cursor.execute("ANALYZE"))  # as the server does by itself after a while
+
+    def counted(text: str, *values: Any, **named: Any) -> Any:
+        nonlocal total
+        [[[plan]]] = planner._run(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}", *values, **named)
+        total += _looked_at(plan["Plan"])
+        return run(text, *values, **named)
+
+    store._run = counted
+    try:
+        call()
+    finally:
+        store._run = run
+    return total
+
+
+def _looked_at(node: dict[str, Any]) -> int:
+    own = node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Join Filter", 0)
+    return round(own * node["Actual Loops"]) + sum(map(_looked_at, node.get("Plans", ())))
+
+
 class TestPostgres(StateStoreContract):
+    @pytest.fixture
+    def work(self, postgres_url: str, schema: str) -> Iterator[Work]:
+        with PostgresStore(_with(postgres_url, f"options={_BY_INDEX}"), schema=schema, pool_size=1) as planner:
+            yield partial(_rows_read, planner)
+
     @pytest.fixture
     def open_store(self, postgres_url: str, schema: str) -> OpenStore:
         return lambda tenant="": PostgresStore(postgres_url, tenant=tenant, schema=schema, pool_size=4)

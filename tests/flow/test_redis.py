@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -19,6 +21,7 @@ from holdfast.flow import Place, StateStore, Write, open_states
 from holdfast.flow.redis import RedisStore
 from holdfast.retention import Policy
 from holdfast.testing.flow_contract import OpenStore, StateStoreContract, conversation, point
+from holdfast.testing.flow_reading import Work
 
 from . import servers
 
@@ -30,10 +33,29 @@ def prefix() -> str:
     return f"test{next(_numbers)}"
 
 
+def _sent(client: redis.Redis, store: StateStore, call: Callable[[], Any]) -> int:
+    """How many bytes the server sends."""
+
+    def total() -> int:
+        return int(client.info("stats")["total_net_output_bytes"])
+
+    asking = -(total() - total())
+    before = total()
+    call()
+    return total() - before - asking
+
+
 class TestRedis(StateStoreContract):
+    work_per_name = 40
+
     @pytest.fixture
     def open_store(self, redis_url: str, prefix: str) -> OpenStore:
         return lambda tenant="": RedisStore(redis_url, tenant=tenant, prefix=prefix)
+
+    @pytest.fixture
+    def work(self, redis_url: str) -> Iterator[Work]:
+        with redis.Redis.from_url(redis_url) as client:
+            yield partial(_sent, client)
 
     @pytest.fixture
     def stores(self, redis_url: str) -> Callable[[], StateStore]:
@@ -42,6 +64,8 @@ class TestRedis(StateStoreContract):
 
 class TestCluster(StateStoreContract):
     """Three nodes: a script that touched a key of another slot would be refused."""
+
+    work_per_name = 20
 
     @pytest.fixture
     def open_store(self, redis_cluster_url: str, prefix: str) -> OpenStore:

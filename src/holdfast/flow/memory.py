@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -38,6 +39,8 @@ class _Tenant:
     sessions: dict[str, SessionRow] = field(default_factory=dict)
     rows: dict[Place, Row] = field(default_factory=dict)
     """In the order of their numbers: a new one comes last, and one that is replaced stays where it is."""
+    places: dict[str, dict[Place, None]] = field(default_factory=dict)
+    """Those of each session, in the same order."""
     parts: dict[int, dict[bytes, Part]] = field(default_factory=dict)
     writes: dict[Place, dict[tuple[str, int], WriteRow]] = field(default_factory=dict)
 
@@ -98,6 +101,7 @@ class MemoryStore:
             for part in parts:
                 held.setdefault(part.name, part)
             own.rows[row.place] = row._replace(sequence=sequence)
+            own.places.setdefault(row.place.session, {})[row.place] = None
             self._note(row, session, sequence, added=there is None)
             if there is not None:
                 self._sweep(row.family)
@@ -139,15 +143,29 @@ class MemoryStore:
         whole: bool = False,
     ) -> list[Row]:
         with self._lock:
+            own = self._own
+            places: Iterable[Place] = reversed(own.rows if session is None else own.places.get(session, {}))
+            if before is not None:
+                places = list(places)
+                places = places[bisect_right(places, -before, key=lambda place: -own.rows[place].sequence) :]
             found = (
                 row
-                for row in reversed(self._own.rows.values())
-                if (session is None or row.place.session == session)
-                and (namespace is None or row.place.namespace == namespace)
-                and (before is None or row.sequence < before)
-                and (run_id is None or row.run_id == run_id)
+                for row in map(own.rows.__getitem__, places)
+                if (namespace is None or row.place.namespace == namespace) and (run_id is None or row.run_id == run_id)
             )
             return list(islice(found, limit))
+
+    def rows_by_id(
+        self, session: str, namespace: str, *, before: str | None = None, limit: int | None = None
+    ) -> list[Row]:
+        with self._lock:
+            own = self._own
+            wanted = (
+                place
+                for place in own.places.get(session, {})
+                if place.namespace == namespace and (before is None or place.checkpoint_id < before)
+            )
+            return [own.rows[place] for place in sorted(wanted, reverse=True)[:limit]]
 
     def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
         with self._lock:
@@ -177,6 +195,9 @@ class MemoryStore:
                 row = own.rows.pop(place, None)
                 if row is not None:
                     count += 1
+                    del own.places[place.session][place]
+                    if not own.places[place.session]:
+                        del own.places[place.session]
                     families.add(row.family)
                     session = own.sessions[place.session]
                     own.sessions[place.session] = session._replace(checkpoints=session.checkpoints - 1)
@@ -189,7 +210,7 @@ class MemoryStore:
             own = self._own
             if if_is is not None and not is_still(own.sessions.get(session), if_is):
                 return 0
-            count = self.delete([place for place in own.rows if place.session == session])
+            count = self.delete(list(own.places.get(session, ())))
             own.writes = {place: writes for place, writes in own.writes.items() if place.session != session}
             known = own.sessions.pop(session, None)
             if tombstone and (known is not None):
@@ -265,7 +286,7 @@ class MemoryStore:
 
     def _weight(self, session: SessionRow) -> WeightRow:
         own = self._own
-        rows = [row for row in own.rows.values() if row.place.session == session.session]
+        rows = [own.rows[place] for place in own.places.get(session.session, ())]
         writes = [held for place, held in own.writes.items() if place.session == session.session]
         parts = own.parts.get(session.family, {}).values()
         return WeightRow(

@@ -56,6 +56,17 @@ class PostgresReader:
             values.append(_within(before))
         return [_row(row) for row in self._run(f"{text} ORDER BY sequence DESC LIMIT %s", *values, limit)]
 
+    def rows_by_id(
+        self, session: str, namespace: str, *, before: str | None = None, limit: int | None = None
+    ) -> list[Row]:
+        text = f"SELECT {_ROW}, ''::bytea, ''::bytea, family FROM {{schema}}.checkpoints"
+        text += " WHERE tenant = %s AND session = %s AND namespace = %s"
+        values: list[Any] = [self._key, escape(session), escape(namespace)]
+        if before is not None:
+            text += " AND checkpoint_id < %s"
+            values.append(escape(before))
+        return [_row(row) for row in self._run(f"{text} ORDER BY checkpoint_id DESC LIMIT %s", *values, limit)]
+
     def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
         text = "SELECT name, refs, data FROM {schema}.parts WHERE family = %s AND name = ANY (%b) AND tenant = %s"
         return cast("list[PartRow]", self._run(text, family, list(names), self._key))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, cast
 from urllib.parse import quote, unquote_to_bytes
 
@@ -62,6 +63,22 @@ class RedisReader:
             last = f"({int(members[-1][1])}"
         return found
 
+    def rows_by_id(
+        self, session: str, namespace: str, *, before: str | None = None, limit: int | None = None
+    ) -> list[Row]:
+        """All names of the namespace are read, and as many rows as are asked for."""
+        index = self._index(session, namespace, None)
+        members = cast("list[bytes]", self._do(lambda: self._client.zrange(index, 0, -1)))
+        by_id = {unquoted(member.rpartition(b":")[2]): member for member in members}
+        left = iter(sorted((each for each in by_id if before is None or each < before), reverse=True))
+        found: list[Row] = []
+        while limit is None or len(found) < limit:
+            page = list(islice(left, _PAGE if limit is None else min(_PAGE, limit - len(found))))
+            if not page:
+                break
+            found += self._rows([by_id[each] for each in page], _LIGHT)
+        return found
+
     def _page(self, index: str, last: str, most: int) -> list[tuple[bytes, float]]:
         found = self._do(lambda: self._client.zrevrangebyscore(index, last, "-inf", 0, most, withscores=True))
         return cast("list[tuple[bytes, float]]", found)
@@ -115,8 +132,12 @@ class RedisReader:
         found = self._do(
             lambda: self._client.zrevrangebyscore(f"{self._prefix}sessions", last, "-inf", 0, most) if most else []
         )
-        rows = [self.session(unquoted(each)) for each in found]
-        return [row for row in rows if row is not None and not row.is_deleted]
+        pipe = self._client.pipeline(transaction=False)
+        for each in found:
+            pipe.hmget(f"{self._prefix}s:{each.decode()}", _SESSION)
+        values = zip(found, self._do(pipe.execute) if found else [], strict=True)
+        rows = [_session(unquoted(each), value) for each, value in values if value[0] is not None]
+        return [row for row in rows if not row.is_deleted]
 
     def tombstones(self) -> list[str]:
         return [unquoted(name) for name in self._do(lambda: self._client.smembers(f"{self._prefix}dead"))]

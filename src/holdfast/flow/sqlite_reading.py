@@ -19,12 +19,21 @@ _ROW = (
     " s.family, c.first_part, c.last_part"
 )
 _FROM = "FROM checkpoints c JOIN sessions s ON s.number = c.owner WHERE s.tenant = ?"
+_FROM_NEWEST = _FROM.replace("JOIN", "CROSS JOIN", 1)
+"""The same, read by number from the greatest down: of SQLite's joins this one keeps to the order."""
 LATEST = "max(s.latest, ifnull((SELECT max(sequence) FROM checkpoints WHERE owner = s.number), 0))"
 SAVED_AT = "max(s.saved_at, ifnull((SELECT max(saved_at) FROM checkpoints WHERE owner = s.number), 0))"
-_SESSION = (
-    f"SELECT s.session, s.family, {LATEST} AS newest, (SELECT count(*) FROM checkpoints WHERE owner = s.number),"
-    f" {SAVED_AT}, s.deleted FROM sessions s WHERE s.tenant = ?"
+_COLUMNS = (
+    f"s.session, s.family, {LATEST} AS newest, (SELECT count(*) FROM checkpoints WHERE owner = s.number),"
+    f" {SAVED_AT}, s.deleted FROM sessions s"
 )
+_SESSION = f"SELECT {_COLUMNS} WHERE s.tenant = ? AND s.session = ?"
+_SESSIONS = f"""
+SELECT {_COLUMNS} WHERE s.number IN (
+    SELECT s.number FROM sessions s WHERE s.tenant = ? AND NOT s.deleted AND {LATEST} < ? ORDER BY {LATEST} DESC LIMIT ?
+) ORDER BY newest DESC
+"""
+"""The rows are counted of those alone that are listed."""
 _WEIGHT = """
 SELECT s.session,
     (SELECT ifnull(sum(length(meta) + length(refs) + length(shape)), 0) FROM checkpoints WHERE owner = s.number)
@@ -87,10 +96,11 @@ class SQLiteReader:
         whole: bool = False,
     ) -> list[Row]:
         columns = "c.refs, c.shape" if whole else "x'', x''"
-        text = f"SELECT {_ROW}, {columns} {_FROM}"
+        text = ""
         values: list[Any] = [self._key]
-        given = {"s.session": session, "c.namespace": namespace, "c.run_id": run_id}
-        for column, value in given.items():
+        # of all sessions: by number, not by name (the plus tells SQLite so), which would bring every row to be sorted
+        by_name = "c.namespace" if session is not None else "+c.namespace"
+        for column, value in {"s.session": session, by_name: namespace, "c.run_id": run_id}.items():
             if value is not None:
                 text += f" AND {column} = ?"
                 values.append(escape(value))
@@ -98,8 +108,28 @@ class SQLiteReader:
             text += " AND c.sequence < ?"
             values.append(_within(before))
         with self._pool.reading() as db:
-            found = db.execute(f"{text} ORDER BY c.sequence DESC LIMIT ?", [*values, -1 if limit is None else limit])
+            of_all = session is None and run_id is None and self._is_alone(db)
+            start = f"SELECT {_ROW}, {columns} {_FROM_NEWEST if of_all else _FROM}{text}"
+            found = db.execute(f"{start} ORDER BY c.sequence DESC LIMIT ?", [*values, -1 if limit is None else limit])
             return [_row(each) for each in found.fetchall()]
+
+    def _is_alone(self, db: sqlite3.Connection) -> bool:
+        """Whether no other tenant has sessions in this file, among whose rows one would have to look for one's own."""
+        some = "EXISTS (SELECT 1 FROM sessions WHERE tenant"
+        found = db.execute(f"SELECT {some} < ?) OR {some} > ?)", (self._key, self._key))
+        return not found.fetchone()[0]
+
+    def rows_by_id(
+        self, session: str, namespace: str, *, before: str | None = None, limit: int | None = None
+    ) -> list[Row]:
+        text = f"SELECT {_ROW}, x'', x'' {_FROM} AND s.session = ? AND c.namespace = ?"
+        values: list[Any] = [self._key, escape(session), escape(namespace)]
+        if before is not None:
+            text += " AND c.checkpoint_id < ?"
+            values.append(escape(before))
+        with self._pool.reading() as db:
+            text += " ORDER BY c.checkpoint_id DESC LIMIT ?"
+            return [_row(each) for each in db.execute(text, [*values, -1 if limit is None else limit]).fetchall()]
 
     def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
         """Parts of a session that nobody saved beside lie next to each other, and are read in one go."""
@@ -131,13 +161,13 @@ class SQLiteReader:
             return self._session(db, session)
 
     def _session(self, db: sqlite3.Connection, session: str) -> SessionRow | None:
-        found = db.execute(f"{_SESSION} AND s.session = ?", (self._key, escape(session))).fetchone()
+        found = db.execute(_SESSION, (self._key, escape(session))).fetchone()
         return _session(found) if found else None
 
     def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
         with self._pool.reading() as db:
             found = db.execute(
-                f"{_SESSION} AND NOT s.deleted AND newest < ? ORDER BY newest DESC LIMIT ?",
+                _SESSIONS,
                 (self._key, _within(1 << 62 if before is None else before), -1 if limit is None else limit),
             )
             return [_session(row) for row in found.fetchall()]

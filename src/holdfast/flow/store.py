@@ -11,6 +11,7 @@ What every back end promises, and `holdfast.testing.flow_contract` holds it to:
 3. A part that a row needs, directly or through other parts, stays; one that none needs goes with the last that did.
 4. Threads and processes use one store at once; none loses a change or sees half of one (P9).
 5. Nothing of another tenant is seen or touched; `tenants` alone tells that there are others.
+6. What is asked for with a limit is read up to that limit, not read whole and then cut (P8).
 """
 
 from __future__ import annotations
@@ -183,6 +184,11 @@ class StateStore(Protocol):
         whole: bool = False,
     ) -> list[Row]:
         """Rows, newest first, numbered below `before`; without `refs` and `shape` unless they are asked for."""
+
+    def rows_by_id(
+        self, session: str, namespace: str, *, before: str | None = None, limit: int | None = None
+    ) -> list[Row]:
+        """Rows of a namespace by their ids, the greatest first, below `before`; without `refs` and `shape`."""
 
     def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
         """Those of these parts that are there, and perhaps others.

@@ -12,6 +12,7 @@ from holdfast.testing.flow_crowds import CrowdContract
 from holdfast.testing.flow_forking import ForkingContract
 from holdfast.testing.flow_keeping import KeepingContract
 from holdfast.testing.flow_parents import ParentsContract
+from holdfast.testing.flow_reading import ReadingContract
 from holdfast.testing.flow_saving import SavingContract
 from holdfast.testing.flow_scenes import NOON, OpenStore, conversation, point
 
@@ -26,5 +27,6 @@ class StateStoreContract(
     BesideContract,
     ForkingContract,
     ParentsContract,
+    ReadingContract,
 ):
     """The promises of `holdfast.flow.store`, and what the surface says on top of them."""

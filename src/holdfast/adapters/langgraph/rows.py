@@ -1,17 +1,45 @@
-"""Rows in LangGraph's order, which is that of their ids: the newest is the one whose id is the greatest."""
+"""Rows in LangGraph's order: of a thread that of their ids, the greatest first; of all threads that of saving."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 
-from holdfast.flow import States
+from holdfast.flow import Place, States
 from holdfast.flow.store import Row
 
 _PAGE = 256
-_FEW = 8
-_REMEMBERED = 4096
+
+
+def newest(states: States, thread: str, namespace: str) -> Place | None:
+    """The checkpoint of a namespace with the greatest id."""
+    return next((row.place for row in states.store.rows_by_id(thread, namespace, limit=1)), None)
+
+
+def rows_of(
+    states: States, thread: str | None, namespace: str | None, *, before: str | None = None, page: int | None = None
+) -> Iterator[Row]:
+    """Rows without their states, whose ids are smaller than `before`, a page at a time; the first may be a small one.
+
+    No lock is held between pages.
+    """
+    if thread is not None and namespace is not None:
+        yield from _by_id(states, thread, namespace, before, min(page or _PAGE, _PAGE))
+        return
+    rows = all_rows(states, thread, namespace, page=min(page or _PAGE, _PAGE))
+    found = (row for row in rows if before is None or row.place.checkpoint_id < before)
+    if thread is None:
+        yield from found
+    else:
+        yield from sorted(found, key=lambda row: row.place.checkpoint_id, reverse=True)
+
+
+def _by_id(states: States, thread: str, namespace: str, before: str | None, page: int) -> Iterator[Row]:
+    while True:
+        rows = states.store.rows_by_id(thread, namespace, before=before, limit=page)
+        yield from rows
+        if len(rows) < page:
+            return
+        before, page = rows[-1].place.checkpoint_id, _PAGE
 
 
 def all_rows(states: States, thread: str | None, namespace: str | None, *, page: int = _PAGE) -> Iterator[Row]:
@@ -23,32 +51,3 @@ def all_rows(states: States, thread: str | None, namespace: str | None, *, page:
         if len(rows) < page:
             return
         before, page = rows[-1].sequence, _PAGE
-
-
-class Newest:
-    """Remembers the greatest id of each namespace, so that only rows saved since need be looked at."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._seen: OrderedDict[tuple[str, str], tuple[int, str]] = OrderedDict()
-
-    def find(self, states: States, thread: str, namespace: str) -> str | None:
-        """The greatest id; it may have been deleted meanwhile, and then `forget` it and ask again."""
-        key = thread, namespace
-        with self._lock:
-            seen, best = self._seen.get(key, (0, ""))
-        top = seen
-        for row in all_rows(states, thread, namespace, page=_FEW if seen else _PAGE):
-            if row.sequence <= seen:
-                break
-            top, best = max(top, row.sequence), max(best, row.place.checkpoint_id)
-        with self._lock:
-            self._seen[key] = top, best
-            self._seen.move_to_end(key)
-            if len(self._seen) > _REMEMBERED:
-                self._seen.popitem(last=False)
-        return best or None
-
-    def forget(self, thread: str, namespace: str) -> None:
-        with self._lock:
-            self._seen.pop((thread, namespace), None)

@@ -25,7 +25,7 @@ from holdfast.adapters.langgraph.awaiting import Awaiting
 from holdfast.adapters.langgraph.channels import hand_over_copies
 from holdfast.adapters.langgraph.classes import Classes
 from holdfast.adapters.langgraph.files import RUNTIME, Files, Folder
-from holdfast.adapters.langgraph.rows import Newest, all_rows
+from holdfast.adapters.langgraph.rows import newest, rows_of
 from holdfast.adapters.langgraph.schemas import check_graph, register_schemas
 from holdfast.errors import Conflict, Refused, Unavailable
 from holdfast.flow import Place, States
@@ -54,7 +54,6 @@ class HoldfastSaver(Awaiting):
         self._open = open_
         self._opened: States | None = None
         self._opening = threading.Lock()
-        self._newest = Newest()
 
     @classmethod
     def from_url(
@@ -158,12 +157,11 @@ class HoldfastSaver(Awaiting):
         for _ in range(_TRIES):
             if self.states.is_expired(thread):
                 return None
-            newest = self._newest.find(self.states, thread, namespace)
-            if newest is None:
+            place = newest(self.states, thread, namespace)
+            if place is None:
                 return None
-            if found := self._tuple(Place(thread, namespace, newest)):
-                return found
-            self._newest.forget(thread, namespace)  # was deleted since
+            if found := self._tuple(place):
+                return found  # else it was deleted since
         raise Unavailable("others keep deleting from this thread", hint="Try again.")
 
     def list(
@@ -174,22 +172,35 @@ class HoldfastSaver(Awaiting):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Checkpoints, newest first. Nothing is locked meanwhile: save and load between two of them as you like."""
-        thread = translating.thread_of(config) if config else None
-        namespace = config["configurable"].get("checkpoint_ns") if config else None
-        wanted = get_checkpoint_id(config) if config else None
-        end = get_checkpoint_id(before) if before else None
-        rows = [row for row in all_rows(self.states, thread, namespace) if _is_within(row, wanted, end)]
-        left = len(rows) if limit is None else check_limit(limit) or 0
-        for row in sorted(rows, key=lambda row: row.place.checkpoint_id, reverse=True):
-            if left <= 0:
-                return
+        """Checkpoints, newest first: of a thread by their ids, of all threads (config=None) by when they were saved.
+
+        Nothing is locked meanwhile: save and load between two of them as you like.
+        """
+        left = check_limit(limit)
+        for row in () if left == 0 else self._listed(config, before, None if filter else left):
             meta = self.states.sealer.metadata(row)
             if not translating.is_of_a_graph(meta) or not _matches(translating.told_of(meta), filter or {}):
                 continue
             if found := self._tuple(row.place):
-                left -= 1
                 yield found
+                left = None if left is None else left - 1
+                if left == 0:
+                    return
+
+    def _listed(self, config: RunnableConfig | None, before: RunnableConfig | None, page: int | None) -> Iterator[Row]:
+        """The rows that a listing is about, in its order; `page`: how many are likely to be enough."""
+        thread = translating.thread_of(config) if config else None
+        namespace = config["configurable"].get("checkpoint_ns") if config else None
+        wanted = get_checkpoint_id(config) if config else None
+        end = get_checkpoint_id(before) if before else None
+        if wanted is None:
+            yield from rows_of(self.states, thread, namespace, before=end, page=page)
+        elif thread is not None and namespace is not None:
+            row = self.states.store.find(thread, namespace, wanted)
+            yield from [row] if row is not None and (end is None or wanted < end) else []
+        else:
+            rows = rows_of(self.states, thread, namespace, before=end)
+            yield from (row for row in rows if row.place.checkpoint_id == wanted)
 
     def _tuple(self, place: Place) -> CheckpointTuple | None:
         saved = self.states.load(place.session, place.checkpoint_id, namespace=place.namespace)
@@ -278,11 +289,6 @@ class HoldfastSaver(Awaiting):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self.close)
-
-
-def _is_within(row: Row, wanted: str | None, end: str | None) -> bool:
-    checkpoint_id = row.place.checkpoint_id
-    return (not wanted or checkpoint_id == wanted) and (not end or checkpoint_id < end)
 
 
 def _matches(told: Any, filter_: dict[str, Any]) -> bool:

@@ -6,13 +6,17 @@ every write, rename, sync and removal in turn (`holdfast.testing.faults`).
 
 from holdfast.durable.disk import ASIDE, Disk, disk, open_to_owner, use_disk
 from holdfast.durable.files import make_folder, remove_tree, sync_folder, write_atomically
+from holdfast.durable.journal import ALONE, NOT_ALONE, journal_mode
 from holdfast.durable.lock import Lock
 
 __all__ = [
+    "ALONE",
     "ASIDE",
+    "NOT_ALONE",
     "Disk",
     "Lock",
     "disk",
+    "journal_mode",
     "make_folder",
     "open_to_owner",
     "remove_tree",

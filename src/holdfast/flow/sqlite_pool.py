@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote
 
+from holdfast import durable
 from holdfast.errors import Damaged, HoldfastError, NotFound, Refused, Unavailable
 from holdfast.flow.sqlite_schema import VERSION, statements_from
 from holdfast.flow.sqlite_sharing import Apply, Shared, Sharing
@@ -130,9 +131,10 @@ class Pool:
         name = f"file:{quote(os.fsencode(self._file))}?mode={mode}"
         db = sqlite3.connect(name, uri=True, timeout=self._timeout, isolation_level=None, check_same_thread=False)
         try:
+            if durable.journal_mode(self._file) != "WAL":
+                self._leave_log(db)  # before anything is read
             db.execute("PRAGMA page_size=8192")  # several messages of 1 KB to a page, with little room lost
             db.execute(f"PRAGMA synchronous={self._synchronous}")
-            db.execute(f"PRAGMA mmap_size={1 << 28}")
             db.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES[self._synchronous]}")
             self._prepare(db)
             self._known = self._known or self._identity()
@@ -150,7 +152,7 @@ class Pool:
             if not self._create:
                 raise self._nothing()
             self._patiently(db, "PRAGMA auto_vacuum=INCREMENTAL")
-            self._patiently(db, "PRAGMA journal_mode=WAL")
+            self._patiently(db, f"PRAGMA journal_mode={durable.journal_mode(self._file)}")
         self._patiently(db, "BEGIN IMMEDIATE")
         try:
             version = self._version(db) if self._has_tables(db) else 0
@@ -163,6 +165,16 @@ class Pool:
             db.execute("ROLLBACK")
             raise
         db.execute("COMMIT")
+
+    def _leave_log(self, db: sqlite3.Connection) -> None:
+        """Give up the write-ahead log that a database of ours has brought from where it could afford one."""
+        self._patiently(db, durable.ALONE)
+        if db.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION:
+            self._patiently(db, "PRAGMA journal_mode=DELETE")
+            self._patiently(db, durable.NOT_ALONE)
+            self._patiently(db, "PRAGMA schema_version")
+        elif not self._has_tables(db):
+            self._patiently(db, durable.NOT_ALONE)
 
     @staticmethod
     def _has_tables(db: sqlite3.Connection) -> bool:

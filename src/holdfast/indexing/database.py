@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast import durable
 from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
 from holdfast.indexing.arguments import MEMORY
 
@@ -39,7 +40,15 @@ class Layout:
 
 def connect(path: str) -> sqlite3.Connection:
     """A connection of Python's own SQLite, which begins no transaction by itself."""
-    return sqlite3.connect(path, isolation_level=None, timeout=30, check_same_thread=False)
+    db = sqlite3.connect(path, isolation_level=None, timeout=30, check_same_thread=False)
+    be_alone(db, path)
+    return db
+
+
+def be_alone(db: Any, path: str) -> None:
+    """Where a database cannot afford a write-ahead log, do not have that of one which comes from elsewhere mapped."""
+    if path != MEMORY and durable.journal_mode(path) != "WAL":
+        db.execute(durable.ALONE).fetchall()
 
 
 def split_schema(text: str) -> list[str]:
@@ -159,12 +168,15 @@ class Database:
         try:
             db.execute("PRAGMA synchronous=FULL")  # what was said to be written outlives a power loss, too
             if not self._is_ours(db):
-                for pragma in (*self._layout.pragmas, "PRAGMA journal_mode=WAL"):
+                for pragma in (*self._layout.pragmas, f"PRAGMA journal_mode={durable.journal_mode(self._path)}"):
                     db.execute(pragma)
                 db.execute("BEGIN IMMEDIATE")
                 if not self._is_ours(db):  # or another process was quicker
                     self._make(db)
                 db.execute("COMMIT")
+            if str(self._path) != MEMORY and durable.journal_mode(self._path) != "WAL":
+                for statement in ("PRAGMA journal_mode=DELETE", durable.NOT_ALONE, "PRAGMA schema_version"):
+                    db.execute(statement).fetchall()  # the last reads, and lets go of the lock
         except BaseException:
             db.close()
             raise

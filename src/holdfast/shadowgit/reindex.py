@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import zlib
 from hashlib import sha1
@@ -13,6 +12,8 @@ from holdfast.shadowgit.objects import Kind, object_id
 from holdfast.shadowgit.writer import index_file
 
 _KINDS = {kind.value for kind in Kind}
+_HEADER_BYTES = 16  # more than that of any object takes
+_CHUNK_BYTES = 1 << 20  # nothing is mapped: a pack that is cut short meanwhile is damaged, not the end of the process
 
 
 def index_lone_packs(folder: Path) -> None:
@@ -35,39 +36,42 @@ def _entries(path: Path) -> tuple[dict[bytes, tuple[int, int]], bytes] | None:
     """Every object of a pack, with where it is and its checksum, and the checksum of the pack; None if it has deltas
     or is not what was written."""
     with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size < 32:
+        fd = file.fileno()
+        size = os.fstat(fd).st_size
+        if size < 32 or os.pread(fd, 4, 0) != b"PACK":
             return None
-        with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
-            checksum = data[-20:]
-            with memoryview(data) as view, view[:-20] as body:
-                if data[:4] != b"PACK" or sha1(body).digest() != checksum:
-                    return None
-            added: dict[bytes, tuple[int, int]] = {}
-            at = 12
-            for _ in range(int.from_bytes(data[8:12], "big")):
-                try:
-                    found = _object(data, at)
-                except (zlib.error, IndexError):
-                    found = None
-                if found is None:
-                    return None
-                oid, end = found
-                added[oid] = (at, zlib.crc32(data[at:end]))
-                at = end
-            return added, checksum
+        checksum = os.pread(fd, 20, size - 20)
+        body = sha1()
+        for at in range(0, size - 20, _CHUNK_BYTES):
+            body.update(os.pread(fd, min(_CHUNK_BYTES, size - 20 - at), at))
+        if body.digest() != checksum:
+            return None
+        added: dict[bytes, tuple[int, int]] = {}
+        at = 12
+        for _ in range(int.from_bytes(os.pread(fd, 4, 8), "big")):
+            try:
+                found = _object(fd, at)
+            except (zlib.error, IndexError):
+                found = None
+            if found is None:
+                return None
+            oid, end = found
+            added[oid] = (at, zlib.crc32(os.pread(fd, end - at, at)))
+            at = end
+        return added, checksum
 
 
-def _object(data: mmap.mmap, start: int) -> tuple[bytes, int] | None:
+def _object(fd: int, start: int) -> tuple[bytes, int] | None:
     """The name of the object that begins here, and where it ends; None for a delta."""
-    kind, at = (data[start] >> 4) & 7, start + 1
+    header = os.pread(fd, _HEADER_BYTES, start)
+    kind, length = (header[0] >> 4) & 7, 1
     if kind not in _KINDS:
         return None
-    while data[at - 1] & 0x80:
-        at += 1
-    inflater, content = zlib.decompressobj(), []
+    while header[length - 1] & 0x80:
+        length += 1
+    at, inflater, content = start + length, zlib.decompressobj(), []
     while not inflater.eof:
-        piece = data[at : at + (1 << 20)]
+        piece = os.pread(fd, _CHUNK_BYTES, at)
         if not piece:
             return None  # it does not end, whatever the checksum says
         content.append(inflater.decompress(piece))

@@ -31,7 +31,7 @@ Data = bytes | bytearray | memoryview
 WRITES = frozenset({"write", "pwrite"})
 SYNCS = frozenset({"fsync", "syncfs"})
 TAKES_SPACE = frozenset({"create", "write", "pwrite", "link", "symlink", "mknod", "mkdir", "setxattr"})
-CATALOG = frozenset({"catalog.db", "catalog.db-wal", "catalog.db-shm", "catalog.db-agreed"})
+CATALOG = frozenset({"catalog.db", "catalog.db-journal", "catalog.db-agreed"})
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

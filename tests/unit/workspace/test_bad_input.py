@@ -242,7 +242,7 @@ class TestAStore:
     def test_that_cannot_be_written_is_read_all_the_same(self, project: Project, some: Workspace) -> None:
         catalog = project.store / "holdfast" / "catalog.db"
         settled(project)
-        (catalog.parent / "catalog.db-shm").mkdir()  # as where nothing can be made: the catalog cannot be opened
+        (catalog.parent / "catalog.db-journal").mkdir()  # as where nothing can be made: the catalog cannot be opened
         assert [each.sequence for each in project.open().list()] == [3, 1]
         assert project.open().get("taken").name == "taken"
 

@@ -112,6 +112,27 @@ class TestAsking:
         assert numbers(full.newest(limit=None, session=None, safety=False)) == [2, 1]
 
 
+class TestBesideAWriter:
+    """A writer that was stopped in the middle of its commit."""
+
+    def test_readers_do_not_wait_for_it(self, shelf: Shelf, full: Catalog) -> None:
+        with closing(sqlite3.connect(shelf.path, isolation_level=None)) as writer:
+            writer.execute("BEGIN EXCLUSIVE")
+            assert numbers(full.newest(limit=None)) == [4, 2, 1]
+            with full.kept_open():
+                assert full.by_name("first") == row(1, name="first", session="s")
+            assert numbers(shelf.open().newest(limit=None)) == [4, 2, 1]
+        assert numbers(full.newest(limit=None)) == [4, 2, 1]
+
+    def test_what_was_not_written_is_made_up_for(self, shelf: Shelf, full: Catalog) -> None:
+        shelf.put(row(5))
+        with closing(sqlite3.connect(shelf.path, isolation_level=None)) as writer:
+            writer.execute("BEGIN EXCLUSIVE")
+            full.add(row(5))
+        full.sync()
+        assert numbers(full.newest(limit=1)) == [5]
+
+
 class TestSync:
     def test_what_is_missing_is_loaded_and_what_is_stale_goes(self, shelf: Shelf, full: Catalog) -> None:
         shelf.loaded.clear()

@@ -15,7 +15,7 @@ from typing import Any
 from holdfast.errors import Extra
 from holdfast.indexing import vectors
 from holdfast.indexing.arguments import place_of
-from holdfast.indexing.database import Database, Layout, split_schema
+from holdfast.indexing.database import Database, Layout, be_alone, split_schema
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
 
@@ -190,6 +190,7 @@ def _connect(path: str) -> apsw.Connection:
     db.enable_load_extension(True)
     db.load_extension(sqlite_vec.loadable_path())
     db.enable_load_extension(False)
+    be_alone(db, path)
     return db
 
 

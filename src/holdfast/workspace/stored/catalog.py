@@ -2,8 +2,11 @@
 
 Only a memory of what refs and commits say. `sync` makes it agree with them at every call, and costs next to nothing
 where neither has changed since it last did; one that is missing, damaged or cannot be written is made anew, in memory
-if need be. Readers never wait for writers (WAL). Ids sort by sequence, so the one key serves all but names; each row
-carries a checksum.
+if need be. Ids sort by sequence, so the one key serves all but names; each row carries a checksum.
+
+It has no write-ahead log: SQLite maps the index of one into memory, and where the disk is full the kernel may end the
+process that writes to such a map, instead of refusing a write. Without one a reader can meet a writer in its commit.
+Who meets one for long reads the refs instead: readers never wait (P9).
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from zlib import crc32
 from holdfast import durable
 from holdfast.errors import Unavailable
 
-_VERSION = 3
+_VERSION = 4
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS checkpoints (
     id TEXT PRIMARY KEY, sequence INTEGER NOT NULL, name TEXT, session TEXT, message TEXT NOT NULL,
@@ -38,6 +41,8 @@ _TEXT = " || char(31) || ".join(
 _NAMED = "SELECT id FROM checkpoints INDEXED BY names WHERE name IS NOT NULL ORDER BY id"
 _ACTOR = "ifnull(json_extract(record, '$.actor'), 'user')"
 _OF_THIS_PROCESS = os.urandom(8).hex()
+_READ_WAIT_S = 0.1  # a commit takes less than a millisecond; whoever takes longer is stopped, or its disk is
+_WRITE_WAIT_S = 2.0  # what is not written is made up for by the next call
 _SLACK_NS = 50_000_000  # a change within a tick of the clock may leave the same time
 _COARSE_SLACK_NS = 3_000_000_000  # file systems that count whole seconds
 
@@ -219,7 +224,7 @@ class Catalog:
             own: list[os.stat_result] = []
         else:
             with contextlib.suppress(FileNotFoundError):
-                if os.stat(f"{self._path}-wal").st_size:
+                if os.stat(f"{self._path}-journal").st_size:
                     return ""  # somebody is writing, or died over it
             try:
                 own = [os.stat(self._path)]
@@ -264,6 +269,9 @@ class Catalog:
             with self._open() as connection:
                 return connection.execute(text, values).fetchall()
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            if _is_busy(error):
+                with contextlib.closing(self._filled()) as connection:
+                    return connection.execute(text, values).fetchall()
             if not _is_damage(error):
                 raise Unavailable(f"the catalog cannot be read: {error}", hint="Try again.") from error
         self._rebuild()
@@ -287,10 +295,14 @@ class Catalog:
             self._rebuild()
 
     def _write(self, rows: list[tuple[Row, str]], gone: Iterable[str]) -> None:
-        with self._open() as connection, connection:
-            full = [(*row, _checksum(row), mark) for row, mark in rows]
-            connection.executemany(f"INSERT OR REPLACE INTO checkpoints VALUES ({','.join('?' * 13)})", full)
-            connection.executemany("DELETE FROM checkpoints WHERE id = ?", [(one,) for one in gone])
+        with self._open() as connection:
+            connection.execute(f"PRAGMA busy_timeout={int(_WRITE_WAIT_S * 1000)}")
+            try:
+                with connection:
+                    _put(connection, rows)
+                    connection.executemany("DELETE FROM checkpoints WHERE id = ?", [(one,) for one in gone])
+            finally:
+                connection.execute(f"PRAGMA busy_timeout={int(_READ_WAIT_S * 1000)}")
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -307,6 +319,10 @@ class Catalog:
             yield self._in_memory()
             return
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            if _is_busy(error):  # P9: answered from the refs for this once; what is written is made up for by `sync`
+                with contextlib.closing(self._filled()) as filled:
+                    yield filled
+                return
             if not _is_damage(error):
                 yield self._in_memory()
                 return
@@ -326,10 +342,10 @@ class Catalog:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             durable.open_to_owner(fd, 0o600)
             os.close(fd)
-        connection = sqlite3.connect(self._path, timeout=10)
+        connection = sqlite3.connect(self._path, timeout=_READ_WAIT_S)
         try:
             if connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
-                connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute("PRAGMA journal_mode=DELETE")  # earlier versions had a log
                 connection.executescript(f"DROP TABLE IF EXISTS checkpoints;{_SCHEMA}PRAGMA user_version={_VERSION};")
             connection.execute("PRAGMA synchronous=OFF")  # what a power loss takes is made again: see `_look`
         except BaseException:
@@ -339,10 +355,16 @@ class Catalog:
 
     def _in_memory(self) -> sqlite3.Connection:
         """Make one in memory, and fill it: whoever asks may have found refs and file in agreement before."""
-        self._memory = sqlite3.connect(":memory:", check_same_thread=False)
-        self._memory.executescript(_SCHEMA)
-        self._write(self._all(), ())
+        self._memory = self._filled()
         return self._memory
+
+    def _filled(self) -> sqlite3.Connection:
+        """A table in memory, made of refs and commits."""
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        connection.executescript(_SCHEMA)
+        with connection:
+            _put(connection, self._all())
+        return connection
 
     def discard(self) -> None:
         """Remove it, with all that SQLite has left of it; it is made again. Needs the store's lock."""
@@ -351,9 +373,18 @@ class Catalog:
 
     def _discard(self) -> None:
         self._kept = None  # what is open is no longer the catalog
-        for suffix in ("", "-wal", "-shm", "-agreed"):
+        for suffix in ("", "-journal", "-wal", "-shm", "-agreed"):
             with contextlib.suppress(OSError):
                 os.unlink(f"{self._path}{suffix}")
+
+
+def _put(connection: sqlite3.Connection, rows: Iterable[tuple[Row, str]]) -> None:
+    full = [(*row, _checksum(row), mark) for row, mark in rows]
+    connection.executemany(f"INSERT OR REPLACE INTO checkpoints VALUES ({','.join('?' * 13)})", full)
+
+
+def _is_busy(error: Exception) -> bool:
+    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) == sqlite3.SQLITE_BUSY
 
 
 def _is_damage(error: Exception) -> bool:

@@ -295,7 +295,9 @@ def test_no_program_that_a_submodule_names_is_run(place: Place, trap: Path) -> N
     inner = place.area / "inner"
     inner.mkdir()
     place.git("init", "-q", cwd=inner)
-    place.git("commit", "-q", "--allow-empty", "-m", "first", cwd=inner)
+    (inner / "file").write_text("one\n")
+    place.git("add", "file", cwd=inner)
+    place.git("commit", "-q", "-m", "first", cwd=inner)
     place.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "sub")
     place.commit("with a submodule")
     manager = place.open()
@@ -303,7 +305,12 @@ def test_no_program_that_a_submodule_names_is_run(place: Place, trap: Path) -> N
     place.write("third.txt")
     place.commit("third")
     place.git("branch", "kept")
-    place.git("config", "core.fsmonitor", str(trap), cwd=place.root / "sub")
+    for key in ("core.fsmonitor", "filter.trap.clean"):
+        place.git("config", key, str(trap), cwd=place.root / "sub")
+    attributes = place.root / ".git" / "modules" / "sub" / "info" / "attributes"
+    attributes.parent.mkdir(exist_ok=True)
+    attributes.write_text("* filter=trap\n")
+    place.write("sub/file", "two\n")
     place.git("config", "submodule.recurse", "true")
     place.write("staged.txt")
     place.git("add", "staged.txt")

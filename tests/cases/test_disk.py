@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from holdfast import Checkpoint, Damaged, HoldfastError, NotFound, Refused, Unavailable
+from holdfast import Checkpoint, Damaged, HoldfastError, NotFound, Refused, Unavailable, Workspace
+from holdfast.retention import Policy
 
 from .capture import differences
 from .harness import Case
@@ -490,3 +493,128 @@ def test_a_copy_of_a_store_in_use_is_sound_or_recognisably_partial(case: Case) -
         except HoldfastError:
             pass  # recognisably partial
         shutil.rmtree(copy)
+
+
+class TestFullDisk:
+    """Case 111: a store whose disk is full to the last block. Each operation frees room, or changes nothing."""
+
+    @pytest.fixture
+    def full(self, case: Case) -> Callable[[], Path]:
+        """Checkpoints on a disk of their own; a call fills it."""
+        case.mount(case.store_area, "-t", "tmpfs", "-o", "size=8m,mode=0700", "none")
+        case.reopen(store=case.store_area / "store")
+
+        def fill() -> Path:
+            filler = case.store_area / "filler"
+            with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+                while True:
+                    file.write(bytes(4096))
+            case.reopen()
+            return filler
+
+        return fill
+
+    @staticmethod
+    def state(case: Case) -> tuple[list[str], bool]:
+        ws = case.open()
+        return [each.id for each in ws.list(None, safety=True)], ws.verify().ok
+
+    @needs_root
+    def test_prune_frees_whole_packs_then_rewrites(self, case: Case, full: Callable[[], Path]) -> None:
+        """A removed pack gives room once nobody holds it open, so nothing here does."""
+        case.write("kept.bin", os.urandom(300_000))
+        case.write("other.bin", os.urandom(100_000))
+        case.open().save("both in one pack")
+        for _ in range(4):
+            case.write("large.bin", os.urandom(800_000))
+            case.open().save("a pack of its own")
+        case.path("other.bin").unlink()
+        case.path("large.bin").unlink()
+        case.open().save("last")
+        full()
+        done = case.open().prune(Policy(keep_last=1), dry_run=False)
+        assert len(done.removed) == 5
+        assert done.bytes_freed > 3_300_000 and done.unfreed_bytes == 0
+        assert self.state(case)[1]
+        assert len(case.ws.list()) == 1
+
+    @needs_root
+    def test_prune_that_could_free_nothing_deletes_nothing(self, case: Case, full: Callable[[], Path]) -> None:
+        case.write("kept.bin", os.urandom(2_000_000))
+        case.write("gone.bin", os.urandom(500_000))
+        case.save("one")
+        case.path("gone.bin").unlink()
+        case.save("two")
+        case.ws.merge()
+        filler = full()
+        before = self.state(case)
+        with pytest.raises(Unavailable, match=r"no checkpoint was deleted: .* needs .* of room"):
+            case.ws.prune(Policy(keep_last=1), dry_run=False)
+        assert self.state(case) == before
+        filler.unlink()
+        assert case.ws.prune(Policy(keep_last=1), dry_run=False).bytes_freed > 400_000
+
+    @needs_root
+    def test_prune_says_what_it_could_not_free(self, case: Case, full: Callable[[], Path]) -> None:
+        case.write("kept.bin", os.urandom(2_000_000))
+        case.write("gone.bin", os.urandom(500_000))
+        case.save("one")
+        case.path("gone.bin").unlink()
+        case.write("small.bin", os.urandom(100_000))
+        case.save("two")
+        case.path("small.bin").unlink()
+        case.save("three")
+        full()
+        done = case.ws.prune(Policy(keep_last=1), dry_run=False)
+        assert len(done.removed) == 2
+        assert done.unfreed_bytes > 400_000
+        assert self.state(case)[1]
+
+    @needs_root
+    def test_purge_begins_only_if_it_can_end(self, case: Case, full: Callable[[], Path]) -> None:
+        case.write("kept.bin", os.urandom(1_500_000))
+        case.write("secret", b"API_KEY=sk-0123456789abcdef\n")
+        case.save("one")
+        filler = full()
+        os.truncate(filler, filler.stat().st_size - 200_000)
+        packs = sorted(os.listdir(case.ws.store / "objects" / "pack"))
+        with pytest.raises(Unavailable, match=r"nothing was purged: .* needs .* of room"):
+            case.ws.purge("secret")
+        assert sorted(os.listdir(case.ws.store / "objects" / "pack")) == packs
+        assert not case.ws.get("latest").purged and self.state(case)[1]
+        filler.unlink()
+        assert case.ws.purge("secret").plan.paths == ["secret"]
+
+    @needs_root
+    @pytest.mark.parametrize("work", ["compact", "purge", "delete", "pin", "merge"])
+    def test_old_or_new_never_between(self, case: Case, full: Callable[[], Path], work: str) -> None:
+        case.write("kept.bin", os.urandom(1_500_000))
+        case.write("secret", b"API_KEY=sk-0123456789abcdef\n")
+        first = case.save("one")
+        case.write("kept.txt", b"text\n")
+        case.save("two")
+        filler = full()
+        before = self.state(case)
+        ways: dict[str, Callable[[Workspace], object]] = {
+            "compact": lambda ws: ws.compact(),
+            "purge": lambda ws: ws.purge("secret"),
+            "delete": lambda ws: ws.delete(first.id),
+            "pin": lambda ws: ws.pin(first.id),
+            "merge": lambda ws: ws.merge(),
+        }
+        is_done = True
+        try:
+            ways[work](case.ws)
+        except Unavailable as error:
+            is_done = False
+            assert "room" in f"{error.message} {error.hint}", error
+        ids, is_sound = self.state(case)
+        assert is_sound
+        assert ids == (before[0][:-1] if work == "delete" and is_done else before[0])
+        if work == "delete":
+            assert is_done, "deleting all but the newest needs no room"
+        else:
+            filler.unlink()
+            ways[work](case.ws)
+            assert self.state(case)[1]
+        assert leftovers(case) == []

@@ -59,6 +59,8 @@ class Pruned:
     """False of a dry run."""
     over_bytes: int = 0
     """By how much what must stay is above the policy's `max_bytes`; 0 if it is not."""
+    unfreed_bytes: int = 0
+    """What nothing needs any more and stays all the same, because the disk has no room to copy the rest of a pack."""
 
     def __bool__(self) -> bool:
         return bool(self.removed)

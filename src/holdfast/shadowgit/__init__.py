@@ -15,7 +15,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as type checkers know it, without the cost of `typing`
 if TYPE_CHECKING:
-    from holdfast.shadowgit.merge import merge_packs, packs_due, reachable, trees_of
+    from holdfast.shadowgit.merge import free_unneeded, merge_packs, packs_due, reachable, room_needed, trees_of
     from holdfast.shadowgit.names import real_name, store_name
     from holdfast.shadowgit.objects import (
         EMPTY_TREE,
@@ -52,17 +52,19 @@ __all__ = [
     "encode_commit",
     "encode_entry",
     "encode_tree",
+    "free_unneeded",
     "merge_packs",
     "object_id",
     "packs_due",
     "reachable",
     "real_name",
+    "room_needed",
     "store_name",
     "trees_of",
 ]
 
 _ROOMS = {
-    "merge": {"merge_packs", "packs_due", "reachable", "trees_of"},
+    "merge": {"free_unneeded", "merge_packs", "packs_due", "reachable", "room_needed", "trees_of"},
     "names": {"real_name", "store_name"},
     "pack": {"Pack"},
     "store": {"ObjectStore"},

@@ -7,6 +7,7 @@ objects twice, never not at all.
 
 from __future__ import annotations
 
+import errno
 import zlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 
@@ -18,6 +19,7 @@ from holdfast.shadowgit.store import ObjectStore
 from holdfast.shadowgit.writer import PackWriter
 
 _FEW = 8
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _TIER_BITS = 3  # a tier holds packs of up to eight times the size of the one below
 
 
@@ -54,6 +56,63 @@ def merge_packs(store: ObjectStore, packs: Sequence[Pack], *, keep: Container[by
         writer.abort()
         raise
     remove_packs(store, [pack for pack in sound if pack.name != name])
+
+
+def free_unneeded(store: ObjectStore, keep: Container[bytes], *, every_pack: bool = True) -> int:
+    """Put what is kept into one pack, and free the rest; how many bytes of it could not be. Needs the store's lock.
+
+    A copy needs room. Where there is none for one of everything, packs are copied one by one, the smallest first, and
+    each frees its own before the next is written (P3: every object is in a pack at any moment). OSError for want of
+    room if there is nothing to be freed. Unless `every_pack`, those that are kept whole stay as they are.
+    """
+    partly = _without_unneeded_names(store, keep)
+    try:
+        merge_packs(store, [pack for pack in store.packs() if every_pack or pack.name in partly], keep=keep)
+    except OSError as error:
+        if error.errno not in _NO_ROOM or not partly:
+            raise
+    else:
+        return 0
+    left = 0
+    for name in sorted(partly, key=partly.__getitem__):
+        try:
+            merge_packs(store, [pack for pack in store.packs() if pack.name == name], keep=keep)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            left += sum(pack.size_bytes - partly[name] for pack in store.packs() if pack.name == name)
+    return left
+
+
+def _without_unneeded_names(store: ObjectStore, keep: Container[bytes]) -> dict[str, int]:
+    """Remove the packs of which nothing is kept; of those of which something is, and not all, the name and how much.
+
+    Names, because the disk has a removed pack's room only when nobody holds it open any more.
+    """
+    sound = [pack for pack in store.packs() if not _is_damaged(pack)]
+    kept = {pack.name: _kept(pack, keep) for pack in _without_unneeded(store, sound, keep)}
+    return {pack.name: kept[pack.name] for pack in sound if 0 < kept.get(pack.name, 0) < pack.size_bytes}
+
+
+def room_needed(packs: Sequence[Pack], keep: Container[bytes], *, every: bool) -> int:
+    """The room with which all that is not kept of packs can be freed; unless `every`, with which anything of it can."""
+    sizes = sorted((_kept(pack, keep), pack.size_bytes) for pack in packs)
+    freed = sum(size for kept, size in sizes if not kept)
+    partly = [(kept, size) for kept, size in sizes if 0 < kept < size]
+    if not every:
+        return 0 if freed or not partly else partly[0][0]
+    least = 0
+    for kept, size in partly:
+        least = max(least, kept - freed)
+        freed += size - kept
+    return least
+
+
+def _kept(pack: Pack, keep: Container[bytes]) -> int:
+    """About how many bytes of a pack are kept; its size if all are, 0 if none is."""
+    entries = pack.entries()
+    kept = [end - start for start, end, oid, _ in entries if oid in keep]
+    return pack.size_bytes if len(kept) == len(entries) else sum(kept)
 
 
 def remove_packs(store: ObjectStore, packs: Sequence[Pack]) -> None:

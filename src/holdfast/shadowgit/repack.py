@@ -66,6 +66,7 @@ def _place(index: Path) -> str:
     for suffix in (".idx", ".pack"):
         fd = os.open(index.with_suffix(suffix), os.O_RDONLY | os.O_CLOEXEC)
         try:
+            os.fchmod(fd, 0o600)  # as every file of a store; git makes them read-only
             durable.disk().fsync(fd)
         finally:
             os.close(fd)
@@ -123,6 +124,12 @@ def _run(store: ObjectStore, git: str, *command: str) -> bytes:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise Unavailable(
             f"git could not compact the store: {said[-1] if said else f'it ended with {done.returncode}'}",
-            hint="The packs are as they were. `holdfast verify` tells whether they are sound.",
+            hint=_why(said[-1] if said else ""),
         )
     return done.stdout
+
+
+def _why(said: str) -> str:
+    is_full = any(words in said.lower() for words in ("diskspace", "no space", "quota"))
+    what = "Make room for a second copy of them" if is_full else "`holdfast verify` tells whether they are sound"
+    return f"The packs are as they were. {what}."

@@ -86,6 +86,9 @@ def _prune_workspace(app: App, wishes: dict[str, Any], *, dry_run: bool, yes: bo
         gone = render.count(len(done.removed), "checkpoint")
         output.answer(f"{gone} deleted, {render.size(done.bytes_freed)} freed")
         _tell_over(done)
+        if done.unfreed_bytes:
+            more = f"{render.size(done.unfreed_bytes)} more could not be freed: no room to copy the rest of a pack."
+            output.note(f"{more} Make room, then run `{app.typed('compact')}`.")
 
 
 def _policy(workspace: Workspace, wishes: dict[str, Any]) -> Policy:
@@ -167,5 +170,6 @@ def _document(pruned: Pruned) -> dict[str, Any]:
         "kept": pruned.kept,
         "bytes_freed": pruned.bytes_freed,
         "over_bytes": pruned.over_bytes,
+        "unfreed_bytes": pruned.unfreed_bytes,
         "is_done": pruned.is_done,
     }

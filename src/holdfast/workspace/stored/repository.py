@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from holdfast import durable
-from holdfast.errors import Conflict, Damaged, NotFound, Refused
+from holdfast.errors import Conflict, Damaged, NotFound, Refused, Unavailable
 from holdfast.model import JSON, Checkpoint
 from holdfast.shadowgit.refs import Refs
 from holdfast.workspace.stored.catalog import Catalog, Row
@@ -29,6 +29,7 @@ WITHOUT = "without"
 """The verb of a checkpoint that holds the folder without what an agent did, for a restore to go to."""
 T = TypeVar("T")
 _FAR_AHEAD = 1000
+_SLACK_BYTES = 64 << 10  # an index, and what the catalog needs meanwhile
 _LOOKS = 8
 _LEAVES = ("found", WITHOUT)  # what these say of a folder has not become of it
 
@@ -308,11 +309,32 @@ class Repository:
 
         return reachable(self.objects, self.objects.commits(without=without))
 
-    def merge(self, needed: Container[bytes] | None = None) -> None:
-        """Merge all packs, without what is not needed; Damaged, and nothing changed, if that cannot be told."""
-        from holdfast.shadowgit import merge_packs
+    def merge(self, needed: Container[bytes] | None = None) -> int:
+        """Merge all packs, without what is not needed; how many bytes of that stay, for want of room to copy the rest.
+        Damaged, and nothing changed, if it cannot be told what is needed."""
+        from holdfast.shadowgit import free_unneeded
 
-        merge_packs(self.objects, self.objects.packs(), keep=self.needed() if needed is None else needed)
+        return free_unneeded(self.objects, self.needed() if needed is None else needed)
+
+    def has_room_for_all(self) -> bool:
+        """Whether the disk has room for a copy of all packs."""
+        return self._free_bytes() > sum(pack.size_bytes for pack in self.objects.packs()) + _SLACK_BYTES
+
+    def _free_bytes(self) -> int:
+        room = os.statvfs(self.objects.pack_folder)
+        return room.f_bavail * room.f_frsize
+
+    def check_room(self, needed: Container[bytes], what: str, *, every: bool = False) -> None:
+        """Unavailable if the disk is so full that nothing, or not `every` thing, could be freed that is not needed: to
+        be asked before anything is deleted (P3)."""
+        from holdfast.shadowgit import room_needed
+
+        least, free = room_needed(self.objects.packs(), needed, every=every), self._free_bytes()
+        if least and least + _SLACK_BYTES > free:
+            raise Unavailable(
+                f"{what}: freeing disk needs {least + _SLACK_BYTES:,} bytes of room, and {free:,} are free",
+                hint=f"Make room on the disk of {self.folder}, then try again.",
+            )
 
     def _known_floor(self) -> int:
         """The greatest number that a deleted checkpoint had; 0 if that cannot be told."""

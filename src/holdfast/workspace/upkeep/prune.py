@@ -112,13 +112,15 @@ class Upkeep:
         unfreed = len(plan.removed) + (self._tally() if lazily and plan.removed else 0)
         is_due = not lazily or unfreed >= max(_FEW, len(plan.kept) // _SHARE)
         needed = self._repository.needed(without={each.id for each in plan.removed}) if is_due else None
+        if needed is not None:
+            self._repository.check_room(needed, "no checkpoint was deleted")
         if plan.removed:
             self._repository.delete(*plan.removed)
         if needed is None:
             self._note_tally(unfreed)
             return replace(plan, is_done=True)
         try:
-            self._repository.merge(needed)
+            unfreed_bytes = self._repository.merge(needed) if self._has_unneeded(needed) else 0
             self._forget_tally()
         except OSError as error:
             gone = "1 checkpoint is" if len(plan.removed) == 1 else f"{len(plan.removed)} checkpoints are"
@@ -126,12 +128,18 @@ class Upkeep:
                 f"{gone} gone, but no disk could be freed: {error.strerror}",
                 hint="Merging needs room for what stays. Make some, then run `holdfast compact`.",
             ) from error
-        return replace(plan, bytes_freed=max(0, before - store_bytes(self._repository.folder)), is_done=True)
+        freed = max(0, before - store_bytes(self._repository.folder))
+        return replace(plan, bytes_freed=freed, unfreed_bytes=unfreed_bytes, is_done=True)
 
     def merge(self) -> None:
         """Merge all packs, without what nothing needs. Damaged, and nothing changed, if that cannot be told."""
-        self._repository.merge()
+        needed = self._repository.needed()
+        self._repository.check_room(needed, "nothing was merged")
+        self._repository.merge(needed)
         self._forget_tally()
+
+    def _has_unneeded(self, needed: Container[bytes]) -> bool:
+        return any(oid not in needed for pack in self._repository.objects.packs() for oid in pack.oids())
 
     def _forget_tally(self) -> None:
         tally = self._repository.own / _TALLY
@@ -159,6 +167,8 @@ class Upkeep:
             note = "The git program is not there, so packs were merged, and no deltas made."
             return Compacted(before, store_bytes(self._repository.folder), False, note)
         needed = self._repository.needed()
+        if self._has_unneeded(needed) and not self._repository.has_room_for_all():
+            self._repository.merge(needed)  # frees what it can in little room, so that git finds more
         if not is_compact(objects.packs()) or set(objects.packs()[0].oids()) != needed:
             repack(objects, git, needed)
             self._forget_tally()

@@ -8,6 +8,7 @@ new, and the next call that writes goes on. While the journal is there, `verify`
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -21,7 +22,7 @@ from holdfast.durable import disk
 from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused, Unavailable
 from holdfast.model import Checkpoint, Progress, Purged, PurgePlan, Reason, Uncovered
 from holdfast.scan.handles import Handles, upwards
-from holdfast.shadowgit import FOLDER_MODE, Kind, decode_commit, encode_tree, merge_packs, reachable
+from holdfast.shadowgit import FOLDER_MODE, Kind, decode_commit, encode_tree, free_unneeded, reachable
 from holdfast.shadowgit.beside import all_refs, forget_packed, loose_copies
 from holdfast.workspace.scope import Scope, inside, open_scope
 from holdfast.workspace.stored.gathering import TEXT_MAX_BYTES, Gathering
@@ -145,11 +146,18 @@ class Purger:
         writer = self._objects.writer()
         try:
             work = self._examine(wish, Gathering(self._objects, writer), progress)
-            writer.commit()
+            pack = writer.commit()
         except BaseException:
             writer.abort()
             raise
         self._objects.refresh()
+        try:
+            self._repository.check_room(work.needed, "nothing was purged", every=True)
+        except Unavailable:
+            if pack is not None:
+                writer.withdraw(pack)
+            self._objects.refresh()
+            raise
         durable.write_atomically(self._journal, write_begun(wish._replace(objects=work.doomed, contents=work.contents)))
         try:
             # An interrupted one needs the old places where a checkpoint is old, and the new ones where it is new (P3).
@@ -380,9 +388,8 @@ class Purger:
         """Take objects out of the store, wherever they are; and all that nothing needs, such as what a deleted
         checkpoint had at the same path."""
         needed = self._repository.needed()
-        having = [pack for pack in self._objects.packs() if any(oid not in needed for oid in pack.oids())]
-        if having:
-            merge_packs(self._objects, having, keep=needed)
+        if free_unneeded(self._objects, needed, every_pack=False):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         for copy in loose_copies(self._repository.folder, oids):
             disk().unlink(str(copy))
         cache = self._repository.own / "scan.cache"  # it names contents, and a short one can be guessed by that

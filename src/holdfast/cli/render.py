@@ -60,7 +60,11 @@ def size(n_bytes: int) -> str:
 
 def local(moment: datetime) -> str:
     """Return a time in the local time zone."""
-    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        moment = moment.astimezone()
+    except (OverflowError, ValueError, OSError):
+        pass  # at an end of the calendar, where the local time is beyond it
+    return moment.isoformat(" ", "seconds")[:19]
 
 
 def ago(moment: datetime) -> str:

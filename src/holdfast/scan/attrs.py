@@ -21,6 +21,8 @@ from holdfast.errors import Damaged
 
 NOTHING = b"-"
 SPARSE = b"sparse"
+_FIRST_NS, _LAST_NS = -(1 << 63) * 10**9, (1 << 63) * 10**9 - 1  # what a system takes: seconds of 64 bits
+_LAST_MODE = 0o177777
 PARTS = b"parts="
 _UNKEPT_XATTRS = ("security.selinux", "security.ima", "security.evm", "trusted.", "system.nfs4_acl")
 
@@ -99,7 +101,12 @@ def decode(text: bytes) -> dict[str, Attr]:
             mode, mtime_ns, extras, name = line.split(b" ", 3)
             if b"%" in name:
                 name = name.replace(b"%0A", b"\n").replace(b"%25", b"%")
-            found[os.fsdecode(name)] = Attr(int(mode, 8), int(mtime_ns), extras)
+            attr = Attr(int(mode, 8), int(mtime_ns), extras)
+            if not _FIRST_NS <= attr.mtime_ns <= _LAST_NS or not 0 <= attr.mode <= _LAST_MODE:
+                raise ValueError
+            if extras != NOTHING:
+                _ = attr.owner, attr.parts_bytes, attr.device, attr.xattrs  # each can be read
+            found[os.fsdecode(name)] = attr
     except ValueError:
         raise Damaged("a folder's attributes cannot be read", hint="Run `holdfast verify`.") from None
     return found

@@ -219,3 +219,48 @@ class TestSettings:
             with contextlib.chdir(project.root):
                 assert not ws.compact().by_git
         assert not list(project.area.rglob("ran"))
+
+
+YEAR_NS = 31_556_952 * 10**9
+
+
+def craft_file(ws: Workspace, line: bytes) -> str:
+    """A checkpoint with one file of which `attrs/` says anything at all."""
+    crafted = Crafted(ws)
+    tree = crafted.tree((FILE_MODE, b"file", crafted.blob(b"content")))
+    return crafted.publish(Node(tree, crafted.blob(OWN + line + b" file\n"), False))
+
+
+class TestStoredTimes:
+    @pytest.mark.parametrize(
+        "line",
+        [
+            b"100644 %d -" % (10**12 * YEAR_NS),
+            b"100644 -%d -" % (10**12 * YEAR_NS),
+            b"100644 " + b"9" * 5000 + b" -",
+            b"7777100644 0 -",
+            b"-100644 0 -",
+            b"100644 0 owner=x:y",
+            b"100644 0 parts=many",
+            b"100644 0 xattr.user.a=A",
+        ],
+        ids=["far", "long ago", "digits", "mode", "negative mode", "owner", "parts", "xattr"],
+    )
+    def test_what_no_system_takes_is_damage(self, project: Any, ws: Workspace, line: bytes) -> None:
+        project.write("file", b"mine")
+        ref = craft_file(ws, line)
+        for act in (ws.preview, ws.restore, lambda ref: ws.export(ref, project.area / "out")):
+            with pytest.raises(Damaged, match="attributes cannot be read"):
+                act(ref)
+        assert (project.root / "file").read_bytes() == b"mine"
+        assert not ws.verify().ok
+
+    @pytest.mark.parametrize("mtime_ns", [10**6 * YEAR_NS, -(10**6) * YEAR_NS, 600 * YEAR_NS + 1])
+    def test_a_time_that_the_disk_does_not_count_is_told(self, project: Any, ws: Workspace, mtime_ns: int) -> None:
+        project.write("file", b"mine")
+        done = ws.restore(craft_file(ws, b"100644 %d -" % mtime_ns))
+        assert (project.root / "file").read_bytes() == b"content"
+        is_kept = (project.root / "file").stat().st_mtime_ns == mtime_ns
+        assert done.failed == ({} if is_kept else {"file": "its time could not be restored"})
+        ws.undo()
+        assert (project.root / "file").read_bytes() == b"mine"

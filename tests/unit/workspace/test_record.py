@@ -60,6 +60,14 @@ class TestRecord:
         assert back.timestamp == PLAIN.timestamp
         assert back.timestamp.tzinfo is UTC
 
+    @pytest.mark.parametrize(
+        "timestamp", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "1000000000-01-01T00:00:00Z", 7e300, -1]
+    )
+    def test_a_time_that_no_calendar_has_is_damage(self, timestamp: Any) -> None:
+        data = json.dumps(json.loads(encode_record(PLAIN)) | {"timestamp": timestamp}).encode()
+        with pytest.raises(Damaged, match="record of commit"):
+            decode_record(data, commit="c" * 40, lazy=None)
+
     @pytest.mark.parametrize("data", [b"", b"garbage", b"[]", b"{}", b"null", b"\xff", b"5", b'"text"'])
     def test_garbage_is_damage(self, data: bytes) -> None:
         with pytest.raises(Damaged):

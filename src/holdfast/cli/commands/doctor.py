@@ -81,17 +81,25 @@ def _show_problems(each: Examined) -> None:
         output.answer(f"  {render.paint('problem', 'red')}: {render.escape(line)}")
 
 
+def _moment(seconds: float) -> datetime:
+    """A time as it is noted; what no calendar holds, the end of the calendar."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return (datetime.max if seconds > 0 else datetime.min).replace(tzinfo=UTC)
+
+
 def _fired(fired: Fired | None) -> str:
     if fired is None:
         return "never, in this workspace"
-    moment = datetime.fromtimestamp(fired.at, UTC)
+    moment = _moment(fired.at)
     version = f", version {fired.version}" if fired.version else ""
     return render.escape(f"{render.ago(moment)} ({fired.event}{version}); {render.count(fired.count, 'event')} so far")
 
 
 def _document(each: Examined) -> dict[str, object]:
     fired = each.fired and {
-        "at": datetime.fromtimestamp(each.fired.at, UTC).isoformat(),
+        "at": _moment(each.fired.at).isoformat(),
         "event": each.fired.event,
         "version": each.fired.version or None,
         "count": each.fired.count,

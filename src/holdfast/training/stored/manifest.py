@@ -67,7 +67,13 @@ class Manifest:
 
     @property
     def timestamp(self) -> datetime:
-        found = datetime.fromisoformat(self.created_at)
+        try:
+            found = datetime.fromisoformat(self.created_at)
+        except (ValueError, TypeError):
+            raise Damaged(
+                f"the manifest of step {self.step} says no time: {self.created_at!r}",
+                hint="Delete the checkpoint, or restore it from a copy.",
+            ) from None
         return found if found.tzinfo else found.replace(tzinfo=UTC)
 
     @property

@@ -98,7 +98,7 @@ def decode_record(data: bytes, *, commit: str, lazy: Lazy | None) -> Checkpoint:
             commit=commit,
             _lazy=lazy,
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:  # a time before the year 1 in UTC, for one
         raise Damaged(
             f"the record of commit {commit} cannot be read ({error})", hint="Run `holdfast verify`."
         ) from None

@@ -29,7 +29,7 @@ def read_kinds(own: Path) -> dict[str, Policy | None]:
         return {str(kind): _policy(rule) for kind, rule in json.loads(path.read_bytes()).items()}
     except FileNotFoundError:
         return {}
-    except (ValueError, TypeError, AttributeError, HoldfastError):
+    except (ValueError, TypeError, AttributeError, OverflowError, HoldfastError):
         raise Damaged(
             f"{path} cannot be read, and says which checkpoints are kept for ever",
             hint="Open the project again, which writes it anew, or remove it.",

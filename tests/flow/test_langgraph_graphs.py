@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import operator
 from collections.abc import Iterator
 from datetime import timedelta
@@ -166,6 +167,36 @@ def test_what_a_run_writes_first_outlives_what_had_lived_too_long(open_saver: Op
 
 def saver_config(checkpoint_id: str | None) -> Any:
     return {"configurable": {**THREAD["configurable"], "checkpoint_ns": "", "checkpoint_id": checkpoint_id}}
+
+
+class Names(enum.StrEnum):
+    PLAN = "plan"
+    DO = "do"
+    JOIN = "join"
+    NOTES = "notes"
+
+
+@pytest.mark.parametrize("durability", ["async", "sync", "exit"])
+def test_nodes_and_channels_may_be_named_by_an_enum(open_saver: Open, durability: Any) -> None:
+    def write(name: str) -> Any:
+        return lambda state: {Names.NOTES: [str(name)]}
+
+    builder = StateGraph(Trip)
+    for name in (Names.PLAN, Names.DO, Names.JOIN):
+        builder.add_node(name, write(name))
+    builder.add_node("asked", lambda state: {"notes": [interrupt("Go?")]})
+    builder.add_edge(START, Names.PLAN)
+    builder.add_edge(START, Names.DO)
+    builder.add_edge([Names.PLAN, Names.DO], Names.JOIN)
+    builder.add_conditional_edges(Names.JOIN, lambda state: [Send(Names.PLAN, state), Send("asked", state)])
+    found = []
+    for saver in (InMemorySaver(), open_saver()):
+        with saver:
+            graph: Any = builder.compile(checkpointer=saver)
+            graph.invoke({Names.NOTES: ["begin"]}, THREAD, durability=durability)
+            found.append(graph.invoke(Command(resume="yes"), THREAD, durability=durability)["notes"])
+    theirs, ours = found
+    assert ours == theirs and ours[-1] == "yes"
 
 
 def test_a_task_that_fails_leaves_its_error_and_the_graph_can_be_tried_again(url: str) -> None:

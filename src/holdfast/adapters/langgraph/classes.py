@@ -20,6 +20,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.errors import ErrorCode as GraphErrorCode
 from langgraph.store import base as store
 
+from holdfast.adapters.langgraph.translating import name_of
 from holdfast.errors import Refused
 from holdfast.serde import Registry
 from holdfast.serde.cannot import Cannot
@@ -187,7 +188,9 @@ def _make_item(cls: Any, names: tuple[str, ...], data: dict[str, Any]) -> Any:
 
 
 def _take_send(send: types.Send) -> dict[str, Any]:
-    return {"node": send.node, "arg": send.arg, "timeout": send.timeout}
+    """What it sends is a state as a rule, whose keys are the names of channels."""
+    arg = {name_of(key): value for key, value in send.arg.items()} if type(send.arg) is dict else send.arg
+    return {"node": name_of(send.node), "arg": arg, "timeout": send.timeout}
 
 
 def _make_send(data: dict[str, Any]) -> types.Send:

@@ -16,12 +16,15 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.constants import START
 
 from holdfast import flow
 from holdfast.errors import Refused
 
 _CHANNEL = "channel:"
 _REST = "checkpoint"
+_BARRIER = "join:"
+"""So begin LangGraph's names of the channels of edges that wait for several nodes."""
 _TOLD = "metadata"
 COUNTERS = "counters_since_delta_snapshot"
 """Under this name LangGraph's metadata has the delta channels of which a checkpoint holds no snapshot."""
@@ -70,9 +73,32 @@ def to_flow(
         run_id=run_id if isinstance(run_id, str) and run_id else None,
         extra={_TOLD: told} | ({WORKSPACE: files} if files else {}) | _marked(checkpoint, told),
     )
-    rest = {key: value for key, value in checkpoint.items() if key != "channel_values"}
-    values = {_CHANNEL + name: value for name, value in checkpoint["channel_values"].items()}
+    rest = {key: _named(value) for key, value in checkpoint.items() if key != "channel_values"}
+    values = {_CHANNEL + name: _of_channel(name, value) for name, value in checkpoint["channel_values"].items()}
     return flow.Checkpoint(meta, {_REST: rest, **values})
+
+
+def name_of(name: Any) -> Any:
+    """The name of a node or a channel as text: a program may name them by members of an enum that are text."""
+    return str.__str__(name) if isinstance(name, str) else name
+
+
+def _named(value: Any) -> Any:
+    """What a checkpoint tells besides its channels, in which names are keys and items."""
+    if isinstance(value, dict):
+        return {name_of(key): _named(item) for key, item in value.items()}
+    return [name_of(item) for item in value] if isinstance(value, list) else value
+
+
+def _of_channel(channel: str, value: Any) -> Any:
+    """A value with the names in it as text, of the channels in which LangGraph keeps names: inputs and barriers."""
+    if channel == START and type(value) is dict:
+        return {name_of(key): item for key, item in value.items()}
+    if not channel.startswith(_BARRIER):
+        return value
+    if type(value) is tuple:  # the names that came, and whether the run is finished
+        return tuple(_of_channel(channel, each) for each in value)
+    return set(map(name_of, value)) if type(value) is set else name_of(value)
 
 
 def _marked(checkpoint: Checkpoint, told: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +139,13 @@ def told_of(meta: flow.CheckpointMetadata) -> Mapping[str, Any]:
 
 def to_writes(writes: Sequence[tuple[str, Any]], task_id: str, task_path: str) -> list[flow.Write]:
     return [
-        flow.Write(task_id, WRITES_IDX_MAP.get(channel, position), channel, _sayable(value), task_path)
+        flow.Write(
+            task_id,
+            WRITES_IDX_MAP.get(channel, position),
+            name_of(channel),
+            _of_channel(channel, _sayable(value)),
+            task_path,
+        )
         for position, (channel, value) in enumerate(writes)
     ]
 

@@ -6,6 +6,7 @@ store; only the work is timed, not the imports. Prints a table of texts that the
     pip install cocoindex lancedb langchain-classic greenlet
     python benchmarks/indexing.py [--files 400] [--rounds 5] [--only holdfast langchain]
     python benchmarks/indexing.py --scale [--documents 1000000] [--where FOLDER]     see index_scale.py
+    python benchmarks/indexing.py --search [--vectors 100000] [--dimension 384]      see index_search.py
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from statistics import median
 from typing import NamedTuple
 
 import index_scale
+import index_search
 from holdfast.indexing import PlainChunker
 from index_contenders import BATCH, DIMENSION, SYSTEMS, sent
 
@@ -99,8 +101,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     index_scale.add_arguments(parser)
+    index_search.add_arguments(parser)
     given = parser.parse_args()
-    if index_scale.run(given):
+    if index_scale.run(given) or index_search.run(given):
         return
     with tempfile.TemporaryDirectory() as work:
         corpus = Path(work) / "corpus"

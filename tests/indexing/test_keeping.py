@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -154,11 +155,8 @@ def test_a_vector_that_is_not_the_one_that_was_paid_for_is_found_and_mended(scen
         assert (report.ok, report.compared) == (True, report.points)
         points = sorted((document, point) for point, document, _ in scene.store.scan(live))
         (_, one), (document, other) = points[0], points[-1]
-        db = scene.store._db
-        db.execute(
-            "UPDATE vector SET data = (SELECT data FROM vector WHERE id = ? AND collection = ?) WHERE id = ?",
-            (one, live, other),
-        )
+        there = scene.store.read(live, [one, other])
+        scene.store.upsert(live, [replace(there[other], vectors=there[one].vectors)])
         assert run.verify().changed == ((other, document),)
         report = run.verify(repair=True)
         assert (report.ok, report.repaired) == (True, 1)

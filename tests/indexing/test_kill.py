@@ -19,6 +19,7 @@ from .crew import process
 from .scene import Model, Scene
 
 _BATCH = 8
+_LIVE = "SELECT document, text FROM point WHERE collection = (SELECT number FROM collection WHERE name = ?)"
 
 
 class World:
@@ -81,7 +82,7 @@ class World:
             for path in (self.path / "docs").iterdir():
                 expected.update((path.name, text) for text in scene.chunker(path.read_text()))
             live = scene.store.live()
-            rows = scene.store._db.execute("SELECT document, text FROM point WHERE collection = ?", (live,)).fetchall()
+            rows = scene.store._db.execute(_LIVE, (live,)).fetchall()
             assert Counter(rows) == expected
             for document, text in rows:
                 best = scene.store.search("dense", scene.model.vector(text), limit=1)[0]

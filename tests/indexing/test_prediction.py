@@ -30,6 +30,7 @@ _CHOICES: dict[str, st.SearchStrategy[Any]] = {
 }
 _STEPS = st.lists(st.tuples(_CORPORA, st.fixed_dictionaries(_CHOICES)), min_size=1, max_size=4)
 _LABELLED = st.fixed_dictionaries(_CHOICES | {"label": st.sampled_from(["x", "y"])})
+_LIVE = "SELECT document, text FROM point WHERE collection = (SELECT number FROM collection WHERE name = ?)"
 
 
 class Steps:
@@ -67,7 +68,7 @@ class Steps:
         assert run.plan().is_empty
         assert run.verify().ok
         store, chunker, model = self.stores[chosen["store"]], PlainChunker(size=chosen["size"]), self.scene.model
-        rows = store._db.execute("SELECT document, text FROM point WHERE collection = ?", (store.live(),)).fetchall()
+        rows = store._db.execute(_LIVE, (store.live(),)).fetchall()
         assert sorted(rows) == sorted((name, chunk) for name, text in corpus.items() for chunk in chunker(text))
         is_known = model.texts or "label" not in chosen  # a swap is noticed when the model is asked, not before
         if chosen["datatype"] == "float32" and is_known:

@@ -325,8 +325,7 @@ def test_verify_finds_and_repairs_what_is_missing_and_what_is_too_much(scene: Sc
         assert live is not None
         ids = sorted(point for point, document, _ in scene.store.scan(live) if document == "03.md")
         scene.store.delete(live, ids[:1])
-        stray = scene.store
-        stray._db.execute("INSERT INTO point VALUES (?, 'stray', 'x.md', 0, 'x')", (live,))
+        scene.store.upsert(live, [Point("stray", "x.md", 0, "x", {})])
         report = run.verify()
         assert ([each[0] for each in report.missing], report.orphans) == (ids[:1], ("stray",))
         assert run.verify(repair=True).ok

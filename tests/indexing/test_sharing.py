@@ -31,6 +31,7 @@ from .scene import Scene
 _BATCH = 8
 _DOCS = 80
 """More than one intent holds."""
+_LIVE = "SELECT document, text FROM point WHERE collection = (SELECT number FROM collection WHERE name = ?)"
 
 
 class Hall:
@@ -69,7 +70,7 @@ class Hall:
             status = run.status()
             assert (status.documents, status.interrupted, status.building) == (_DOCS, (), None)
         live = self.scene.store.live()
-        rows = self.scene.store._db.execute("SELECT document, text FROM point WHERE collection = ?", (live,)).fetchall()
+        rows = self.scene.store._db.execute(_LIVE, (live,)).fetchall()
         expected = [
             (path.name, text) for path in self.scene.docs.iterdir() for text in self.scene.chunker(path.read_text())
         ]

@@ -21,7 +21,7 @@ A run plans (`planning`), applies (`applying`) and checks (`checking`); the ledg
     publishing, checking     points into a store; whether it holds what the ledger says
     keeping     which generations stay
     ledger/     what was done and paid for, in SQLite or PostgreSQL
-    store, flat, database    what a store does; the one that comes along; SQLite files of ours
+    store, flat, blocks, database    what a store does; the one that comes along, and its vectors; SQLite files of ours
     arguments   validation of paths and names
     vectors, sparse, words   vectors as bytes; a sparse model of our own
     checkpoint, manager, fingerprint    the predecessor's interface

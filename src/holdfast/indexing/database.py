@@ -7,6 +7,7 @@ import errno
 import os
 import sqlite3
 import stat
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,21 @@ from holdfast.indexing.arguments import MEMORY
 
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _BARRED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+_NO_ROOM = (*_BARRED, sqlite3.SQLITE_FULL)
+_PATIENCE_S = 30
 _WRITABLE = "It and its folder have to be writable, even to be read: SQLite keeps a log beside it."
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """How a file of an older version becomes one of this."""
+
+    application: int
+    version: int
+    tables: frozenset[str]
+    """All that such a file has, so that no other program's is taken for one."""
+    run: Callable[[Any], None]
+    """Does it, within a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +51,12 @@ class Layout:
     """What has to be said before a file has anything in it."""
     if_damaged: str = "Put it away and apply a plan: the ledger has every vector."
     if_old: str = "Put it away and apply a plan: the ledger has every vector."
+    upgrade: Upgrade | None = None
 
 
 def connect(path: str) -> sqlite3.Connection:
     """A connection of Python's own SQLite, which begins no transaction by itself."""
-    db = sqlite3.connect(path, isolation_level=None, timeout=30, check_same_thread=False)
+    db = sqlite3.connect(path, isolation_level=None, timeout=_PATIENCE_S, check_same_thread=False)
     be_alone(db, path)
     return db
 
@@ -73,7 +89,11 @@ class Database:
         self._errors: tuple[type[Exception], ...] = (OSError, *errors)
         self._connection: Any = None
         self._is_file = False
+        self._is_copy = False
+        """Whether what is read is a copy in memory of a file that could not be upgraded."""
         self._seen: os.stat_result | None = None
+        self._turn = threading.RLock()
+        """One thread at a time is in a transaction: they share a connection."""
         _ = self.connection  # a file that cannot be used is told of at once
 
     @property
@@ -91,9 +111,10 @@ class Database:
     @contextlib.contextmanager
     def writing(self) -> Iterator[Any]:
         """All that is done in it, or nothing. The file is made if there is none."""
-        with self.translated():
+        with self._turn, self.translated():
             if not self._is_file:
                 self._open()
+            self._refuse_if_copied()
             self._refuse_if_gone()
             db = self._connection
             db.execute("BEGIN IMMEDIATE")
@@ -104,6 +125,21 @@ class Database:
                 with contextlib.suppress(*self._errors):
                     db.execute("ROLLBACK")
                 raise
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Any]:
+        """All that is read in it is of one moment, whatever others write meanwhile."""
+        with self._turn, self.translated():
+            db = self.connection
+            if db.in_transaction:
+                yield db
+                return
+            db.execute("BEGIN")
+            try:
+                yield db
+            finally:
+                if db.in_transaction:  # an error may have ended it
+                    db.execute("COMMIT")
 
     @property
     def in_transaction(self) -> bool:
@@ -174,6 +210,8 @@ class Database:
                 if not self._is_ours(db):  # or another process was quicker
                     self._make(db)
                 db.execute("COMMIT")
+            elif self._is_old(db):
+                db = self._upgraded(db)
             if str(self._path) != MEMORY and durable.journal_mode(self._path) != "WAL":
                 for statement in ("PRAGMA journal_mode=DELETE", durable.NOT_ALONE, "PRAGMA schema_version"):
                     db.execute(statement).fetchall()  # the last reads, and lets go of the lock
@@ -184,6 +222,55 @@ class Database:
             self._connection.close()
         self._connection, self._is_file = db, True
         self._seen = None if str(self._path) == MEMORY else os.stat(self._path)
+
+    def _upgraded(self, db: Any) -> Any:
+        """A connection to what an upgrade made of a file; to a copy of it in memory, if it cannot be written to.
+
+        P3: it is one transaction, so a kill at any point leaves the old file or the new one.
+        """
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            if self._is_old(db):  # or another process was quicker
+                self._upgrade(db)
+            db.execute("COMMIT")
+        except self._errors as error:
+            if _code(error) not in _NO_ROOM:
+                raise
+            with contextlib.suppress(*self._errors):
+                db.execute("ROLLBACK")
+            return self._copied(db)
+        with contextlib.suppress(*self._errors):  # it takes more room than it needs, otherwise it is as good
+            for statement in ("PRAGMA busy_timeout=0", "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
+                db.execute(statement).fetchall()
+        db.execute(f"PRAGMA busy_timeout={_PATIENCE_S * 1000}")
+        return db
+
+    def _copied(self, db: Any) -> Any:
+        copy = self._connect(MEMORY)
+        db.backup(copy)
+        db.close()
+        self._upgrade(copy)
+        self._is_copy = True
+        return copy
+
+    def _upgrade(self, db: Any) -> None:
+        if self._layout.upgrade is not None:
+            self._layout.upgrade.run(db)
+        self._sign(db)
+
+    def _is_old(self, db: Any) -> bool:
+        """Whether it is a file that can be upgraded."""
+        old = self._layout.upgrade
+        if old is None or _signs(db) != (old.application, old.version):
+            return False
+        return {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")} == old.tables
+
+    def _refuse_if_copied(self) -> None:
+        if self._is_copy:
+            raise Unavailable(
+                f"{self._layout.name} is not writable, and of an older version",
+                hint="Open it again when it and its folder are writable, and there is room for as much again.",
+            )
 
     def _refuse_if_gone(self) -> None:
         """What is written to a file that has no name any more is lost when it is closed."""
@@ -198,15 +285,17 @@ class Database:
     def _make(self, db: Any) -> None:
         for statement in self._layout.schema:
             db.execute(statement)
+        self._sign(db)
+
+    def _sign(self, db: Any) -> None:
+        """Say in a file what it is."""
         db.execute(f"PRAGMA application_id={self._layout.application}")
         db.execute(f"PRAGMA user_version={self._layout.version}")
 
     def _is_ours(self, db: Any) -> bool:
         """Whether it has our tables; not, if it is empty. Refused if they are others', or of another version."""
-        application, version = (
-            db.execute(f"PRAGMA {each}").fetchone()[0] for each in ("application_id", "user_version")
-        )
-        if (application, version) == (self._layout.application, self._layout.version):
+        application, version = _signs(db)
+        if (application, version) == (self._layout.application, self._layout.version) or self._is_old(db):
             return True
         if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             return False
@@ -223,6 +312,12 @@ def refuse_version(name: str, version: int, ours: int, *, if_old: str) -> None:
         raise Refused(f"{name} is of version {version}, newer than {ours}", hint="Open it with a newer Holdfast.")
     if version < ours:
         raise Refused(f"{name} is of version {version}, older than {ours}", hint=if_old)
+
+
+def _signs(db: Any) -> tuple[int, int]:
+    """What a file says that it is: whose, and of which version."""
+    application, version = (db.execute(f"PRAGMA {each}").fetchone()[0] for each in ("application_id", "user_version"))
+    return application, version
 
 
 def _code(error: Exception) -> int:

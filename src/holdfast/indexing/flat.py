@@ -1,32 +1,48 @@
-"""The store that comes with Holdfast: one SQLite file, every vector looked at. Exact, and quick enough for a laptop."""
+"""The store that comes with Holdfast: one SQLite file, every vector looked at. Exact, and quick enough for a laptop.
+
+A point has a number within its collection, its place; dense vectors lie at that place in the blocks of their channel.
+Places of points that were deleted are given to new ones. Sparse vectors, and any whose length is wrong, are rows.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from operator import or_
 from typing import Any
 
-from holdfast.indexing import sparse, vectors
+from holdfast.errors import Damaged
+from holdfast.indexing import blocks, sparse, vectors
 from holdfast.indexing.arguments import place_of
-from holdfast.indexing.database import Database, Layout, split_schema
+from holdfast.indexing.blocks import Blocks, places_of
+from holdfast.indexing.database import Database, Layout, Upgrade, split_schema
 from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
 
-_VERSION = 1
-_SCHEMA = """
+_VERSION = 2
+_APPLICATION = 0x486F466C  # "HoFl"
+_AT_ONCE = 500
+_SCHEMA = f"""
 CREATE TABLE collection (
-    name TEXT PRIMARY KEY, shapes TEXT NOT NULL, fingerprint TEXT NOT NULL, live INTEGER NOT NULL DEFAULT 0
+    number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, shapes TEXT NOT NULL,
+    fingerprint TEXT NOT NULL, live INTEGER NOT NULL DEFAULT 0, places INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE point (
-    collection TEXT NOT NULL, id TEXT NOT NULL, document TEXT NOT NULL, ordinal INTEGER NOT NULL, text TEXT NOT NULL,
-    PRIMARY KEY (collection, id)
-) WITHOUT ROWID;
-CREATE TABLE vector (
-    collection TEXT NOT NULL, id TEXT NOT NULL, channel TEXT NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (collection, channel, id)
-) WITHOUT ROWID;
+    key INTEGER PRIMARY KEY, collection INTEGER NOT NULL, id TEXT NOT NULL, document TEXT NOT NULL,
+    ordinal INTEGER NOT NULL, text TEXT NOT NULL, UNIQUE (collection, id)
+);
+CREATE TABLE free (key INTEGER PRIMARY KEY);
+CREATE TABLE loose (
+    number INTEGER PRIMARY KEY, channel TEXT NOT NULL, key INTEGER NOT NULL, data BLOB NOT NULL, UNIQUE (channel, key)
+);
+{blocks.SCHEMA}
 """
+_PLACE_BITS = 32
+"""A key is the number of a collection, and the place of a point within it in the lower bits."""
+_FIRST_TABLES = frozenset({"collection", "point", "vector"})
+"""Of files of version 1, which took four times the room: long rows in trees that are made for short ones."""
 
 
 class FlatStore:
@@ -36,7 +52,12 @@ class FlatStore:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = place_of(path, "a FlatStore", in_memory=True)
-        self._db = Database(self._path, Layout(str(self._path), _VERSION, split_schema(_SCHEMA)))
+        self._has_strays = False
+        """Whether vectors were seen whose points somebody took out; the next that is written clears their places."""
+        upgrade = Upgrade(0, 1, _FIRST_TABLES, _upgrade)
+        self._db = Database(
+            self._path, Layout(str(self._path), _VERSION, split_schema(_SCHEMA), _APPLICATION, upgrade=upgrade)
+        )
 
     @property
     def identity(self) -> str:
@@ -54,57 +75,40 @@ class FlatStore:
         return dict(json.loads(found[0])) if found else None
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
-        shapes = self._shapes(collection)
         with self._db.writing() as db:
-            db.executemany(
-                "INSERT OR REPLACE INTO point VALUES (?, ?, ?, ?, ?)",
-                [(collection, point.id, point.document, point.ordinal, point.text) for point in points],
-            )
-            db.executemany(
-                "INSERT OR REPLACE INTO vector VALUES (?, ?, ?, ?)",
-                [(collection, point.id, name, data) for point in points for name, data in point.vectors.items()],
-            )
-            db.executemany(
-                "DELETE FROM vector WHERE collection = ? AND channel = ? AND id = ?",
-                [(collection, name, point.id) for point in points for name in shapes if name not in point.vectors],
-            )
+            found = _find(db, collection)
+            if found is None:
+                raise no_collection(self.identity, collection)
+            if self._has_strays:
+                found.clear_strays()
+            for at in range(0, len(points), _AT_ONCE):
+                found.put(points[at : at + _AT_ONCE])
 
     def delete(self, collection: str, ids: Sequence[str]) -> None:
-        shapes = self._shapes(collection)
         with self._db.writing() as db:
-            db.executemany("DELETE FROM point WHERE collection = ? AND id = ?", [(collection, each) for each in ids])
-            db.executemany(
-                "DELETE FROM vector WHERE collection = ? AND channel = ? AND id = ?",
-                [(collection, channel, each) for channel in shapes for each in ids],
-            )
+            found = _find(db, collection)
+            for at in range(0, len(ids) if found else 0, _AT_ONCE):
+                found.delete(ids[at : at + _AT_ONCE])  # type: ignore[union-attr] # there are none to delete then
 
     def scan(self, collection: str) -> Iterator[tuple[str, str, Mapping[str, int]]]:
-        with self._db.translated():
-            sizes: dict[str, dict[str, int]] = {}
-            for each, channel, size in self._db.execute(
-                "SELECT id, channel, length(data) FROM vector WHERE collection = ?", (collection,)
-            ):
-                sizes.setdefault(each, {})[channel] = size
-            rows = self._db.execute("SELECT id, document FROM point WHERE collection = ?", (collection,)).fetchall()
-        for each, document in rows:
-            yield each, document, sizes.get(each, {})
+        with self._db.reading() as db:
+            found = _find(db, collection)
+            rows, sizes = (found.rows(), found.sizes()) if found else ([], {})
+        self._has_strays = self._has_strays or bool(sizes.keys() - {row[0] for row in rows})
+        for key, each, document in rows:
+            yield each, document, sizes.get(key, {})
 
     def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
-        among = f"id IN ({','.join('?' * len(ids))})"
-        found: dict[str, dict[str, bytes]] = {each: {} for each in ids}
-        with self._db.translated():
-            for channel in self._shapes(collection):
-                query = f"SELECT id, data FROM vector WHERE collection = ? AND channel = ? AND {among}"
-                for each, data in self._db.execute(query, (collection, channel, *ids)):
-                    found[each][channel] = data
-            rows = self._db.execute(
-                f"SELECT id, document, ordinal, text FROM point WHERE collection = ? AND {among}", (collection, *ids)
-            ).fetchall()
-        return {row[0]: Point(row[0], row[1], row[2], row[3], found[row[0]]) for row in rows}
+        with self._db.reading() as db:
+            found = _find(db, collection)
+            parts = [found.read(ids[at : at + _AT_ONCE]) for at in range(0, len(ids), _AT_ONCE)] if found else []
+        return {name: point for part in parts for name, point in part.items()}
 
     def count(self, collection: str) -> int:
-        found = self._db.one("SELECT count(*) FROM point WHERE collection = ?", collection)
-        return int(found[0]) if found else 0
+        """How many points have a vector that is really there."""
+        with self._db.reading() as db:
+            found = _find(db, collection)
+            return found.count() if found else 0
 
     def live(self) -> str | None:
         found = self._db.one("SELECT name FROM collection WHERE live = 1")
@@ -118,28 +122,232 @@ class FlatStore:
 
     def drop(self, collection: str) -> None:
         with self._db.writing() as db:
-            for table, column in (("vector", "collection"), ("point", "collection"), ("collection", "name")):
-                db.execute(f"DELETE FROM {table} WHERE {column} = ?", (collection,))
+            found = _find(db, collection)
+            if found:
+                found.drop()
 
     def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
-        collection = self.live()
-        shape = self._shapes(collection or "").get(channel)
-        if collection is None or shape is None:
-            raise nothing_to_search(self.identity, channel)
-        with self._db.translated():
-            rows = self._db.execute(
-                "SELECT p.document, p.ordinal, p.text, v.data FROM vector v JOIN point p USING (collection, id)"
-                " WHERE v.collection = ? AND v.channel = ? ORDER BY p.document, p.ordinal",
-                (collection, channel),
-            ).fetchall()
-        nearest = sparse.nearest if shape.is_sparse else vectors.nearest
-        found = nearest(query, [row[3] for row in rows], shape, limit)
-        return [Hit(rows[place][0], rows[place][1], rows[place][2], score) for place, score in found]
+        with self._db.reading() as db:  # of one moment: another process may drop the collection meanwhile
+            live = db.execute("SELECT name FROM collection WHERE live = 1").fetchone()
+            found = _find(db, live[0]) if live else None
+            shape = found.shapes.get(channel) if found else None
+            if found is None or shape is None:
+                raise nothing_to_search(self.identity, channel)
+            scores = found.nearest(channel, query, limit)
+            rows = found.points(list(scores))
+            if len(rows) < len(scores):  # somebody took points out, and left their vectors
+                scores = found.nearest(channel, query, limit, only={row[0] for row in found.rows()})
+                rows = found.points(list(scores))
+        hits = [Hit(document, ordinal, text, scores[key]) for key, document, ordinal, text in rows]
+        hits.sort(key=lambda hit: (-hit.score, hit.document, hit.ordinal))
+        return hits[: max(0, limit)]
 
     def close(self) -> None:
         """Let go of the file."""
         self._db.close()
 
-    def _shapes(self, collection: str) -> dict[str, Shape]:
-        found = self._db.one("SELECT shapes FROM collection WHERE name = ?", collection)
-        return vectors.shapes_of(json.loads(found[0])) if found else {}
+
+class _Collection:
+    """One collection, within a transaction."""
+
+    def __init__(self, db: sqlite3.Connection, number: int, shapes: Mapping[str, Shape]) -> None:
+        self._db = db
+        self._number = number
+        self._from, self._to = number << _PLACE_BITS, (number + 1) << _PLACE_BITS
+        self.shapes = shapes
+        self._blocks = {
+            name: Blocks(db, number, name, shape.size_bytes) for name, shape in shapes.items() if not shape.is_sparse
+        }
+
+    # writing
+
+    def put(self, points: Sequence[Point]) -> None:
+        """Add points, or write them over: what they had more is gone."""
+        points = list({point.id: point for point in points}.values())
+        keys = self._keys([point.id for point in points])
+        before = set(keys.values())
+        keys |= dict(self._new([point.id for point in points if point.id not in keys]))
+        self._db.executemany(
+            "INSERT OR REPLACE INTO point VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (keys[each.id], self._number, each.id, each.document, each.ordinal, each.text)
+                for each in points
+            ],
+        )  # fmt: skip
+        loose = [(name, key) for name in self.shapes for key in before]
+        self._db.executemany("DELETE FROM loose WHERE channel = ? AND key = ?", loose)
+        for name, shape in self.shapes.items():
+            given = {keys[point.id]: point.vectors[name] for point in points if name in point.vectors}
+            fit = {key: data for key, data in given.items() if name in self._blocks and shape.fits(len(data))}
+            if name in self._blocks:
+                self._blocks[name].clear(key - self._from for key in before - fit.keys())
+                self._blocks[name].put({key - self._from: data for key, data in fit.items()})
+            rest = [(name, key, data) for key, data in given.items() if key not in fit]
+            self._db.executemany("INSERT INTO loose (channel, key, data) VALUES (?, ?, ?)", rest)
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Take points away; their places are free then."""
+        keys = list(self._keys(ids).values())
+        for each in self._blocks.values():
+            each.clear(key - self._from for key in keys)
+        for name in self.shapes:
+            self._db.executemany("DELETE FROM loose WHERE channel = ? AND key = ?", [(name, key) for key in keys])
+        self._db.executemany("DELETE FROM point WHERE key = ?", [(key,) for key in keys])
+        self._db.executemany("INSERT OR IGNORE INTO free VALUES (?)", [(key,) for key in keys])
+
+    def clear_strays(self) -> None:
+        """Clear the places of vectors that have no point."""
+        strays = [(key,) for key in self.sizes().keys() - {row[0] for row in self.rows()}]
+        for each in self._blocks.values():
+            each.clear(key - self._from for (key,) in strays)
+        self._db.executemany("DELETE FROM loose WHERE key = ?", strays)
+        self._db.executemany("INSERT OR IGNORE INTO free VALUES (?)", strays)
+
+    def drop(self) -> None:
+        """Take all of it away."""
+        for table in ("point", "loose", "free"):
+            self._db.execute(f"DELETE FROM {table} WHERE key >= ? AND key < ?", (self._from, self._to))
+        self._db.execute("DELETE FROM block WHERE collection = ?", (self._number,))
+        self._db.execute("DELETE FROM collection WHERE number = ?", (self._number,))
+
+    def _new(self, ids: Sequence[str]) -> Iterator[tuple[str, int]]:
+        """A key for each: of a place that is free, or else behind the last."""
+        query = "SELECT key FROM free WHERE key >= ? AND key < ? ORDER BY key LIMIT ?"
+        free = [row[0] for row in self._db.execute(query, (self._from, self._to, len(ids)))]
+        self._db.executemany("DELETE FROM free WHERE key = ?", [(key,) for key in free])
+        more = len(ids) - len(free)
+        given = "UPDATE collection SET places = places + ? WHERE number = ? RETURNING places"
+        (end,) = self._db.execute(given, (more, self._number)).fetchone()
+        yield from zip(ids, [*free, *range(self._from + end - more, self._from + end)], strict=True)
+
+    # reading
+
+    def _keys(self, ids: Sequence[str]) -> dict[str, int]:
+        marks = ",".join("?" * len(ids))
+        query = f"SELECT id, key FROM point WHERE collection = ? AND id IN ({marks})"
+        return dict(self._db.execute(query, (self._number, *ids)).fetchall())
+
+    def rows(self) -> list[tuple[int, str, str]]:
+        """Keys, ids and documents of all points."""
+        query = "SELECT key, id, document FROM point WHERE key >= ? AND key < ?"
+        return self._db.execute(query, (self._from, self._to)).fetchall()
+
+    def sizes(self) -> dict[int, dict[str, int]]:
+        """By key and channel, how many bytes each vector has."""
+        found: dict[int, dict[str, int]] = {}
+        for name, each in self._blocks.items():
+            size = self.shapes[name].size_bytes
+            for first, marks in each.there():
+                for place in places_of(first, marks):
+                    found.setdefault(self._from + place, {})[name] = size
+        query = "SELECT channel, key, length(data) FROM loose WHERE key >= ? AND key < ?"
+        for name, key, size in self._db.execute(query, (self._from, self._to)):
+            found.setdefault(key, {})[name] = size
+        return found
+
+    def count(self) -> int:
+        """How many points there are, or how many have a vector, if those are fewer."""
+        (places,) = self._db.execute("SELECT places FROM collection WHERE number = ?", (self._number,)).fetchone()
+        there = bytearray(places // 8 + 1)
+        for each in self._blocks.values():
+            for first, marks in each.there():
+                at = slice(first // 8, min(len(there), first // 8 + len(marks)))
+                there[at] = bytes(map(or_, there[at], marks))
+        for (key,) in self._db.execute("SELECT key FROM loose WHERE key >= ? AND key < ?", (self._from, self._to)):
+            byte, bit = divmod(key - self._from, 8)
+            there[byte] |= 1 << bit
+        query = "SELECT count(*) FROM point WHERE collection = ?"
+        (points,) = self._db.execute(query, (self._number,)).fetchone()
+        return min(int(points), int.from_bytes(there, "little").bit_count())
+
+    def read(self, ids: Sequence[str]) -> dict[str, Point]:
+        """Points by their ids, with their vectors."""
+        keys = self._keys(ids)
+        own: dict[int, dict[str, bytes]] = {key: {} for key in keys.values()}
+        for name, each in self._blocks.items():
+            for place, data in each.get(key - self._from for key in own).items():
+                own[self._from + place][name] = data
+        marks = ",".join("?" * len(own))
+        query = f"SELECT key, channel, data FROM loose WHERE channel = ? AND key IN ({marks})"
+        for name in self.shapes:
+            for key, channel, data in self._db.execute(query, (name, *own)):
+                own[key][channel] = data
+        query = f"SELECT id, key, document, ordinal, text FROM point WHERE key IN ({marks})"
+        rows = self._db.execute(query, tuple(own)).fetchall()
+        return {row[0]: Point(row[0], row[2], row[3], row[4], own[row[1]]) for row in rows}
+
+    def nearest(self, channel: str, query: Query, limit: int, only: set[int] | None = None) -> dict[int, float]:
+        """The keys of the vectors most like a query, with their scores, and of those that are as like as the last.
+
+        With `only`, others do not count.
+        """
+        shape = self.shapes[channel]
+        if shape.is_sparse:
+            rows = self._db.execute(
+                "SELECT v.key, v.data FROM loose v JOIN point p USING (key) WHERE v.channel = ? AND v.key >= ?"
+                " AND v.key < ? ORDER BY p.document, p.ordinal",
+                (channel, self._from, self._to),
+            ).fetchall()
+            found = sparse.nearest(query, [row[1] for row in rows], shape, limit)
+            return {rows[place][0]: score for place, score in found}
+        wrong = "SELECT 1 FROM loose WHERE channel = ? AND key >= ? AND key < ? LIMIT 1"
+        if self._db.execute(wrong, (channel, self._from, self._to)).fetchone():
+            raise Damaged("a vector has another length than the others", hint="Call verify(repair=True).")
+        every = self._blocks[channel].all()
+        if only is not None:
+            every = ((first, self._among(only, first, marks), data) for first, marks, data in every)
+        near = vectors.nearest(query, every, shape, limit)
+        return {self._from + place: score for place, score in near}
+
+    def _among(self, only: set[int], first: int, marks: bytes) -> bytes:
+        kept = sum(1 << place - first for place in places_of(first, marks) if self._from + place in only)
+        return kept.to_bytes(len(marks), "little")
+
+    def points(self, keys: Sequence[int]) -> list[tuple[int, str, int, str]]:
+        """Keys, documents, ordinals and texts."""
+        found: list[tuple[int, str, int, str]] = []
+        for at in range(0, len(keys), _AT_ONCE):
+            some = keys[at : at + _AT_ONCE]
+            query = f"SELECT key, document, ordinal, text FROM point WHERE key IN ({','.join('?' * len(some))})"
+            found += self._db.execute(query, some).fetchall()
+        return found
+
+
+def _find(db: sqlite3.Connection, collection: str) -> _Collection | None:
+    found = db.execute("SELECT number, shapes FROM collection WHERE name = ?", (collection,)).fetchone()
+    return _Collection(db, found[0], vectors.shapes_of(json.loads(found[1]))) if found else None
+
+
+def _upgrade(db: sqlite3.Connection) -> None:
+    """Make the tables of version 1 into ours, within a transaction. A part of the points is in memory at a time."""
+    for table in sorted(_FIRST_TABLES):
+        db.execute(f"ALTER TABLE {table} RENAME TO first_{table}")
+    for statement in split_schema(_SCHEMA):
+        db.execute(statement)
+    db.execute(
+        "INSERT INTO collection (name, shapes, fingerprint, live)"
+        " SELECT name, shapes, fingerprint, live FROM first_collection ORDER BY rowid"
+    )
+    for (name,) in db.execute("SELECT name FROM collection").fetchall():
+        new = _find(db, name)
+        rows = db.execute(
+            "SELECT id, document, ordinal, text FROM first_point WHERE collection = ? ORDER BY document, ordinal",
+            (name,),
+        )
+        while new is not None and (some := rows.fetchmany(_AT_ONCE)):
+            own = _first_vectors(db, name, new.shapes, [row[0] for row in some])
+            new.put([Point(row[0], row[1], row[2], row[3], own[row[0]]) for row in some])
+    for table in sorted(_FIRST_TABLES):
+        db.execute(f"DROP TABLE first_{table}")
+
+
+def _first_vectors(
+    db: sqlite3.Connection, name: str, channels: Mapping[str, Shape], ids: Sequence[str]
+) -> dict[str, dict[str, bytes]]:
+    found: dict[str, dict[str, bytes]] = {each: {} for each in ids}
+    marks = ",".join("?" * len(ids))
+    query = f"SELECT id, data FROM first_vector WHERE collection = ? AND channel = ? AND id IN ({marks})"
+    for channel in channels:
+        for each, data in db.execute(query, (name, channel, *ids)):
+            found[each][channel] = data
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,10 @@ DATATYPES = ("float32", "float16", "int8", "binary", "sparse", "sparse-idf")
 """How numbers are stored. Of a sparse vector, those that are not zero; `sparse-idf` has rare ones count more."""
 _MOST_MEASURED = 1000
 _NEIGHBOURS = 10
+_SLACK = 1e-5
+"""More than float32 is wrong by in a cosine."""
+_TINY = 1e-30
+"""The square of a length below which float32 has lost digits."""
 _ALIKE = 0.9999
 """What is left of a cosine of 1 when a store has rounded."""
 
@@ -180,15 +184,50 @@ def overlap(blobs: Sequence[bytes], shape: Shape) -> float | None:
     return float(kept / (count * len(taken)))
 
 
-def nearest(query: Query, blobs: Sequence[bytes], shape: Shape, limit: int) -> list[tuple[int, float]]:
-    """The places of the vectors that are most like a query, the best first, with their cosine."""
+def nearest(
+    query: Query, blocks: Iterable[tuple[int, bytes, memoryview]], shape: Shape, limit: int
+) -> list[tuple[int, float]]:
+    """The places of the vectors that are most like a query, with their cosines, in no order.
+
+    A block is its first place, a bit for each place that says whether it has a vector, and the vectors; one is in
+    memory at a time. All that are as like as the last are among them, for the caller to choose from: which is found
+    must not depend on where it lies, so what may be among the best is compared once more, exactly.
+    """
     np = load_numpy()
     wanted = _asked(np, query, shape)
-    if not blobs:
+    found, scores = np.empty(0, "i8"), np.empty(0, "f4")
+    if limit < 1:
         return []
-    scores = _units(np, _decode(np, blobs, shape)) @ wanted
-    best = np.argsort(-scores, kind="stable")[:limit]
-    return [(int(place), float(scores[place])) for place in best]
+    floor = -np.inf
+    for first, marks, data in blocks:
+        rows = _unpacked(np, data, shape)
+        near = _near(np, rows, np.frombuffer(marks, "u1"), wanted, limit, floor)
+        found = np.concatenate([found, near + first])
+        scores = np.concatenate([scores, _exact(np, rows[near], wanted)])
+        if len(scores) > limit:
+            floor = np.partition(scores, -limit)[-limit]
+            found, scores = found[scores >= floor], scores[scores >= floor]
+    return [(int(place), float(score)) for place, score in zip(found, scores, strict=True)]
+
+
+def _near(np: Any, rows: Any, marks: Any, wanted: Any, limit: int, floor: float) -> Any:
+    """The rows of a block that may be among the best: nearly as like as `floor`, or too large or small to tell."""
+    is_there = np.unpackbits(marks, bitorder="little")[: len(rows)].astype(bool)
+    with np.errstate(all="ignore"):
+        squares = np.einsum("ij,ij->i", rows, rows)
+        scores = (rows @ wanted) / np.sqrt(squares)
+    is_odd = ~np.isfinite(scores) | (squares < _TINY)
+    scores[is_odd | ~is_there] = -np.inf
+    if len(rows) > limit:
+        floor = max(floor, np.partition(scores, -limit)[-limit])
+    return np.flatnonzero(is_there & (is_odd | (scores >= floor - _SLACK)))
+
+
+def _exact(np: Any, rows: Any, wanted: Any) -> Any:
+    """The cosines of rows, each summed up by itself: the same for the same numbers, wherever they lie."""
+    rows = rows.astype("f8")
+    lengths = np.sqrt(np.add.reduce(rows * rows, axis=1))
+    return (np.add.reduce(rows * wanted.astype("f8"), axis=1) / np.where(lengths == 0, 1, lengths)).astype("f4")
 
 
 def _asked(np: Any, query: Query, shape: Shape) -> Any:
@@ -222,11 +261,16 @@ def _encode(np: Any, vector: Any, datatype: str) -> bytes:
 
 
 def _decode(np: Any, blobs: Sequence[bytes], shape: Shape) -> Any:
+    return _unpacked(np, b"".join(blobs), shape)
+
+
+def _unpacked(np: Any, data: bytes | memoryview, shape: Shape) -> Any:
+    """Vectors that lie side by side as rows of float32."""
     if shape.datatype == "binary":
-        bits = np.stack([np.unpackbits(np.frombuffer(blob, dtype="u1"))[: shape.dimension] for blob in blobs])
-        return bits.astype("f4") * 2 - 1
+        rows = np.frombuffer(data, dtype="u1").reshape(-1, shape.size_bytes)
+        return np.unpackbits(rows, axis=1)[:, : shape.dimension].astype("f4") * 2 - 1
     kind = {"float32": "<f4", "float16": "<f2", "int8": "i1"}[shape.datatype]
-    return np.stack([np.frombuffer(blob, dtype=kind) for blob in blobs]).astype("f4")
+    return np.frombuffer(data, dtype=kind).reshape(-1, shape.dimension).astype("f4", copy=False)
 
 
 def _unit(np: Any, vector: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +123,58 @@ def test_a_table_of_lance_that_another_takes_away_as_it_is_dropped_is_gone(
     monkeypatch.setattr(durable, "sync_folder", look)
     scene.store.drop(live)
     assert scene.store.fingerprint(live) is None
+
+
+def _without_vectors_of_sqlite_vec(folder: Path, ids: list[str]) -> None:
+    from holdfast.adapters.stores.sqlite_vec import _connect
+
+    with closing(_connect(str(folder))) as db:
+        for each in ids:
+            db.execute("DELETE FROM vector_1_0 WHERE key = (SELECT key FROM point WHERE id = ?)", (each,))
+
+
+def _without_vectors_of_faiss(folder: Path, ids: list[str]) -> None:
+    import faiss
+    import numpy as np
+
+    with closing(sqlite3.connect(folder / "points.db")) as db:
+        marks = ",".join("?" * len(ids))
+        keys = [row[0] for row in db.execute(f"SELECT key FROM point WHERE id IN ({marks})", ids)]
+    (file,) = folder.glob("*.faiss")
+    index = faiss.read_index(str(file))
+    assert index.remove_ids(np.array(keys, dtype="i8")) == len(ids)
+    faiss.write_index(index, str(file))
+
+
+def _without_blocks(folder: Path, ids: list[str]) -> None:
+    with closing(sqlite3.connect(folder)) as db:
+        db.execute("DELETE FROM block")
+        db.commit()
+
+
+@pytest.mark.parametrize(
+    ("kind", "lose"),
+    [("sqlite-vec", _without_vectors_of_sqlite_vec), ("faiss", _without_vectors_of_faiss), ("flat", _without_blocks)],
+)
+def test_vectors_lost_from_files_are_noticed_by_a_plan(
+    scene: Scene,
+    meddled: Callable[[str], IndexRun],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    lose: Callable[[Path, list[str]], None],
+) -> None:
+    if kind == "faiss":
+        monkeypatch.setattr("holdfast.adapters.stores.faiss._LEAST_WAITING", 4)
+    run = meddled(kind)
+    _, point, _ = _first(scene)
+    assert run.plan().findings == ()
+    lose(tmp_path / "vectors", [point])
+    assert any("has lost points" in each for each in run.plan().findings), "also by a store that is open"
+    assert point in {each for each, _ in run.verify().bad}
+    before = scene.model.texts
+    assert (run.verify(repair=True).ok, scene.model.texts) == (True, before)
+    assert run.plan().is_empty
 
 
 def test_what_cannot_be_repaired_without_a_model_is_not_counted_as_repaired(scene: Scene) -> None:

@@ -190,6 +190,22 @@ def test_a_file_of_faiss_that_is_not_the_one_that_was_written_is_told_and_made_a
     made.close()
 
 
+def test_a_file_of_faiss_that_changes_while_it_is_open_is_noticed(tmp_path: Path) -> None:
+    made = _filled_faiss(tmp_path, 1100)
+    assert made.count("c") == 1100
+    (file,) = tmp_path.glob("*.faiss")
+    kept = file.read_bytes()
+    file.write_bytes(kept[:-1] + b"x")
+    assert made.count("c") == 0
+    with pytest.raises(Damaged, match="lost 1100 vectors"):
+        made.search("dense", [1, 2, 3, 4])
+    file.write_bytes(kept)
+    assert len(made.search("dense", [1, 2, 3, 4])) == 10
+    file.unlink()
+    assert made.count("c") == 0
+    made.close()
+
+
 class _Stopping(Disk):
     """Ends the process, as it were, as soon as a file is in its place."""
 

@@ -122,7 +122,10 @@ class VectorStore(Protocol):
         ...
 
     def count(self, collection: str) -> int:
-        """How many points there are; 0 if there is no such collection."""
+        """How many points there are that have a vector; 0 if there is no such collection.
+
+        What somebody took out behind the store's back is not counted: by this a plan notices that something is lost.
+        """
         ...
 
     def live(self) -> str | None:

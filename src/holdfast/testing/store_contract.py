@@ -5,19 +5,20 @@ The suite says how a store is opened: `store` is its class, which is called with
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 import pytest
 
-from holdfast.errors import NotFound, Refused, Unavailable
-from holdfast.indexing import HashedWords, Pipeline, vectors
+from holdfast.errors import Damaged, NotFound, Refused, Unavailable
+from holdfast.indexing import HashedWords, IndexRun, Pipeline, vectors
 from holdfast.indexing.sparse import pack
 from holdfast.indexing.store import Point
 from holdfast.indexing.vectors import DATATYPES, Shape
@@ -52,6 +53,14 @@ try:
 except Unavailable as error:
     print(error.hint)
 """
+
+
+def _embed(texts: Sequence[str]) -> list[list[float]]:
+    return [[text.count(letter) + 0.1 for letter in "abcdefghijklmnop"] for text in texts]
+
+
+def _run(texts: Mapping[str, str], store: Any, folder: Path) -> IndexRun:
+    return IndexRun(ledger=folder / "ledger.db", pipeline=Pipeline(source=texts, embed={"dense": _embed}, store=store))
 
 
 def made(shape: Shape, *numbers: float) -> bytes:
@@ -89,6 +98,12 @@ class VectorStoreContract:
         store.create("c", SHAPES, {"ledger": "l"})
         yield store
         store.close()
+
+    def lose(self, place: Path, collection: str, ids: Sequence[str]) -> None:
+        """Take points out of a store that is closed, behind its back. Do it to its files, if others can write them."""
+        other = type(self).store(place)
+        other.delete(collection, ids)
+        other.close()
 
     def spelt(self) -> str:
         """How another process finds the class."""
@@ -336,6 +351,42 @@ class VectorStoreContract:
             shutil.rmtree(each) if each.is_dir() else each.unlink()
         store = type(self).store(place)
         assert (store.fingerprint("c"), store.count("c"), store.live()) == (None, 0, None)
+        store.close()
+
+    def test_points_lost_behind_its_back_are_not_counted(self, place: Path) -> None:
+        store = type(self).store(place)
+        store.create("c", SHAPES, {"ledger": "l"})
+        store.make_live("c")
+        store.upsert("c", [numbered(each) for each in range(self.many)])
+        store.close()
+        lost = [numbered(each).id for each in (0, 7, self.many - 1)]
+        self.lose(place, "c", lost)
+        store = type(self).store(place)
+        there = {each for each, _, sizes in store.scan("c") if sizes}
+        assert not there & set(lost)
+        assert store.count("c") == len(there) <= self.many - 3
+        assert all(not each.vectors for each in store.read("c", lost).values())
+        with contextlib.suppress(Damaged):  # or only what is there is found
+            found = {each.text for each in store.search("dense", [1, 2, 3, 4], limit=self.many)}
+            assert not found & {"text 0", "text 7", f"text {self.many - 1}"}
+        store.close()
+
+    def test_a_plan_notices_lost_points_and_a_verify_repairs_them(self, place: Path, tmp_path: Path) -> None:
+        texts = {f"{name}.md": f"a text about {name}, and {name} again" for name in ("cats", "rain", "bread", "stars")}
+        store = type(self).store(place)
+        with _run(texts, store, tmp_path) as run:
+            assert run.apply(run.plan()).ok
+            live = store.live()
+            lost = [each for each, document, _ in store.scan(live) if document == "rain.md"]
+        store.close()
+        self.lose(place, live, lost)
+        store = type(self).store(place)
+        with _run(texts, store, tmp_path) as run:
+            assert any("has lost points" in each for each in run.plan().findings)
+            assert {document for _, document in run.verify().bad} >= {"rain.md"}
+            assert run.verify(repair=True).ok
+            assert run.plan().findings == ()
+        assert store.search("dense", _embed([texts["rain.md"]])[0], limit=1)[0].document == "rain.md"
         store.close()
 
     def test_a_place_where_none_can_be_is_told(self, tmp_path: Path) -> None:

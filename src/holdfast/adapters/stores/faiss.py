@@ -50,6 +50,8 @@ CREATE TABLE vector (
 ) WITHOUT ROWID;
 CREATE INDEX vector_waiting ON vector (collection, channel) WHERE waiting IS NOT NULL;
 """
+_OWN = "FROM vector v JOIN point p ON p.key = v.key WHERE v.collection = ? AND v.channel = ?"
+"""Vectors that have a point: somebody may have taken points out."""
 
 
 class FaissStore:
@@ -62,6 +64,8 @@ class FaissStore:
         self._indexes: dict[tuple[int, str], Any] = {}
         self._fresh: set[tuple[int, str]] = set()
         """Those that have all that waits."""
+        self._stamps: dict[tuple[int, str], tuple[str, int, int, int] | None] = {}
+        """Of the files that they were read from."""
         self._seen = 0
         layout = Layout(self.identity, _VERSION, split_schema(_SCHEMA), _APPLICATION)
         errors = (sqlite3.Error, RuntimeError)
@@ -154,11 +158,7 @@ class FaissStore:
 
     def count(self, collection: str) -> int:
         """How many points have a vector that is really there."""
-        number, shapes = self._found(collection)
-        found: set[int] = set()
-        for name, shape in shapes.items():
-            found |= _keys(self._index(number or 0, name, shape))
-        return len(found)
+        return sum(1 for _, _, sizes in self.scan(collection) if sizes)
 
     def live(self) -> str | None:
         found = self._db.one("SELECT name FROM collection WHERE live = 1")
@@ -185,7 +185,7 @@ class FaissStore:
             raise nothing_to_search(self.identity, channel)
         asked = np.asarray([vectors.asked(query, shape)], dtype="f4")
         index = self._index(number, channel, shape)
-        (expected,) = self._db.one("SELECT count(*) FROM vector WHERE collection = ? AND channel = ?", number, channel)
+        (expected,) = self._db.one(f"SELECT count(*) {_OWN}", number, channel)
         if index.ntotal != expected:
             raise Damaged(
                 f"{self.identity} has lost {expected - index.ntotal} vectors", hint="Call verify(repair=True)."
@@ -196,7 +196,10 @@ class FaissStore:
         return [self._hit(int(key), float(score)) for key, score in zip(keys[0], scores[0], strict=True)]
 
     def _hit(self, key: int, score: float) -> Hit:
-        document, ordinal, text = self._db.one("SELECT document, ordinal, text FROM point WHERE key = ?", key)
+        found = self._db.one("SELECT document, ordinal, text FROM point WHERE key = ?", key)
+        if found is None:
+            raise Damaged(f"{self.identity} has lost points", hint="Call verify(repair=True).")
+        document, ordinal, text = found
         return Hit(document, ordinal, text, score)
 
     def close(self) -> None:
@@ -213,16 +216,28 @@ class FaissStore:
             self._indexes.clear()
             self._seen = version
         place = (number, channel)
+        found = self._db.one("SELECT name, digest FROM file WHERE collection = ? AND channel = ?", number, channel)
+        stamp = self._stamp(found[0]) if found else None
+        if self._stamps.get(place) != stamp:  # somebody wrote to the file, or took it away: what it has counts
+            self._indexes.pop(place, None)
         if place not in self._indexes or place not in self._fresh:
             with self._reading():
-                index = self._indexes.pop(place, None) or self._read(number, channel, shape)
+                index = self._indexes.pop(place, None) or self._read(found, shape)
                 self._catch_up(index, number, channel)
             self._indexes[place] = index
             self._fresh.add(place)
+            self._stamps[place] = stamp
         return self._indexes[place]
 
-    def _read(self, number: int, channel: str, shape: Shape) -> Any:
-        found = self._db.one("SELECT name, digest FROM file WHERE collection = ? AND channel = ?", number, channel)
+    def _stamp(self, name: str) -> tuple[str, int, int, int] | None:
+        """Changes when a file does; None if there is none."""
+        try:
+            seen = os.stat(self._path / name)
+        except FileNotFoundError:
+            return None
+        return name, seen.st_ino, seen.st_size, seen.st_mtime_ns
+
+    def _read(self, found: tuple[str, str] | None, shape: Shape) -> Any:
         if found:
             try:
                 data = (self._path / found[0]).read_bytes()
@@ -233,9 +248,7 @@ class FaissStore:
         return faiss.IndexIDMap2(faiss.IndexFlatIP(shape.dimension))
 
     def _catch_up(self, index: Any, number: int, channel: str) -> None:
-        rows = self._db.execute(
-            "SELECT key, waiting FROM vector WHERE collection = ? AND channel = ?", (number, channel)
-        ).fetchall()
+        rows = self._db.execute(f"SELECT v.key, v.waiting {_OWN}", (number, channel)).fetchall()
         waiting = {key: data for key, data in rows if data is not None}
         there = _keys(index)
         gone = (there - {key for key, _ in rows}) | (there & waiting.keys())

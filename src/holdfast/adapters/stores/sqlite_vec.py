@@ -134,10 +134,8 @@ class SQLiteVecStore:
         return found
 
     def count(self, collection: str) -> int:
-        found = self._db.one(
-            "SELECT count(*) FROM point WHERE collection = (SELECT number FROM collection WHERE name = ?)", collection
-        )
-        return int(found[0])
+        """How many points have a vector that is really there."""
+        return sum(1 for _, _, sizes in self.scan(collection) if sizes)
 
     def live(self) -> str | None:
         found = self._db.one("SELECT name FROM collection WHERE live = 1")

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.adapters.agents.agent import Places, Scope
+from holdfast.adapters.agents.folders import own_folder
 from holdfast.adapters.agents.registry import NAMES, find_agent
 from holdfast.adapters.agents.settings.install import carry_out, plan_install, plan_uninstall
 from holdfast.adapters.agents.settings.jsonc import NotJSON, parse
 from holdfast.adapters.agents.settings.ours import are_same, found_entries, with_entries, without_entries
+from holdfast.adapters.agents.settings.shim import write_shim
 from holdfast.errors import Conflict, Refused
 
 WORDS = ["/opt/hold fast/bin/holdfast", "hook"]
@@ -305,3 +307,43 @@ def test_of_many_that_install_and_uninstall_at_once_none_leaves_half_a_file(plac
     carry_out(plan_uninstall(agent, Scope.USER, places), places.environ)
     assert json.loads(file.read_text()) == {"mine": "x" * 200_000}
     assert os.listdir(file.parent) == ["settings.json"]
+
+
+OTHER = 12345  # a user, and a group, that root installs for
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("existed", [False, True])
+@pytest.mark.parametrize("scope", Scope)
+def test_under_sudo_everything_belongs_to_the_user(places: Places, scope: Scope, existed: bool) -> None:
+    agent = find_agent("claude-code")
+    path = agent.settings(places, scope)
+    if existed:
+        path.parent.mkdir()
+        path.write_text("{}\n")
+        path.chmod(0o640)
+    for each in (places.home, *places.home.rglob("*"), places.project, *places.project.rglob("*")):
+        os.chown(each, OTHER, OTHER + (each == path))
+    write_shim(places.environ, "/usr/bin/python3")
+    carry_out(plan_install(agent, scope, places, words("claude-code")), places.environ)
+    for top in (places.home, places.project):
+        for folder, folders, files in os.walk(top):
+            for name in (*folders, *files):
+                made = Path(folder, name)
+                assert made.lstat().st_uid == OTHER, made
+    status = path.stat()
+    assert (status.st_gid, status.st_mode & 0o777) == ((OTHER + 1, 0o640) if existed else (OTHER, 0o644))
+    carry_out(plan_uninstall(agent, scope, places), places.environ)
+    assert path.exists() == existed
+    if existed:
+        assert (path.stat().st_uid, path.stat().st_gid) == (OTHER, OTHER + 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_an_earlier_install_left_to_root_is_given_back(places: Places) -> None:
+    agent = find_agent("claude-code")
+    carry_out(plan_install(agent, Scope.USER, places, words("claude-code")), places.environ)
+    os.chown(places.home, OTHER, OTHER)
+    write_shim(places.environ, "/usr/bin/python3")
+    own = Path(own_folder(places.environ))
+    assert {each.lstat().st_uid for each in (own, *own.rglob("*"))} == {OTHER}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -10,13 +11,19 @@ from holdfast.durable.disk import disk
 
 
 def write_atomically(
-    path: Path, data: bytes, *, sync: bool = True, via: Path | None = None, mode: int | None = None
+    path: Path,
+    data: bytes,
+    *,
+    sync: bool = True,
+    via: Path | None = None,
+    mode: int | None = None,
+    owner: tuple[int, int] | None = None,
 ) -> None:
     """Replace a file by one step (P3): a crash leaves the old content or the new.
 
     Without `sync` a power loss may leave either, or garbage: only for what carries its own checksum and can be made
     again. What a crash leaves behind is `<name>.new` (or `via`, on the same file system), which the next call replaces.
-    Only its owner can read the file, unless `mode` says otherwise.
+    Only its owner can read the file, unless `mode` says otherwise. `owner`: whose it is to be, if we may say so.
     """
     temporary = f"{path}.new" if via is None else str(via)
     try:
@@ -28,6 +35,9 @@ def write_atomically(
     fd = disk().create(temporary)
     try:
         disk().write(fd, data)
+        if owner is not None and owner != (os.fstat(fd).st_uid, os.fstat(fd).st_gid):
+            with contextlib.suppress(PermissionError):
+                disk().chown(fd, *owner)
         if mode is not None:
             disk().chmod(fd, mode)
         if sync:

@@ -350,3 +350,23 @@ def test_a_branch_that_went_on_after_an_interruption_is_left(
     assert "at another commit by now" in later.recover()[0]
     assert place.git("rev-parse", "HEAD") == on
     assert later.recover() == later.recovered
+
+
+def test_files_with_filters_and_line_ends_are_clean_afterwards(place: Place, manager: SyncCheckpointManager) -> None:
+    """The index is set as git sets it: a file that a clean filter or `eol` changes does not look modified."""
+    place.git("config", "filter.upper.clean", "tr a-z A-Z")
+    place.git("config", "filter.upper.smudge", "tr A-Z a-z")
+    place.write(".gitattributes", "*.dat filter=upper\n*.txt text eol=crlf\n")
+    place.write("a.dat", "abc\n")
+    place.write("b.txt", "one\r\n")
+    place.git("add", "-A")
+    place.git("commit", "-q", "-m", "with filters")
+    made = manager.create_checkpoint("a")
+    place.write("a.dat", "abcd\n")
+    place.write("b.txt", "two\r\n")
+    place.git("commit", "-q", "-a", "-m", "later")
+    place.git("tag", "kept")
+    assert manager.rollback(made.id, git="reset", confirm=True).git_moved
+    assert place.git("diff-files", "--name-only") == ""  # as the index is, before `status` looks again
+    assert place.git("status", "--porcelain") == ""
+    assert (place.root / "a.dat").read_text() == "abc\n"

@@ -19,6 +19,7 @@ from holdfast.adapters.agents.agent import Agent, Places, Scope
 from holdfast.adapters.agents.folders import own_folder
 from holdfast.adapters.agents.settings.jsonc import NotJSON
 from holdfast.adapters.agents.settings.ours import with_entries, without_entries
+from holdfast.adapters.agents.settings.ownership import give, give_ours, make_ours, owner_at
 from holdfast.adapters.agents.settings.reading import decode, read_bytes
 from holdfast.errors import Conflict, Refused
 
@@ -84,9 +85,10 @@ def carry_out(change: Change, environ: Mapping[str, str]) -> None:
     """Make a change. Conflict if the file is no longer as it was planned for; then nothing is changed."""
     if not change:
         return
-    durable.make_folder(change.backup.parent)
+    make_ours(change.backup.parent)
     with durable.Lock(change.backup.parent / "lock"):  # P9: two of us would share the file that is renamed into place
         _carry_out(change, environ)
+    give_ours(environ)
 
 
 def _carry_out(change: Change, environ: Mapping[str, str]) -> None:
@@ -100,8 +102,10 @@ def _carry_out(change: Change, environ: Mapping[str, str]) -> None:
         original = receipt if receipt and receipt.after == _digest(change.before or b"") else None
         new = original or _Receipt(change.before is not None, change.backup.name, "", [str(each) for each in made])
         new.write(change.path, environ, after=_digest(change.after))
+    owner = owner_at(change.path)  # under sudo it is not ours
     for folder in reversed(made):
         durable.disk().mkdir(str(folder), mode=0o755)
+        give(folder, owner)
     if read_bytes(change.path) != change.before:
         raise Conflict(f"{change.path} was changed by somebody else meanwhile", hint="Try again.")
     if change.after is None:
@@ -113,7 +117,7 @@ def _carry_out(change: Change, environ: Mapping[str, str]) -> None:
         return
     mode = os.stat(change.path).st_mode & 0o777 if change.before is not None else 0o644
     temporary = change.path.with_name(f".{change.path.name}.holdfast-new")
-    durable.write_atomically(change.path, change.after, via=temporary, mode=mode)
+    durable.write_atomically(change.path, change.after, via=temporary, mode=mode, owner=owner)
     if change.removes:
         _Receipt.forget(change.path, environ)
 
@@ -138,7 +142,7 @@ class _Receipt:
     def write(self, path: Path, environ: Mapping[str, str], *, after: str) -> None:
         about = {"path": str(path), "existed": self.existed, "backup": self.backup, "after": after, "made": self.made}
         folder = _kept(path, environ)
-        durable.make_folder(folder)
+        make_ours(folder)
         durable.write_atomically(folder / "receipt.json", json.dumps(about, indent=1).encode() + b"\n")
 
     @staticmethod

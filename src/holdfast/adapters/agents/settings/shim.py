@@ -14,6 +14,7 @@ from pathlib import Path
 import holdfast
 from holdfast import durable
 from holdfast.adapters.agents.folders import own_folder
+from holdfast.adapters.agents.settings.ownership import give_ours, make_ours
 
 _CODE = """\
 import sys
@@ -55,9 +56,10 @@ def write_shim(environ: Mapping[str, str], python: str) -> None:
     path, text = shim_path(environ), shim_text(python)
     if is_current(environ, python):
         return
-    durable.make_folder(path.parent)
+    make_ours(path.parent)
     with durable.Lock(path.parent / "lock"):
         durable.write_atomically(path, text.encode(), mode=0o700)
+    give_ours(environ)  # the agent runs it as its user
 
 
 def is_current(environ: Mapping[str, str], python: str) -> bool:

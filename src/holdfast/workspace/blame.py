@@ -1,7 +1,8 @@
 """Blaming: which checkpoint each line of a file came with, and so whose window it was made in.
 
 A file is followed back along what the folder went through. Only where its content differs from one checkpoint to the
-next is it read; where it was renamed, it is followed under its older name.
+next is it read; where it was renamed, it is followed under its older name. What was gone through is not held: memory
+does not grow with the number of checkpoints (P8).
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from holdfast.errors import NotFound, Refused
 from holdfast.model import Blame, BlamedLine, Checkpoint, Origin
 from holdfast.scan import databases
 from holdfast.scan.handles import Handles, split
-from holdfast.shadowgit import Kind, object_id
+from holdfast.shadowgit import Kind, TreeEntry, object_id, store_name
+from holdfast.workspace.stored.catalog import Row
 from holdfast.workspace.stored.differ import find_renames
 from holdfast.workspace.stored.gathering import TEXT_MAX_BYTES, Gathering
 from holdfast.workspace.stored.lines import hunks, is_text, split_lines
 from holdfast.workspace.stored.record import Node
 from holdfast.workspace.stored.repository import WITHOUT, Repository
-from holdfast.workspace.stored.tree import Entry, TreeReader
+from holdfast.workspace.stored.tree import TreeReader
 from holdfast.workspace.stored.windows import USER, actor_of
+
+_MOST_FOUND = 1024
 
 
 class _Version(NamedTuple):
@@ -39,10 +43,8 @@ class Blamer:
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._source = Gathering(repository.objects, None)
-        self._reader = TreeReader(self._source)
         self._fresh: dict[bytes, bytes] = {}
-        self._before: dict[str, list[Checkpoint]] = {}
-        self._root: dict[str, Node] = {}
+        self._found: dict[tuple[bytes, str], TreeEntry | None] = {}
 
     def blame_now(self, path: str, root: str) -> Blame:
         """The file as it is in the folder. NotFound if it is not there."""
@@ -56,7 +58,7 @@ class Blamer:
     def _known(self, path: str, status: os.stat_result) -> bytes:
         """The content of a large file, if it is the one that was saved last, by its size and time; nothing if not."""
         head = self._repository.head()
-        entry = self._reader.find(self._root_of(head), path) if head else None
+        entry = TreeReader(self._source).find(self._root_of(head), path) if head else None
         if entry is None or not entry.is_file or entry.attr.mtime_ns != status.st_mtime_ns:
             return b""
         size = entry.attr.parts_bytes
@@ -64,7 +66,8 @@ class Blamer:
 
     def blame(self, path: str, checkpoint: Checkpoint) -> Blame:
         """The file as a checkpoint has it. NotFound if it has none there."""
-        found = self._version(checkpoint, path)
+        row = self._repository.catalog.by_id(checkpoint.id)
+        found = self._version(row, path) if row else None
         if found is None:
             raise NotFound(f"{checkpoint.id} has no file {path}", hint="Check its spelling.")
         return self._blame(found)
@@ -79,13 +82,13 @@ class Blamer:
         stack = [(newest, {number: number for number in range(len(lines))})]
         while stack:
             version, pending = stack.pop()
-            older = self._older(version)
+            older, is_end = self._older(version)
             for other in older:
                 gone, pending = self._passed(other, version, pending)
                 if gone:
                     stack.append((other, gone))
-            origin = self._origin(version, is_older=self._is_end(version))
-            origins.update(dict.fromkeys(pending.values(), origin))
+            if pending:
+                origins.update(dict.fromkeys(pending.values(), self._origin(version, is_older=is_end)))
         texts = (line.decode("utf-8", "surrogateescape") for line in lines)
         return Blame(newest.path, True, [BlamedLine(at + 1, text, origins[at]) for at, text in enumerate(texts)], whole)
 
@@ -113,52 +116,74 @@ class Blamer:
     def _whole(self, version: _Version) -> Origin:
         """Where the content as a whole came from."""
         while True:
-            older = next((each for each in self._older(version) if each.oid == version.oid), None)
-            if older is None:
-                return self._origin(version, is_older=self._is_end(version))
-            version = older
+            older, is_end = self._older(version)
+            same = next((each for each in older if each.oid == version.oid), None)
+            if same is None:
+                return self._origin(version, is_older=is_end)
+            version = same
 
     # going back
 
-    def _older(self, version: _Version) -> list[_Version]:
-        """The file in what a version came from: the parent, and for what is left of an agent's work, where it began."""
-        found = []
-        for before in self._befores(version.checkpoint):
-            same = self._version(before, version.path) or self._renamed(before, version)
-            if same is not None:
-                found.append(same)
-        return found
+    def _older(self, version: _Version) -> tuple[list[_Version], bool]:
+        """The file in what a version came from: the parent, and for what is left of an agent's work, where it began.
+        And whether there is nothing that it came from."""
+        rows = self._befores(version.checkpoint)
+        found = [self._version(row, version.path) or self._renamed(row, version) for row in rows]
+        return [each for each in found if each is not None], version.checkpoint is not None and not rows
 
-    def _befores(self, checkpoint: Checkpoint | None) -> list[Checkpoint]:
+    def _befores(self, checkpoint: Checkpoint | None) -> list[Row]:
         if checkpoint is None:
             head = self._repository.head()
-            return [head] if head else []
-        if checkpoint.id not in self._before:
+            ids = [head.id if head else None]
+        else:
             operation = checkpoint.operation
             ids = [checkpoint.parent, operation.target if operation and operation.verb == WITHOUT else None]
-            rows = (self._repository.catalog.by_id(each) for each in ids if each)
-            self._before[checkpoint.id] = [self._repository.checkpoint(row) for row in rows if row]
-        return self._before[checkpoint.id]
+        rows = (self._repository.catalog.by_id(each) for each in ids if each)
+        return [row for row in rows if row]
 
     def _root_of(self, checkpoint: Checkpoint) -> Node:
-        if checkpoint.id not in self._root:
-            self._root[checkpoint.id] = self._repository.contents(checkpoint).root
-        return self._root[checkpoint.id]
+        return self._repository.contents(checkpoint).root
 
-    def _is_end(self, version: _Version) -> bool:
-        return version.checkpoint is not None and not self._befores(version.checkpoint)
+    def _version(self, row: Row, path: str) -> _Version | None:
+        oid = self._content(row, path)
+        return _Version(self._repository.checkpoint(row), path, oid) if oid is not None else None
 
-    def _version(self, checkpoint: Checkpoint, path: str) -> _Version | None:
-        entry = self._reader.find(self._root_of(checkpoint), path)
-        return _Version(checkpoint, path, entry.oid) if entry is not None and _has_content(entry) else None
+    def _content(self, row: Row, path: str) -> bytes | None:
+        """The content of a file or link in a checkpoint. Only the folders on the way are read, without attributes."""
+        if not path:
+            return None  # the folder itself
+        *folders, name = path.split("/")
+        tree = bytes.fromhex(row.content[:40])
+        for folder in folders:
+            found = self._entry(tree, folder)
+            if found is None or not found.is_folder:
+                return None
+            tree = found.oid
+        found = self._entry(tree, name)
+        if found is None or not found.is_folder:
+            return found and found.oid
+        root = self._root_of(self._repository.checkpoint(row))  # a folder, or a large file in parts: attributes tell
+        entry = TreeReader(self._source).find(root, path)
+        return entry.oid if entry is not None and (entry.is_file or entry.is_link) else None
 
-    def _renamed(self, before: Checkpoint, version: _Version) -> _Version | None:
+    def _entry(self, tree: bytes, name: str) -> TreeEntry | None:
+        """What a stored folder has under a name. Most checkpoints share most folders with the one looked at before."""
+        key = (tree, name)
+        if key not in self._found:
+            if len(self._found) >= _MOST_FOUND:
+                self._found.clear()
+            stored = (store_name(os.fsencode(name)), store_name(os.fsencode(name), is_link=True))
+            self._found[key] = next((each for each in self._source.tree(tree) if each.name in stored), None)
+        return self._found[key]
+
+    def _renamed(self, row: Row, version: _Version) -> _Version | None:
         if version.checkpoint is None:
             return None  # that would take a look at the whole folder
-        changes = self._reader.diff(self._root_of(before), self._root_of(version.checkpoint))
+        before = self._root_of(self._repository.checkpoint(row))
+        changes = TreeReader(self._source).diff(before, self._root_of(version.checkpoint))
         for old, new in find_renames(changes, self._source):
             if new == version.path:
-                return self._version(before, old)
+                return self._version(row, old)
         return None
 
     def _text(self, version: _Version) -> bytes | None:
@@ -175,10 +200,6 @@ class Blamer:
     def _origin(self, version: _Version, *, is_older: bool) -> Origin:
         checkpoint = version.checkpoint
         return Origin(actor_of(checkpoint) if checkpoint else USER, checkpoint, version.path, is_older)
-
-
-def _has_content(entry: Entry) -> bool:
-    return entry.is_file or entry.is_link
 
 
 def _read(path: str, root: str) -> tuple[os.stat_result, bytes | None]:

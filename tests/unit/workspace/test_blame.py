@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from holdfast import NotFound, Refused
@@ -116,3 +118,48 @@ def test_what_is_not_there_is_not_found_and_what_is_no_file_refused(project, ws)
         ws.blame("folder")
     with pytest.raises(Refused):
         ws.blame("../outside")
+
+
+def test_memory_does_not_grow_with_the_number_of_checkpoints(project, ws):
+    for number in range(400):
+        project.write(f"file-{number}", b"content\n")
+    project.write("deep/a", b"one\n" * 50)
+
+    def peak_after(saves: int) -> int:
+        for number in range(saves):
+            project.write("file-0", b"changed\n" * (len(ws.list(None)) + 1))
+            if number % 10 == 0:
+                project.write("deep/a", b"one\n" * (50 + number))
+            ws.save("s")
+        again = project.open()
+        again.blame("deep/a")  # what is loaded once
+        tracemalloc.start()
+        try:
+            again.blame("deep/a")
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    few, many = peak_after(20), peak_after(100)
+    assert many < 2 * few
+
+
+def test_the_root_is_no_file_of_a_checkpoint(project, ws):
+    project.write("a")
+    saved = ws.save("first")
+    with pytest.raises((NotFound, Refused)):
+        ws.blame(".", saved.id)
+
+
+def test_names_that_git_forbids_and_large_files_are_followed(project, ws):
+    project.write("x/.gitattributes", b"one\n")
+    project.write("x/large", bytes(9 << 20))
+    (project.root / "x" / ".gitignore").symlink_to("a")
+    ws.save("first")
+    project.write("x/.gitattributes", b"one\ntwo\n")
+    last = ws.save("second", actor="codex")
+    assert told(ws.blame("x/.gitattributes", last.id)) == [("user", "first"), ("codex", "second")]
+    assert ws.blame("x/large", last.id).whole.checkpoint.message == "first"
+    assert ws.blame("x/.gitignore", last.id).whole.checkpoint.message == "first"
+    with pytest.raises(NotFound):
+        ws.blame("x", last.id)

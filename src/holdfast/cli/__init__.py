@@ -25,7 +25,7 @@ From the outside in:
     commands/        one file a command
     flow/, training, indexing    the same for flow locations, training runs, `holdfast index`
     listing, restoring, saved, conversations, installing, running, picking    what several commands share
-    given, locations             values and locations on the command line
+    given, locations, kinds      values and locations on the command line; what a place is that a command is not for
     output, render, progress     the two streams, how things look, the progress bar
     documents                    what `--json` prints
     completing, reference        completion in shells; how docs/cli.md is made

@@ -50,6 +50,7 @@ class App:
             found = nearest(folder, attempt, home=_home(), any_owner=self.store is not None)
         if found is None:
             if not create:
+                self._check_folder(folder)
                 first = f"Make the first one with `{self.typed('save')}`."
                 raise NotFound(f"{folder} has no checkpoints yet", hint=" ".join([first, *self._moved_from(folder)]))
             found = self._made(folder, exclude=exclude)
@@ -131,13 +132,29 @@ class App:
         )
         return folder if opened is None else self._opened(opened).path
 
+    def check_kind(self) -> None:
+        """Refused where `-C` names something that is no folder, with what it is and what is for that."""
+        if self.directory and "://" in self.directory:
+            from holdfast.cli import kinds  # start-up cost, for who is wrong
+
+            if known := kinds.of_word(self.directory):
+                raise Refused(f"{known[0]}, and this command is for folders", hint=f"{known[1]}.")
+
+    def _check_folder(self, folder: Path) -> None:
+        """NotFound, as above, for a folder without a store that is something else."""
+        from holdfast.cli import kinds  # as above
+
+        if known := kinds.of_folder(Path(os.path.realpath(folder))):
+            raise NotFound(f"{known[0]}, and has no checkpoints of its files", hint=f"{known[1]}.")
+
     def _opened(self, workspace: Workspace) -> Workspace:
         self._workspace = workspace
         self.tell_recovered()
         return workspace
 
     def folder(self) -> Path:
-        """Return the folder that was named, or the current one."""
+        """Return the folder that was named, or the current one. Refused if what was named is no folder."""
+        self.check_kind()
         try:
             return Path(self.directory or os.getcwd())
         except FileNotFoundError:

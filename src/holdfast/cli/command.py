@@ -10,9 +10,13 @@ import click
 from holdfast.cli import output
 from holdfast.cli.app import App
 from holdfast.cli.exits import Exit
+from holdfast.cli.kinds import of_word
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+_OF_FOLDERS = frozenset(["restore", "blame", "why", "export", "fork", "adopt", "pin", "rm", "purge", "init", "where"])
+"""Those whose words are checkpoints and paths; a text, such as a message, may well be a URL."""
 
 
 class Command(click.Command):
@@ -51,6 +55,16 @@ class Command(click.Command):
             return with_context(ctx, lambda: parse(ctx, args))
         except click.UsageError as error:
             raise self._dashes_forgotten(error) from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; a usage error where it is for folders, and was given something else."""
+        if self.name in _OF_FOLDERS:
+            for param in self.params:
+                value = ctx.params.get(param.name or "") if isinstance(param, click.Argument) else None
+                for word in (value,) if isinstance(value, str) else value or ():
+                    if isinstance(word, str) and (known := of_word(word)):
+                        raise click.UsageError(f"{known[0]}, and {self.name} is for folders. {known[1]}", ctx)
+        return super().invoke(ctx)
 
     def _dashes_forgotten(self, error: click.UsageError) -> click.UsageError:
         """Say what comes after the dashes, where what is wrong may be that there are none."""

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from holdfast.cli.app import App, typed
+from holdfast.cli.kinds import FLOW, OBJECT_STORES
 
-SCHEMES = ("sqlite", "postgresql", "postgres", "redis", "rediss", "unix", "memory")
-OBJECT_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "file")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -31,7 +30,7 @@ class Asked(NamedTuple):
 def is_location(word: str | None) -> bool:
     """Whether a word is a URL: that of a store, or one that was meant to be."""
     scheme, colon, rest = (word or "").partition(":")
-    return bool(colon) and (rest.startswith("//") or scheme in SCHEMES)
+    return bool(colon) and (rest.startswith("//") or scheme in FLOW)
 
 
 def option_tenant(function: _Function) -> _Function:
@@ -80,6 +79,8 @@ def check_location(word: str | None) -> None:
         return
     if os.path.isdir(word):
         command = click.get_current_context().info_name
+        if command == "copy":
+            raise click.UsageError(f"{word} is a folder, and copy is for flow locations, such as sqlite:///state.db")
         raise click.UsageError(f"a folder goes before the command: holdfast -C {word} {command}")
     from urllib.parse import quote  # which no command needs that goes well
 

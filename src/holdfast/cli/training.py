@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.cli import documents, output, render
 from holdfast.cli.app import App
 from holdfast.cli.exits import Exit
+from holdfast.cli.kinds import FLOW
 from holdfast.errors import NotFound, Refused
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ _DIGITS = 100
 
 def run_of(app: App) -> TrainingFolder | None:
     """The training run whose checkpoints the folder, or the place in an object store, holds; None if it holds none."""
+    if app.directory and app.directory.partition("://")[0] in FLOW:
+        app.check_kind()
     if app.directory and "://" in app.directory:
         return open_run(app.directory)
     folder = app.folder()

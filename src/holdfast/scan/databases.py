@@ -63,12 +63,13 @@ def belongs(database: bytes, sidecar: bytes) -> bool:
 
 
 def is_sidecar(name: str, dir_fd: int) -> bool:
-    """Whether a file of the open folder is a sidecar of a database beside it."""
+    """Whether there is such a file in the open folder, and it is a sidecar of a database beside it."""
     main = database_name(name)
     return (
         main is not None
         and (header := _header(main, dir_fd)) is not None
-        and belongs(header, _header(name, dir_fd) or b"")
+        and (sidecar := _header(name, dir_fd)) is not None
+        and belongs(header, sidecar)
     )
 
 

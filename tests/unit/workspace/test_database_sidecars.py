@@ -301,6 +301,13 @@ class TestAfterAKilledWriter:
 
 
 class TestWhatGoesTogether:
+    def test_a_young_database_at_rest_is_complete(self, root: Path, ws: Workspace) -> None:
+        with closing(sqlite3.connect(root / "app.db")) as db:
+            db.execute("create table rows (n)")
+        saved = ws.save()
+        assert saved.complete
+        assert saved.uncovered == ()
+
     def test_files_that_are_only_named_so_are_left_alone(self, root: Path, ws: Workspace) -> None:
         (root / ".gitignore").write_text("*-journal\n")
         (root / "notes").write_text("one")

@@ -128,11 +128,14 @@ def test_equal_vectors_are_found_by_document_wherever_they_lie(path: Path) -> No
 
 def test_huge_and_tiny_vectors_are_found(path: Path) -> None:
     rows = {"huge": [3e30, 4e30], "tiny": [3e-30, 4e-30], "plain": [4.0, 3.0], "zero": [0.0, 0.0], "away": [-3.0, -4.0]}
+    rows |= {f"less {number}": [4.0, -1.0 - number] for number in range(50)}
     points = [Point(name, name, 0, name, {"dense": vectors.packed(row)}) for name, row in rows.items()]
     with closing(_filled(path, points, {"dense": Shape(2)})) as store:
-        found = store.search("dense", [3, 4], limit=4)
-        assert [each.document for each in found] == ["huge", "tiny", "plain", "zero"]
-        assert [round(each.score, 3) for each in found] == [1.0, 1.0, 0.96, 0.0]
+        found = store.search("dense", [3, 4], limit=3)
+        assert [each.document for each in found] == ["huge", "tiny", "plain"]
+        assert [round(each.score, 3) for each in found] == [1.0, 1.0, 0.96]
+        scores = {each.document: each.score for each in store.search("dense", [3, 4], limit=100)}
+        assert (scores["zero"], scores["away"], len(scores)) == (0.0, -1.0, 55)
 
 
 def test_what_another_process_writes_is_found(path: Path) -> None:

@@ -216,7 +216,7 @@ def _near(np: Any, rows: Any, marks: Any, wanted: Any, limit: int, floor: float)
     with np.errstate(all="ignore"):
         squares = np.einsum("ij,ij->i", rows, rows)
         scores = (rows @ wanted) / np.sqrt(squares)
-    is_odd = ~np.isfinite(scores) | (squares < _TINY)
+    is_odd = ~np.isfinite(scores) | ~np.isfinite(squares) | (squares < _TINY)  # float32 ends at 3e38
     scores[is_odd | ~is_there] = -np.inf
     if len(rows) > limit:
         floor = max(floor, np.partition(scores, -limit)[-limit])

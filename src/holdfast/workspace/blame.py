@@ -19,7 +19,7 @@ from holdfast.shadowgit import Kind, TreeEntry, object_id, store_name
 from holdfast.workspace.stored.catalog import Row
 from holdfast.workspace.stored.differ import find_renames
 from holdfast.workspace.stored.gathering import TEXT_MAX_BYTES, Gathering
-from holdfast.workspace.stored.lines import hunks, is_text, split_lines
+from holdfast.workspace.stored.lines import Hunk, hunks, is_text, split_lines
 from holdfast.workspace.stored.record import Node
 from holdfast.workspace.stored.repository import WITHOUT, Repository
 from holdfast.workspace.stored.tree import TreeReader
@@ -104,7 +104,7 @@ class Blamer:
         gone: dict[int, int] = {}
         left: dict[int, int] = {}
         shift, at = 0, 0
-        changes = hunks(before, after)
+        changes = _changed_lines(before, after)
         for line, final in sorted(pending.items()):
             while at < len(changes) and changes[at].new_end <= line:
                 shift = changes[at].end - changes[at].new_end
@@ -200,6 +200,29 @@ class Blamer:
     def _origin(self, version: _Version, *, is_older: bool) -> Origin:
         checkpoint = version.checkpoint
         return Origin(actor_of(checkpoint) if checkpoint else USER, checkpoint, version.path, is_older)
+
+
+def _changed_lines(before: bytes, after: bytes) -> list[Hunk]:
+    """Where two texts differ. Lines that both begin or end with are not compared one by one: most edits are small."""
+    start = before.rfind(b"\n", 0, _same(before, after)) + 1
+    before, after, skipped = before[start:], after[start:], before.count(b"\n", 0, start)
+    tail = _same(before[::-1], after[::-1])
+    at = before.find(b"\n", len(before) - tail) + 1 if tail else 0  # whole lines only
+    kept = len(before) - at if at else 0
+    found = hunks(before[: len(before) - kept], after[: len(after) - kept])
+    return [Hunk(*(line + skipped for line in each)) for each in found]
+
+
+def _same(one: bytes, other: bytes) -> int:
+    """How many bytes two texts have in common from the beginning."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _read(path: str, root: str) -> tuple[os.stat_result, bytes | None]:

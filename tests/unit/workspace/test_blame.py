@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
 
 import pytest
 
 from holdfast import NotFound, Refused
 from holdfast.model import Blame
+from holdfast.workspace.blame import _changed_lines
+from holdfast.workspace.stored.lines import split_lines
 
 
 def told(found: Blame) -> list[tuple[str, str | None]]:
@@ -163,3 +166,18 @@ def test_names_that_git_forbids_and_large_files_are_followed(project, ws):
     assert ws.blame("x/.gitignore", last.id).whole.checkpoint.message == "first"
     with pytest.raises(NotFound):
         ws.blame("x", last.id)
+
+
+def test_lines_in_common_are_skipped_without_a_difference_to_the_answer():
+    dice = random.Random(9)
+    for _ in range(400):
+        old = [dice.choice([b"a\n", b"b\n", b"c\n", b"\n"]) for _ in range(dice.randrange(12))]
+        new = list(old)
+        for _ in range(dice.randrange(4)):
+            new[dice.randrange(len(new) + 1) : dice.randrange(len(new) + 1)] = [dice.choice([b"x\n", b"a\n"])]
+        before, after = (b"".join(lines)[: -1 if dice.random() < 0.2 else None] for lines in (old, new))
+        made, at = [], 0
+        for start, end, first, last in _changed_lines(before, after):
+            made += split_lines(before)[at:start] + split_lines(after)[first:last]
+            at = end
+        assert b"".join(made + split_lines(before)[at:]) == after

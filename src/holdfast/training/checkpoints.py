@@ -25,6 +25,7 @@ from holdfast.training.saving import Wish, check_step, save
 from holdfast.training.stored import leaves
 from holdfast.training.stored.layout import check_step as check_number
 from holdfast.training.stored.layout import step_name
+from holdfast.training.threads import check_threads
 from holdfast.training.tree import Flat, flatten
 
 _log = logging.getLogger("holdfast")
@@ -88,19 +89,25 @@ def save_state(
 ) -> dict[str, Any]:  # fmt: skip
     """`save_checkpoint`, for those who may leave out the metric that decides (`needs_best=False`)."""
     folder = run_of(out_dir)
+    optimizers = _optimizers(gate)
     with background.lane.turn:
         background.lane.wait()  # at most one in flight; an error of that one is told before anything else is done
         wish, flat = make_wish(step, state, keep=Keep(keep_last_k, keep_best_k, keep_every), **wishes)
         if not block:
-            return _save_beside(folder, wish, flat, gate)
+            return _save_beside(folder, wish, flat, optimizers)
     return save_into(folder, wish)
 
 
-def _save_beside(folder: TrainingFolder, wish: Wish, flat: Flat, gate: Any) -> dict[str, Any]:
-    check_step(folder, wish)  # what can be refused is refused at once
-    optimizers = [] if gate is None else list(gate) if isinstance(gate, list | tuple) else [gate]
-    if not all(hasattr(optimizer, "register_step_pre_hook") for optimizer in optimizers):
+def _optimizers(gate: Any) -> list[Any]:
+    """The optimisers that are given as a gate; Refused if they are none."""
+    found = [] if gate is None else list(gate) if isinstance(gate, list | tuple) else [gate]
+    if not all(hasattr(optimizer, "register_step_pre_hook") for optimizer in found):
         raise Refused("gate is not an optimiser of PyTorch", hint="Give the optimiser that changes the state, or none.")
+    return found
+
+
+def _save_beside(folder: TrainingFolder, wish: Wish, flat: Flat, optimizers: list[Any]) -> dict[str, Any]:
+    check_step(folder, wish)  # what can be refused is refused at once
     lane = background.lane
     staged, copied = lane.arena.stage(wish.payloads, flat.sources, optimizers)
 
@@ -183,7 +190,7 @@ def make_wish(
     flat = flatten(state, resume or None)
     wish = Wish(
         step=step, payloads=flat.payloads, tree=flat.tree, resume=flat.resume, created_at=_now(), metrics=checked,
-        best_key=best_key, mode=mode, keep=keep, pin=pin, rewind=rewind, adopt=adopt, threads=threads,
+        best_key=best_key, mode=mode, keep=keep, pin=pin, rewind=rewind, adopt=adopt, threads=check_threads(threads),
         metadata=_written(metadata),
         environment=capture_environment(Path.cwd()), config_hash=config_hash(config),
     )  # fmt: skip

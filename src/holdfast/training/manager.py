@@ -223,6 +223,10 @@ class CheckpointManager:
         loader = self._options["loader"]
         kept = opened.resume()
         notes = set_back(opened, rng=rng and "rng" in kept, loader=loader if "loader" in kept else None)
+        if rng and self._options["rng"] and "rng" not in kept:
+            notes.append(f"{found.path} holds no random states, so none are restored")
+        if loader is not None and "loader" not in kept:
+            notes.append(f"{found.path} holds no position of a data loader, so it begins anew")
         return Resumed(state, _noun(found, self._folder.pinned()), (*problems, *notes))
 
     def _put_aside(self, damaged: list[Found]) -> None:

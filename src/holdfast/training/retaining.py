@@ -52,6 +52,9 @@ def plan(
         pinned = folder.pinned()
     except HoldfastError as error:  # whoever cannot tell what must stay removes nothing
         return Trimmed([], dict.fromkeys((each.step for each in found), error.message), is_done=False)
+    if best_key is None and (keep.best or 0) > 1:  # P1: those that were to be kept are among them
+        why = f"the best {keep.best} are to be kept, and nothing says which they are; save with best_key"
+        return Trimmed([], dict.fromkeys((each.step for each in found), why), is_done=False)
     best = folder.best_of(list(found), best_key, mode) if best_key else None
     records = []
     for each in found:

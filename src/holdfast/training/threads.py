@@ -8,10 +8,19 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+from holdfast.errors import Refused
+
 T = TypeVar("T")
 R = TypeVar("R")
 
 THREADS = 4
+
+
+def check_threads(threads: object) -> int | None:
+    """Return a number of threads; Refused unless it is a whole number, 1 or more, or None."""
+    if threads is None or (isinstance(threads, int) and not isinstance(threads, bool) and threads >= 1):
+        return threads
+    raise Refused(f"threads is {threads!r}", hint="Give a whole number, 1 or more, or None.")
 
 
 def each(function: Callable[[T], R], items: Sequence[T], *, threads: int | None = None) -> list[R]:

@@ -86,6 +86,9 @@ def test_a_state_that_holds_itself_is_refused_in_a_sentence(tmp_path: Path) -> N
         {"out_dir": b"/tmp"},
         {"keep_last_k": -1},
         {"keep_every": 0},
+        {"threads": 0},
+        {"threads": "2"},
+        {"gate": 5},
     ],
     ids=lambda options: "-".join(options),
 )
@@ -138,6 +141,16 @@ def test_while_nobody_can_tell_which_is_the_best_nothing_is_pruned(text: str, tm
         load_checkpoint(tmp_path, step="best")
     meta = save_checkpoint(tmp_path, 4, {"x": 4}, metrics={"loss": 2.0}, best_key="loss", keep_last_k=1, adopt=True)
     assert meta["pruned"] == [2, 3]
+
+
+def test_without_a_metric_the_best_few_are_not_pruned(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        meta = save_checkpoint(tmp_path, step, {}, metrics={"loss": 1.0}, keep_best_k=2, keep_last_k=1)
+    assert meta["pruned"] == []
+    assert "nothing says which they are" in meta["kept"][1]
+    assert save_checkpoint(tmp_path, 4, {}, metrics={"loss": 2.0}, best_key="loss", keep_best_k=2, keep_last_k=1)[
+        "pruned"
+    ] == [3]
 
 
 def test_while_nobody_can_tell_what_is_pinned_nothing_is_pruned(tmp_path: Path) -> None:

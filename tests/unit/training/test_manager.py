@@ -538,3 +538,26 @@ def test_a_signal_that_comes_as_the_block_is_left_is_not_lost(
     with CheckpointManager(tmp_path):
         pass
     assert came == [signal.SIGTERM]
+
+
+def test_what_a_checkpoint_does_not_hold_is_among_the_problems(tmp_path: Path) -> None:
+    class Loader:
+        def state_dict(self) -> dict[str, int]:
+            return {"at": 3}
+
+        def load_state_dict(self, state: dict[str, int]) -> None:
+            raise AssertionError("there is nothing to load")
+
+    save_checkpoint(tmp_path, 1, {}, rng=False)
+    resumed = CheckpointManager(tmp_path, loader=Loader()).resume()
+    assert resumed is not None
+    assert [problem.split(" holds ")[1].split(",")[0] for problem in resumed.problems] == [
+        "no random states", "no position of a data loader",
+    ]  # fmt: skip
+    for manager, options in (
+        (CheckpointManager(tmp_path, rng=False), {}),
+        (CheckpointManager(tmp_path), {"rng": False}),
+    ):
+        resumed = manager.resume(**options)
+        assert resumed is not None
+        assert resumed.problems == ()

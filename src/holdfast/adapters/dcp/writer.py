@@ -26,6 +26,7 @@ from holdfast.training.retaining import Keep
 from holdfast.training.saving import Wish
 from holdfast.training.stored.layout import check_step
 from holdfast.training.stored.shards import Payload
+from holdfast.training.threads import check_threads
 from holdfast.training.writing import WrittenShard
 
 
@@ -47,7 +48,7 @@ class HoldfastWriter(StorageWriter):  # type: ignore[misc]  # an extra, whose ty
         self._step = None if step is None else check_step(step)
         self._options: dict[str, Any] = {
             "metrics": check_metrics(metrics, best_key, mode), "best_key": best_key, "mode": mode, "rewind": rewind,
-            "keep": Keep(keep_last_k, keep_best_k, keep_every), "threads": threads, "adopt": adopt,
+            "keep": Keep(keep_last_k, keep_best_k, keep_every), "threads": check_threads(threads), "adopt": adopt,
         }  # fmt: skip
         self._rank = 0
         self._begun = storing.Begun()

@@ -236,6 +236,10 @@ def refused() -> dict[str, tuple[Any, str]]:
         "a subclass of a tensor": (torch.ones(2).as_subclass(_Subclass), "_Subclass"),
         "what holds itself": (holds_itself, "nested too deeply"),
         "a subclass of a dict": (type("Own", (dict,), {})(), "Own"),
+        "a subclass of a dict with items": (type("Own", (dict,), {})(a=1), "Own"),
+        "a subclass of a dict with numbers for keys": (type("Own", (dict,), {})({1: 2}), "Own"),
+        "a subclass of a list": (type("Own", (list,), {})([1]), "Own"),
+        "a subclass of an ordered dict": (type("Own", (OrderedDict,), {})(a=1), "Own"),
     }
 
 

@@ -10,11 +10,14 @@ import base64
 import binascii
 import json
 import math
+from collections import Counter, OrderedDict, defaultdict
 from typing import Any
 
 from holdfast.errors import Damaged, Refused
 
 _HINT = "Save something else in its place, or register its class with holdfast.serde.register."
+
+_CONTAINERS = (dict, list, tuple, OrderedDict, defaultdict, Counter)
 
 _INT_MAX_BITS = 14_000
 """What Python writes as digits, and reads again, is limited to 4,300 of them."""
@@ -36,11 +39,15 @@ def encode(value: Any, where: str) -> Any:
     except ImportError:
         what = f"{where} cannot be saved: its type is {kind.__module__}.{kind.__qualname__}"
         raise Refused(what, hint="Install holdfast with its dependencies, or save a plainer value.") from None
+    what = f"{where} cannot be saved: its type is {kind.__module__}.{kind.__qualname__}"
     try:
-        return json.loads(to_json(Serde().encode(value, where)))
+        found = json.loads(to_json(Serde().encode(value, where)))
     except Refused as error:
-        name = f"{kind.__module__}.{kind.__qualname__}"
-        raise Refused(f"{where} cannot be saved: its type is {name}", hint=_HINT) from error
+        raise Refused(what, hint=_HINT) from error
+    # P2: a container of a class of its own is not taken for a plain one, which `tree` writes and reads in its own way
+    if isinstance(value, dict | list | tuple) and kind not in _CONTAINERS and "$object" not in found:
+        raise Refused(what, hint=_HINT)
+    return found
 
 
 def decode(mark: str, value: Any) -> Any:

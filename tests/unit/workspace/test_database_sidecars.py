@@ -153,9 +153,11 @@ class TestAfterAKilledWriter:
         """The checkpoint holds the log or journal; the folder then moves on, and goes back."""
         path = root / "app.db"
         make(path)
+        assert ws.save("at rest").complete
         kill_a_writer(path, mode)
         left = rows(path)
-        ws.save("left by the server")
+        found = ws.save("left by the server")
+        assert found.complete and found.quiet
         with closing(sqlite3.connect(path)) as db, db:  # recovers, and changes
             db.execute("delete from rows")
         assert not ws.restore("latest").failed

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from holdfast.workspace import Workspace
 
 
+_OUTPUTS_SHOWN = 4
+
+
 def plan_lines(plan: Plan, folder: Path) -> list[str]:
     """Return what a restore of a folder would do, in lines for people."""
     target = short(plan.checkpoint)
@@ -88,6 +91,7 @@ def carry_out(
     dry_run: bool,
     yes: bool,
     skip_damaged: bool = False,
+    touch: bool = False,
     kept: Kept | None = None,
 ) -> int:
     """Show a plan, ask, do it (and bring a conversation back that was kept), tell what was done; the exit status."""
@@ -104,7 +108,7 @@ def carry_out(
     if plan:
         app.confirm("Undo that?" if plan.keep_mine else "Restore?", yes=yes)
     with progress.shown() as shown:
-        done = workspace.restore(plan.checkpoint, paths, plan, skip_damaged=skip_damaged, progress=shown)
+        done = workspace.restore(plan.checkpoint, paths, plan, skip_damaged=skip_damaged, touch=touch, progress=shown)
     said = conversations.bring(kept, app)
     if app.json:
         results = {"plan": documents.plan(plan), "restored": documents.restored(done)}
@@ -120,11 +124,11 @@ def carry_out(
     return Exit.DONE if done.ok else Exit.INCOMPLETE
 
 
-def turn(app: App, *, back: bool) -> int:
+def turn(app: App, *, back: bool, touch: bool) -> int:
     """Undo the last restore (`back`), or redo the last one undone, and say which that was."""
     workspace = app.open()
     with progress.shown() as shown:
-        done = workspace.undo(progress=shown) if back else workspace.redo(progress=shown)
+        done = (workspace.undo if back else workspace.redo)(touch=touch, progress=shown)
     if app.json:
         app.document({"restored": documents.restored(done)})
     else:
@@ -165,6 +169,10 @@ def show_restored(done: Restored, what: str, *, next_step: str) -> None:
     render.note_list(done.missing, "not held by the checkpoint, and gone", noun="path")
     render.note_list(done.kept, "left alone", noun="path")
     render.note_list(_overlaps(done.conflicts), "changed by others since, and left as they are", noun="path")
+    if done.stale_outputs:
+        some = ", ".join(map(render.escape, done.stale_outputs[:_OUTPUTS_SHOWN]))
+        more = ", …" if len(done.stale_outputs) > _OUTPUTS_SHOWN else ""
+        output.note(f"Newer than what was replaced, perhaps built from it: {some}{more}. Build again, or see --touch.")
     if done.state:
         first, *others = sorted(done.state)
         beside = f" (also: {', '.join(map(render.escape, others))})" if others else ""

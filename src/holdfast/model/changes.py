@@ -118,6 +118,8 @@ class Restored:
     state: dict[str, JSON]
     conflicts: dict[str, Overlap] = field(default_factory=dict)
     """What an agent did and is left as it is, because somebody else changed the same since."""
+    stale_outputs: list[str] = field(default_factory=list)
+    """Ignored files and folders, 20 at most, that are newer than what was replaced and may have been built from it."""
 
     @property
     def ok(self) -> bool:

@@ -153,12 +153,15 @@ class CheckpointManager:
         git: str = "keep",
         confirm: bool = False,
         keep_new: bool = False,
+        touch: bool = False,
         state: _State = None,
     ) -> RolledBack:
         """Bring back files, feature list, progress file and state, all or nothing; `undo` takes it back."""
         now = self._copied(state)
         return await self._change(
-            lambda: self.sync.rollback(checkpoint_id, git=git, confirm=confirm, keep_new=keep_new, state=now)
+            lambda: self.sync.rollback(
+                checkpoint_id, git=git, confirm=confirm, keep_new=keep_new, touch=touch, state=now
+            )
         )
 
     async def rollback_to_latest(self, *, git: str = "keep", confirm: bool = False, state: _State = None) -> RolledBack:
@@ -166,9 +169,9 @@ class CheckpointManager:
         now = self._copied(state)
         return await self._change(lambda: self.sync.rollback_to_latest(git=git, confirm=confirm, state=now))
 
-    async def undo(self, *, git: str = "keep", confirm: bool = False) -> RolledBack:
+    async def undo(self, *, git: str = "keep", confirm: bool = False, touch: bool = False) -> RolledBack:
         """Take back the last rollback that was not taken back yet."""
-        return await self._change(lambda: self.sync.undo(git=git, confirm=confirm))
+        return await self._change(lambda: self.sync.undo(git=git, confirm=confirm, touch=touch))
 
     async def recover(self) -> tuple[str, ...]:
         """Go on with what an interruption left; every call that changes something does this first."""

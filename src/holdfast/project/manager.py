@@ -190,17 +190,20 @@ class SyncCheckpointManager:
         git: str = "keep",
         confirm: bool = False,
         keep_new: bool = False,
+        touch: bool = False,
         state: Mapping[str, JSON] | None = None,
     ) -> RolledBack:
         """Bring back files, feature list, progress file and state, all or nothing; `undo` takes it back.
 
         The user's branch, index and HEAD stay where they are; `head_moved` and `message` say if that is elsewhere than
         it was. `git="reset"` with `confirm=True` sets the branch back too. Refused if that would lose commits. `state`
-        is the named state as it is now: it is kept for `undo`.
+        is the named state as it is now: it is kept for `undo`. `keep_new` and `touch` are as in `Workspace.restore`.
         """
         back = self._rollback()
         with back.settled():
-            return back.restore(self._find(checkpoint_id), git=git, confirm=confirm, keep_new=keep_new, state=state)
+            return back.restore(
+                self._find(checkpoint_id), git=git, confirm=confirm, keep_new=keep_new, touch=touch, state=state
+            )
 
     def rollback_to_latest(
         self, *, git: str = "keep", confirm: bool = False, state: Mapping[str, JSON] | None = None
@@ -211,11 +214,11 @@ class SyncCheckpointManager:
             raise NotFound("the project has no checkpoint yet", hint="Make one with create_checkpoint().")
         return self.rollback(latest[0].id, git=git, confirm=confirm, state=state)
 
-    def undo(self, *, git: str = "keep", confirm: bool = False) -> RolledBack:
+    def undo(self, *, git: str = "keep", confirm: bool = False, touch: bool = False) -> RolledBack:
         """Take back the last rollback that was not taken back yet; with `git="reset"` also the move of the branch."""
         back = self._rollback()
         with back.settled():
-            return back.undo(git=git, confirm=confirm)
+            return back.undo(git=git, confirm=confirm, touch=touch)
 
     def recover(self) -> tuple[str, ...]:
         """Go on with what an interruption left; every call that changes something does this first."""

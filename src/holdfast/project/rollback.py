@@ -60,18 +60,19 @@ class Rollback:
         keep_new: bool,
         state: Mapping[str, JSON] | None,
         plan: Plan | None = None,
+        touch: bool = False,
     ) -> RolledBack:
         """Roll back to a checkpoint; with a plan, Conflict if that is no longer what would be done."""
 
         def act() -> Restored:
             now = self._state_now(found, state)
-            return self._ground.workspace.restore(target.id, plan=plan, keep_new=keep_new, state=now)
+            return self._ground.workspace.restore(target.id, plan=plan, keep_new=keep_new, touch=touch, state=now)
 
         found, recorded = self._ground.position(), self._recorded(target)
         move = self._plan(git, confirm, recorded, found)
         return self._go(Entry("restore", target.id, self._newest(), move), target, recorded, found, act)
 
-    def undo(self, *, git: str, confirm: bool) -> RolledBack:
+    def undo(self, *, git: str, confirm: bool, touch: bool) -> RolledBack:
         """Take back the last rollback."""
         target = self._ground.workspace.next_undo()
         if target is None:
@@ -81,7 +82,7 @@ class Rollback:
         entry = Entry("undo", target.id, self._newest(), move)
 
         def act() -> Restored:
-            return self._ground.workspace.undo(state=self._state_now(found, None))
+            return self._ground.workspace.undo(touch=touch, state=self._state_now(found, None))
 
         return self._go(entry, target, recorded, found, act)
 

@@ -253,6 +253,7 @@ class Workspace(Verbs, Keeping):
         agent: str | None = None,
         unsaved_by: str | None = None,
         skip_damaged: bool = False,
+        touch: bool = False,
         state: Mapping[str, JSON] | None = None,
         progress: Progress | None = None,
     ) -> Restored:
@@ -261,7 +262,9 @@ class Workspace(Verbs, Keeping):
         What is there now is saved first, so that `undo` brings it back (P1); `state` is saved with it. Files made
         since are removed, unless `keep_new`; ignored files, what the checkpoint does not hold, and repositories
         cloned since stay and are named in `kept`. Conflict if the folder no longer matches a given `plan`. On an
-        error everything is as it was.
+        error everything is as it was. With `touch`, files that get another content get the present time instead of
+        their own, so that build tools which compare times build again; ignored outputs that are newer than what was
+        replaced are in `stale_outputs`.
 
         With `keep_mine` only what an agent did since is undone (None: every actor but the user), and everything else
         stays; what cannot be told apart is left as it is and named in `conflicts`. What no checkpoint has yet is the
@@ -280,22 +283,29 @@ class Workspace(Verbs, Keeping):
             reversal = make_reversal(target, keep_mine=keep_mine, agent=agent, unsaved_by=unsaved_by)
             said = None if state is None else dict(state)
             wish = Wish("restore", target, as_text(paths), keep_new, skip_damaged, state=said, reversal=reversal)
+            wish = wish._replace(touch_ns=self._touch_ns(touch))
             return self._restore(wish, plan=plan, progress=progress)
 
-    def undo(self, *, state: Mapping[str, JSON] | None = None, progress: Progress | None = None) -> Restored:
+    def undo(
+        self, *, touch: bool = False, state: Mapping[str, JSON] | None = None, progress: Progress | None = None
+    ) -> Restored:
         """Take back the last restore that was not taken back yet. NotFound if there is none.
 
-        What is there now is saved first, and `state` with it.
+        What is there now is saved first, and `state` with it. `touch` is as in `restore`.
         """
         with self._writing():
             wish = self._engine.restorer.wish_to_undo()
             said = None if state is None else dict(state)
-            return self._restore(wish._replace(state=said), progress=progress)
+            return self._restore(wish._replace(state=said, touch_ns=self._touch_ns(touch)), progress=progress)
 
-    def redo(self, *, progress: Progress | None = None) -> Restored:
+    def redo(self, *, touch: bool = False, progress: Progress | None = None) -> Restored:
         """Take back the last undo. NotFound if there is none since the last restore."""
         with self._writing():
-            return self._restore(self._engine.restorer.wish_to_redo(), progress=progress)
+            wish = self._engine.restorer.wish_to_redo()
+            return self._restore(wish._replace(touch_ns=self._touch_ns(touch)), progress=progress)
+
+    def _touch_ns(self, touch: bool) -> int | None:
+        return self._engine.saver.now_ns() if touch else None
 
     def _restore(self, wish: Wish, *, plan: Plan | None = None, progress: Progress | None) -> Restored:
         """Restore; what was interrupted in the midst of a step is finished or taken back at once, from what the disk

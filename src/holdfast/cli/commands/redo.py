@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import click
+
 from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
 from holdfast.cli.restoring import turn
 
 
 @command()
+@click.option("--touch", is_flag=True, help="Give restored files the present time, so that tools build again.")
 @pass_app
-def redo(app: App) -> int:
+def redo(app: App, *, touch: bool) -> int:
     """Do the last undone restore again.
 
     Does not ask, because `holdfast undo` reverses it.
     """
-    return turn(app, back=False)
+    return turn(app, back=False, touch=touch)

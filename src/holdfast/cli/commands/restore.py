@@ -20,6 +20,7 @@ from holdfast.cli.restoring import carry_out
 @click.option("--keep-mine", is_flag=True, help="Undo only what agents did since; keep everything else.")
 @click.option("--agent", metavar="ACTOR", help="With --keep-mine: only this one.")
 @click.option("--skip-damaged", is_flag=True, help="Restore what is sound where stored bytes are damaged.")
+@click.option("--touch", is_flag=True, help="Give restored files the present time, so that tools build again.")
 @click.option("--with-conversation", is_flag=True, help="Also bring back what was said, as a new conversation.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -34,6 +35,7 @@ def restore(
     keep_mine: bool,
     agent: str | None,
     skip_damaged: bool,
+    touch: bool,
     with_conversation: bool,
     dry_run: bool,
     yes: bool,
@@ -60,4 +62,5 @@ def restore(
     if pick and plan:
         chosen = picking.pick(plan, json=app.json)
         plan = preview(plan.checkpoint, chosen)
-    return carry_out(app, workspace, plan, chosen, dry_run=dry_run, yes=yes, skip_damaged=skip_damaged, kept=kept)
+    options = {"dry_run": dry_run, "yes": yes, "skip_damaged": skip_damaged, "touch": touch}
+    return carry_out(app, workspace, plan, chosen, **options, kept=kept)

@@ -16,11 +16,20 @@ _ALL = ""  # `--agent` without a name: every actor but the user
 @click.option("--since", metavar="REF", help="With --agent: since which checkpoint. [default: its latest turn]")
 @click.option("--whole-session", is_flag=True, help="With --agent: since its latest session began.")
 @click.option("--unsaved", is_flag=True, help="With --agent: also what no checkpoint has yet.")
+@click.option("--touch", is_flag=True, help="Give restored files the present time, so that tools build again.")
 @click.option("--dry-run", is_flag=True, help="With --agent: only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
 def undo(
-    app: App, *, agent: str | None, since: str | None, whole_session: bool, unsaved: bool, dry_run: bool, yes: bool
+    app: App,
+    *,
+    agent: str | None,
+    since: str | None,
+    whole_session: bool,
+    unsaved: bool,
+    touch: bool,
+    dry_run: bool,
+    yes: bool,
 ) -> int:
     """Take back the last restore. Any number of times, also after later saves.
 
@@ -38,11 +47,11 @@ def undo(
     if agent is None:
         if since is not None or whole_session or unsaved or dry_run:
             raise click.UsageError("--since, --whole-session, --unsaved and --dry-run go with --agent")
-        return turn(app, back=True)
+        return turn(app, back=True, touch=touch)
     if since is not None and whole_session:
         raise click.UsageError("--since and --whole-session exclude each other")
     workspace = app.open()
     actor = agent or None
     start = since or workspace.beginning(actor, whole_session=whole_session).id
     plan = workspace.preview(start, keep_mine=True, agent=actor, unsaved_by=(actor or "agent") if unsaved else None)
-    return carry_out(app, workspace, plan, None, dry_run=dry_run, yes=yes)
+    return carry_out(app, workspace, plan, None, dry_run=dry_run, yes=yes, touch=touch)

@@ -40,6 +40,8 @@ class Entry(NamedTuple):
     """The path and the inode of the workspace, to know it by."""
     root_mtime_ns: int
     """The time that the workspace is to have in the end, which removing the stage disturbs."""
+    touch_ns: int | None = None
+    """The time of files with another content; None: the one that they had."""
     done: bool = False
     """Everything is durable; what is left is to remove the stage."""
 

@@ -17,7 +17,7 @@ from holdfast.workspace.restore.journal import Entry as JournalEntry
 from holdfast.workspace.restore.journal import is_stage
 from holdfast.workspace.restore.metadata import set_folder
 from holdfast.workspace.restore.plan import Steps
-from holdfast.workspace.restore.restore import Restorer, Wish
+from holdfast.workspace.restore.restore import Restorer, Wish, touch
 from holdfast.workspace.stored.gathering import Gathering
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import TreeReader
@@ -63,7 +63,9 @@ class Recoverer:
         try:
             target = self._repository.find(entry.target)
             made = frozenset(entry.made)
-            wish = Wish(entry.verb, target, entry.paths, entry.keep_new, made=made, is_again=True)
+            wish = Wish(
+                entry.verb, target, entry.paths, entry.keep_new, made=made, is_again=True, touch_ns=entry.touch_ns
+            )
             failed = self._finish(wish, safety, entry)
         except HoldfastError:
             made = frozenset(self._restorer.made_by(safety, entry.target))
@@ -91,6 +93,7 @@ class Recoverer:
     def _finish(self, wish: Wish, safety: Checkpoint, interrupted: JournalEntry) -> dict[str, str]:
         with Handles(os.fspath(self._root)) as handles:
             snapshot, steps, _ = self._restorer.look(wish, handles, lambda: Gathering(self._repository.objects, None))
+            steps = touch(steps, wish)
             since = self._written_since(steps, safety, interrupted.target)
             for other in {other for path in since for other in family(path)}:
                 steps.changes.pop(other, None)  # a database is left with all its files, or finished with them (P2)

@@ -23,6 +23,7 @@ from holdfast.workspace.capture.snapshot import Snapshot
 from holdfast.workspace.restore.apply import Application
 from holdfast.workspace.restore.journal import STAGE_PREFIX, Journal
 from holdfast.workspace.restore.journal import Entry as JournalEntry
+from holdfast.workspace.restore.outputs import stale_outputs, touched
 from holdfast.workspace.restore.plan import Planner, Present, Steps, Target, is_shown
 from holdfast.workspace.restore.reversal import Reversal
 from holdfast.workspace.scope import Scope, parse_scope
@@ -51,6 +52,8 @@ class Wish(NamedTuple):
     """The paths are those of an earlier operation, to be taken as they are."""
     reversal: Reversal | None = None
     """Not to the target, but to what the folder would be without an agent's work since."""
+    touch_ns: int | None = None
+    """The time that files with another content get, instead of the one they had."""
 
 
 class Restorer:
@@ -85,6 +88,7 @@ class Restorer:
                 if plan is not None and plan.digest != steps.plan.digest:
                     raise Conflict("the folder changed since the plan was made", hint="Preview again, then restore.")
                 plan = self._weighed(steps)
+                steps = touch(steps, wish)
                 self._check_space(plan, handles)
                 if wish.reversal is not None and steps.merged is not None:
                     made = self._undoing.publish(wish.reversal, steps.merged, snapshot, writer, gathering)
@@ -108,7 +112,10 @@ class Restorer:
                 raise
             with contextlib.suppress(OSError):
                 remember()
-            return self._result(wish, plan, steps, application, safety, state)
+            result = self._result(wish, plan, steps, application, safety, state)
+            is_touched = wish.touch_ns is not None  # then everything restored is newer than any output
+            stale = [] if is_touched else stale_outputs(snapshot.listing, handles, steps.changes)
+            return replace(result, stale_outputs=stale)
 
     @property
     def _undoing(self) -> Undoing:
@@ -147,6 +154,7 @@ class Restorer:
             os.fspath(self._root),
             os.stat(self._root).st_ino,
             own.after.attr.mtime_ns if own and own.after else snapshot.listing.folders[""].key[3],
+            wish.touch_ns,
         )
         self.journal.open(entry)
         return entry
@@ -377,6 +385,11 @@ class Restorer:
             return set()
         changes = TreeReader(self._repository.objects).diff(self._repository.contents(before).root, after)
         return {change.path for change in changes if change.before is None}
+
+
+def touch(steps: Steps, wish: Wish) -> Steps:
+    """The same steps, with the times that were asked for."""
+    return steps if wish.touch_ns is None else steps._replace(changes=touched(steps.changes, wish.touch_ns))
 
 
 def _nothing() -> None:

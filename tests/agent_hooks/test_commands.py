@@ -43,6 +43,46 @@ def test_install_then_doctor_then_uninstall(name: str, project: Path, home: Path
     assert sorted(path for path in home.rglob("*") if ".local" not in path.parts) == before
 
 
+def _pipe(place: Path) -> None:
+    os.mkfifo(place)
+
+
+def _device(place: Path) -> None:
+    place.symlink_to("/dev/zero")
+
+
+def _huge(place: Path) -> None:
+    with open(place, "wb") as file:
+        file.truncate(1 << 40)
+
+
+def _deep(place: Path) -> None:
+    place.write_text('{"hooks": ' + "[" * 100_000)
+
+
+@pytest.mark.parametrize("make", [_pipe, _device, _huge, _deep])
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_that_are_anything_hold_up_nobody(
+    name: str, make: Callable[[Path], None], project: Path, home: Path
+) -> None:
+    run("install", name)
+    (path,) = doctor(name, code=8 if name == "codex" else 0)["installed"].values()
+    settings = Path(path)
+    settings.unlink()
+    make(settings)
+    for words in (["install", name], ["uninstall", name], ["doctor", name]):
+        ran = subprocess.run(
+            [sys.executable, "-m", "holdfast.cli", *words], capture_output=True, text=True, check=False, timeout=120
+        )
+        assert ran.returncode in (0, 6, 8), ran
+        assert "Traceback" not in ran.stderr and "bug" not in ran.stderr and len(ran.stderr) < 2000
+    assert os.path.lexists(settings), "what we did not make is left alone"
+    event = {"hook_event_name": "BeforeTool" if name == "gemini" else "PreToolUse", "tool_name": "x", "session_id": "s"}
+    ran = subprocess.run([*HOOK, name], input=json.dumps(event), capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert name == "opencode" or history(project), "its plugin has events of other names"
+
+
 def test_who_names_no_agent_is_told_which_there_are_in_a_line(project: Path) -> None:
     ran = subprocess.run([sys.executable, "-m", "holdfast.cli", "install"], capture_output=True, text=True, check=False)
     assert ran.returncode == 2

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +17,9 @@ from random import Random
 
 import pytest
 
-from holdfast import Workspace
+from holdfast import Workspace, durable
 from holdfast.adapters.agents import client
+from holdfast.adapters.agents.helper import Code, Helper
 from holdfast.workspace.place import store_folder
 
 from .conftest import HOOK, helpers, history, log_text, wait_for
@@ -228,6 +230,33 @@ def test_a_changed_configuration_and_a_store_that_was_removed_are_noticed(projec
     shutil.rmtree(store_folder(project, store=None, environ=os.environ))
     hook(project, "PreToolUse", "t3")
     assert len(history(project)) == 1
+
+
+def test_a_workspace_that_cannot_be_opened_holds_up_no_other(project: Path, home: Path) -> None:
+    stuck = home / "code" / "stuck"
+    stuck.mkdir()
+    lock = store_folder(stuck, store=None, environ=os.environ) / "holdfast" / "lock"
+    durable.make_folder(lock.parent)
+    helper = Helper(b"", Code(), dict(os.environ))
+    with _holding(lock):  # so that its store cannot be made
+        waiting = threading.Thread(target=helper.opened, args=(stuck, os.environ), daemon=True)
+        waiting.start()
+        wait_for(lambda: helper._openings[stuck].locked() if stuck in helper._openings else False)
+        other = threading.Thread(target=helper.opened, args=(project, os.environ), daemon=True)
+        other.start()
+        other.join(120)
+        assert not other.is_alive() and waiting.is_alive()
+    waiting.join(120)
+    assert not waiting.is_alive()
+    helper._close()
+
+
+@pytest.mark.parametrize("name", ["holdfast.toml", "pyproject.toml"])
+def test_a_configuration_that_is_a_pipe_holds_up_no_hook(name: str, project: Path, with_helper: Path) -> None:
+    os.mkfifo(project / name)
+    tool(project, 1)
+    tool(project, 2)
+    assert [each.actor for each in history(project)] == [None, "claude-code", "claude-code"]
 
 
 def test_a_save_that_takes_longer_than_the_agent_waits_goes_on_and_is_marked(project: Path, with_helper: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,6 +63,51 @@ def test_a_configuration_that_makes_no_sense_keeps_nobody_from_going_back(holdfa
     assert ran.code == 0
     assert "The configuration is not used: holdfast.toml is not TOML" in ran.err
     assert not (project / "holdfast.toml").exists()
+
+
+def _pipe(place: Path) -> None:
+    os.mkfifo(place)
+
+
+def _device(place: Path) -> None:
+    place.symlink_to("/dev/zero")
+
+
+def _huge(place: Path) -> None:
+    with open(place, "wb") as file:
+        file.truncate(17 << 20)
+
+
+def _deep(place: Path) -> None:
+    place.write_text(f"[tool.holdfast]\nwatch = {'[' * 100_000}\n")
+
+
+def _long_key(place: Path) -> None:
+    place.write_text(f"tool.holdfast.watch{'.a' * 100_000} = 1\nwatch{'.a' * 100_000} = 1\n")
+
+
+def _long_number(place: Path) -> None:
+    place.write_text(f"[tool.holdfast]\nwatch = {'9' * 10_000}\n")
+
+
+@pytest.mark.parametrize("name", ["holdfast.toml", "pyproject.toml"])
+@pytest.mark.parametrize("make", [_pipe, _device, _huge, _deep, _long_key, _long_number])
+def test_a_hostile_configuration_keeps_nobody_from_going_back(
+    make: Callable[[Path], None], name: str, holdfast: Program, project: Path
+) -> None:
+    saved = holdfast.saved("good")
+    make(project / name)
+    failed = holdfast("save")
+    assert failed.code == 6 and name in failed.err and "bug" not in failed.err and len(failed.err) < 2000
+    (project / "made").write_text("since\n")
+    commands = [["log"], ["show", saved], ["diff", saved], ["verify"], ["export", saved, str(project.parent / "out")]]
+    for words in [*commands, ["restore", saved, "made", "--yes"], ["undo", "--yes"]]:
+        ran = holdfast(*words)
+        assert ran.code == 0, (words, ran)
+        assert ran.err.count("The configuration is not used: ") == 1, (words, ran.err)
+    assert (project / "made").exists()
+    assert holdfast("prune").code == 6, "what cannot be read is no reason to delete anything"
+    assert "good" in holdfast("log").out
 
 
 def test_what_it_excludes_is_left_out(holdfast: Program, project: Path) -> None:

@@ -110,7 +110,7 @@ def read_plan(path: Path) -> IndexPlan:
     except FileNotFoundError:
         made_by = typed("index", "plan", "--json")
         raise NotFound(f"there is no file {path}", hint=f"Make it: {made_by} > plan.json") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Refused(f"{path} cannot be read as a plan: {error}", hint="Make a new one.") from None
     return IndexPlan.from_dict(said.get("plan", said) if isinstance(said, dict) else said)
 

@@ -5,7 +5,7 @@ every write, rename, sync and removal in turn (`holdfast.testing.faults`).
 """
 
 from holdfast.durable.disk import ASIDE, Disk, disk, open_to_owner, use_disk
-from holdfast.durable.files import make_folder, remove_tree, sync_folder, write_atomically
+from holdfast.durable.files import make_folder, parse_toml, read_file, remove_tree, sync_folder, write_atomically
 from holdfast.durable.journal import ALONE, NOT_ALONE, journal_mode
 from holdfast.durable.lock import Lock
 
@@ -19,6 +19,8 @@ __all__ = [
     "journal_mode",
     "make_folder",
     "open_to_owner",
+    "parse_toml",
+    "read_file",
     "remove_tree",
     "sync_folder",
     "use_disk",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 from holdfast.durable.disk import disk
+
+_MOST_DOTS = 1000
 
 
 def write_atomically(
@@ -47,6 +51,56 @@ def write_atomically(
     disk().rename(temporary, str(path))
     if sync:
         sync_folder(path.parent)
+
+
+def read_file(
+    path: str | os.PathLike[str], *, max_bytes: int, dir_fd: int | None = None, follow_links: bool = True
+) -> bytes:
+    """Return the content of a regular file that somebody else made, which may be anything.
+
+    Never waits for a pipe and never reads a device; raises OSError with a plain `strerror` for what is no regular file
+    or is larger than `max_bytes`.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow_links else os.O_NOFOLLOW)
+    try:
+        fd = os.open(path, flags, dir_fd=dir_fd)
+    except ValueError as error:  # a NUL in the name
+        raise OSError(errno.EINVAL, str(error)) from None
+    try:
+        status = os.fstat(fd)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        pieces, left = [], max_bytes + 1  # it may grow meanwhile
+        while status.st_size <= max_bytes and left > 0 and (piece := os.read(fd, min(left, 1 << 20))):
+            pieces.append(piece)
+            left -= len(piece)
+    finally:
+        os.close(fd)
+    if status.st_size > max_bytes or left <= 0:
+        raise OSError(errno.EFBIG, f"it is larger than {_size(max_bytes)}")
+    return b"".join(pieces)
+
+
+def parse_toml(data: bytes) -> dict[str, Any]:
+    """Return the tables of a TOML text that somebody else wrote; raises ValueError with plain words for what is none.
+
+    The parser's memory grows with the square of the parts of a dotted key, so that a line of a few kilobytes could take
+    all there is: lines with more dots than any key needs are refused before.
+    """
+    import tomllib  # start-up cost, only where there is something to read
+
+    if any(line.count(b".") > _MOST_DOTS for line in data.splitlines()):
+        raise ValueError(f"a line has more than {_MOST_DOTS:,} dots")
+    try:
+        return tomllib.loads(data.decode())
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count:,} bytes"
 
 
 def make_folder(path: Path, *, mode: int = 0o700) -> None:

@@ -15,10 +15,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
+from holdfast import durable
 from holdfast.errors import NotFound, Refused
 from holdfast.indexing.arguments import texts_of
 
 _ANY = "*"
+_MOST_BYTES = 16 << 20
 SCOPES = ("chunk", "document")
 METRICS = ("cosine", "dot", "euclid")
 _KINDS = ("dense", "sparse", "multi")
@@ -109,10 +111,14 @@ def load_families(extra: Iterable[str | Path] = ()) -> Families:
         spaces = _read(tomllib.load(file), "families.toml")
     for path in texts_of(extra, "families"):
         try:
-            spaces += _read(tomllib.loads(Path(path).read_text("utf-8")), str(path))
+            spaces += _read(durable.parse_toml(durable.read_file(path, max_bytes=_MOST_BYTES)), str(path))
         except FileNotFoundError:
             raise NotFound(f"there is no family file {path}", hint="Check `families` in the settings.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except OSError as error:
+            raise Refused(
+                f"{path} cannot be read: {error.strerror}", hint="Check `families` in the settings."
+            ) from None
+        except ValueError as error:
             raise Refused(f"{path} is not TOML: {error}", hint="See families.toml in the package.") from None
     return _registry(spaces)
 

@@ -151,15 +151,14 @@ def _write(path: Path, data: bytes, mode: int) -> None:
 def _content(path: Path) -> bytes | str:
     """What a file has in it, or why that cannot be had."""
     try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return "it is no file"
-            data = file.read(_MOST_BYTES + 1)
+        return durable.read_file(path, max_bytes=_MOST_BYTES)
     except FileNotFoundError:
         return "it is not there"
     except OSError as error:
-        return "it is no file" if isinstance(error, IsADirectoryError) else f"it cannot be read ({error.strerror})"
-    return data if len(data) <= _MOST_BYTES else "it is above 16 MiB"
+        if error.errno == errno.EFBIG:
+            return "it is above 16 MiB"
+        is_no_file = error.errno in (errno.EISDIR, errno.EINVAL)
+        return "it is no file" if is_no_file else f"it cannot be read ({error.strerror})"
 
 
 def _mode(path: Path) -> int:

@@ -7,12 +7,14 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast import durable
 from holdfast.scan.usergit import common_dir
 
 _HASH = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})")
 _REF = re.compile(rb"ref: *(\S.*)")
 _HEADS = "refs/heads/"
 _LONGEST_CHAIN = 5
+_MOST_BYTES = 256 << 20  # packed-refs of a repository with millions of tags
 _UNDER_WAY = {  # a rebase first: while it picks or merges a commit, it is all of these
     "rebase-merge": "a rebase",
     "rebase-apply/applying": "an am",
@@ -86,7 +88,6 @@ def _packed(shared: Path, ref: str) -> str:
 
 def _read(path: Path) -> bytes | None:
     try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            return file.read().strip()
-    except (OSError, ValueError):
+        return durable.read_file(path, max_bytes=_MOST_BYTES).strip()
+    except OSError:
         return None

@@ -13,8 +13,11 @@ import time
 from bisect import bisect_left
 from pathlib import Path
 
+from holdfast import durable
 from holdfast.scan.handles import upwards
 from holdfast.scan.ignore import MAX_IGNORE_BYTES, Around
+
+_MOST_INDEX_BYTES = 1 << 30
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -271,7 +274,7 @@ def _index_names(git: Path, file: str) -> list[bytes]:
     A submodule stands there twice, with and without a slash at its end, and a folder that a sparse index leaves out
     with one. Of a split index the shared file is read as well, what was since removed from it included.
     """
-    data = _content(git / file, max_bytes=None) or b""
+    data = _content(git / file, max_bytes=_MOST_INDEX_BYTES) or b""
     hash_bytes = 32 if _is_sha256(git) else 20
     try:
         names, end = _entries(data, hash_bytes)
@@ -423,17 +426,9 @@ def _is_folder(place: str | Path, *, dir_fd: int | None = None) -> bool:
         return False
 
 
-def _content(place: Path, *, max_bytes: int | None = MAX_IGNORE_BYTES) -> bytes | None:
+def _content(place: Path, *, max_bytes: int = MAX_IGNORE_BYTES) -> bytes | None:
     """Read a regular file; None where there is none, it cannot be read or it is too large."""
     try:
-        with open(place, "rb", opener=_open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return None
-            data = file.read(-1 if max_bytes is None else max_bytes + 1)
-            return None if max_bytes is not None and len(data) > max_bytes else data
-    except (OSError, ValueError):  # ValueError: the name has a NUL in it
+        return durable.read_file(place, max_bytes=max_bytes)
+    except OSError:
         return None
-
-
-def _open_at_once(place: str, flags: int) -> int:
-    return os.open(place, flags | os.O_NONBLOCK)  # a pipe without a writer would hold us up

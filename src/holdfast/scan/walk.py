@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Protocol
 
+from holdfast import durable
 from holdfast.errors import Unavailable
 from holdfast.model import Reason
 from holdfast.scan import usergit
@@ -348,21 +349,13 @@ class Walk:
     def _ignore_file(self, path: str, fd: int, name: str) -> bytes | None:
         """The text of an ignore file. A link, a folder, an unreadable or an oversized one has no rules, as in git."""
         try:
-            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
+            return durable.read_file(name, max_bytes=MAX_IGNORE_BYTES, dir_fd=fd, follow_links=False)
         except OSError as error:
-            if error.errno in SHORTAGES:
+            if error.errno in (*SHORTAGES, errno.EIO):
                 raise
-            return None
-        try:
-            status = os.fstat(file)
-            if not stat.S_ISREG(status.st_mode):
-                return None
-            if status.st_size > MAX_IGNORE_BYTES:
+            if error.errno == errno.EFBIG:
                 self.listing.oversized_rules.append(join(path, name))
-                return None
-            return os.read(file, MAX_IGNORE_BYTES)
-        finally:
-            os.close(file)
+            return None
 
     # git directories
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import Refused
 from holdfast.workspace.given import a_path
 from holdfast.workspace.quantities import parse_size, parse_span
-from holdfast.workspace.tables import Checks, checked, find_table, nearest, number, switch, texts
+from holdfast.workspace.tables import Checks, checked, find_table, nearest, number, shown, switch, texts
 
 if TYPE_CHECKING:
     from holdfast.retention import Policy
@@ -111,13 +111,15 @@ def _bytes(value: Any, what: str) -> int:
 
 def _span(value: Any, what: str) -> Any:
     if not isinstance(value, str):
-        raise Refused(f"{what} is {value!r}", hint='Write a number and s, m, h, d or w, such as "30d".')
+        raise Refused(f"{what} is {shown(value)}", hint='Write a number and s, m, h, d or w, such as "30d".')
     return parse_span(value, what)
 
 
 def _retention(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise Refused(f"{what} is {value!r}", hint="It is a table: [retention] with lines such as keep_last = 100.")
+        raise Refused(
+            f"{what} is {shown(value)}", hint="It is a table: [retention] with lines such as keep_last = 100."
+        )
     values = _reasons({key: each for key, each in value.items() if key != _TYPES}, what)
     if _TYPES in value:
         values[_TYPES] = _types(value[_TYPES], f"{what}.{_TYPES}")
@@ -134,7 +136,7 @@ def _reasons(value: Mapping[str, Any], what: str) -> dict[str, Any]:
 
 def _types(value: Any, what: str) -> dict[str, dict[str, Any] | None]:
     if not isinstance(value, dict):
-        raise Refused(f"{what} is {value!r}", hint=f"It is a table: [{what}] with lines such as automatic = 10.")
+        raise Refused(f"{what} is {shown(value)}", hint=f"It is a table: [{what}] with lines such as automatic = 10.")
     return {kind: _type(rule, f"{what}.{kind}") for kind, rule in value.items()}
 
 
@@ -145,7 +147,7 @@ def _type(value: Any, what: str) -> dict[str, Any] | None:
     if isinstance(value, dict):
         return _reasons(value, what)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise Refused(f"{what} is {value!r}", hint=f'Write a whole number, "{_FOREVER}", or a table of reasons.')
+        raise Refused(f"{what} is {shown(value)}", hint=f'Write a whole number, "{_FOREVER}", or a table of reasons.')
     return {"keep_last": value}
 
 

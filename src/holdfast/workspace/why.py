@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast import durable
 from holdfast.model import Checkpoint, Reason, Why
 from holdfast.scan import usergit
 from holdfast.scan.databases import database_name, is_sidecar
@@ -156,16 +157,10 @@ class _Asker:
 
     def _text(self, folder: str, name: str) -> bytes | None:
         try:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            fd = os.open(name, flags, dir_fd=self._handles.open(folder))
+            fd = self._handles.open(folder)
+            return durable.read_file(name, max_bytes=MAX_IGNORE_BYTES, dir_fd=fd, follow_links=False)
         except OSError:
             return None
-        try:
-            status = os.fstat(fd)
-            is_usable = stat.S_ISREG(status.st_mode) and status.st_size <= MAX_IGNORE_BYTES
-            return os.read(fd, MAX_IGNORE_BYTES) if is_usable else None
-        finally:
-            os.close(fd)
 
 
 def _names_a_folder(path: str) -> bool:

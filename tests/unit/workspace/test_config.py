@@ -199,3 +199,17 @@ def test_a_rule_of_a_type_that_makes_no_sense_is_refused(tmp_path: Path, rule: s
     (tmp_path / "holdfast.toml").write_text(f"[retention.types]\nautomatic = {rule}\n")
     with pytest.raises(Refused, match=said):
         read_settings(tmp_path)
+
+
+def test_a_value_that_is_deeper_than_it_can_be_shown_is_refused(tmp_path: Path) -> None:
+    keys = ".".join("a" * 900)
+    (tmp_path / "holdfast.toml").write_text(f"watch = [{{{keys} = [\n{{{keys} = [\n{{{keys} = 1}}]}}]}}]\n")
+    with pytest.raises(Refused, match="watch is nested too deeply"):
+        read_settings(tmp_path)
+
+
+def test_a_value_that_is_long_is_not_shown_whole(tmp_path: Path) -> None:
+    (tmp_path / "holdfast.toml").write_text(f'watch = "{"x" * 100_000}"\n')
+    with pytest.raises(Refused) as caught:
+        read_settings(tmp_path)
+    assert len(str(caught.value)) < 400

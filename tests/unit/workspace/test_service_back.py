@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -270,3 +271,26 @@ class TestRewinding:
                 await service.rewind(steps)
 
         play(project, scene)
+
+
+def test_a_broken_configuration_lets_a_service_go_back_and_prunes_nothing(project):
+    project.write("file", b"good\n")
+
+    async def scene() -> None:
+        async with CheckpointService(project.root, project.store, home=project.home, environ={}) as service:
+            saved = await service.save("good")
+        os.mkfifo(project.root / "holdfast.toml")
+        project.write("file", b"bad\n")
+        async with CheckpointService(project.root, project.store, home=project.home, environ={}) as service:
+            with pytest.raises(Refused, match=r"holdfast\.toml cannot be read"):
+                await service.save("more")
+            assert [each.id for each in await service.list()] == [saved.id]
+            await service.restore(saved.id)
+            assert (project.root / "file").read_bytes() == b"good\n"
+            assert service._policy is None
+            (project.root / "holdfast.toml").unlink(missing_ok=True)
+            project.write("file", b"better\n")
+            assert (await service.save("mended")).message == "mended"
+            assert service._policy is not None
+
+    asyncio.run(scene())

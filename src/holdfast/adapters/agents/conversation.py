@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -107,7 +108,8 @@ def _beginning(path: Path, count: object) -> tuple[bytes, int] | None:
         return None
     try:
         with open(path, "rb", opener=_open_plain) as file:
-            return file.read(count), os.fstat(file.fileno()).st_size
+            status = os.fstat(file.fileno())
+            return (file.read(count), status.st_size) if stat.S_ISREG(status.st_mode) else None
     except OSError:
         return None
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from holdfast import durable
 from holdfast.adapters.agents.agent import Agent, Entry, Places, Scope
 from holdfast.adapters.agents.codex import trusted_hash
 from holdfast.adapters.agents.settings.jsonc import NotJSON, parse
@@ -158,8 +158,8 @@ def _codex(path: Path, text: str, places: Places) -> tuple[bool | None, list[str
     """Codex keeps a hash for each hook that the user accepted, under the file, the event and two numbers."""
     file = places.chosen("CODEX_HOME", ".codex") / "config.toml"
     try:
-        config = tomllib.loads(decode(file, read_bytes(file)))
-    except (OSError, Refused, tomllib.TOMLDecodeError, RecursionError) as error:
+        config = durable.parse_toml(decode(file, read_bytes(file)).encode())
+    except (OSError, Refused, ValueError) as error:
         return None, [f"{file} cannot be read ({_why(error)}): fix it"]
     problems = []
     features = _mapping(config.get("features"))

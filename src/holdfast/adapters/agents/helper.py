@@ -22,6 +22,7 @@ from holdfast import durable
 from holdfast.adapters.agents import client
 from holdfast.adapters.agents.folders import socket_folder
 from holdfast.adapters.agents.hook import Call, answer, open_workspace
+from holdfast.errors import Unavailable
 
 if TYPE_CHECKING:
     import _socket
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from holdfast.workspace import Workspace
 
 IDLE_S = 900.0
+_OPENING_S = 30.0
+_STUCK_S = 3600.0
 _MOST_WORKSPACES = 8
 _MOST_BYTES = 64 << 20
 _CONFIGURATION = ("holdfast.toml", "pyproject.toml")
@@ -69,24 +72,40 @@ class Helper:
         self._environ = environ
         self._workspaces: dict[Path, tuple[tuple[object, ...], Workspace]] = {}
         self._guard = threading.Lock()
+        """Held for moments: whatever may take long is done without it, so that no workspace holds up another."""
+        self._openings: dict[Path, threading.Lock] = {}
         self._busy = 0
         self._asked_at = time.monotonic()
 
     def opened(self, folder: Path, environ: Mapping[str, str]) -> Workspace:
         """A watched workspace; opened anew where its folder, its store or its configuration is another one."""
         with self._guard:
+            opening = self._openings.setdefault(folder, threading.Lock())
+        if not opening.acquire(timeout=_OPENING_S):
+            raise Unavailable(
+                f"{folder} is still being opened for an event before", hint="See whether its disk answers."
+            )
+        try:
+            return self._opened(folder, environ)
+        finally:
+            opening.release()
+
+    def _opened(self, folder: Path, environ: Mapping[str, str]) -> Workspace:
+        with self._guard:
             key, workspace = self._workspaces.pop(folder, ((), None))
+        now = _workspace_mark(folder, workspace)
+        if workspace is None or key != now:
+            if workspace is not None:
+                workspace.close()
+            workspace = open_workspace(folder, environ, watch=True)
             now = _workspace_mark(folder, workspace)
-            if workspace is None or key != now:
-                if workspace is not None:
-                    workspace.close()
-                workspace = open_workspace(folder, environ, watch=True)
-                now = _workspace_mark(folder, workspace)
+        with self._guard:
             self._workspaces[folder] = (now, workspace)
-            while len(self._workspaces) > _MOST_WORKSPACES:
-                _, oldest = self._workspaces.pop(next(iter(self._workspaces)))
-                oldest.close()
-            return workspace
+            surplus = [*self._workspaces][:-_MOST_WORKSPACES]
+            closing = [self._workspaces.pop(each)[1] for each in surplus]
+        for oldest in closing:
+            oldest.close()
+        return workspace
 
     def serve(self) -> None:
         """Listen until idle. Returns at once if another helper of this identity is there."""
@@ -130,7 +149,7 @@ class Helper:
     def _accept(self, listener: socket.socket) -> None:
         idle_s = float(self._environ.get("HOLDFAST_HELPER_IDLE_S", IDLE_S))
         listener.settimeout(min(idle_s, 5.0))
-        while self._busy or time.monotonic() - self._asked_at < idle_s:
+        while (idle := time.monotonic() - self._asked_at) < idle_s or (self._busy and idle < _STUCK_S):
             try:
                 connection, _ = listener.accept()
             except TimeoutError:

@@ -101,7 +101,7 @@ def _append(path: Path, text: str) -> None:
     real = Path(os.path.realpath(path))
     before, mode = b"", 0o644
     if real.exists():
-        before, mode = real.read_bytes(), stat.S_IMODE(real.stat().st_mode)
+        before, mode = durable.read_file(real, max_bytes=1 << 20), stat.S_IMODE(real.stat().st_mode)
     if before:
         before = before.rstrip(b"\n") + b"\n\n"
     durable.write_atomically(real, before + text.encode(), mode=mode)

@@ -7,20 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.workspace import place
-from holdfast.workspace.config import Settings, read_settings
+from holdfast.workspace.config import Settings
 from holdfast.workspace.service.config import CheckpointConfig
 from holdfast.workspace.workspace import Workspace
 
 
 def open_workspace(
-    folder: Path, storage: Path | None, config: CheckpointConfig, *, watch: bool | None, **options: Any
-) -> tuple[Workspace, Settings]:
-    """Open it, or make its store; and the settings of the folder. `storage` is a folder of stores, or one store."""
-    settings = read_settings(folder)
+    folder: Path,
+    storage: Path | None,
+    config: CheckpointConfig,
+    settings: Settings,
+    *,
+    watch: bool | None,
+    **options: Any,
+) -> Workspace:
+    """Open it, or make its store. `storage` is a folder of stores, or one store."""
     options = settings.options() | options
     options["exclude_patterns"] = [*settings.exclude_patterns, *config.exclude_patterns]
     options["watch"] = settings.watch if watch is None else watch
-    return Workspace(folder, store=_store(folder, storage), **options), settings
+    return Workspace(folder, store=_store(folder, storage), **options)
 
 
 def _store(workspace: Path, storage: Path | None) -> Path | None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from holdfast.errors import HoldfastError, Refused
 from holdfast.model import JSON, Checkpoint, CheckpointDiff, Plan, Restored
 from holdfast.retention import Policy
+from holdfast.workspace.config import Settings, read_settings
 from holdfast.workspace.given import a_path
 from holdfast.workspace.scope import Paths
 from holdfast.workspace.service import trail
@@ -88,6 +89,7 @@ class CheckpointService:
         self._is_told_how_many = config is not None or max_checkpoints is not None
         self._policy: Policy | None = None
         self._workspace: Workspace | None = None
+        self._misconfigured: HoldfastError | None = None
         self._opening = threading.Lock()
         self._is_announced = False
         self._dispatch = Dispatch()
@@ -172,6 +174,7 @@ class CheckpointService:
         empty = (step is not None or turn is not None) if allow_empty is None else allow_empty
 
         def work(workspace: Workspace) -> Done[Checkpoint]:
+            workspace = self._configured(workspace)
             whose, more = workspace.first_looks.attribute(actor)
             said = {**(told or {}), **more} if more else told
             saved, new = _save(workspace, message, empty, {**options, "actor": whose, "metadata": said})
@@ -232,6 +235,7 @@ class CheckpointService:
         options = {**label, "metadata": {**(label.get("metadata") or {}), trail.BEFORE: tool or message}}
 
         def work(workspace: Workspace) -> Done[Checkpoint]:
+            workspace = self._configured(workspace)
             saved, new = _save(workspace, message, False, options)
             self._standing = saved.id, True
             return Done(saved, self._created(workspace, saved) if new else ())
@@ -373,14 +377,36 @@ class CheckpointService:
             raise Refused("checkpoints are switched off", hint="Make the service with enabled=True.")
         with self._opening:
             if self._workspace is None:
-                self._workspace, settings = open_workspace(
-                    self.workspace_dir, self._storage_dir, self.config, watch=self._watch, **self._options
+                settings = self._settings()
+                self._workspace = open_workspace(
+                    self.workspace_dir, self._storage_dir, self.config, settings, watch=self._watch, **self._options
                 )
                 most = self.config.max_checkpoints
                 self._policy = None if most is None else Policy(keep_last=most)
                 if settings.retention is not None and not self._is_told_how_many:
                     self._policy = settings.retention
+                if self._misconfigured is not None and not self._is_told_how_many:
+                    self._policy = None  # what it says of keeping is not known, so nothing is pruned (P1)
             return self._workspace
+
+    def _settings(self) -> Settings:
+        """The configuration of the folder. One that makes no sense must not keep anybody from going back."""
+        try:
+            settings, self._misconfigured = read_settings(self.workspace_dir), None
+        except HoldfastError as error:
+            _log.warning("the configuration is not used: %s", error)
+            settings, self._misconfigured = Settings(), error
+        return settings
+
+    def _configured(self, workspace: Workspace) -> Workspace:
+        """The workspace for a save; raises what is wrong with the configuration, unless that is mended by now."""
+        if self._misconfigured is None:
+            return workspace
+        read_settings(self.workspace_dir)
+        with self._opening:
+            self._workspace = None
+        workspace.close()
+        return self._opened()
 
 
 def _absolute(path: _Path, what: str) -> Path:

@@ -15,6 +15,7 @@ import contextlib
 import errno
 import os
 import stat
+import unicodedata
 from collections.abc import Callable, Iterator, Set
 from functools import partial
 from itertools import count
@@ -55,6 +56,7 @@ class Application:
         self._undo: list[Callable[[], None]] = []
         self._touched: dict[str, None] = {"": None}  # the stage is in the root
         self._in_place: list[str] = []
+        self._coming = {_folded(path) for path, change in changes.items() if change.after and not change.before}
         self._taken: set[str] = set()  # what is not in its place any more
         self._numbers = count()
         self._placed: dict[str, tuple[int, int, int]] = {}  # what was put in a place, to know it again
@@ -92,6 +94,7 @@ class Application:
             if change.before and change.after and change.before.is_folder and not change.after.is_folder
         }
         first = {path for path in going if any(_is_below(path, other) for other in in_the_way)}
+        first |= {path for path in going if _folded(path) in self._coming}  # the same file, where case does not count
         for path in [path for path in going if path in first]:
             self._attempt(path, self._take_away)
         groups = self._databases(first)
@@ -319,6 +322,8 @@ class Application:
         for path, change in self._changes.items():
             if path in self.failed or path in self.kept or path in self.damaged:
                 continue
+            if change.after is None and _folded(path) in self._coming:
+                continue  # gone; where case does not count, its name finds what came instead
             is_ours = path in self._stage.slots or path in self._in_place
             why = difference(self._handles, path, change.after, is_ours=is_ours)
             if why:
@@ -427,6 +432,11 @@ class Application:
     def _attr_before(self, path: str) -> Attr | None:
         folder = self._listing.folders.get(path)
         return Attr(folder.key[2], folder.key[3], folder.extra or b"-") if folder else None
+
+
+def _folded(path: str) -> str:
+    """What two names have in common that some file systems do not tell apart."""
+    return path.casefold() if path.isascii() else unicodedata.normalize("NFC", path).casefold()
 
 
 def _is_below(path: str, other: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Container, Set
+from collections.abc import Container, Mapping, Set
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -98,6 +98,7 @@ class Planner:
         self._make_way: dict[str, str] = {}
         self._writers = Writers()
         self._sidecars: dict[str, bool] = {}
+        self._twins: dict[str, str] = {}  # paths that stay, because another that cannot come is the same file here
         self._above_kept = {above for item in present.uncovered for above in upwards(split(item.path)[0])}
         self._git = {item.path for item in present.uncovered if item.reason is Reason.GIT_DIRECTORY}
         self._in_git: dict[str, bool] = {}
@@ -111,7 +112,7 @@ class Planner:
         self._block_beside_loose_sidecars(differing)
         for change in differing.values():
             if change.after is not None:
-                self._bring(change)
+                self._bring(change, differing)
         for path, change in sorted(differing.items(), reverse=True):
             if change.after is None and not _nearest(path, self._blocked):
                 self._remove(change)
@@ -194,13 +195,20 @@ class Planner:
 
     # what comes
 
-    def _bring(self, change: Change) -> None:
+    def _bring(self, change: Change, differing: Mapping[str, Change]) -> None:
         path, before, after = change
         if _nearest(path, self._blocked) or self._is_gits(change):
             return
         if before is None:
             status = self._status(path)
-            if status is not None and after is not None:
+            twin = self._twin(path, status) if status is not None else ""
+            if twin:
+                if not self._makes_way(differing.get(twin), change):
+                    why = "and this file system does not tell the two names apart"
+                    self._blocked[path] = f"{twin} is there, {why}"
+                    self._twins[twin] = f"{path} cannot come, {why}"
+                    return
+            elif status is not None and after is not None:
                 if stat.S_ISDIR(status.st_mode) and after.is_folder:
                     self._obstacles.add(f"{path}/.")  # there, but not held: the folder itself is to be, not all in it
                     self._blocked[path] = "a folder that is there cannot be saved first"
@@ -258,6 +266,29 @@ class Planner:
             if error.errno in SHORTAGES:
                 raise
             return False
+
+    def _twin(self, path: str, status: os.stat_result) -> str:
+        """The path under which a file is really there; empty if that is the one it was asked for by.
+
+        Where case (or the form of an accent) does not count, `README.md` finds `readme.md`.
+        """
+        folder, name = split(path)
+        try:
+            with os.scandir(self._handles.open(folder)) as entries:
+                found = {entry.name: entry.inode() for entry in entries}
+        except OSError:
+            return ""
+        if name in found:
+            return ""
+        return next((join(folder, other) for other, inode in found.items() if inode == status.st_ino), "")
+
+    def _makes_way(self, twin: Change | None, change: Change) -> bool:
+        """Whether a file that is there under another spelling goes, so that one can come under the right one (P1)."""
+        if twin is None or twin.after is not None or twin.before is None or change.after is None:
+            return False
+        if twin.before.is_folder or change.after.is_folder:
+            return False  # what is in it would have to be told apart as well
+        return not self._why_kept(twin.path, twin.before)
 
     def _bring_folders_of(self, path: str) -> bool:
         """The folders above a path that comes back, where they are gone and not asked for themselves."""
@@ -357,6 +388,9 @@ class Planner:
         return self._why_kept(database, entry) if entry is not None else "its database is not held"
 
     def _why_kept(self, path: str, entry: Entry) -> str:
+        twin = _nearest(path, self._twins)
+        if twin:
+            return self._twins[twin]
         if path in self._made:
             return ""
         if self._keep_new:

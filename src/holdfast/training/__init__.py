@@ -12,6 +12,7 @@ A run is a folder, or the beginning of names in an object store.
     frameworks/              PyTorch, NumPy and JAX
     stored/                  the format
     resume/                  random states, the circumstances of a run
+    grouping    which files are shared with the checkpoint before, and how the rest is divided into files
     writing, reading, mapping    shards onto the disk; from it, verified; files as memory
     background, staging      saves beside the loop; the copies that they write
     lazily      tensors that are read when they are first asked for
@@ -20,6 +21,7 @@ A run is a folder, or the beginning of names in an object store.
     remote, remote_reading, briefly    the checkpoints of a run in one, as they are found and read
     uploading, sending       a save to one; its objects
     metrics, preemption, telling, threads    metrics, SIGTERM, errors of the system, threads of our own
+    garbage     Python's search for garbage, paused for a moment
 """
 
 # A constant of this name is known to type checkers, as in `holdfast` itself

@@ -26,7 +26,7 @@ from holdfast.training.stored import leaves
 from holdfast.training.stored.layout import check_step as check_number
 from holdfast.training.stored.layout import step_name
 from holdfast.training.threads import check_threads
-from holdfast.training.tree import Flat, flatten
+from holdfast.training.tree import flatten
 
 _log = logging.getLogger("holdfast")
 _TRIES = 5
@@ -92,9 +92,9 @@ def save_state(
     optimizers = _optimizers(gate)
     with background.lane.turn:
         background.lane.wait()  # at most one in flight; an error of that one is told before anything else is done
-        wish, flat = make_wish(step, state, keep=Keep(keep_last_k, keep_best_k, keep_every), **wishes)
+        wish = make_wish(step, state, keep=Keep(keep_last_k, keep_best_k, keep_every), **wishes)
         if not block:
-            return _save_beside(folder, wish, flat, optimizers)
+            return _save_beside(folder, wish, optimizers)
     return save_into(folder, wish)
 
 
@@ -106,10 +106,10 @@ def _optimizers(gate: Any) -> list[Any]:
     return found
 
 
-def _save_beside(folder: TrainingFolder, wish: Wish, flat: Flat, optimizers: list[Any]) -> dict[str, Any]:
+def _save_beside(folder: TrainingFolder, wish: Wish, optimizers: list[Any]) -> dict[str, Any]:
     check_step(folder, wish)  # what can be refused is refused at once
     lane = background.lane
-    staged, copied = lane.arena.stage(wish.payloads, flat.sources, optimizers)
+    staged, copied = lane.arena.stage(wish.payloads, optimizers)
 
     def work() -> dict[str, Any]:
         copied()
@@ -173,7 +173,7 @@ def make_wish(
     step: int, state: Any, *, keep: Keep, metrics: Any = None, best_key: str | None = None, mode: str = "min",
     pin: bool = False, rewind: bool = False, adopt: bool = False, rng: bool = True, loader: Any = None,
     config: Any = None, metadata: Mapping[str, Any] | None = None, threads: int | None = None, needs_best: bool = True,
-) -> tuple[Wish, Flat]:  # fmt: skip
+) -> Wish:  # fmt: skip
     """Check everything that is asked for, and take the state apart; nothing is copied or written."""
     resume: dict[str, Any] = {}
     if loader is not None:
@@ -188,13 +188,12 @@ def make_wish(
     step = check_number(step)
     checked = check_metrics(metrics, best_key if needs_best else None, mode)
     flat = flatten(state, resume or None)
-    wish = Wish(
+    return Wish(
         step=step, payloads=flat.payloads, tree=flat.tree, resume=flat.resume, created_at=_now(), metrics=checked,
         best_key=best_key, mode=mode, keep=keep, pin=pin, rewind=rewind, adopt=adopt, threads=check_threads(threads),
         metadata=_written(metadata),
         environment=capture_environment(Path.cwd()), config_hash=config_hash(config),
     )  # fmt: skip
-    return wish, flat
 
 
 def _written(metadata: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -41,6 +41,15 @@ _NO_EXCHANGE = (errno.EPERM, errno.EISDIR, errno.EINVAL, errno.ENOSYS, errno.EOP
 """What is said where two folders cannot be exchanged (NFS, Lustre), or a folder be linked in place of that."""
 
 
+_Identity = tuple[int, int, int]
+
+
+def _identity(path: Path) -> _Identity:
+    """What tells that the manifest of a checkpoint is the very file that it was."""
+    status = os.stat(path / MANIFEST)
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """A checkpoint in a folder."""
@@ -71,7 +80,9 @@ class TrainingFolder:
         self._verify = verify
         self._is_brief = briefly
         self._private = path / PRIVATE
-        self._known: dict[str, tuple[tuple[int, int, int], Manifest]] = {}
+        self._known: dict[str, tuple[_Identity, Manifest]] = {}
+        self._whole: tuple[_Identity, Manifest] | None = None
+        """The manifest that was written last, which the next save compares with."""
 
     # looking
 
@@ -134,10 +145,9 @@ class TrainingFolder:
     def _manifest(self, name: str) -> Manifest:
         """Read a manifest, unless it is the very file that was read before."""
         try:
-            status = os.stat(self.path / name / MANIFEST)
+            identity = _identity(self.path / name)
         except OSError:
             return read_manifest(self.path / name, verify=self._verify)
-        identity = (status.st_ino, status.st_mtime_ns, status.st_size)
         known = self._known.get(name)
         if known is None or known[0] != identity:
             manifest = read_manifest(self.path / name, verify=self._verify)
@@ -153,6 +163,20 @@ class TrainingFolder:
         if not isinstance(found.manifest, Brief):
             return found
         return Found(found.path, read_manifest(found.path, verify=self._verify))
+
+    def written(self, found: Found) -> Found:
+        """The same, as this process has written it, if it did; for saves: what is loaded is read from the disk."""
+        with contextlib.suppress(OSError):
+            if self._whole and self._whole[0] == _identity(found.path):
+                return Found(found.path, self._whole[1])
+        return self.full(found)
+
+    def remember(self, new: Found) -> None:
+        """Keep the manifest of what was just written, so that the next save need not read it (P8)."""
+        with contextlib.suppress(OSError):
+            identity = _identity(new.path)
+            self._known[new.path.name] = (identity, Brief.of(new.manifest) if self._is_brief else new.manifest)
+            self._whole = (identity, new.manifest)
 
     def get(self, step: int | str) -> Found:
         """The checkpoint of a step, or `latest` or `best`; NotFound, or Damaged if it is there and broken."""

@@ -18,6 +18,7 @@ from holdfast.training.threads import each
 from holdfast.training.tree import Bytes
 
 _MANIFEST_MAX_BYTES = 1 << 30
+_LOOKED_AT_WHOLE_BYTES = 4 << 20
 _AWAY = (errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ECONNREFUSED)
 _NOT_NOW = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM, *_AWAY)
 """What says nothing of the file: too many are open, it is another user's, or its server does not answer."""
@@ -88,7 +89,24 @@ class Reader:
         wanted = [name for name in names if name not in self._ready]
         if len(wanted) < 2:
             return
-        self._ready |= dict(zip(wanted, each(self._read, wanted), strict=True))
+        for found in each(self._read_batch, self._batches(wanted)):
+            self._ready |= found
+
+    def _batches(self, names: list[str]) -> list[list[str]]:
+        """What one thread reads at a time: all of a file, so that threads do not wait for each other at each tensor."""
+        files: dict[str, list[str]] = {}
+        for name in names:
+            files.setdefault(self._entry(name).file, []).append(name)
+        return list(files.values())
+
+    def _read_batch(self, names: list[str]) -> dict[str, memoryview]:
+        """Tensors of one file; of a small one, all pages are asked for at once, just before they are looked at."""
+        file = self._entry(names[0]).file
+        whole = self._mapped(file)
+        is_small = len(whole) <= _LOOKED_AT_WHOLE_BYTES
+        if is_small:
+            self._look(whole, file)
+        return {name: self._read(name, has_looked=is_small) for name in names}
 
     def fetch(self, name: str) -> Bytes:
         """The bytes, type and shape of a tensor."""
@@ -102,11 +120,12 @@ class Reader:
         except KeyError:
             raise Damaged(f"{self._folder} has no tensor {name}", hint=HINT) from None
 
-    def _read(self, name: str) -> memoryview:
+    def _read(self, name: str, *, has_looked: bool = False) -> memoryview:
         tensor = self._entry(name)
         whole = self._mapped(tensor.file)
         data = whole[tensor.offset : tensor.offset + tensor.bytes]
-        self._look(data, tensor.file)
+        if not has_looked:
+            self._look(data, tensor.file)
         self._check_tensor(data, name, tensor)
         return data
 

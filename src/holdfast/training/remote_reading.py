@@ -41,7 +41,13 @@ class RemoteReader(Reader):
         self._check(data, entry.digest, self._folder / name)
         return data
 
-    def _read(self, name: str) -> memoryview:
+    def _batches(self, names: list[str]) -> list[list[str]]:
+        return [[name] for name in names]  # each is a request, and they go at once
+
+    def _read_batch(self, names: list[str]) -> dict[str, memoryview]:
+        return {name: self._read(name) for name in names}
+
+    def _read(self, name: str, *, has_looked: bool = False) -> memoryview:
         tensor = self._entry(name)
         entry = self._manifest.files[tensor.file]
         if tensor.file not in self._maps:

@@ -13,14 +13,14 @@ from typing import Any
 
 from holdfast.durable import disk, remove_tree
 from holdfast.errors import Conflict, HoldfastError, Refused
-from holdfast.training import frameworks
+from holdfast.training import frameworks, garbage
 from holdfast.training.folder import Broken, Found, TrainingFolder
 from holdfast.training.reading import read_bytes
 from holdfast.training.retaining import Keep, prune
 from holdfast.training.stored import digests, marker
 from holdfast.training.stored.layout import BEST, INDEX, LAST, MANIFEST, SCHEMA_VERSION, STATE, step_name
 from holdfast.training.stored.manifest import FileEntry, Manifest, is_foreign
-from holdfast.training.stored.shards import Payload, arrange, index
+from holdfast.training.stored.shards import Payload, index
 from holdfast.training.writing import Earlier, WrittenShard, write_shards
 
 _log = logging.getLogger("holdfast")
@@ -88,9 +88,7 @@ def save(folder: TrainingFolder, wish: Wish) -> dict[str, Any]:
         stage = folder.stage()
         try:
             earlier = earlier_of(folder, found, turn=_next_sequence(folder, found))
-            shards = write_shards(
-                stage, arrange(wish.payloads), earlier, algorithm=digests.preferred(), threads=wish.threads
-            )
+            shards = write_shards(stage, wish.payloads, earlier, algorithm=digests.preferred(), threads=wish.threads)
             return conclude(folder, stage, wish, shards, found)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -101,7 +99,7 @@ def save(folder: TrainingFolder, wish: Wish) -> dict[str, Any]:
 def earlier_of(folder: TrainingFolder, found: list[Found], *, turn: int | None = None) -> Earlier | None:
     """The newest checkpoint, to share its files; None if there is none, or it cannot be read any more."""
     try:
-        return Earlier(found[-1].path, folder.full(found[-1]).manifest, turn=turn) if found else None
+        return Earlier(found[-1].path, folder.written(found[-1]).manifest, turn=turn) if found else None
     except HoldfastError as error:
         _log.warning("nothing is shared: %s", error)
         return None
@@ -120,10 +118,12 @@ def conclude(
     folder: TrainingFolder, stage: Path, wish: Wish, shards: Sequence[WrittenShard], found: list[Found]
 ) -> dict[str, Any]:
     """Make a checkpoint of a stage that holds all its shards: the rest of the files, the name, the markers."""
-    manifest = _describe(folder, stage, wish, shards, found)
+    with garbage.paused():
+        manifest = _describe(folder, stage, wish, shards, found)
     target = folder.path / step_name(wish.step)
     path = _publish(folder, stage, wish, replaces=any(each.path == target for each in found))
     new = Found(path, manifest)
+    folder.remember(new)
     found = [each for each in found if each.path != path] + [new]
     adopted = folder.adopt(markers(wish)) if wish.adopt else []
     folder.mark_last(new)
@@ -191,7 +191,8 @@ def _next_sequence(folder: TrainingFolder, found: list[Found]) -> int:
 
 
 def _write_json(path: Path, document: Any, algorithm: str) -> FileEntry:
-    data = json.dumps(document, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    # Nothing that we made holds itself; to look for that takes a third of the time
+    data = json.dumps(document, allow_nan=False, separators=(",", ":"), check_circular=False).encode() + b"\n"
     _write_file(path, data)
     return FileEntry(len(data), digests.digest(data, algorithm))
 

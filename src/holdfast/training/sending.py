@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from holdfast.errors import Refused
 from holdfast.training.folder import Found
+from holdfast.training.grouping import Group, group
 from holdfast.training.objects import Objects
 from holdfast.training.saving import Wish
 from holdfast.training.stored import digests
@@ -17,6 +17,7 @@ from holdfast.training.stored.manifest import FileEntry, TensorEntry
 from holdfast.training.stored.shards import Payload, Shard, header, index
 from holdfast.training.writing import WrittenShard
 
+_OBJECT_BYTES = 32 << 20
 _PIECE_BYTES = 8 << 20
 _WHOLE_BELOW_BYTES = 5 << 20
 _COPY_MAX_BYTES = 5 << 30
@@ -34,55 +35,37 @@ class Sender:
         same = earlier is not None and earlier.manifest.digest_algorithm == self.algorithm
         self._earlier = earlier if same else None
 
-    def bring(self, shard: Shard) -> WrittenShard:
+    def bring(self, group: Group) -> WrittenShard:
         """Leave a shard that is there, copy one within the store if nothing in it changed, else send it."""
-        return self._copied(shard) or self._sent(shard)
+        return self._copied(group) or self._sent(group.shard)
 
-    def _copied(self, shard: Shard) -> WrittenShard | None:
-        file = self._unchanged(shard)
-        if self._earlier is None or file is None:
+    def groups(self, payloads: Sequence[Payload], threads: int | None) -> list[Group]:
+        """How tensors are divided into objects: larger than files, because each costs a request."""
+        manifest = self._earlier.manifest if self._earlier else None
+        return group(payloads, manifest, shard_bytes=_OBJECT_BYTES, threads=threads)
+
+    def _copied(self, group: Group) -> WrittenShard | None:
+        if self._earlier is None or group.file is None:
             return None
         manifest = self._earlier.manifest
-        entry = manifest.files[file]
+        entry = manifest.files[group.file]
         name = _name(entry.digest)
         if self._there.get(name) != entry.bytes:
             if entry.bytes > _COPY_MAX_BYTES:
                 return None
             try:
-                self._objects.copy(f"{self._earlier.path.name}/{file}", self._stem + name)
+                self._objects.copy(f"{self._earlier.path.name}/{group.file}", self._stem + name)
             except FileNotFoundError:
                 return None
-        tensors = {payload.name: replace(manifest.tensors[payload.name], file=name) for payload in shard.payloads}
+        tensors = {payload.name: manifest.tensors[payload.name]._replace(file=name) for payload in group.shard.payloads}
         return WrittenShard(name, entry, tensors, is_linked=True)
-
-    def _unchanged(self, shard: Shard) -> str | None:
-        """The object of the checkpoint before that holds just these tensors."""
-        if self._earlier is None:
-            return None
-        manifest = self._earlier.manifest
-        known = [manifest.tensors.get(payload.name) for payload in shard.payloads]
-        entries = [entry for entry in known if entry is not None]
-        if len(entries) != len(known) or len({entry.file for entry in entries}) != 1:
-            return None
-        if sum(entry.file == entries[0].file for entry in manifest.tensors.values()) != len(entries):
-            return None
-        is_same = all(self._is_same(*both) for both in zip(shard.payloads, entries, strict=True))
-        return entries[0].file if is_same else None
-
-    def _is_same(self, payload: Payload, known: TensorEntry) -> bool:
-        if (payload.dtype, payload.shape) != (known.dtype, known.shape):
-            return False
-        data = payload.read()
-        if digests.sample(data, self.algorithm) != known.sample:
-            return False
-        return digests.digest(data, self.algorithm) == known.digest
 
     def _sent(self, shard: Shard) -> WrittenShard:
         """Hash first, for the name; then send, unless an object of that name is there."""
         head = header(shard.payloads)
         entry, tensors = self._described(shard, head)
         name = _name(entry.digest)
-        tensors = {tensor: replace(about, file=name) for tensor, about in tensors.items()}
+        tensors = {tensor: about._replace(file=name) for tensor, about in tensors.items()}
         if self._there.get(name) == entry.bytes:
             return WrittenShard(name, entry, tensors, is_linked=True)
         whole = digests.new(self.algorithm)
@@ -108,7 +91,9 @@ class Sender:
         for payload in shard.payloads:
             data = payload.read()
             whole.update(data)
-            sample, digest = digests.sample(data, self.algorithm), digests.digest(data, self.algorithm)
+            digest = digests.digest(data, self.algorithm)
+            is_sampled = len(data) > digests.SAMPLED_FROM_BYTES
+            sample = digests.sample(data, self.algorithm) if is_sampled else digests.sample_of_digest(digest)
             size = payload.n_bytes
             tensors[payload.name] = TensorEntry("", payload.dtype, payload.shape, at, size, digest, sample)
             at += size
@@ -126,7 +111,7 @@ class Sender:
         ]
         files = {}
         for start, end, document in documents:
-            data = json.dumps(document, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+            data = json.dumps(document, allow_nan=False, separators=(",", ":"), check_circular=False).encode() + b"\n"
             entry = FileEntry(len(data), digests.digest(data, self.algorithm))
             name = _name(entry.digest, start, end)
             if self._there.get(name) != entry.bytes:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.errors import Refused
 from holdfast.training import frameworks
 from holdfast.training.frameworks.pieces import Extent
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """An array of a state: what it is called, of which framework and type it is, and where it lies."""
 
     where: str
@@ -29,14 +28,15 @@ class View:
     stride: tuple[int, ...] | None = None
 
 
-def find_views(arrays: Sequence[Placed]) -> dict[int, View]:
-    """By number, which arrays are views of which others.
+def find_views(extents: Sequence[Extent | None], placed: Callable[[int], Placed]) -> dict[int, View]:
+    """By number, which arrays are views of which others. `placed` tells the rest of those that overlap.
 
     A view is of an array that lies in one piece and contains it, or of one that is exactly the same. Refused, by
     name, if two arrays share memory in any other way: stored as two they would come back as something else.
     """
     found: dict[int, View] = {}
-    for group in _touching(arrays):
+    for group in _touching(extents):
+        arrays = {at: placed(at) for at in group}
         base = max(group, key=lambda at: (_is_base(arrays[at]), _length(arrays[at]), -at))
         rest = []
         for at in group:
@@ -52,26 +52,25 @@ def find_views(arrays: Sequence[Placed]) -> dict[int, View]:
     return found
 
 
-def _touching(arrays: Sequence[Placed]) -> Iterator[list[int]]:
+def _touching(extents: Sequence[Extent | None]) -> Iterator[list[int]]:
     """Groups of arrays whose stretches of memory overlap, directly or by way of others."""
-    order = [at for at, array in enumerate(arrays) if not array.extent.is_empty]
-    order.sort(key=lambda at: (arrays[at].extent.device, arrays[at].extent.first))
+    spans = [(extent.device, *extent.span, at) for at, extent in enumerate(extents) if extent and 0 not in extent.shape]
+    spans.sort()
     group: list[int] = []
-    end, device = 0, ""
-    for at in order:
-        extent = arrays[at].extent
-        if group and extent.device == device and extent.first < end:
-            end = max(end, extent.end)
+    reached, place = 0, ""
+    for device, first, end, at in spans:
+        if group and device == place and first < reached:
+            reached = max(reached, end)
         else:
             if len(group) > 1:
                 yield group
-            group, end, device = [], extent.end, extent.device
+            group, reached, place = [], end, device
         group.append(at)
     if len(group) > 1:
         yield group
 
 
-def _same(arrays: Sequence[Placed], group: list[int]) -> dict[int, View]:
+def _same(arrays: Mapping[int, Placed], group: list[int]) -> dict[int, View]:
     """Those that are exactly what an earlier one is, though that one does not lie in one piece."""
     first: dict[object, int] = {}
     found = {}
@@ -89,20 +88,21 @@ def _view(array: Placed, base: Placed, number: int) -> View | None:
         return View(number)
     size = outer.item_bytes
     offset = inner.address - outer.address
-    fits = outer.first <= inner.first and inner.end <= outer.end and not offset % size
-    if array.kind != base.kind or not outer.is_contiguous or not fits or any(step % size for step in inner.strides):
+    (first, end), (outer_first, outer_end) = inner.span, outer.span
+    fits = outer_first <= first and end <= outer_end and not offset % size
+    if array.kind != base.kind or outer.steps is not None or not fits or any(step % size for step in inner.strides):
         return None
     return View(number, offset // size, tuple(step // size for step in inner.strides))
 
 
-def _pairs(arrays: Sequence[Placed], group: list[int]) -> Iterator[tuple[int, int]]:
+def _pairs(arrays: Mapping[int, Placed], group: list[int]) -> Iterator[tuple[int, int]]:
     """The pairs whose stretches overlap."""
-    order = sorted(group, key=lambda at: arrays[at].extent.first)
-    for place, first in enumerate(order):
-        for second in order[place + 1 :]:
-            if arrays[second].extent.first >= arrays[first].extent.end:
+    order = sorted((*arrays[at].extent.span, at) for at in group)
+    for place, (_, end, one) in enumerate(order):
+        for first, _, other in order[place + 1 :]:
+            if first >= end:
                 break
-            yield first, second
+            yield one, other
 
 
 def _check_apart(one: Placed, other: Placed) -> None:
@@ -116,8 +116,9 @@ def _check_apart(one: Placed, other: Placed) -> None:
 
 
 def _is_base(array: Placed) -> bool:
-    return array.extent.is_contiguous
+    return array.extent.steps is None
 
 
 def _length(array: Placed) -> int:
-    return array.extent.end - array.extent.first
+    first, end = array.extent.span
+    return end - first

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from holdfast.training import frameworks
@@ -25,9 +26,7 @@ class Arena:
         self._framework = ""
         self.n_bytes = 0
 
-    def stage(
-        self, payloads: Sequence[Payload], sources: Mapping[str, Any], gate: Sequence[Any] = ()
-    ) -> tuple[list[Payload], Callable[[], None]]:
+    def stage(self, payloads: Sequence[Payload], gate: Sequence[Any] = ()) -> tuple[list[Payload], Callable[[], None]]:
         """Copy the bytes of tensors. Returns the same tensors, to be read from here, and what waits for the copies.
 
         When this returns the state may be changed: by the processor at once, by a device because its work waits for
@@ -36,19 +35,19 @@ class Arena:
         places = _places(payloads)
         self._make_room(max((end for _, end in places.values()), default=0))
         side: Any = frameworks.named(self._framework)
-        devices, late = _devices(sources, gate) if self._framework == "torch" else (None, set())
-        held = [payload for payload in payloads if _address(sources[payload.name]) in late]
-        first = [payload for payload in payloads if _address(sources[payload.name]) not in late]
+        devices, late = _devices(payloads, gate) if self._framework == "torch" else (None, set())
+        held = [payload for payload in payloads if _address(payload.source) in late]
+        first = [payload for payload in payloads if _address(payload.source) not in late]
         for group, waiting in ((first, ()), (held, tuple(gate))):
-            here = [payload for payload in group if not _is_on_device(sources[payload.name])]
-            each(lambda payload: self._copy(places[payload.name][0], sources[payload.name], None), here)
+            here = [payload for payload in group if not _is_on_device(payload.source)]
+            each(lambda payload: self._copy(places[payload.name][0], payload.source, None), here)
             for payload in group:
-                if _is_on_device(sources[payload.name]):
-                    self._copy(places[payload.name][0], sources[payload.name], devices)
+                if _is_on_device(payload.source):
+                    self._copy(places[payload.name][0], payload.source, devices)
             if devices and (group or not waiting):
                 devices.gate(waiting)
         staged = [
-            Payload(payload.name, payload.dtype, payload.shape, _reading(side, self._room, *places[payload.name]))
+            payload._replace(source=places[payload.name], bytes_of=partial(_bytes_in, side, self._room))
             for payload in payloads
         ]
         return staged, devices.finished if devices else lambda: None
@@ -86,21 +85,19 @@ def _places(payloads: Sequence[Payload]) -> dict[str, tuple[int, int]]:
     return dict(places())
 
 
-def _devices(sources: Mapping[str, Any], gate: Sequence[Any]) -> tuple[Any, set[int]]:
+def _devices(payloads: Sequence[Payload], gate: Sequence[Any]) -> tuple[Any, set[int]]:
     """The CUDA devices that a state lies on, and where the tensors lie that only a step of the gated ones changes."""
     from holdfast.training.frameworks.torch_gate import Devices, held_by  # PyTorch is there, as it was found
 
-    devices = Devices(sources.values())
+    devices = Devices(payload.source for payload in payloads)
     held: set[int] = set().union(*(held_by(optimizer) for optimizer in gate)) if devices.devices else set()
     return devices, held
 
 
-def _reading(side: Any, room: Any, start: int, end: int) -> Callable[[], memoryview]:
-    def read() -> memoryview:
-        found: memoryview = side.bytes_in(room, start, end - start)
-        return found
-
-    return read
+def _bytes_in(side: Any, room: Any, place: tuple[int, int]) -> memoryview:
+    start, end = place
+    found: memoryview = side.bytes_in(room, start, end - start)
+    return found
 
 
 def _is_on_device(source: Any) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.errors import Damaged, Refused
-from holdfast.training import frameworks
+from holdfast.training import frameworks, garbage
 from holdfast.training.frameworks.pieces import Framework, Lowered
 from holdfast.training.sharing import Placed, find_views
 from holdfast.training.stored import leaves
@@ -18,6 +18,7 @@ RESUME = "holdfast_resume"
 
 _DEEPEST = 200
 _RESERVED = "__metadata__"
+_WHOLE = "the state"
 
 
 @dataclass(slots=True)
@@ -27,12 +28,9 @@ class Flat:
     tree: Any
     resume: Any
     payloads: list[Payload] = field(default_factory=list)
-    sources: dict[str, Any] = field(default_factory=dict)
-    """By name, the array that a payload is of."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Leaf:
+class _Leaf(NamedTuple):
     node: dict[str, Any]
     where: str
     side: Framework
@@ -44,6 +42,11 @@ def flatten(state: Any, resume: Any = None) -> Flat:
 
     `resume` is kept beside it, under names that begin with RESUME.
     """
+    with garbage.paused():
+        return _flatten(state, resume)
+
+
+def _flatten(state: Any, resume: Any) -> Flat:
     walk = _Walk()
     try:
         found = Flat(walk.take(state, "", 0), walk.take(resume, RESUME, 0))
@@ -56,6 +59,7 @@ def flatten(state: Any, resume: Any = None) -> Flat:
 class _Walk:
     def __init__(self) -> None:
         self.leaves: list[_Leaf] = []
+        self._sides: dict[type, Framework] = {}
 
     def take(self, value: Any, where: str, depth: int) -> Any:
         if depth > _DEEPEST:
@@ -66,17 +70,27 @@ class _Walk:
         if kind is list or kind is tuple:
             items = [self.take(item, _join(where, str(at)), depth + 1) for at, item in enumerate(value)]
             return items if kind is list else {"$tuple": items}
-        side = frameworks.claimed(value)
+        side = self._sides.get(kind) or frameworks.claimed(value)
         if side is None:
             return leaves.encode(value, _shown(where))
+        self._sides[kind] = side
+        return self._take_array(value, where, side)
+
+    def _take_array(self, value: Any, where: str, side: Framework) -> Any:
         node: dict[str, Any] = {}
-        self.leaves.append(_Leaf(node, where or "tensor", side, side.lower(value, _shown(where))))
+        self.leaves.append(_Leaf(node, where or "tensor", side, side.lower(value, where or _WHOLE)))
         return {"$tensor": node}
 
     def _take_dict(self, value: dict[Any, Any], where: str, depth: int) -> Any:
         plain = type(value) is dict and all(type(key) is str and not key.startswith("$") for key in value)
         if plain:
-            return {key: self.take(item, _join(where, key), depth + 1) for key, item in value.items()}
+            stem, sides = (f"{where}." if where else ""), self._sides
+            return {
+                key: self._take_array(item, stem + key, side)
+                if (side := sides.get(type(item)))  # most are arrays of one kind
+                else self.take(item, stem + key, depth + 1)
+                for key, item in value.items()
+            }
         pairs = [
             [
                 self._take_key(key, _join(where, f"key {key!r:.60}"), depth + 1),
@@ -107,19 +121,18 @@ class _Walk:
 
 
 def _store(found: list[_Leaf], flat: Flat) -> None:
-    placed = [
-        (at, Placed(_shown(leaf.where), _kind(leaf), leaf.lowered.extent))
-        for at, leaf in enumerate(found)
-        if leaf.lowered.extent is not None
-    ]
-    numbers = [at for at, _ in placed]
-    views = {numbers[at]: view for at, view in find_views([array for _, array in placed]).items()}
+    def placed(at: int) -> Placed:
+        leaf = found[at]
+        assert leaf.lowered.extent is not None  # else nothing overlaps with it
+        return Placed(_shown(leaf.where), _kind(leaf), leaf.lowered.extent)
+
+    views = find_views([leaf.lowered.extent for leaf in found], placed)
     names = _Names()
     for at, leaf in enumerate(found):
         if at not in views:
             _store_leaf(leaf, names, flat)
     for at, view in views.items():
-        base, lowered, node = found[numbers[view.base]], found[at].lowered, found[at].node
+        base, lowered, node = found[view.base], found[at].lowered, found[at].node
         node |= {"of": base.node["names"][0], "kind": base.side.NAME}
         node |= {key: lowered.about[key] for key in ("parameter", "requires_grad") if key in lowered.about}
         if view.stride is not None and lowered.extent is not None:
@@ -133,13 +146,14 @@ def _kind(leaf: _Leaf) -> str:
 
 
 def _store_leaf(leaf: _Leaf, names: _Names, flat: Flat) -> None:
-    given = []
-    for part in leaf.lowered.parts:
-        name = names.give(leaf.where + part.suffix)
+    node, where, side, lowered = leaf
+    given = node["names"] = []
+    for part in lowered.parts:
+        name = names.give(where + part.suffix)
         given.append(name)
-        flat.payloads.append(Payload(name, part.dtype, part.shape, part.read))
-        flat.sources[name] = part.source
-    leaf.node.update({"names": given, "kind": leaf.side.NAME, **leaf.lowered.about})
+        flat.payloads.append(Payload(name, part.dtype, part.shape, part.source, part.bytes_of))
+    node["kind"] = side.NAME
+    node.update(lowered.about)
 
 
 class _Names:
@@ -149,7 +163,8 @@ class _Names:
         self._given: set[str] = {_RESERVED}
 
     def give(self, wish: str) -> str:
-        wish = wish.encode("utf-8", "backslashreplace").decode()
+        if not wish.isascii():
+            wish = wish.encode("utf-8", "backslashreplace").decode()
         name, number = wish, 1
         while name in self._given:
             number += 1
@@ -228,7 +243,8 @@ class Builder:
 
     def build(self) -> Any:
         """The whole, without what is not wanted; ABSENT if nothing is."""
-        return self._build(self._tree, self._root)
+        with garbage.paused():
+            return self._build(self._tree, self._root)
 
     def _build(self, tree: Any, where: str) -> Any:
         if isinstance(tree, dict):
@@ -321,4 +337,4 @@ def _join(where: str, step: str) -> str:
 
 
 def _shown(where: str) -> str:
-    return where or "the state"
+    return where or _WHOLE

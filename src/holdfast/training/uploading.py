@@ -18,7 +18,7 @@ from holdfast.training.saving import Wish, check_step, markers, told
 from holdfast.training.sending import Sender
 from holdfast.training.stored.layout import BEST, LAST, MANIFEST, PRIVATE, step_name, step_of
 from holdfast.training.stored.manifest import Manifest, is_foreign
-from holdfast.training.stored.shards import Payload, arrange
+from holdfast.training.stored.shards import Payload
 from holdfast.training.threads import each
 from holdfast.training.writing import WrittenShard
 
@@ -61,7 +61,7 @@ def send(
     stem = f"{step_name(step)}/"
     earlier = folder.full(found[-1]) if found else None
     sender = Sender(folder.objects, stem, earlier, _there(folder, stem))
-    return each(sender.bring, arrange(payloads), threads=threads)
+    return each(sender.bring, sender.groups(payloads, threads), threads=threads)
 
 
 def commit(

@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import stat
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from holdfast.durable import disk
 from holdfast.durable.stream import Stream
 from holdfast.errors import Damaged
+from holdfast.training.grouping import group
 from holdfast.training.reading import Reader
 from holdfast.training.stored import digests
 from holdfast.training.stored.layout import MANIFEST, shard_name
@@ -49,40 +51,21 @@ class Earlier:
         self._turn = turn
         self.folder = folder
         self.manifest = manifest
-        names: dict[str, list[str]] = {}
-        for name, entry in manifest.tensors.items():  # in the order in which they lie there, also of what is empty
-            names.setdefault(entry.file, []).append(name)
-        self._files = {tuple(found): file for file, found in names.items()}
         self._written_ns = os.lstat(folder / MANIFEST).st_mtime_ns
 
-    def like(self, shard: Shard) -> str | None:
-        """The file that has tensors of just these names, types and shapes, and has not been touched since."""
-        file = self._files.get(tuple(payload.name for payload in shard.payloads))
-        known = self.manifest.tensors
-        if file is None or any(
-            (known[payload.name].dtype, known[payload.name].shape) != (payload.dtype, payload.shape)
-            for payload in shard.payloads
-        ):
-            return None
+    def is_as_written(self, file: str) -> bool:
+        """Whether a file has not been touched since, as far as its size and times tell."""
         try:
             status = os.lstat(self.folder / file)
         except OSError:
-            return None
-        is_as_written = status.st_size == self.manifest.files[file].bytes and status.st_mtime_ns <= self._written_ns
-        return file if stat.S_ISREG(status.st_mode) and is_as_written else None
-
-    def holds(self, payload: Payload, data: memoryview) -> bool:
-        """Whether it holds just these bytes under this name."""
-        known = self.manifest.tensors[payload.name]
-        algorithm = self.manifest.digest_algorithm
-        if digests.sample(data, algorithm) != known.sample:
             return False
-        if known.fingerprint and (found := digests.fingerprint(data)):
-            return found == known.fingerprint
-        return digests.digest(data, algorithm) == known.digest
+        is_untouched = status.st_size == self.manifest.files[file].bytes and status.st_mtime_ns <= self._written_ns
+        return stat.S_ISREG(status.st_mode) and is_untouched
 
-    def is_doubtful(self, number: int, file: str, shard: Shard) -> bool:
+    def is_doubtful(self, file: str, shard: Shard) -> bool:
         """Whether it is this file's turn to be read again, and it is not as it was written."""
+        # By its content, not by its place among the others: that shifts when they are written again
+        number = zlib.crc32(self.manifest.files[file].digest.encode())
         if self._turn is None or (number + self._turn) % READ_AGAIN_EVERY:
             return False
         reader = Reader(self.folder, self.manifest)
@@ -107,36 +90,29 @@ def _drop_from_cache(path: Path) -> None:
 
 def write_shards(
     folder: Path,
-    shards: Sequence[Shard],
+    payloads: Sequence[Payload],
     earlier: Earlier | None,
     *,
     algorithm: str,
     threads: int | None = None,
     name: Callable[[int, int], str] = shard_name,
 ) -> list[WrittenShard]:
-    """Bring shards into a folder. When this returns their bytes are durable; their names are not yet."""
-    if earlier is not None and earlier.manifest.digest_algorithm != algorithm:
-        earlier = None
-    names = [name(at, len(shards)) for at in range(1, len(shards) + 1)]
+    """Bring tensors into a folder. When this returns their bytes are durable; their names are not yet."""
+    if earlier is None or earlier.manifest.digest_algorithm != algorithm:
+        groups = group(payloads, None)
+    else:
+        groups = group(payloads, earlier.manifest, may_share=earlier.is_as_written, threads=threads)
+    jobs = [(name(at, len(groups)), *one) for at, one in enumerate(groups, 1)]
 
-    def one(job: tuple[int, str, Shard]) -> WrittenShard:
-        number, name, shard = job
-        file = _shareable(shard, earlier)
+    def bring(job: tuple[str, Shard, str | None]) -> WrittenShard:
+        name, shard, file = job
         if earlier is None or file is None:
             return _write(folder, name, shard, algorithm)
-        if earlier.is_doubtful(number, file, shard):
+        if earlier.is_doubtful(file, shard):
             return replace(_write(folder, name, shard, algorithm), replaces=str(earlier.folder / file))
         return _link(folder, name, shard, earlier, file) or _write(folder, name, shard, algorithm)
 
-    return each(one, [(at, *pair) for at, pair in enumerate(zip(names, shards, strict=True))], threads=threads)
-
-
-def _shareable(shard: Shard, earlier: Earlier | None) -> str | None:
-    """The file of the earlier checkpoint that has just these bytes, if one does."""
-    file = earlier.like(shard) if earlier else None
-    if earlier is None or file is None:
-        return None
-    return file if all(earlier.holds(payload, payload.read()) for payload in shard.payloads) else None
+    return each(bring, jobs, threads=threads)
 
 
 def _link(folder: Path, name: str, shard: Shard, earlier: Earlier, file: str) -> WrittenShard | None:
@@ -146,10 +122,10 @@ def _link(folder: Path, name: str, shard: Shard, earlier: Earlier, file: str) ->
         if error.errno in _NO_LINK:
             return None
         raise
-    known = earlier.manifest.tensors
-    entries = [known[payload.name] for payload in shard.payloads]
-    tensors = {payload.name: _moved(entry, name) for payload, entry in zip(shard.payloads, entries, strict=True)}
-    return WrittenShard(name, earlier.manifest.files[file], tensors, is_linked=True)
+    entries = {payload.name: earlier.manifest.tensors[payload.name] for payload in shard.payloads}
+    if name != file:
+        entries = {tensor: entry._replace(file=name) for tensor, entry in entries.items()}
+    return WrittenShard(name, earlier.manifest.files[file], entries, is_linked=True)
 
 
 def _link_file(source: Path, target: Path) -> None:
@@ -160,10 +136,6 @@ def _link_file(source: Path, target: Path) -> None:
     finally:
         os.close(source_fd)
         os.close(target_fd)
-
-
-def _moved(entry: TensorEntry, file: str) -> TensorEntry:
-    return replace(entry, file=file)
 
 
 def _write(folder: Path, name: str, shard: Shard, algorithm: str) -> WrittenShard:
@@ -185,15 +157,16 @@ def _write(folder: Path, name: str, shard: Shard, algorithm: str) -> WrittenShar
             if len(data) != payload.n_bytes:
                 raise AssertionError(f"{payload.name} has {len(data)} bytes and not {payload.n_bytes}")
             tapped.expect(len(data))
-            samples.append(digests.sample(data, algorithm))
+            samples.append(digests.sample(data, algorithm) if len(data) > digests.SAMPLED_FROM_BYTES else "")
             stream.write(data)
         stream.finish()
     (header_digest, _), *found = tapped.finish()
     for payload, (digest, fingerprint), sample in zip(shard.payloads, found, samples, strict=True):
         n_bytes = payload.n_bytes
         tensors[payload.name] = TensorEntry(
-            name, payload.dtype, payload.shape, size, n_bytes, digest, sample, fingerprint
-        )
+            name, payload.dtype, payload.shape, size, n_bytes, digest,
+            sample or digests.sample_of_digest(digest), fingerprint,
+        )  # fmt: skip
         size += n_bytes
     entry = FileEntry(size, whole.hexdigest(), len(head), header_digest)
     return WrittenShard(name, entry, tensors, is_linked=False)
@@ -205,24 +178,41 @@ class _Tapped:
     def __init__(self, algorithm: str) -> None:
         self._algorithm = algorithm
         self._left: list[int] = []
-        self._hashers: list[tuple[digests.Hasher, digests.Hasher | None]] = []
         self._at = 0
+        self._begun: tuple[digests.Hasher, digests.Hasher | None] | None = None
+        self._found: list[tuple[str, str]] = []
 
     def expect(self, length: int) -> None:
         self._left.append(length)
-        self._hashers.append((digests.new(self._algorithm), digests.new_fingerprint()))
 
     def take(self, data: memoryview) -> None:
-        while data:
-            while not self._left[self._at]:
-                self._at += 1
-            taken = min(self._left[self._at], len(data))
-            for hasher in self._hashers[self._at]:
-                if hasher is not None:
-                    hasher.update(data[:taken])
+        start = 0
+        while start < len(data):
+            taken = min(self._left[self._at], len(data) - start)
             self._left[self._at] -= taken
-            data = data[taken:]
+            self._hash(data[start : start + taken], is_last=not self._left[self._at])
+            start += taken
+
+    def _hash(self, data: memoryview, *, is_last: bool) -> None:
+        if self._begun is None and is_last:  # all of it at once, as of most that are small
+            self._add(digests.digest(data, self._algorithm), digests.fingerprint(data))
+            return
+        if self._begun is None:
+            self._begun = digests.new(self._algorithm), digests.new_fingerprint()
+        hasher, quick = self._begun
+        hasher.update(data)
+        if quick is not None:
+            quick.update(data)
+        if is_last:
+            self._add(hasher.hexdigest(), quick.hexdigest() if quick is not None else "")
+
+    def _add(self, digest: str, fingerprint: str) -> None:
+        self._found.append((digest, fingerprint))
+        self._begun = None
+        self._at += 1
 
     def finish(self) -> list[tuple[str, str]]:
         """Of each piece, the digest and the fingerprint."""
-        return [(hasher.hexdigest(), quick.hexdigest() if quick else "") for hasher, quick in self._hashers]
+        while self._at < len(self._left):  # what is empty, at the end
+            self._hash(memoryview(b""), is_last=True)
+        return self._found

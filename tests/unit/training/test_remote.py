@@ -72,7 +72,7 @@ def test_two_that_save_one_step_cannot_overwrite_each_other(url: str) -> None:
 
     def direct(worker: int) -> None:
         """As another process would: in this one, saves wait for each other."""
-        wish, _ = make_wish(1, {"x": torch.full((2_000_000,), float(worker))}, keep=Keep(), rng=False)
+        wish = make_wish(1, {"x": torch.full((2_000_000,), float(worker))}, keep=Keep(), rng=False)
         try:
             outcomes.append(save_remote(RemoteFolder(url), wish))
         except Conflict as error:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # what the server says of its
 
 def save_as_another(url: str, step: int, state: Any, *, keep_last: int | None = None, **wishes: Any) -> dict[str, Any]:
     """Save as another process would: in this one, saves wait for each other."""
-    wish, _ = make_wish(step, state, keep=Keep(keep_last), rng=False, **wishes)
+    wish = make_wish(step, state, keep=Keep(keep_last), rng=False, **wishes)
     return save_remote(RemoteFolder(url), wish)
 
 

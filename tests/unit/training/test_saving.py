@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from holdfast.durable import Disk
 from holdfast.errors import Conflict, NotFound, Refused, Unavailable
-from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint, wait_for_save
+from holdfast.training import CheckpointManager, checkpoints, load_checkpoint, save_checkpoint, wait_for_save
 from holdfast.training.checkpoints import run_of
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.reading import read_manifest
@@ -311,8 +311,8 @@ def test_the_work_of_a_save_grows_with_the_number_of_tensors_and_not_faster(monk
         return math.prod(shape)
 
     monkeypatch.setattr(shards, "prod", counted)
-    payloads = [shards.Payload(f"t{at}", "F32", (1000,), lambda: memoryview(b"")) for at in range(2_000)]
-    assert [len(shard.payloads) for shard in shards.arrange(payloads)] == [2_000]
+    payloads = [shards.Payload(f"t{at}", "F32", (1000,), b"", memoryview) for at in range(2_000)]
+    assert [len(shard.payloads) for shard in shards.arrange(payloads)] == [524, 524, 524, 428]
     assert len(sizes) == len(payloads)
 
 
@@ -408,7 +408,7 @@ def test_a_save_does_not_read_again_what_it_has_read(tmp_path: Path, monkeypatch
         read.clear()
         save_checkpoint(tmp_path, step, {"x": torch.ones(3)}, block=step % 2 == 0)
         wait_for_save()
-    assert set(read) == {"step-00000006"}
+        assert not read  # nor what it has written
     found, _ = run_of(tmp_path).look()
     assert [len(each.manifest.tensors) for each in found] == [0] * 7
     assert [each.manifest.n_tensors for each in found] == [found[0].manifest.n_tensors] * 7
@@ -420,6 +420,7 @@ def test_a_save_goes_on_where_the_one_before_cannot_be_read_any_more(
     state = {"x": torch.ones(300_000)}
     for step in (1, 2):
         path = save_checkpoint(tmp_path, step, state)["path"]
+    checkpoints._folder.cache_clear()  # as in another process, which has not written it itself
     run_of(tmp_path).look()
     manifest = Path(path, "manifest.json")
     times = manifest.stat()

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from holdfast.errors import Conflict, Unavailable
-from holdfast.training import CheckpointManager, folder, load_checkpoint, reading, save_checkpoint
+from holdfast.training import CheckpointManager, checkpoints, folder, load_checkpoint, reading, save_checkpoint
 from holdfast.training.threads import each
 from holdfast.training.writing import READ_AGAIN_EVERY
 
@@ -181,6 +181,7 @@ def test_where_no_more_files_can_be_opened_nothing_is_said_to_be_broken_or_not_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     CheckpointManager(tmp_path).save(1, {})
+    checkpoints._folder.cache_clear()  # as in another process, which has not written it itself
 
     def cannot(path: Path, **_: object) -> NoReturn:
         raise reading.cannot_read(path, error) from error

@@ -13,7 +13,7 @@ from holdfast.training import saving
 from holdfast.training.folder import Found, TrainingFolder
 from holdfast.training.saving import Wish
 from holdfast.training.stored import digests
-from holdfast.training.stored.shards import Payload, arrange
+from holdfast.training.stored.shards import Payload
 from holdfast.training.writing import WrittenShard, write_shards
 
 
@@ -48,7 +48,7 @@ def write(
         return uploading.send(folder, found, step, payloads, threads=threads)
     earlier = saving.earlier_of(folder, found)
     return write_shards(
-        folder.staged, arrange(payloads), earlier, algorithm=digests.preferred(), threads=threads,
+        folder.staged, payloads, earlier, algorithm=digests.preferred(), threads=threads,
         name=lambda at, total: f"model-rank{rank:05d}-{at:05d}.safetensors",
     )  # fmt: skip
 

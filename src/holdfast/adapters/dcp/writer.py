@@ -105,7 +105,7 @@ class HoldfastWriter(StorageWriter):  # type: ignore[misc]  # an extra, whose ty
                 raise Refused(f"{where} cannot be saved: its layout is {data.layout}", hint="Save x.to_dense().")
             [part] = torch_side.lower(data.detach().contiguous(), where).parts
             names[item.index] = piece_name(item.index)
-            payloads.append(Payload(names[item.index], part.dtype, part.shape, part.read))
+            payloads.append(Payload(names[item.index], part.dtype, part.shape, part.source, part.bytes_of))
         written = self._write(payloads)
         for index, name in names.items():
             shard = written[name]

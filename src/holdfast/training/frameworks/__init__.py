@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Iterator
@@ -46,6 +47,7 @@ def claimed(value: Any) -> Framework | None:
     return next((side for side in loaded() if side.claims(value)), None)
 
 
+@functools.cache
 def _side(file: str) -> Framework:
     found: Framework = importlib.import_module(f"holdfast.training.frameworks.{file}")
     return found

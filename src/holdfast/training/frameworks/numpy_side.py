@@ -57,8 +57,9 @@ def _lower_array(value: np.ndarray, where: str, about: dict[str, Any]) -> Lowere
         about["dtype"] = name
         about["shape"] = list(value.shape)
     shape = value.shape if code else (*value.shape, dtype.itemsize)
-    extent = Extent("cpu", value.ctypes.data, value.shape, value.strides, dtype.itemsize)
-    return Lowered((Part(code or "U8", shape, lambda: bytes_of(value), source=value),), about, extent)
+    steps = None if value.flags.c_contiguous else value.strides
+    extent = Extent("cpu", value.__array_interface__["data"][0], value.shape, steps, dtype.itemsize)
+    return Lowered((Part(code or "U8", shape, value, bytes_of),), about, extent)
 
 
 def _name(dtype: np.dtype) -> str | None:
@@ -178,8 +179,9 @@ def distance(old: Any, new: Any) -> tuple[float, float, float]:
 
 def share_elements(one: Extent, other: Extent) -> bool:
     """Whether two arrays, of any framework, have an element in common; True where that is too hard to tell."""
-    start = min(one.first, other.first)
-    room = np.empty(max(one.end, other.end) - start, np.uint8)  # never touched, so it costs nothing
+    (first, end), (other_first, other_end) = one.span, other.span
+    start = min(first, other_first)
+    room = np.empty(max(end, other_end) - start, np.uint8)  # never touched, so it costs nothing
     stand_ins = [
         np.ndarray(extent.shape, f"V{extent.item_bytes}", room, extent.address - start, extent.strides)
         for extent in (one, other)

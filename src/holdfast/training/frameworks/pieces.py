@@ -3,69 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from math import prod
+from typing import Any, NamedTuple, Protocol
+
+# Tuples, and not dataclasses: a state may have tens of thousands of tensors, and these are made for each of them
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(NamedTuple):
     """Where an array lies in memory; two that overlap share it."""
 
     device: str
     address: int
     shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    """In bytes."""
+    steps: tuple[int, ...] | None
+    """Its strides, in bytes; None where it lies in one piece and in order."""
     item_bytes: int
 
     @property
-    def is_empty(self) -> bool:
-        return 0 in self.shape
+    def strides(self) -> tuple[int, ...]:
+        """In bytes."""
+        if self.steps is not None:
+            return self.steps
+        return tuple(self.item_bytes * prod(self.shape[at + 1 :]) for at in range(len(self.shape)))
 
     @property
-    def first(self) -> int:
-        return self.address + sum(
-            min(0, stride * (size - 1)) for size, stride in zip(self.shape, self.strides, strict=True)
-        )
-
-    @property
-    def end(self) -> int:
-        """The address after the last byte."""
-        return self.address + sum(max(0, reach) for reach in self._reaches) + self.item_bytes
-
-    @property
-    def _reaches(self) -> list[int]:
-        return [stride * (size - 1) for size, stride in zip(self.shape, self.strides, strict=True)]
-
-    @property
-    def is_contiguous(self) -> bool:
-        expected = self.item_bytes
-        for size, stride in reversed(list(zip(self.shape, self.strides, strict=True))):
-            if size != 1 and stride != expected:
-                return False
-            expected *= size
-        return True
+    def span(self) -> tuple[int, int]:
+        """The address of the first byte, and the one after the last."""
+        if self.steps is None:
+            return self.address, self.address + prod(self.shape) * self.item_bytes
+        reaches = [stride * (size - 1) for size, stride in zip(self.shape, self.steps, strict=True)]
+        first = self.address + sum(min(0, reach) for reach in reaches)
+        return first, self.address + sum(max(0, reach) for reach in reaches) + self.item_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """An array that the format can hold: a type that it knows, and a way to the bytes."""
+class Part(NamedTuple):
+    """An array that the format can hold: a type that it knows, the array itself, and a way to its bytes."""
 
     dtype: str
     shape: tuple[int, ...]
-    read: Callable[[], memoryview]
+    source: Any
+    bytes_of: Callable[[Any], memoryview]
+    """The bytes of the source, in order."""
     suffix: str = ""
     """What follows the name, where one value needs several arrays."""
-    source: Any = None
-    """The array itself, for whoever copies it without reading it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lowered:
+class Lowered(NamedTuple):
     """A value taken apart."""
 
     parts: tuple[Part, ...]
-    about: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any]
     """What else is needed to make it again; JSON."""
     extent: Extent | None = None
     """Where it lies, if sharing can be told from that."""

@@ -16,6 +16,8 @@ from holdfast.errors import Damaged, Unavailable
 _MANY_THREADS_FROM_BYTES = 8 << 20
 _PIECES = 16
 _PIECE_BYTES = 4096
+SAMPLED_FROM_BYTES = _PIECES * _PIECE_BYTES
+"""Of what is greater, the sample is of a part."""
 
 
 class Hasher(Protocol):
@@ -60,20 +62,27 @@ def digest(data: bytes | memoryview, algorithm: str) -> str:
 
 def sample(data: memoryview, algorithm: str) -> str:
     """The digest of a few pieces, spread evenly: two contents whose samples differ differ."""
+    if len(data) <= SAMPLED_FROM_BYTES:
+        return sample_of_digest(digest(data, algorithm))
     hasher = new(algorithm)
-    if len(data) <= _PIECES * _PIECE_BYTES:
-        hasher.update(data)
-    else:
-        for number in range(_PIECES):
-            start = (len(data) - _PIECE_BYTES) * number // (_PIECES - 1)
-            hasher.update(data[start : start + _PIECE_BYTES])
-    return hasher.hexdigest()[:32]
+    for number in range(_PIECES):
+        start = (len(data) - _PIECE_BYTES) * number // (_PIECES - 1)
+        hasher.update(data[start : start + _PIECE_BYTES])
+    return sample_of_digest(hasher.hexdigest())
+
+
+def sample_of_digest(whole: str) -> str:
+    """The sample of what is not greater than SAMPLED_FROM_BYTES, which is all of it."""
+    return whole[:32]
 
 
 def fingerprint(data: bytes | memoryview) -> str:
     """The fingerprint of some bytes; empty where `xxhash` is not installed."""
     made = _xxh3()
-    return "" if made is None else str(made(data).hexdigest())
+    if made is None:
+        return ""
+    found: str = made.xxh3_128_hexdigest(data)
+    return found
 
 
 def new_fingerprint() -> Hasher | None:
@@ -81,17 +90,17 @@ def new_fingerprint() -> Hasher | None:
     made = _xxh3()
     if made is None:
         return None
-    hasher: Hasher = made()
+    hasher: Hasher = made.xxh3_128()
     return hasher
 
 
 @cache
 def _xxh3() -> Any:
     try:
-        from xxhash import xxh3_128  # an extra; without it the digest does its work
+        import xxhash  # an extra; without it the digest does its work
     except ImportError:
         return None
-    return xxh3_128
+    return xxhash
 
 
 @cache

@@ -6,12 +6,14 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from json.encoder import encode_basestring_ascii as quoted
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.errors import Damaged
+from holdfast.training import garbage
 from holdfast.training.stored import digests
 from holdfast.training.stored.layout import KIND, SCHEMA_VERSION, check_file_name, check_schema
 from holdfast.training.stored.shards import ITEM_BYTES
@@ -22,8 +24,7 @@ HINT = "Use another checkpoint; holdfast verify names the sound ones."
 """What to do where a checkpoint is damaged."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
+class FileEntry(NamedTuple):
     """A file of a checkpoint."""
 
     bytes: int
@@ -32,8 +33,7 @@ class FileEntry:
     header_digest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TensorEntry:
+class TensorEntry(NamedTuple):  # a tuple, because there may be tens of thousands
     """A tensor, and where its bytes are."""
 
     file: str
@@ -113,9 +113,24 @@ class Manifest:
 
     def encode(self) -> bytes:
         """As it is written: JSON whose last entry is the digest of everything before it."""
-        head = {"schema_version": SCHEMA_VERSION, "kind": KIND}
-        text = json.dumps(head | asdict(self), separators=(",", ":"), allow_nan=False)[:-1].encode()
+        about = {each.name: getattr(self, each.name) for each in fields(Manifest) if each.name != "tensors"}
+        about["files"] = {name: entry._asdict() for name, entry in self.files.items()}
+        head = json.dumps(
+            {"schema_version": SCHEMA_VERSION, "kind": KIND, **about}, separators=(",", ":"), allow_nan=False
+        )
+        tensors = ",".join([_encode_tensor(name, entry) for name, entry in self.tensors.items()])
+        text = f'{head[:-1]},"tensors":{{{tensors}}}'.encode()
         return text + b',"manifest_digest":"' + digests.digest(text, self.digest_algorithm).encode() + b'"}\n'
+
+
+def _encode_tensor(name: str, entry: TensorEntry) -> str:
+    """Its entry as JSON, put together by hand: there may be tens of thousands, and this takes a fifth of the time."""
+    file, dtype, shape, offset, size, digest, sample, fingerprint = entry
+    sizes = ",".join(map(str, shape))
+    return (
+        f'{quoted(name)}:{{"file":"{file}","dtype":"{dtype}","shape":[{sizes}],"offset":{offset},"bytes":{size},'
+        f'"digest":"{digest}","sample":"{sample}","fingerprint":"{fingerprint}"}}'
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +163,11 @@ class Brief(Manifest):
 
 def decode(data: bytes, where: str, *, verify: bool = True) -> Manifest:
     """Read a manifest; Damaged if a single bit of it is not as it was written. `where` is its name, for people."""
+    with garbage.paused():
+        return _decode(data, where, verify)
+
+
+def _decode(data: bytes, where: str, verify: bool) -> Manifest:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
@@ -184,9 +204,10 @@ def _read(found: Mapping[str, Any]) -> Manifest:
     known = {each.name for each in fields(Manifest)}
     plain = {name: value for name, value in found.items() if name in known}
     files = {name: FileEntry(**entry) for name, entry in found["files"].items()}
-    tensors = {
-        name: TensorEntry(**{**entry, "shape": tuple(entry["shape"])}) for name, entry in found["tensors"].items()
-    }
+    tensors = {}
+    for name, entry in found["tensors"].items():
+        entry["shape"] = tuple(entry["shape"])
+        tensors[name] = TensorEntry(**entry)
     return Manifest(**{**plain, "files": files, "tensors": tensors})
 
 
@@ -203,9 +224,11 @@ def _check(manifest: Manifest, where: str) -> None:
             raise ValueError(f"{metric} is no number")
     for name, entry in manifest.tensors.items():
         file = manifest.files[entry.file]
-        sizes = (*entry.shape, entry.offset, entry.bytes, file.bytes, file.header_bytes)
-        if any(isinstance(size, bool) or not isinstance(size, int) or size < 0 for size in sizes):
-            raise ValueError(f"{name} has a size that is none")
+        for size in (*entry.shape, entry.offset, entry.bytes, file.bytes, file.header_bytes):
+            if type(size) is not int or size < 0:
+                raise ValueError(f"{name} has a size that is none")
+        if not (entry.digest + entry.sample + entry.fingerprint).isalnum():
+            raise ValueError(f"{name} has a digest that is none")
         if prod(entry.shape) * ITEM_BYTES[entry.dtype] != entry.bytes:
             raise ValueError(f"{name} is not as large as its shape says")
         if not file.header_bytes <= entry.offset <= entry.offset + entry.bytes <= file.bytes:

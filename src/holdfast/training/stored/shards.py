@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any, NamedTuple
 
 from holdfast.training.stored.layout import SCHEMA_VERSION
 
@@ -16,18 +17,23 @@ ITEM_BYTES = {
 """The types that the format has and its readers know, and how large an element is."""
 
 OWN_FILE_FROM_BYTES = 1 << 20
-SHARD_BYTES = 32 << 20
+SHARD_BYTES = 2 << 20
+"""Smaller tensors are gathered up to this: one that changed makes no more be written again than this."""
 _HEADER_BLOCK = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(NamedTuple):  # a tuple, because there may be tens of thousands
     """A tensor that is to be written: what the format says of it, and how to get its bytes, in order."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
-    read: Callable[[], memoryview]
+    source: Any
+    bytes_of: Callable[[Any], memoryview]
+
+    def read(self) -> memoryview:
+        """Its bytes, in order."""
+        return self.bytes_of(self.source)
 
     @property
     def n_bytes(self) -> int:
@@ -45,7 +51,7 @@ class Shard:
         return sum(payload.n_bytes for payload in self.payloads)
 
 
-def arrange(payloads: Iterable[Payload]) -> list[Shard]:
+def arrange(payloads: Iterable[Payload], shard_bytes: int = SHARD_BYTES) -> list[Shard]:
     """Give each large tensor a file of its own, so that one that did not change is shared by a link; gather the rest.
 
     Within a file larger elements come first, so that each lies at a multiple of its size.
@@ -58,7 +64,7 @@ def arrange(payloads: Iterable[Payload]) -> list[Shard]:
         if n_bytes >= OWN_FILE_FROM_BYTES:
             shards.append(Shard((payload,)))
             continue
-        if small and gathered + n_bytes > SHARD_BYTES:
+        if small and gathered + n_bytes > shard_bytes:
             shards.append(_sorted(small))
             small, gathered = [], 0
         small.append(payload)

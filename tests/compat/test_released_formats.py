@@ -31,6 +31,7 @@ class Released:
         options: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
         with tarfile.open(archive) as tar:
             tar.extractall(area, **options)
+        (area / "store").chmod(0o700)  # the archive has other modes; a store that is open to others is refused
         self.root = area / "project"
         self.store = area / "store"
         self._home = area / "home"

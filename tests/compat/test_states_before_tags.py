@@ -19,6 +19,7 @@ def ws(tmp_path: Path) -> Workspace:
     options: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     with tarfile.open(ARCHIVE) as tar:
         tar.extractall(tmp_path, **options)
+    (tmp_path / "store").chmod(0o700)  # the archive has other modes; a store that is open to others is refused
     (tmp_path / "project").mkdir()
     (tmp_path / "home").mkdir()
     return Workspace(tmp_path / "project", store=tmp_path / "store", home=tmp_path / "home", environ={})

@@ -192,8 +192,11 @@ class Catalog:
         missing = [(row, mark) for key, mark in unlike if (row := self._load(key))]
         gone = known.keys() - refs.keys()
         if missing or gone:
-            with contextlib.suppress(sqlite3.OperationalError):  # locked for long: the next call does it
+            try:
                 self._change(missing, gone)
+            except sqlite3.OperationalError as error:  # locked for long: the next call does it
+                if not _is_busy(error):
+                    self._in_memory()  # a full disk: what was deleted must not be listed (P4)
         return is_changed or bool(missing or gone)
 
     def _checked(self) -> dict[str, str] | None:

@@ -99,12 +99,33 @@ class Number(IntEnum):
     ONE = 1
 
 
-class Text(str):
+class Plain(str):
     __slots__ = ()
 
 
+class Text(str):
+    """Carries more than its text."""
+
+    language: str
+
+    def __new__(cls, text: str) -> Text:
+        self = super().__new__(cls, text)
+        self.language = "en"
+        return self
+
+
 class Dicts(dict):  # type: ignore[type-arg]
-    pass
+    """Carries more than its items."""
+
+    def __init__(self, **items: object) -> None:
+        super().__init__(**items)
+        self.source = "somewhere"
+
+
+def test_subclasses_that_carry_nothing_else_are_stored_as_plain_values(ws: Workspace) -> None:
+    saved = ws.save(state={"value": {Plain("key"): [Plain("text")]}})
+    assert saved.state == {"value": {"key": ["text"]}}
+    assert [type(each) for each in (*saved.state["value"], *saved.state["value"]["key"])] == [str, str]
 
 
 class TestRefusal:

@@ -52,3 +52,17 @@ def test_all_threads_are_listed_by_when_they_were_saved() -> None:
         assert found == ["a", "c", "b"]
         assert len(list(saver.list(None, limit=2))) == 2
         assert list(saver.list(None, limit=0)) == []
+
+
+def test_an_empty_checkpoint_id_stands_for_any() -> None:
+    with HoldfastSaver.from_url("memory://") as saver:
+        for name in ("1", "2"):
+            saver.put(THREAD, empty_checkpoint() | {"id": name}, {"source": "loop"}, {})  # type: ignore[arg-type]
+        anything: Any = {"configurable": {"thread_id": "t", "checkpoint_id": ""}}
+        for found in (
+            saver.list(_config("")),
+            saver.list(anything),
+            saver.list(THREAD, before=_config("")),
+            saver.list(None, before=_config("")),
+        ):
+            assert [each.config["configurable"]["checkpoint_id"] for each in found] == ["2", "1"]

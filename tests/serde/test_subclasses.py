@@ -78,6 +78,30 @@ class TestPlain:
             SERDE.encode(value)
 
 
+@pytest.mark.parametrize(
+    ("plain", "name", "told"),
+    [
+        (datetime(2026, 1, 2), "year", 1999),
+        (datetime(2026, 1, 2), "tzinfo", UTC),
+        (date(2026, 1, 2), "day", 3),
+        (time(1, 2), "hour", 3),
+        (timedelta(1), "days", 3),
+        (deque([1, 2]), "maxlen", 1),
+        (defaultdict(list), "default_factory", int),
+    ],
+)
+def test_a_part_that_reads_otherwise_is_refused(plain: Any, name: str, told: Any) -> None:
+    value = _sub(plain, **{name: property(lambda self: told)})
+    with pytest.raises(Refused, match=f"its own '{name}'"):
+        SERDE.encode(value)
+
+
+def test_a_windows_path_that_its_text_misspells_is_refused() -> None:
+    for value in (pathlib.PureWindowsPath("./c:a"), _sub(pathlib.PureWindowsPath("x")).__class__("./c:a")):
+        with pytest.raises(Refused, match="another path"):
+            SERDE.encode(value)
+
+
 class Slotted(dict[str, int]):
     __slots__ = ("more",)
 
@@ -166,6 +190,8 @@ def test_keys_come_back_as_plain_text() -> None:
     back = _stored({_sub("a"): 1, "b": 2})
     assert back == {"a": 1, "b": 2}
     assert {type(key) for key in back} == {str}
+    for value in ({_sub("a"): 1, "b": [2]}, {_sub("half \ud800"): 1}):
+        assert SERDE.encode(value) == SERDE.encode({str.__str__(key): each for key, each in value.items()})
 
 
 def test_a_class_that_was_stored_once_can_go() -> None:

@@ -140,7 +140,10 @@ class Encoder:
 
     def _take_dict(self, values: dict[Any, Any], depth: int) -> Any:
         if not all(map(self._is_key, values)):
-            return Ext(table.MAP, encode(self._take_pairs(values, depth + 1)))
+            pairs = self._take_pairs(values, depth + 1)
+            if pairs and all(map(_is_str, pairs[::2])):  # of subclasses of str: the same bytes as after a round trip
+                return dict(zip(pairs[::2], pairs[1::2], strict=True))
+            return Ext(table.MAP, encode(pairs))
         if self._atoms.issuperset(map(type, values.values())):
             return values
         taken: dict[str, Any] = {}

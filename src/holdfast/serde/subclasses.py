@@ -28,7 +28,8 @@ _READING = frozenset({
     "__eq__", "__ne__", "__hash__", "__str__", "__bytes__", "__int__", "__index__", "__float__", "__complex__",
     "__bool__", "__fspath__", "__iter__", "__reversed__", "__len__", "__getitem__", "__contains__", "__getattribute__",
     _MISSING, "keys", "values", "items", "get", "isoformat", "utcoffset", "bytes", "hex", "int", "real", "imag",
-    "parts",
+    "parts", "year", "month", "day", "hour", "minute", "second", "microsecond", "tzinfo", "fold", "days", "seconds",
+    "microseconds", "maxlen", "default_factory", "is_safe",
 })  # fmt: skip
 """What brings the content of a plain value: a class with its own may bring another one than is stored."""
 _HEAP_TYPE = 1 << 9  # of `__flags__`: made by a class statement. Others are written in C, and may hold anything
@@ -52,7 +53,15 @@ def _time(value: datetime.time) -> datetime.time:
 
 
 def _path(cls: type[pathlib.PurePath]) -> Plainly:
-    return lambda value: cls(pathlib.PurePath.__str__(value))
+    def make(value: Any) -> Any:
+        """The same path; Cannot of a path of Windows, such as `./c:a`, whose text says another one (P2)."""
+        text = pathlib.PurePath.__str__(value)
+        made = cls(text)
+        if made.parts != value.parts:
+            raise Cannot(f"it is written {text!r}, which is another path")
+        return made
+
+    return make
 
 
 _PATHS: tuple[type[pathlib.PurePath], ...] = (

@@ -191,8 +191,8 @@ class HoldfastSaver(Awaiting):
         """The rows that a listing is about, in its order; `page`: how many are likely to be enough."""
         thread = translating.thread_of(config) if config else None
         namespace = config["configurable"].get("checkpoint_ns") if config else None
-        wanted = get_checkpoint_id(config) if config else None
-        end = get_checkpoint_id(before) if before else None
+        wanted = (get_checkpoint_id(config) or None) if config else None  # LangGraph's way to say any is None or ""
+        end = (get_checkpoint_id(before) or None) if before else None
         if wanted is None:
             yield from rows_of(self.states, thread, namespace, before=end, page=page)
         elif thread is not None and namespace is not None:

@@ -175,6 +175,25 @@ def test_threads_search_while_one_writes(path: Path) -> None:
         assert troubles == []
 
 
+def test_reading_waits_for_no_writer_and_keeps_none_waiting(path: Path) -> None:
+    shapes = {"dense": Shape(8)}
+    points = _points(30, shapes)
+    query = vectors.floats(points[0].vectors["dense"], shapes["dense"])
+    with closing(_filled(path, points, shapes)) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA busy_timeout=0")
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("DELETE FROM point")
+        assert len(store.read("c", [point.id for point in points])) == 30
+        assert len(list(store.scan("c"))) == store.count("c") == 30
+        assert len(store.search("dense", query, limit=50)) == 30
+        other.execute("ROLLBACK")
+        with store._db.reading():
+            assert store.count("c") == 30
+            assert store.read("c", [points[0].id])
+            other.execute("BEGIN IMMEDIATE")  # it would be locked
+            other.execute("ROLLBACK")
+
+
 def test_points_that_somebody_took_out_are_not_found_or_counted(path: Path) -> None:
     shapes = {"dense": Shape(600)}
     points = _points(1000, shapes)

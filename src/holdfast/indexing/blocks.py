@@ -56,7 +56,7 @@ class Blocks:
             number = self._number(block)
             if number is None:
                 continue
-            with closing(self._open(number)) as blob:
+            with closing(self._open(number, readonly=True)) as blob:
                 marks = int.from_bytes(blob.read(self._header), "little")
                 for place in some:
                     if marks >> place % self._places & 1:
@@ -68,7 +68,7 @@ class Blocks:
         """For each block its first place, and its bits."""
         rows = self._db.execute("SELECT place, number FROM block WHERE collection = ? AND channel = ?", self._own)
         for block, number in rows.fetchall():
-            with closing(self._open(number)) as blob:
+            with closing(self._open(number, readonly=True)) as blob:
                 yield block * self._places, blob.read(self._header)
 
     def all(self) -> Iterator[tuple[int, bytes, memoryview]]:
@@ -90,8 +90,9 @@ class Blocks:
         found = self._db.execute(query, (*self._own, block)).fetchone()
         return int(found[0]) if found else None
 
-    def _open(self, number: int) -> sqlite3.Blob:
-        return self._db.blobopen("block", "data", number)
+    def _open(self, number: int, *, readonly: bool = False) -> sqlite3.Blob:
+        """A block; P9: one opened to be written to takes the file's one place for writers, also if it is only read."""
+        return self._db.blobopen("block", "data", number, readonly=readonly)
 
     def _room(self, block: int, least: int) -> sqlite3.Blob:
         """A block with room for as many vectors, made or made longer where it has to be."""

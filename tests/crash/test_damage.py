@@ -67,7 +67,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> list[Stored]:
     shutil.rmtree(first.live)
     found = []
     for scene in scenes:
-        place.write_owner(scene.store, scene.ws)  # as the first that writes does
+        place.write_owner(scene.store, scene.ws, {})  # as the first that writes does
         ids = [checkpoint.id for checkpoint in scene.open().list(None, safety=True)]
         scene.keep()
         states = {checkpoint: _restored(scene, checkpoint) for checkpoint in ids}

@@ -223,7 +223,7 @@ class App:
             return
         from holdfast.workspace.place import owner_of
 
-        here, owner = os.fspath(self._workspace.path), owner_of(self._workspace.store)
+        here, owner = os.fspath(self._workspace.path), owner_of(self._workspace.store, os.environ)
         if owner not in (None, here) and (not os.path.lexists(owner) or os.path.realpath(owner) == here):
             line = f"These are checkpoints of {owner}. If it is {here} now, take them along:"
             output.note(render.escape(f"{line} {self.typed('save')}"))

@@ -104,7 +104,7 @@ def store_folder(workspace: Path, *, store: str | os.PathLike[str] | None, envir
     if store is not None:
         folder = Path(os.path.realpath(a_path(store, "the store")))
     else:
-        folder = Path(os.path.realpath(_chosen(_stores_root(environ), workspace)))
+        folder = Path(os.path.realpath(_chosen(_stores_root(environ), workspace, environ=environ)))
     if folder.is_relative_to(workspace) or workspace.is_relative_to(folder):
         raise Refused(
             f"the store {folder} and the workspace {workspace} are inside one another",
@@ -121,7 +121,7 @@ def _way_back(gone: Path, store: str | os.PathLike[str] | None, environ: Mapping
 
     with contextlib.suppress(OSError, Refused):
         folder = store_folder(gone, store=store, environ=environ)
-        if owner_of(folder) == os.fspath(gone):
+        if owner_of(folder, environ) == os.fspath(gone):
             return (
                 f"Its checkpoints are in {folder}: make the folder again (mkdir {quote(str(gone))}), and restore one."
             )
@@ -162,7 +162,7 @@ def check_owner(folder: Path, workspace: Path) -> None:
         )
 
 
-def write_owner(folder: Path, workspace: Path) -> None:
+def write_owner(folder: Path, workspace: Path, environ: Mapping[str, str]) -> None:
     """Say whose store this is; a workspace that was moved takes its store along, and finds it by itself from then on.
 
     Needs the store's lock. Who only looks does not: the folder that it is of may be on a disk that is not there now.
@@ -175,15 +175,16 @@ def write_owner(folder: Path, workspace: Path) -> None:
         said = read_owner(found)
         if found == text.encode() or said is None:
             return  # a damaged one is left for `verify` to name
-        _lead_to(folder, workspace, Path(said[1]))
+        _lead_to(folder, workspace, Path(said[1]), environ)
     except FileNotFoundError:
         pass
     durable.write_atomically(path, text.encode())
 
 
-def _lead_to(store: Path, workspace: Path, before: Path) -> None:
+def _lead_to(store: Path, workspace: Path, before: Path, environ: Mapping[str, str]) -> None:
     """Put a link to a store where a workspace looks for its own, if we chose that place; and none where it was."""
-    here, there = _chosen(store.parent, workspace, before), _chosen(store.parent, before)
+    here = _chosen(store.parent, workspace, before, environ=environ)
+    there = _chosen(store.parent, before, environ=environ)
     with contextlib.suppress(OSError):  # without it the store is found by `--store`, as before
         if there.is_symlink() and there.samefile(store):
             there.unlink()
@@ -191,10 +192,10 @@ def _lead_to(store: Path, workspace: Path, before: Path) -> None:
             here.symlink_to(store.name)
 
 
-def owner_of(folder: Path) -> str | None:
+def owner_of(folder: Path, environ: Mapping[str, str]) -> str | None:
     """The workspace that a store says it is of; None if it does not, or is not the user's own (P7)."""
     try:
-        said = read_owner((folder / "holdfast" / "store.json").read_bytes()) if is_own(folder) else None
+        said = read_owner((folder / "holdfast" / "store.json").read_bytes()) if is_own(folder, environ) else None
     except OSError:
         return None
     return said and said[1]
@@ -219,9 +220,9 @@ def left_behind(workspace: Path, environ: Mapping[str, str], *, likely: bool = F
     namesakes: dict[str, Path] = {}
     others: dict[str, Path] = {}
     root = _stores_root(environ)
-    chosen, first = _chosen(root, workspace).name, _store_name(workspace, 0)
+    chosen, first = _chosen(root, workspace, environ=environ).name, _store_name(workspace, 0)
     for path in sorted(root.glob("*/holdfast")):
-        store, owner = path.parent, owner_of(path.parent)
+        store, owner = path.parent, owner_of(path.parent, environ)
         if owner is None or store.name == chosen or store.is_symlink():
             continue  # its own, half made; or one that comes by its own name as well
         if os.path.realpath(owner) == os.fspath(workspace):  # also by a link that it left behind
@@ -232,11 +233,12 @@ def left_behind(workspace: Path, environ: Mapping[str, str], *, likely: bool = F
     return own | namesakes | ({} if likely else others)
 
 
-def _chosen(root: Path, workspace: Path, *owners: Path) -> Path:
+def _chosen(root: Path, workspace: Path, *owners: Path, environ: Mapping[str, str]) -> Path:
     """Where a workspace looks for its store: at the first of its names where there is none of another folder, which
     was here once and took it along, wherever it is now; but for those of `owners`."""
     ours = {None, *map(os.fspath, (workspace, *owners))}
-    return next(place for number in count() if owner_of(place := root / _store_name(workspace, number)) in ours)
+    places = (root / _store_name(workspace, number) for number in count())
+    return next(place for place in places if owner_of(place, environ) in ours)
 
 
 def _store_name(workspace: Path, number: int) -> str:

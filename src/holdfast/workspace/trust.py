@@ -2,8 +2,9 @@
 
 A store is refused unless the user owns it and nobody else may enter it, and unless nobody else could have put another
 in its place: every folder above it belongs to the user or to root, and only these may write to it, but for folders with
-the sticky bit, such as /tmp. Root is also given the stores of the user who called sudo, as git does. In a user
-namespace, folders above may belong to an owner that has no number there: those of the system outside.
+the sticky bit, such as /tmp, and for those below a folder that nobody else may enter. Root is also given the stores of
+the user who called sudo, as git does. In a user namespace, folders above may belong to an owner that has no number
+there: those of the system outside.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from holdfast.shadowgit.refs import CONFIG
 _OVERFLOW_ID = 65534
 _WHOLE_MAP = ["0", "0", "4294967295"]
 _HOW = "If you trust whoever made it, say so: --trust-store (trust_store=True)."
+_ELSEWHERE = "Or keep stores elsewhere, also those of hooks: set HOLDFAST_STORE_ROOT."
 
 
 def check_private(store: Path, environ: Mapping[str, str]) -> None:
@@ -30,17 +32,20 @@ def check_private(store: Path, environ: Mapping[str, str]) -> None:
         found = None
     if found is not None:
         _check_store(store, found, owners)
-    for folder in store.parents:
+    for folder in reversed(store.parents):
         try:
-            _check_above(folder, os.stat(folder), owners)
+            above = os.stat(folder)
         except FileNotFoundError:
-            continue
+            return
+        _check_above(folder, above, owners)
+        if not above.st_mode & 0o011:
+            return  # nobody else gets to what is in it, whatever its mode: a home folder of 0700 and a umask of 002
 
 
-def is_own(store: Path) -> bool:
-    """Whether the user owns a folder, and nobody else may enter it."""
+def is_own(store: Path, environ: Mapping[str, str]) -> bool:
+    """Whether the user, or who called sudo, owns a folder, and nobody else may enter it."""
     found = os.stat(store)
-    return found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return found.st_uid in _owners(environ) and not found.st_mode & 0o077
 
 
 def _check_store(store: Path, found: os.stat_result, owners: set[int]) -> None:
@@ -55,12 +60,12 @@ def _check_store(store: Path, found: os.stat_result, owners: set[int]) -> None:
 
 def _check_above(folder: Path, found: os.stat_result, owners: set[int]) -> None:
     if found.st_uid not in {0, *owners} and not (found.st_uid == _OVERFLOW_ID and _is_in_user_namespace()):
-        raise Refused(f"{folder}, which the store is in, belongs to {_name(found.st_uid)}", hint=_HOW)
+        raise Refused(f"{folder}, which the store is in, belongs to {_name(found.st_uid)}", hint=f"{_HOW} {_ELSEWHERE}")
     is_writable = found.st_mode & 0o002 or (found.st_mode & 0o020 and not _is_private_group(found.st_gid))
     if is_writable and not found.st_mode & stat.S_ISVTX:
         raise Refused(
             f"other users may write to {folder}, which the store is in (mode {stat.S_IMODE(found.st_mode):o})",
-            hint=f"Keep them from it: chmod go-w {folder}. {_HOW}",
+            hint=f"Keep them from it: chmod go-w {folder}. {_HOW} {_ELSEWHERE}",
         )
 
 

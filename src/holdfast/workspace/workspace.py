@@ -371,7 +371,7 @@ class Workspace(Verbs, Keeping):
         with self._repository.lock:
             if not self._repository.exists:
                 place.check_owner(self.store, self.path)
-                place.write_owner(self.store, self.path)
+                place.write_owner(self.store, self.path, self._environ)
                 for folder in (self.store, *self.store.parents[:3]):
                     with contextlib.suppress(PermissionError):  # who made it may have died before it was durable
                         durable.sync_folder(folder)
@@ -401,7 +401,8 @@ class Workspace(Verbs, Keeping):
                     self._repository.sync()
                     if Journal(self._repository.own).exists:
                         self.recovered = self._engine.recoverer.recover() or self.recovered
-                    place.write_owner(self.store, self.path)  # not before: only the folder itself can end a restore
+                    # not before: only the folder itself can end a restore
+                    place.write_owner(self.store, self.path, self._environ)
                     self._resume_purge()
                     yield
 

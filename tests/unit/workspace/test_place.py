@@ -209,7 +209,7 @@ class TestOwner:
         store, workspace = tmp_path / "store", tmp_path / "project"
         (store / "holdfast").mkdir(parents=True)
         workspace.mkdir()
-        write_owner(store, workspace)
+        write_owner(store, workspace, {})
         return store, workspace
 
     def test_it_is_said_whose_store_it_is(self, folders: tuple[Path, Path]) -> None:
@@ -227,7 +227,7 @@ class TestOwner:
         store, workspace = folders
         workspace.rename(tmp_path / "moved")
         check_owner(store, tmp_path / "moved")
-        write_owner(store, tmp_path / "moved")
+        write_owner(store, tmp_path / "moved", {})
         workspace.mkdir()
         with pytest.raises(Refused):
             check_owner(store, workspace)
@@ -271,10 +271,10 @@ class TestOwner:
         workspace = tmp_path / "\udcff"
         workspace.mkdir()
         (tmp_path / "store" / "holdfast").mkdir(parents=True)
-        write_owner(tmp_path / "store", workspace)
+        write_owner(tmp_path / "store", workspace, {})
         check_owner(tmp_path / "store", workspace)
         before = (tmp_path / "store" / "holdfast" / "store.json").stat()
-        write_owner(tmp_path / "store", workspace)
+        write_owner(tmp_path / "store", workspace, {})
         assert (tmp_path / "store" / "holdfast" / "store.json").stat().st_ino == before.st_ino
 
 

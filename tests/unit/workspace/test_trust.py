@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,14 @@ def saved(project: Any) -> Path:
     project.open().save("one")
     store: Path = project.store
     return store
+
+
+@pytest.fixture
+def above() -> Iterator[Path]:
+    """A folder that everybody can enter, as those of pytest cannot be."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(os.path.realpath(folder))
 
 
 class TestTheStore:
@@ -83,6 +93,20 @@ class TestSudo:
             with pytest.raises(Refused):
                 project.open(environ={"SUDO_UID": other})
 
+    @needs_root
+    def test_a_store_that_went_with_its_folder_is_not_taken(self, project: Any) -> None:
+        environ = {"HOLDFAST_STORE_ROOT": os.fspath(project.area / "stores"), "SUDO_UID": str(SOMEBODY)}
+        project.write("a")
+        store = project.open(store=None, environ=environ).store
+        project.open(store=None, environ=environ).save("one")
+        moved = project.root.rename(project.area / "moved")
+        Workspace(moved, store=store, home=project.home, environ=environ).save("two")
+        project.write("new")
+        for path in (store, *store.rglob("*")):
+            os.chown(path, SOMEBODY, SOMEBODY)
+        assert project.open(store=None, environ=environ).store != store
+        assert Workspace(moved, home=project.home, environ=environ).store == store
+
     def test_nobody_but_root_heeds_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         tmp_path.chmod(0o700)
         monkeypatch.setattr(os, "geteuid", lambda: SOMEBODY)
@@ -92,9 +116,7 @@ class TestSudo:
 
 class TestFoldersAbove:
     @pytest.mark.parametrize("mode", [0o777, 0o757])
-    def test_one_that_others_may_write_to(self, project: Any, mode: int) -> None:
-        above = project.area / "above"
-        above.mkdir()
+    def test_one_that_others_may_write_to(self, project: Any, above: Path, mode: int) -> None:
         above.chmod(mode)
         store = above / "store"
         with pytest.raises(Refused, match=rf"may write to {above}"):
@@ -104,9 +126,7 @@ class TestFoldersAbove:
         project.open(store=store)
 
     @needs_root
-    def test_one_that_a_group_may_write_to(self, project: Any) -> None:
-        above = project.area / "above"
-        above.mkdir()
+    def test_one_that_a_group_may_write_to(self, project: Any, above: Path) -> None:
         os.chown(above, 0, SOMEBODY)
         above.chmod(0o775)
         with pytest.raises(Refused, match="may write to"):
@@ -115,10 +135,19 @@ class TestFoldersAbove:
         project.open(store=above / "deep" / "store")
 
     @needs_root
-    def test_one_of_another_user(self, project: Any) -> None:
-        above = project.area / "above"
-        above.mkdir(mode=0o755)
+    def test_one_of_another_user(self, project: Any, above: Path) -> None:
         os.chown(above, SOMEBODY, SOMEBODY)
         with pytest.raises(Refused, match=f"{above}, which the store is in, belongs to user 12345"):
             Workspace(project.root, store=above / "store", home=project.home, environ={})
         project.open(store=above / "store", trust_store=True)
+
+    def test_one_that_nobody_else_can_get_to(self, project: Any, above: Path) -> None:
+        inner = above / "inner"
+        inner.mkdir()
+        inner.chmod(0o777)
+        for mode in (0o755, 0o711, 0o710, 0o701):
+            above.chmod(mode)
+            with pytest.raises(Refused, match=f"may write to {inner}.*HOLDFAST_STORE_ROOT"):
+                project.open(store=inner / "store")
+        above.chmod(0o700)  # a home folder, and a umask of 002 in it
+        project.open(store=inner / "store")

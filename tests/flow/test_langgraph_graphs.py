@@ -199,6 +199,23 @@ def test_nodes_and_channels_may_be_named_by_an_enum(open_saver: Open, durability
     assert ours == theirs and ours[-1] == "yes"
 
 
+def test_keys_of_a_registered_enum_come_back_as_its_members() -> None:
+    registry = Registry()
+    registry.add(Names, "Names")
+    sent, given = {Names.PLAN: 1, "other": Names.DO}, {Names.NOTES: 2}
+    with HoldfastSaver.from_url("memory://", registry=registry) as saver:
+        values = {"__start__": given, "sent": Send("do", sent)}
+        checkpoint: Any = empty_checkpoint() | {"id": "1", "channel_values": values}
+        saver.put(saver_config(None), checkpoint, {"source": "input", "step": -1}, {})
+        saver.put_writes(saver_config("1"), [("__start__", given), ("sent", Send("do", sent))], "task")
+        found = saver.get_tuple(saver_config("1"))
+    assert found is not None and found.pending_writes is not None
+    written = {channel: value for _, channel, value in found.pending_writes}
+    for back in (found.checkpoint["channel_values"], written):
+        assert [type(key) for key in back["__start__"]] == [Names]
+        assert [type(key) for key in back["sent"].arg] == [Names, str]
+
+
 def test_a_task_that_fails_leaves_its_error_and_the_graph_can_be_tried_again(url: str) -> None:
     class Broken(Exception):
         pass

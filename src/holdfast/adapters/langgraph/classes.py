@@ -20,7 +20,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.errors import ErrorCode as GraphErrorCode
 from langgraph.store import base as store
 
-from holdfast.adapters.langgraph.translating import name_of
+from holdfast.adapters.langgraph.translating import name_of, plain_name
 from holdfast.errors import Refused
 from holdfast.serde import Registry
 from holdfast.serde.cannot import Cannot
@@ -79,7 +79,7 @@ class Classes(Registry):
             self._add(cls, f"langgraph.{cls.__name__}", partial(_take_item, names), partial(_make_item, cls, names))
         for type_id, enum in _ENUMS.items():
             self.add(enum, type_id)
-        self._add(types.Send, "langgraph.Send", _take_send, _make_send)
+        self._add(types.Send, "langgraph.Send", self._take_send, _make_send)
         self._add(_DeltaSnapshot, "langgraph.DeltaSnapshot", list, lambda data: _DeltaSnapshot(*data))
 
     def of_class(self, cls: type) -> Registration | None:
@@ -94,6 +94,11 @@ class Classes(Registry):
 
     def _add(self, cls: type, type_id: str, encode: Callable[[Any], Any], decode: Callable[[Any], Any]) -> None:
         self.add(cls, type_id, encode=encode, decode=decode)
+
+    def _take_send(self, send: types.Send) -> dict[str, Any]:
+        """What it sends is a state as a rule, whose keys are the names of channels."""
+        arg = {plain_name(key, self): each for key, each in send.arg.items()} if type(send.arg) is dict else send.arg
+        return {"node": name_of(send.node), "arg": arg, "timeout": send.timeout}
 
 
 def _take_model(model: Any) -> dict[str, Any]:
@@ -185,12 +190,6 @@ def _take_item(names: tuple[str, ...], item: Any) -> dict[str, Any]:
 def _make_item(cls: Any, names: tuple[str, ...], data: dict[str, Any]) -> Any:
     _check_known(cls, data, names)
     return cls(**data)
-
-
-def _take_send(send: types.Send) -> dict[str, Any]:
-    """What it sends is a state as a rule, whose keys are the names of channels."""
-    arg = {name_of(key): value for key, value in send.arg.items()} if type(send.arg) is dict else send.arg
-    return {"node": name_of(send.node), "arg": arg, "timeout": send.timeout}
 
 
 def _make_send(data: dict[str, Any]) -> types.Send:

@@ -103,7 +103,7 @@ class HoldfastSaver(Awaiting):
         for a subgraph, which is a part of a run that began before).
         """
         files = None if self._files is None else self._files.save(config, metadata)
-        saved = translating.to_flow(config, checkpoint, metadata, files)
+        saved = translating.to_flow(config, checkpoint, metadata, files, self.states.sealer.serde.registry)
         meta = saved.metadata
         try:
             self.states.save(saved, replace=True)
@@ -125,7 +125,7 @@ class HoldfastSaver(Awaiting):
         is_followed = not is_replacing and RUNTIME in config["configurable"]
         self.states.put_writes(
             translating.place_of(config),
-            translating.to_writes(writes, task_id, task_path),
+            translating.to_writes(writes, task_id, task_path, self.states.sealer.serde.registry),
             replace=is_replacing,
             patience_seconds=_PATIENCE_SECONDS if is_followed else 0.0,
         )

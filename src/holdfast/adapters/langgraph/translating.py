@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from enum import Enum
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -20,6 +21,7 @@ from langgraph.constants import START
 
 from holdfast import flow
 from holdfast.errors import Refused
+from holdfast.serde import Registry
 
 _CHANNEL = "channel:"
 _REST = "checkpoint"
@@ -57,7 +59,11 @@ def config_of(place: flow.Place) -> RunnableConfig:
 
 
 def to_flow(
-    config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, files: str | None
+    config: RunnableConfig,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    files: str | None,
+    registry: Registry,
 ) -> flow.Checkpoint:
     """The channels lie side by side, so that one that grows is found again, and costs what it grew by."""
     told = cast(dict[str, Any], get_checkpoint_metadata(config, metadata))
@@ -74,13 +80,20 @@ def to_flow(
         extra={_TOLD: told} | ({WORKSPACE: files} if files else {}) | _marked(checkpoint, told),
     )
     rest = {key: _named(value) for key, value in checkpoint.items() if key != "channel_values"}
-    values = {_CHANNEL + name: _of_channel(name, value) for name, value in checkpoint["channel_values"].items()}
+    values = {
+        _CHANNEL + name: _of_channel(name, value, registry) for name, value in checkpoint["channel_values"].items()
+    }
     return flow.Checkpoint(meta, {_REST: rest, **values})
 
 
 def name_of(name: Any) -> Any:
     """The name of a node or a channel as text: a program may name them by members of an enum that are text."""
     return str.__str__(name) if isinstance(name, str) else name
+
+
+def plain_name(name: Any, registry: Registry) -> Any:
+    """`name_of` where a name may be data of the user: a member of a registered enum comes back as it is (P2)."""
+    return name_of(name) if isinstance(name, Enum) and registry.of_class(type(name)) is None else name
 
 
 def _named(value: Any) -> Any:
@@ -90,14 +103,14 @@ def _named(value: Any) -> Any:
     return [name_of(item) for item in value] if isinstance(value, list) else value
 
 
-def _of_channel(channel: str, value: Any) -> Any:
+def _of_channel(channel: str, value: Any, registry: Registry) -> Any:
     """A value with the names in it as text, of the channels in which LangGraph keeps names: inputs and barriers."""
     if channel == START and type(value) is dict:
-        return {name_of(key): item for key, item in value.items()}
+        return {plain_name(key, registry): item for key, item in value.items()}
     if not channel.startswith(_BARRIER):
         return value
     if type(value) is tuple:  # the names that came, and whether the run is finished
-        return tuple(_of_channel(channel, each) for each in value)
+        return tuple(_of_channel(channel, each, registry) for each in value)
     return set(map(name_of, value)) if type(value) is set else name_of(value)
 
 
@@ -137,13 +150,13 @@ def told_of(meta: flow.CheckpointMetadata) -> Mapping[str, Any]:
     return told | {WORKSPACE: files} if files else told
 
 
-def to_writes(writes: Sequence[tuple[str, Any]], task_id: str, task_path: str) -> list[flow.Write]:
+def to_writes(writes: Sequence[tuple[str, Any]], task_id: str, task_path: str, registry: Registry) -> list[flow.Write]:
     return [
         flow.Write(
             task_id,
             WRITES_IDX_MAP.get(channel, position),
             name_of(channel),
-            _of_channel(channel, _sayable(value)),
+            _of_channel(channel, _sayable(value), registry),
             task_path,
         )
         for position, (channel, value) in enumerate(writes)

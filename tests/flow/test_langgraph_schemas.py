@@ -224,3 +224,9 @@ def test_a_graph_of_models_runs_and_goes_on(begin: Any, tmp_path: Path) -> None:
             found = graph.invoke(begin, THREAD)
     assert found["notes"] == ["n", "n"]
     assert type(found["leaf"]) is Leaf and found["leaf"].mood is Mood.CALM
+
+
+@pytest.mark.parametrize("schemas", [Mood, "Mood", ["Mood"]])
+def test_what_is_no_list_of_schemas_is_refused(schemas: Any) -> None:
+    with pytest.raises(Refused, match="schemas="):
+        HoldfastSaver.from_url("memory://", schemas=schemas)

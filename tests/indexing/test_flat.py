@@ -330,6 +330,15 @@ def test_a_file_of_the_first_version_is_upgraded_and_smaller(path: Path) -> None
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+def test_a_file_of_the_first_version_that_was_analysed_is_upgraded(path: Path) -> None:
+    points = _points(60, _SHAPES)
+    _first(path, points, _SHAPES)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("ANALYZE")
+    with closing(FlatStore(path)) as store:
+        _is_whole(store, points)
+
+
 def _opens(path: Path, step: int) -> None:
     """Open a store, killed as the statement after `step` others begins."""
     left = [step]

@@ -263,7 +263,8 @@ class Database:
         old = self._layout.upgrade
         if old is None or _signs(db) != (old.application, old.version):
             return False
-        return {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")} == old.tables
+        names = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        return {name for name in names if not name.startswith("sqlite_")} == old.tables  # ANALYZE adds SQLite's own
 
     def _refuse_if_copied(self) -> None:
         if self._is_copy:

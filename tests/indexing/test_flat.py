@@ -138,6 +138,19 @@ def test_huge_and_tiny_vectors_are_found(path: Path) -> None:
         assert (scores["zero"], scores["away"], len(scores)) == (0.0, -1.0, 55)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_vector_that_is_not_finite_hides_no_other(path: Path, bad: float) -> None:
+    shapes = {"dense": Shape(8)}
+    points = _points(30, shapes)
+    broken = Point("broken", "a", 0, "t", {"dense": np.full(8, bad, "f4").tobytes()})
+    query = vectors.floats(points[0].vectors["dense"], shapes["dense"])
+    with closing(_filled(path, [*points, broken], shapes)) as store:
+        for limit in (1, 3, 30):
+            expected = _expected(points, "dense", query, shapes["dense"], limit)
+            assert store.search("dense", query, limit=limit) == expected
+        assert store.search("dense", query, limit=31)[-1].document == "a"
+
+
 def test_what_another_process_writes_is_found(path: Path) -> None:
     shapes = {"dense": Shape(8)}
     points = _points(60, shapes)

@@ -226,8 +226,11 @@ def _near(np: Any, rows: Any, marks: Any, wanted: Any, limit: int, floor: float)
 def _exact(np: Any, rows: Any, wanted: Any) -> Any:
     """The cosines of rows, each summed up by itself: the same for the same numbers, wherever they lie."""
     rows = rows.astype("f8")
-    lengths = np.sqrt(np.add.reduce(rows * rows, axis=1))
-    return (np.add.reduce(rows * wanted.astype("f8"), axis=1) / np.where(lengths == 0, 1, lengths)).astype("f4")
+    with np.errstate(all="ignore"):
+        lengths = np.sqrt(np.add.reduce(rows * rows, axis=1))
+        scores = np.add.reduce(rows * wanted.astype("f8"), axis=1) / np.where(lengths == 0, 1, lengths)
+    # a damaged vector may have numbers that are not finite; NaN would count as the greatest, and hide all others
+    return np.where(np.isfinite(scores), scores, -1).astype("f4")
 
 
 def _asked(np: Any, query: Query, shape: Shape) -> Any:

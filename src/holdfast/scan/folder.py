@@ -32,7 +32,10 @@ NO_CONTENT = b"\1" * 20  # a special file
 
 _LEAST = -(1 << 63)
 Rows: TypeAlias = "array[int] | list[int]"
-_MAGIC = b"holdfast scan 5 " + byteorder.encode() + b"\n"
+_VERSION = 5
+_MAGIC = b"holdfast scan %d " % _VERSION + byteorder.encode() + b"\n"
+OLD_CACHES = tuple(b"holdfast scan %d " % version for version in range(1, _VERSION))
+"""How caches of earlier versions begin: not read, and not damaged."""
 _SIZE = struct.Struct("<I")
 _HEAD = struct.Struct(
     "<QQIqq"  # the key

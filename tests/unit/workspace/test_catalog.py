@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast import HoldfastError, Workspace
+from holdfast.workspace.stored import catalog
 from holdfast.workspace.stored.catalog import Catalog, Row
 
 
@@ -220,6 +221,16 @@ class TestLooking:
         monkeypatch.setattr("holdfast.workspace.stored.catalog._boot", lambda: "another")
         assert self.sync(shelf, looks, settled=True) == 1
         assert self.sync(shelf, looks, settled=True) == 0
+
+    @pytest.mark.parametrize("by", [-1, 1])
+    def test_a_note_of_another_version_is_not_trusted(self, shelf: Shelf, looks: Path, by: int) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("holdfast.workspace.stored.catalog._VERSION", catalog._VERSION + by)
+            self.sync(shelf, looks)
+            os.utime(shelf.path, ns=(1_700_000_000_000_000_001,) * 2)
+            self.sync(shelf, looks, settled=True)
+        assert self.sync(shelf, looks, settled=True) == 1
+        assert shelf.open().nth(0) == row(1, name="first")
 
     def test_a_log_that_somebody_left_is_looked_into(self, shelf: Shelf, looks: Path) -> None:
         with closing(sqlite3.connect(shelf.path)) as connection:

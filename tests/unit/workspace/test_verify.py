@@ -81,3 +81,14 @@ def test_a_pack_that_another_process_removes_just_while_its_index_is_looked_for_
     monkeypatch.setattr(Path, "exists", remove_first)
     assert ws.verify().problems == []
     assert not exists(pack)
+
+
+def test_a_scan_cache_of_an_earlier_version_is_no_damage(project: Any, ws: Workspace) -> None:
+    project.write("file")
+    ws.save()
+    cache = ws.store / "holdfast" / "scan.cache"
+    words = cache.read_bytes().split(b" ", 3)
+    for version in range(1, int(words[2])):
+        cache.write_bytes(b" ".join((*words[:2], b"%d" % version, words[3])))
+        assert ws.verify().problems == []
+    assert ws.save("again", allow_empty=True).complete

@@ -237,7 +237,7 @@ class Catalog:
         if refs is None or not all(map(_is_settled, refs + own)):
             return ""
         parts = [f"{one.st_ino} {one.st_size} {one.st_mtime_ns} {one.st_ctime_ns}" for one in refs + own]
-        return f"{', '.join(parts)}, {_boot()}\n"
+        return f"{', '.join(parts)}, {_boot()}, version {_VERSION}\n"  # whoever opens one of another version empties it
 
     def _note(self) -> str:
         try:

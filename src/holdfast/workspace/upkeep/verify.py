@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast.errors import Damaged, HoldfastError
 from holdfast.model import Problem, Progress, VerifyReport
-from holdfast.scan.folder import load
+from holdfast.scan.folder import OLD_CACHES, load
 from holdfast.scan.handles import join
 from holdfast.shadowgit import Kind, Pack, decode_commit, real_name
 from holdfast.shadowgit.refs import CONFIG, HEAD
@@ -27,7 +27,6 @@ from holdfast.workspace.upkeep.kinds import read_kinds
 _REF = re.compile(rb"[0-9a-f]{40}\n")
 _LOOKS = 8
 _NUMBER = re.compile(rb"[0-9]+\n")
-_OLD_CACHES = (b"holdfast scan 1 ", b"holdfast scan 2 ")
 
 
 class Verifier:
@@ -114,7 +113,7 @@ class Verifier:
         except HoldfastError:
             self._say("holdfast/kinds.json", "cannot be read; the next project checkpoint writes it anew")
         cache = _read(self._repository.own / "scan.cache")
-        if cache is not None and load(cache) is None and not cache.startswith(_OLD_CACHES):
+        if cache is not None and load(cache) is None and not cache.startswith(OLD_CACHES):
             self._say("holdfast/scan.cache", "is damaged; it is made again by the next save")
 
     def _purge(self) -> None:

@@ -323,6 +323,21 @@ def test_a_restore_cut_short_is_named_when_the_workspace_is_next_opened(capsys):
     assert json.loads(said.out)["recovered"]["outcome"] == "finished"
 
 
+def test_a_restore_cut_short_before_it_began_kept_nothing(capsys):
+    from holdfast.cli.app import App
+    from holdfast.mcp.answers import recovery
+    from holdfast.model import Recovery
+
+    class Opened:
+        recovered = Recovery("restore", "a1-abcdefgh", "taken back", "", {})
+
+    app = App()
+    app._workspace = Opened()
+    app.tell_recovered()
+    assert "to a1 was taken back; it had changed nothing." in capsys.readouterr().err
+    assert recovery(Opened.recovered).endswith("was taken back; it had changed nothing.")
+
+
 def test_the_store_of_a_folder_above_is_found_from_inside_it(holdfast, project, tmp_path, monkeypatch):
     place = ["--store", str(tmp_path / "elsewhere")]
     holdfast(*place, "save")

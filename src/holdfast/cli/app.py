@@ -210,9 +210,10 @@ class App:
         from holdfast.cli import documents
 
         self._told = recovered
-        target, found = documents.short(recovered.target), documents.short(recovered.found_id)
+        found = documents.short(recovered.found_id)
+        found = f"what was found is kept in {found}" if found else "it had changed nothing"
         line = (
-            f"An interrupted {recovered.verb} to {target} was {recovered.outcome}; what was found is kept in {found}."
+            f"An interrupted {recovered.verb} to {documents.short(recovered.target)} was {recovered.outcome}; {found}."
         )
         output.note(render.escape(line))
         output.notes(render.listing(recovered.failed))

@@ -141,10 +141,8 @@ def match(noun: Match) -> Answer:
 def recovery(noun: Recovery) -> str:
     """How an interrupted restore was dealt with, in a sentence."""
     failed = f"; paths that failed: {len(noun.failed):,}" if noun.failed else ""
-    return (
-        f"An interrupted {words(noun.verb)} to {noun.target} was {noun.outcome}{failed}; "
-        f"what was found is kept in {noun.found_id}."
-    )
+    found = f"what was found is kept in {noun.found_id}" if noun.found_id else "it had changed nothing"
+    return f"An interrupted {words(noun.verb)} to {noun.target} was {noun.outcome}{failed}; {found}."
 
 
 def _words(text: str | None) -> str | None:

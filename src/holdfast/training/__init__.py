@@ -9,6 +9,7 @@ A run is a folder, or the beginning of names in an object store.
     folder, retaining        the checkpoints of a run, their lock and markers; which of them stay
     sweeping    what writers that died left, and what was replaced
     tree, sharing            a state as JSON and tensors, and back; which tensors share memory
+    nodes       objects that hold tensors: named tuples, registered classes, nodes of JAX's trees
     frameworks/              PyTorch, NumPy and JAX
     stored/                  the format
     resume/                  random states, the circumstances of a run

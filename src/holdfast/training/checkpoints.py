@@ -131,20 +131,22 @@ def load_checkpoint(
     verify: bool = True,
     restore_rng: bool = False,
     loader: Any = None,
+    like: Any = None,
 ) -> Any:
     """Load the state of a checkpoint: every byte is verified, and nothing is ever unpickled (P7).
 
     path: a checkpoint (`meta["path"]`), `OUT_DIR/last`, `OUT_DIR/best.json`, or OUT_DIR with a `step`.
     weights_only: tensors alone, in their places. only: names or beginnings of names of what is wanted. mmap: tensors
     are mapped, and verified when they are first asked for. restore_rng: set the random states back. loader: set a
-    data loader's position back.
+    data loader's position back. like: a state of the same structure, for objects of classes that are not known
+    otherwise, such as a `TrainState` of Flax: its classes, and what they do not store, are taken from it.
 
     Damaged if a byte is not what was written; NotFound if there is no such checkpoint.
     """
     for tries_left in reversed(range(_TRIES)):
         opened = open_checkpoint(path, step, verify=verify, mmap=mmap)
         try:
-            state = opened.state(weights_only=weights_only, only=only, map_location=map_location)
+            state = opened.state(weights_only=weights_only, only=only, map_location=map_location, like=like)
             break
         except (Damaged, NotFound):
             if not tries_left or not opened.is_gone:
@@ -189,7 +191,8 @@ def make_wish(
     checked = check_metrics(metrics, best_key if needs_best else None, mode)
     flat = flatten(state, resume or None)
     return Wish(
-        step=step, payloads=flat.payloads, tree=flat.tree, resume=flat.resume, created_at=_now(), metrics=checked,
+        step=step, payloads=flat.payloads, tree=flat.tree, resume=flat.resume, created_at=_now(), notes=flat.notes,
+        metrics=checked,
         best_key=best_key, mode=mode, keep=keep, pin=pin, rewind=rewind, adopt=adopt, threads=check_threads(threads),
         metadata=_written(metadata),
         environment=capture_environment(Path.cwd()), config_hash=config_hash(config),

@@ -197,6 +197,11 @@ def _leaves(tree: Any, where: str) -> Iterator[tuple[str, Any]]:
                 pairs = item["items"] if isinstance(item, dict) else item
                 for name, inner in pairs:
                     yield from _leaves(inner, f"{where}.{name}".lstrip("."))
+            elif key == "$registered":
+                yield from _leaves(item["data"], where)
+            elif key == "$node":
+                for name, inner in zip(item["keys"], item["values"], strict=True):
+                    yield from _leaves(inner, f"{where}.{name}".lstrip("."))
             else:
                 yield from _leaves(item, where if key.startswith("$") else f"{where}.{key}".lstrip("."))
     elif isinstance(tree, list):

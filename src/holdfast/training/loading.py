@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.errors import Damaged, NotFound, Refused
 from holdfast.training.folder import Found, TrainingFolder
+from holdfast.training.nodes import MISSING
 from holdfast.training.reading import Reader, read_manifest
 from holdfast.training.stored.layout import BEST, LAST, MANIFEST, STATE, check_schema, check_step, step_of
 from holdfast.training.tree import ABSENT, RESUME, Builder
@@ -50,14 +51,23 @@ class Opened:
         """Whether it was removed since it was found."""
         return self.reader.is_gone
 
-    def state(self, *, weights_only: bool = False, only: Sequence[str] | None = None, map_location: Any = None) -> Any:
+    def state(
+        self,
+        *,
+        weights_only: bool = False,
+        only: Sequence[str] | None = None,
+        map_location: Any = None,
+        like: Any = None,
+    ) -> Any:
         """The state, or what is wanted of it."""
+        if like is not None and (weights_only or only is not None or self._lazily):
+            raise Refused("like is given for a part of the state", hint="Leave out weights_only, only and mmap.")
         document = self.document()
         wanted = None if only is None else _wanted(only)
         with _sense(self.found.path):
             builder = Builder(
                 document["state"], self.reader.fetch, place=map_location, wanted=wanted, tensors_only=weights_only,
-                lazily=self._lazily,
+                lazily=self._lazily, like=MISSING if like is None else like,
             )  # fmt: skip
             names = builder.names()
             if not self._lazily:

@@ -47,6 +47,8 @@ class Wish:
     adopt: bool = False
     """Whether markers of other programs may be given another name."""
     threads: int | None = None
+    notes: list[str] = field(default_factory=list)
+    """What the caller is told besides."""
     beside: dict[str, Any] = field(default_factory=dict)
     """What else `state.json` says."""
 
@@ -223,6 +225,7 @@ def told(wish: Wish, new: Found, shards: Sequence[WrittenShard], is_best: bool) 
         for name in ([wish.best_key] if wish.best_key else [])
         if new.manifest.score(name, wish.mode) is None
     ]
+    notes += wish.notes
     notes += [f"{shard.replaces} is not as it was written, and was written again" for shard in shards if shard.replaces]
     return {
         "schema_version": SCHEMA_VERSION, "path": str(new.path), "step": new.step, "sequence": new.manifest.sequence,

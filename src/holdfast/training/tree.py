@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from holdfast.errors import Damaged, Refused
-from holdfast.training import frameworks, garbage
+from holdfast.training import frameworks, garbage, nodes
 from holdfast.training.frameworks.pieces import Framework, Lowered
 from holdfast.training.sharing import Placed, find_views
 from holdfast.training.stored import leaves
@@ -19,6 +19,7 @@ RESUME = "holdfast_resume"
 _DEEPEST = 200
 _RESERVED = "__metadata__"
 _WHOLE = "the state"
+_PLAIN = (int, float, str, bool, bytes, type(None))
 
 
 @dataclass(slots=True)
@@ -28,6 +29,8 @@ class Flat:
     tree: Any
     resume: Any
     payloads: list[Payload] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What the caller should know, though all of it is stored."""
 
 
 class _Leaf(NamedTuple):
@@ -53,12 +56,19 @@ def _flatten(state: Any, resume: Any) -> Flat:
     except RecursionError:
         raise Refused("the state is nested too deeply", hint="Save a flatter one.") from None
     _store(walk.leaves, found)
+    found.notes = [
+        f"{where} is of the class {name}: it is stored by what it holds, and is loaded with like=…"
+        for name, where in walk.objects.items()
+        if nodes.needs_like(name)
+    ]
     return found
 
 
 class _Walk:
     def __init__(self) -> None:
         self.leaves: list[_Leaf] = []
+        self.objects: dict[str, str] = {}
+        """By class, the first of the objects that were taken apart."""
         self._sides: dict[type, Framework] = {}
 
     def take(self, value: Any, where: str, depth: int) -> Any:
@@ -70,11 +80,29 @@ class _Walk:
         if kind is list or kind is tuple:
             items = [self.take(item, _join(where, str(at)), depth + 1) for at, item in enumerate(value)]
             return items if kind is list else {"$tuple": items}
+        if kind in _PLAIN:
+            return leaves.encode(value, _shown(where))
         side = self._sides.get(kind) or frameworks.claimed(value)
         if side is None:
-            return leaves.encode(value, _shown(where))
+            return self._take_object(value, where, depth)
         self._sides[kind] = side
         return self._take_array(value, where, side)
+
+    def _take_object(self, value: Any, where: str, depth: int) -> Any:
+        """An object of another class: by what it holds if that is arrays too, else as the serializer has it."""
+        known = len(self.leaves)
+        if registration := nodes.registered(type(value)):
+            data = self.take(nodes.fields_of(registration, value, _shown(where)), where, depth + 1)
+            if len(self.leaves) == known:
+                return leaves.encode(value, _shown(where))
+            return {"$registered": {"id": registration.id, "version": registration.version, "data": data}}
+        node = nodes.take_apart(value, _shown(where))
+        if node is None:
+            return leaves.encode(value, _shown(where))
+        self.objects.setdefault(node.name, _shown(where))
+        pairs = zip(node.keys, node.values, strict=True)
+        values = [self.take(inner, _join(where, str(key)), depth + 1) for key, inner in pairs]
+        return {"$node": {"class": node.name, "keys": node.keys, "values": values}}
 
     def _take_array(self, value: Any, where: str, side: Framework) -> Any:
         node: dict[str, Any] = {}
@@ -200,7 +228,11 @@ def _children(tree: Any) -> Iterator[tuple[str, Any]]:
         mark, inner = next(iter(tree.items())) if len(tree) == 1 else ("", None)
         if mark == "$ordered_dict":
             mark, inner = "$dict", inner["items"]
-        if mark == "$dict":
+        if mark == "$registered":
+            yield from _children(inner["data"])
+        elif mark == "$node":
+            yield from zip(map(str, inner["keys"]), inner["values"], strict=True)
+        elif mark == "$dict":
             yield from ((str(_plain(key)), item) for key, item in inner)
         elif mark == "$tuple":
             yield from ((str(at), item) for at, item in enumerate(inner))
@@ -221,6 +253,7 @@ class Builder:
         tensors_only: bool = False,
         lazily: bool = False,
         root: str = "",
+        like: Any = nodes.MISSING,
     ) -> None:
         self._tree = tree
         self._root = root
@@ -229,9 +262,12 @@ class Builder:
         self._wanted: Wanted = wanted or (lambda where: True)
         self._tensors_only = tensors_only
         self._lazily = lazily
+        self._like = like
+        self._is_part = lazily or tensors_only or wanted is not None
         self._tensors = list(tensors(tree, root))
         self._nodes = {node["names"][0]: node for _, node in self._tensors if "names" in node}
         self._made: dict[str, Any] = {}
+        self._holds_objects = False
 
     def names(self) -> list[str]:
         """The tensors that are needed for what is wanted."""
@@ -244,7 +280,9 @@ class Builder:
     def build(self) -> Any:
         """The whole, without what is not wanted; ABSENT if nothing is."""
         with garbage.paused():
-            return self._build(self._tree, self._root)
+            found = self._build(self._tree, self._root)
+            has_objects = self._holds_objects or self._like is not nodes.MISSING
+            return nodes.fill(found, self._like, self._root) if has_objects else found
 
     def _build(self, tree: Any, where: str) -> Any:
         if isinstance(tree, dict):
@@ -267,11 +305,31 @@ class Builder:
                 return self._mapping(((_plain(key), item) for key, item in inner), where, dict)
             if mark == "$ordered_dict":
                 return self._ordered(inner, where)
+            if mark == "$node":
+                return self._node(inner, where)
+            if mark == "$registered":
+                return self._registered(inner, where)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Damaged(
                 f"{_shown(where)} is not as it was written: {error}", hint="Use another checkpoint."
             ) from None
         return ABSENT if self._tensors_only or not self._wanted(where) else leaves.decode(mark, inner)
+
+    def _node(self, inner: Any, where: str) -> Any:
+        """An object, to be made when all that it holds is; a mapping where only part of it is asked for."""
+        keys, values = inner["keys"], inner["values"]
+        if self._is_part:
+            return self._mapping(zip(keys, values, strict=True), where, dict)
+        self._holds_objects = True
+        built = [self._build(value, _join(where, str(key))) for key, value in zip(keys, values, strict=True)]
+        return nodes.Stored(inner["class"], _shown(where), tuple(keys), built)
+
+    def _registered(self, inner: Any, where: str) -> Any:
+        found = self._build(inner["data"], where)
+        if self._is_part:
+            return found
+        data = nodes.fill(found, where=where)
+        return nodes.make_registered(inner["id"], inner["version"], data, _shown(where))
 
     def _ordered(self, inner: Any, where: str) -> Any:
         found = self._mapping(((_plain(key), item) for key, item in inner["items"]), where, OrderedDict)

@@ -10,13 +10,18 @@ from pathlib import Path
 
 import pytest
 
-CASES = Path(__file__).with_name("jax_cases.py")
+HERE = Path(__file__).parent
 
 
-def test_arrays_of_jax_come_back_exactly_or_are_refused_by_name(tmp_path: Path) -> None:
-    if importlib.util.find_spec("jax") is None and not os.environ.get("CI"):
-        pytest.skip("JAX is not installed")
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'cases'}", CASES]
+@pytest.mark.parametrize(
+    ("cases", "libraries"), [("jax_cases.py", ["jax"]), ("jax_tree_cases.py", ["jax", "optax", "flax"])]
+)
+def test_states_of_jax_come_back_exactly_or_are_refused(cases: str, libraries: list[str], tmp_path: Path) -> None:
+    missing = [name for name in libraries if importlib.util.find_spec(name) is None]
+    if missing and not os.environ.get("CI"):
+        pytest.skip(f"{', '.join(missing)} is not installed")
+    folder = f"--basetemp={tmp_path / 'cases'}"
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder, HERE / cases]
     environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
     ran = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -47,6 +47,11 @@ def claimed(value: Any) -> Framework | None:
     return next((side for side in loaded() if side.claims(value)), None)
 
 
+def nodes() -> Any:
+    """What takes objects of JAX's trees apart; None where this process has not loaded JAX, and so has none."""
+    return importlib.import_module("holdfast.training.frameworks.jax_nodes") if "jax" in sys.modules else None
+
+
 @functools.cache
 def _side(file: str) -> Framework:
     found: Framework = importlib.import_module(f"holdfast.training.frameworks.{file}")

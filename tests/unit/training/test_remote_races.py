@@ -149,7 +149,7 @@ def test_a_resume_from_what_is_just_pruned_finds_the_newer(url: str, server: tup
     for moment, step in (("/step-00000001/manifest", 2), ("/step-00000002/model-", 3)):
         word = f"GET /{url.split('/')[2]}/runs/exp1{moment}"
         server[0].once(word, lambda step=step: save_as_another(url, step, remote_state(step), keep_last=1))
-        resumed = CheckpointManager(url).resume()
+        resumed = CheckpointManager(url).resume(rng=False)
         assert resumed is not None
         assert same(remote_state(step), resumed.state)
         assert resumed.problems == ()

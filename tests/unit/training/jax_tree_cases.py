@@ -103,8 +103,12 @@ def test_a_stored_name_imports_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["os.system", "optax.adam", "optax._src.base.EmptyState.x", "builtins.tuple", "jax.jit"]
-)
+    "name",
+    [
+        "os.system", "optax.adam", "optax._src.base.EmptyState.x", "builtins.tuple", "jax.jit", f"{__name__}.Mine",
+        f"{optax.MultiSteps.__module__}.MultiSteps",
+    ],
+)  # fmt: skip
 def test_a_name_that_is_no_state_makes_nothing(name: str, tmp_path: Path) -> None:
     from holdfast.training.tree import Builder
 

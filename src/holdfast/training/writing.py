@@ -20,7 +20,7 @@ from holdfast.training.reading import Reader
 from holdfast.training.stored import digests
 from holdfast.training.stored.layout import MANIFEST, shard_name
 from holdfast.training.stored.manifest import FileEntry, Manifest, TensorEntry
-from holdfast.training.stored.shards import Payload, Shard, header
+from holdfast.training.stored.shards import SHARD_BYTES, Payload, Shard, header
 from holdfast.training.threads import each
 
 _log = logging.getLogger("holdfast")
@@ -139,6 +139,37 @@ def _link_file(source: Path, target: Path) -> None:
 
 
 def _write(folder: Path, name: str, shard: Shard, algorithm: str) -> WrittenShard:
+    is_small = len(shard.payloads) > 1 and shard.n_bytes <= SHARD_BYTES
+    return (_write_gathered if is_small else _write_through)(folder, name, shard, algorithm)
+
+
+def _write_gathered(folder: Path, name: str, shard: Shard, algorithm: str) -> WrittenShard:
+    """Many small tensors, at once: what is hashed is the copy that is written, whatever becomes of them meanwhile."""
+    head = header(shard.payloads)
+    data = memoryview(b"".join([head, *[payload.read() for payload in shard.payloads]]))
+    with Stream(folder / name, len(data), tap=lambda piece: None) as stream:
+        stream.write(data)
+        stream.finish()
+    tensors: dict[str, TensorEntry] = {}
+    at = len(head)
+    for payload in shard.payloads:
+        size = payload.n_bytes
+        piece = data[at : at + size]
+        digest = digests.digest(piece, algorithm)
+        is_sampled = size > digests.SAMPLED_FROM_BYTES
+        sample = digests.sample(piece, algorithm) if is_sampled else digests.sample_of_digest(digest)
+        tensors[payload.name] = TensorEntry(
+            name, payload.dtype, payload.shape, at, size, digest, sample, digests.fingerprint(piece)
+        )
+        at += size
+    if at != len(data):
+        raise AssertionError(f"the tensors of {name} have {len(data) - len(head)} bytes and not {at - len(head)}")
+    entry = FileEntry(at, digests.digest(data, algorithm), len(head), digests.digest(head, algorithm))
+    return WrittenShard(name, entry, tensors, is_linked=False)
+
+
+def _write_through(folder: Path, name: str, shard: Shard, algorithm: str) -> WrittenShard:
+    """Tensors of any size, through one buffer: hashed as they pass."""
     head = header(shard.payloads)
     whole, tapped = digests.new(algorithm), _Tapped(algorithm)
     tensors: dict[str, TensorEntry] = {}

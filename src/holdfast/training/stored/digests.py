@@ -52,8 +52,8 @@ def new(algorithm: str) -> Hasher:
 
 def digest(data: bytes | memoryview, algorithm: str) -> str:
     """The digest of some bytes, with all cores where that pays."""
-    if algorithm == "blake3" and len(data) >= _MANY_THREADS_FROM_BYTES and (made := _blake3()) is not None:
-        whole: str = made(data, max_threads=made.AUTO).hexdigest()
+    if algorithm == "blake3" and (made := _blake3()) is not None:
+        whole: str = made(data, max_threads=made.AUTO if len(data) >= _MANY_THREADS_FROM_BYTES else 1).hexdigest()
         return whole
     hasher = new(algorithm)
     hasher.update(data)

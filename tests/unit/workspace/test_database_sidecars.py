@@ -15,6 +15,7 @@ from holdfast import Workspace
 from holdfast.durable import use_disk
 from holdfast.model import Reason
 from holdfast.testing.faults import CountingDisk, KillingDisk, die_in_child
+from unprivileged import unprivileged
 
 MODES = ["wal", "delete", "truncate", "persist"]
 RULES = {
@@ -303,6 +304,34 @@ class TestAfterAKilledWriter:
 
 
 class TestWhatGoesTogether:
+    def test_a_database_does_not_come_to_a_sidecar_that_cannot_be_saved(self, root: Path, ws: Workspace) -> None:
+        path = root / "app.db"
+        make(path)
+        ws.save("before")
+        kill_a_writer(path, "delete")
+        (root / "app.db-journal").chmod(0)
+        theirs = path.read_bytes()
+        done = unprivileged(lambda: ws.restore("latest"))
+        assert "app.db" in done.failed
+        assert path.read_bytes() == theirs  # the journal still fits it
+
+    @pytest.mark.parametrize("mode", MODES)
+    def test_a_database_that_is_gone_comes_back_beside_its_old_sidecars(self, root: Path, mode: str) -> None:
+        ws = Workspace(root, store=root.parent / "store", home=root.parent, environ={}, ignored_file_max_bytes=64 << 10)
+        (root / ".gitignore").write_text("*-wal\n*-journal\n*-shm\n")
+        path = root / "app.db"
+        make(path, rows=2_000)
+        mine = rows(path)
+        ws.save("before")
+        kill_a_writer(path, mode)
+        path.unlink()
+        left = {name: (root / f"app.db{name}").read_bytes() for name in sidecars(path) - {"-shm"}}
+        assert not ws.restore("latest").failed
+        assert rows(path) == mine
+        ws.undo()
+        assert not path.exists()
+        assert {name: (root / f"app.db{name}").read_bytes() for name in left} == left
+
     def test_a_young_database_at_rest_is_complete(self, root: Path, ws: Workspace) -> None:
         with closing(sqlite3.connect(root / "app.db")) as db:
             db.execute("create table rows (n)")

@@ -149,12 +149,23 @@ class Planner:
         return bool(others) and (self._is_sidecar(path) or any(map(self._is_sidecar, others)))
 
     def _is_sidecar(self, path: str) -> bool:
-        """Whether a path belongs to a database, there or in the checkpoint."""
+        """Whether a path belongs to a database: in the folder, in the checkpoint, or once the database is back."""
         if path not in self._sidecars:
             self._sidecars[path] = database_name(path) is not None and (
-                self._is_sidecar_here(path) or self._reader.is_sidecar(self._target.root, path)
+                self._is_sidecar_here(path)
+                or self._reader.is_sidecar(self._target.root, path)
+                or self._outlived_its_database(path)
             )
         return self._sidecars[path]
+
+    def _outlived_its_database(self, path: str) -> bool:
+        """Whether a sidecar is left of a database that is gone and comes back: it would be replayed into it (P2)."""
+        status = self._status(path)
+        return (
+            status is not None
+            and stat.S_ISREG(status.st_mode)
+            and self._reader.is_database(self._target.root, family(path)[0])
+        )
 
     def _is_sidecar_here(self, path: str) -> bool:
         folder, name = split(path)

@@ -137,6 +137,14 @@ class TreeReader:
             return True  # by its name: what is damaged is left alone with all that may belong to it
         return len(begin) == 2 and databases.belongs(*begin)
 
+    def is_database(self, root: Node, path: str) -> bool:
+        """Whether a checkpoint has an SQLite database at a path."""
+        entry = self.find(root, path)
+        try:
+            return entry is not None and entry.is_file and self._begin(entry).startswith(databases.MAGIC)
+        except (Damaged, NotFound):
+            return False
+
     def _begin(self, entry: Entry) -> bytes:
         mode = FILE_MODE if entry.attr.parts_bytes is None else FOLDER_MODE
         return self._source.blob(next(iter(list_parts(self._source, mode, entry.oid))))

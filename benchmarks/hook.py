@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from holdfast.adapters.agents.agent import TIMEOUT_S
+from holdfast.adapters.agents.base import TIMEOUT_S
 from holdfast.adapters.agents.settings.shim import shim_path, write_shim
 
 GOAL = 2.5

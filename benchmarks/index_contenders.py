@@ -59,11 +59,11 @@ Work = Callable[[], None]
 
 def holdfast(folder: Path, size: int) -> Work:
     from holdfast.adapters.stores.lancedb import LanceStore
-    from holdfast.indexing import Channel, Folder, IndexRun, Pipeline
+    from holdfast.indexing import Channel, FolderSource, IndexRun, Pipeline
 
     def work() -> None:
         pipeline = Pipeline(
-            source=Folder(folder / "docs"),
+            source=FolderSource(folder / "docs"),
             chunk=PlainChunker(size),
             embed={"dense": Channel(Model(folder), model="words-1", batch_size=BATCH, **_wishes())},
             store=LanceStore(folder / "lance"),

@@ -20,7 +20,7 @@ from statistics import median
 from typing import NamedTuple
 
 from holdfast.digest import digest_bytes
-from holdfast.indexing import Channel, FlatStore, Folder, IndexRun, Pipeline
+from holdfast.indexing import Channel, FlatStore, FolderSource, IndexRun, Pipeline
 from holdfast.indexing.ledger import Published
 from holdfast.indexing.ledger.sqlite import SQLiteLedger
 
@@ -37,7 +37,9 @@ def _embed(texts: list[str]) -> list[list[float]]:
 
 def _run(where: Path) -> IndexRun:
     model = Channel(_embed, model="lengths", usd_per_mtok=0.02)
-    pipeline = Pipeline(source=Folder(where / "docs"), embed={"dense": model}, store=FlatStore(where / "store.db"))
+    pipeline = Pipeline(
+        source=FolderSource(where / "docs"), embed={"dense": model}, store=FlatStore(where / "store.db")
+    )
     return IndexRun(ledger=where / "index.db", pipeline=pipeline)
 
 
@@ -70,7 +72,7 @@ def fill_ledger(where: Path) -> None:
     generation = ledger.generations()[-1].number
     recipe = ledger.last_recipe(generation) or 0
     some: list[Published] = []
-    for document in Folder(docs):
+    for document in FolderSource(docs):
         content = digest_bytes(bytes(document.read()))  # type: ignore[arg-type] # a file is bytes
         some.append(Published(document.name, document.stamp, content, recipe, (content,), ()))
         if len(some) == _AT_ONCE:

@@ -18,7 +18,7 @@ from uuid import NAMESPACE_URL, uuid5
 import numpy as np
 
 from holdfast.indexing import FlatStore, vectors
-from holdfast.indexing.store import Point
+from holdfast.indexing.vector_store import Point
 from holdfast.indexing.vectors import Shape
 
 _AT_ONCE = 1000

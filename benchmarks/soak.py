@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import HoldfastError, Workspace
-from holdfast.testing.contracts import describe, differences
+from holdfast.testing.disk_contract import describe, differences
 
 DISK_BYTES = 96 << 20
 FILES = 8

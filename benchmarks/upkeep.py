@@ -23,8 +23,8 @@ from pathlib import Path
 
 from holdfast import Workspace
 from holdfast.retention import Policy
-from holdfast.shadowgit import FILE_MODE, Kind, TreeEntry, encode_tree
-from holdfast.shadowgit.repack import DEPTH, WINDOW
+from holdfast.shadowgit import FILE_MODE, ObjectKind, TreeEntry, encode_tree
+from holdfast.shadowgit.git_repack import DEPTH, WINDOW
 from holdfast.workspace.stored.ids import new_id
 from holdfast.workspace.stored.record import encode_record, read_contents, write_commit
 
@@ -164,15 +164,15 @@ def _generate(area: Path, count: int) -> Workspace:
     base = read_contents(objects, objects.commit(objects.ref(first.id)))
     attrs = objects.tree(base.root.attrs)
     entries, writer, chance = objects.tree(base.root.tree), objects.writer(), random.Random(1)
-    changes = writer.add(Kind.BLOB, b'["own"]\n')
+    changes = writer.add(ObjectKind.BLOB, b'["own"]\n')
     refs = {}
     for sequence in range(2, count + 1):
-        own = TreeEntry(FILE_MODE, b"own", writer.add(Kind.BLOB, chance.randbytes(300)))
-        root = base.root._replace(tree=writer.add(Kind.TREE, encode_tree([*entries, own])))
+        own = TreeEntry(FILE_MODE, b"own", writer.add(ObjectKind.BLOB, chance.randbytes(300)))
+        root = base.root._replace(tree=writer.add(ObjectKind.TREE, encode_tree([*entries, own])))
         one = replace(
             first, id=new_id(sequence), sequence=sequence, message=f"step {sequence}", session=f"s{sequence % 9}"
         )
-        record = writer.add(Kind.BLOB, encode_record(one))
+        record = writer.add(ObjectKind.BLOB, encode_record(one))
         refs[one.id] = write_commit(writer, one, base._replace(root=root, record=record, changes=changes))
     writer.commit()
     assert attrs

@@ -1,7 +1,7 @@
 """BLAKE3 digests of values, the same in every process, on every machine, for every order of a set.
 
-A digest says by which algorithm it was made (`b3:…`). There is no other to fall back to: two algorithms for one name
-would make everything look changed when a package comes or goes.
+A digest says by which algorithm it was made (`b3:…`). There is no fallback: with two algorithms, everything would look
+changed when a package is installed or removed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LENGTH_BYTES = 8
 
 
 def digest(*values: object) -> str:
-    """The digest of values, in this order. Refused, with the place, for one that has no single spelling."""
+    """The digest of values, in this order. Refused, with the path of the value, if one has no canonical form."""
     return f"b3:{digest_bytes(canonical(values))}"
 
 
@@ -40,7 +40,7 @@ class RunningDigest:
         self._hash = _hasher()()
 
     def add(self, *texts: str) -> None:
-        """Go on with texts; where one ends counts."""
+        """Add texts. Where one ends counts: "ab", "c" is not "a", "bc"."""
         for text in texts:
             data = text.encode("utf-8", "surrogatepass")
             self._hash.update(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
@@ -57,18 +57,18 @@ def _hasher() -> Any:
 
 
 def canonical(value: object, where: str = "") -> bytes:
-    """The one spelling of a value: every part with its kind and its length before it.
+    """The canonical form of a value: every part with its kind and its length before it.
 
     Text is compared as people read it (NFC); lists and tuples are the same; so are equal numbers of one kind.
     """
-    kind, parts = _spell(value, where)
+    kind, parts = _encode(value, where)
     body = b"".join(parts)
     return kind + len(body).to_bytes(_LENGTH_BYTES, "big") + body
 
 
-def _spell(value: object, where: str) -> tuple[bytes, list[bytes]]:
+def _encode(value: object, where: str) -> tuple[bytes, list[bytes]]:
     if isinstance(value, enum.Enum):
-        return _spell(value.value, where)
+        return _encode(value.value, where)
     if is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -78,10 +78,10 @@ def _spell(value: object, where: str) -> tuple[bytes, list[bytes]]:
         return b"S", sorted(canonical(each, f"{where}{{}}") for each in value)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
         return b"l", [canonical(each, f"{where}[{place}]") for place, each in enumerate(value)]
-    return _spell_one(value, where)
+    return _encode_scalar(value, where)
 
 
-def _spell_one(value: object, where: str) -> tuple[bytes, list[bytes]]:
+def _encode_scalar(value: object, where: str) -> tuple[bytes, list[bytes]]:
     if value is None:
         return b"n", []
     if isinstance(value, bool):
@@ -105,6 +105,6 @@ def _spell_one(value: object, where: str) -> tuple[bytes, list[bytes]]:
     if isinstance(value, Decimal | UUID):
         return b"s", [str(value).encode()]
     raise Refused(
-        f"{where.lstrip('.') or 'the value'} is of type {type(value).__name__}, which has no single spelling",
+        f"{where.lstrip('.') or 'the value'} is of type {type(value).__name__}, which has no canonical form",
         hint="Use plain values: numbers, text, lists, sets, mappings, dataclasses.",
     )

@@ -1,12 +1,12 @@
 """The errors of Holdfast: one leaf for each reaction a caller can have.
 
 HoldfastError
-├── NotFound      no such checkpoint, name or path: ask for another
-├── Conflict      the world moved since you looked: look again
-├── Damaged       stored bytes are not what was stored: use another checkpoint, run verify
-├── Refused       this would be wrong as asked: ask differently
-└── Unavailable   the disk, a lock or a permission is in the way: fix that, try again
-    └── NotInstalled  a package that only some need: install the extra that is named
+├── NotFound      no such checkpoint, name or path: name another
+├── Conflict      something changed since you read it: read it again
+├── Damaged       stored bytes are not what was written: use another checkpoint, run verify
+├── Refused       the request is wrong: change it
+└── Unavailable   the disk, a lock or a permission prevents it: fix that, try again
+    └── NotInstalled  an optional package is missing: install the extra that is named
 """
 
 from __future__ import annotations
@@ -16,32 +16,54 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-class HoldfastError(Exception):
-    """What is so, in one sentence, and what to do next."""
+class Remedy:
+    """What to do about an error: a code and its arguments. Each face (library, command line, MCP) has words for it."""
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, code: str, **arguments: str) -> None:
+        self.code = code
+        self.arguments = arguments
+
+
+class HoldfastError(Exception):
+    """What happened, in one sentence, and what to do next.
+
+    hint: advice that is the same everywhere. remedy: advice that each face words in its own terms.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", remedy: Remedy | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.advice = hint
+        self.remedy = remedy
+
+    @property
+    def hint(self) -> str:
+        """What to do next, in words for a Python caller. `remedies.word_hint` has those for other faces."""
+        if self.remedy is None:
+            return self.advice
+        from holdfast.remedies import word_hint  # start-up cost: this file is part of every start of the program
+
+        return word_hint(self)
 
     def __str__(self) -> str:
-        return f"{self.message}. {self.hint}" if self.hint else self.message
+        hint = self.hint
+        return f"{self.message}. {hint}" if hint else self.message
 
 
 class NotFound(HoldfastError):
-    """There is no such thing."""
+    """There is no such checkpoint, name or path."""
 
 
 class Conflict(HoldfastError):
-    """Something changed since it was looked at, or is taken already."""
+    """Something changed since it was read, or the name is taken."""
 
 
 class Damaged(HoldfastError):
-    """Stored bytes are not the bytes that were stored."""
+    """Stored bytes are not the bytes that were written."""
 
 
 class Refused(HoldfastError):
-    """The request is understood and would do harm, or makes no sense."""
+    """The request would do harm, or makes no sense."""
 
 
 class Unavailable(HoldfastError):
@@ -49,7 +71,7 @@ class Unavailable(HoldfastError):
 
 
 class NotInstalled(Unavailable, ImportError):
-    """A package that only some need is not there; an ImportError, too, for those who look for one."""
+    """An optional package is missing. Also an ImportError, for callers who catch that."""
 
 
 class Extra:

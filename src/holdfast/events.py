@@ -1,4 +1,4 @@
-"""Events: something happened, and those who asked are told. A listener that fails never breaks what it listens to."""
+"""Events and their listeners. A listener that fails never breaks the code that it listens to."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _log = logging.getLogger("holdfast")
 
 
 class Listeners(Generic[E]):
-    """Who is to be told of which kind of event, in the order in which they asked."""
+    """Handlers by kind of event, called in the order in which they were added."""
 
     def __init__(self) -> None:
         self._handlers: dict[object, list[Callable[[E], object]]] = {}
 
     def on(self, kind: object, handler: Callable[[E], object]) -> Callable[[], None]:
-        """Tell `handler` of each event of a kind; returns what ends that."""
+        """Call `handler` with each event of a kind. Returns a function that removes it."""
         handlers = self._handlers.setdefault(kind, [])
         handlers.append(handler)
 
@@ -28,7 +28,7 @@ class Listeners(Generic[E]):
         return off
 
     def tell(self, kind: object, event: E) -> list[object]:
-        """Tell everybody; what each handler returned (an awaitable, perhaps), without those that failed."""
+        """Call every handler; return what each returned (perhaps an awaitable), without those that failed."""
         answers = []
         for handler in list(self._handlers.get(kind, ())):
             try:

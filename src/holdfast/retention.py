@@ -1,6 +1,6 @@
 """Which checkpoints to keep: a pure planner that every surface shares. Nothing is deleted here.
 
-A policy is a set of reasons to keep; a checkpoint goes only if no reason holds. Pins, names and what the caller
+A policy is a set of reasons to keep; a checkpoint is removed only if no reason applies. Pins, names and what the caller
 protects are kept always, and so is the newest. A cap on bytes comes last: it takes the oldest of what the other
 reasons kept, never what is protected.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from holdfast.errors import Refused
+from holdfast.validation import check_limit
 
 _FOR_EVER = "kept until it is deleted"
 
@@ -38,15 +39,15 @@ class Policy:
     """Reasons to keep a checkpoint; each that is not None counts for itself. With none at all everything is kept."""
 
     keep_last: int | None = None
-    """The newest so many."""
+    """How many of the newest to keep."""
     keep_for: timedelta | None = None
     """Those younger than this."""
     keep_every: int | None = None
     """Those whose sequence number is a multiple of this."""
     keep_last_per_session: int | None = None
-    """The newest so many of each session."""
+    """How many of the newest of each session to keep."""
     keep_best: int | None = None
-    """The so many with the greatest score; the earlier of equals."""
+    """How many with the greatest score to keep; of equal scores, the earlier one."""
     by_kind: Mapping[str, Policy | None] = field(default_factory=dict)
     """A policy for each kind, in place of this one; None keeps a kind for ever, whatever the cap on bytes."""
     max_bytes: int | None = None
@@ -54,11 +55,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         for name in ("keep_last", "keep_every", "keep_last_per_session", "keep_best", "max_bytes"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-                raise Refused(f"{name} is {value!r}", hint="Give a whole number, 0 or more, or None.")
-        if self.keep_every == 0:
-            raise Refused("keep_every is 0", hint="Give 1 or more, or None.")
+            check_limit(getattr(self, name), name, least=1 if name == "keep_every" else 0)
         if self.keep_for is not None and not isinstance(self.keep_for, timedelta):
             raise Refused(f"keep_for is {self.keep_for!r}", hint="Give a timedelta, or None.")
         if self.keep_for is not None and self.keep_for < timedelta(0):

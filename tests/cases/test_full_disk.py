@@ -50,7 +50,7 @@ LEDGER = """
 import sys
 from pathlib import Path
 from holdfast import HoldfastError
-from holdfast.indexing.database import Database, Layout
+from holdfast.durable.sqlite import Database, Layout
 disk = sys.argv[1]
 try:
     db = Database(Path(disk, "ledger.db"), Layout("the ledger", 1, ["CREATE TABLE t (a)"], application=7))
@@ -110,6 +110,7 @@ def run_on(disk: Path, code: str, *given: object) -> set[str]:
 
 @needs_root
 class TestFullDisk:
+    @pytest.mark.slow
     def test_of_the_store(self, disk: Path, tmp_path: Path) -> None:
         root = tmp_path / "project"
         root.mkdir()
@@ -117,12 +118,14 @@ class TestFullDisk:
         Workspace(root, store=disk / "store", home=disk, environ={}).save("first")
         assert "Unavailable" in run_on(disk, WORKSPACE, root)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("code", [FLOW, LEDGER], ids=["flow", "ledger"])
     def test_of_other_databases(self, disk: Path, code: str) -> None:
         fill(disk, 1 << 20)
         subprocess.run([sys.executable, "-c", code, disk], check=True)
         assert "Unavailable" in run_on(disk, code)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("code", "name"), [(FLOW, "states.db"), (LEDGER, "ledger.db")], ids=["flow", "ledger"])
     def test_of_a_database_that_has_a_log(self, disk: Path, tmp_path: Path, code: str, name: str) -> None:
         """Made elsewhere, where it could afford one."""

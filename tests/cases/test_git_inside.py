@@ -19,7 +19,7 @@ def nest(case: Case, name: str = "nested", *, commit: bool = True) -> Path:
     return case.path(name)
 
 
-def test_a_file_of_a_nested_repository_is_restored_and_its_git_folder_left_alone(case: Case) -> None:
+def test_nested_repository_file_is_restored_but_not_its_git(case: Case) -> None:
     """Case 75."""
     nested = nest(case)
     checkpoint = case.save()
@@ -32,7 +32,7 @@ def test_a_file_of_a_nested_repository_is_restored_and_its_git_folder_left_alone
     assert b"in the nested one" in case.git("log", "-1", cwd=nested)
 
 
-def test_a_nested_repository_that_was_removed_comes_back_without_its_history_and_says_so(case: Case) -> None:
+def test_removed_nested_repository_returns_without_history(case: Case) -> None:
     """Case 75."""
     nest(case)
     checkpoint = case.save()
@@ -42,7 +42,7 @@ def test_a_nested_repository_that_was_removed_comes_back_without_its_history_and
     assert "nested/.git" in result.missing
 
 
-def test_a_nested_repository_without_a_commit_does_not_spoil_the_rest(case: Case) -> None:
+def test_nested_repository_without_commits_is_harmless(case: Case) -> None:
     """Case 76."""
     nest(case, commit=False)
     nest(case, "a/deeper/one", commit=False)
@@ -79,7 +79,7 @@ def test_a_linked_worktree_made_since_is_left_alone_and_named(case: Case) -> Non
     assert case.read("tree/work.txt") == b"not committed"
 
 
-def test_a_repository_in_the_place_of_a_file_is_left_and_reported(case: Case) -> None:
+def test_repository_in_place_of_a_file_is_left_and_reported(case: Case) -> None:
     """Case 77."""
     case.write("thing", b"a file")
     checkpoint = case.save()
@@ -90,7 +90,7 @@ def test_a_repository_in_the_place_of_a_file_is_left_and_reported(case: Case) ->
     assert case.path("thing/.git").is_dir()
 
 
-def test_a_nested_repository_keeps_its_staged_changes_and_its_merge(case: Case) -> None:
+def test_nested_repository_keeps_its_index_and_merge(case: Case) -> None:
     """Case 78."""
     nested = nest(case)
     _stop_in_a_merge(case, nested, "lib.py")
@@ -116,7 +116,7 @@ def _stop_in_a_merge(case: Case, folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["clean", "dirty", "other commit", "uninitialised", "removed"])
-def test_the_files_of_a_submodule_are_restored_and_its_repository_left_alone(case: Case, state: str) -> None:
+def test_submodule_files_are_restored_and_its_git_left_alone(case: Case, state: str) -> None:
     """Case 79."""
     origin = case.outside / "origin"
     repository.make_nested(origin, case.home)
@@ -153,7 +153,7 @@ def test_a_git_file_of_a_submodule_is_kept_word_for_word(case: Case) -> None:
     assert case.git("rev-parse", "--abbrev-ref", "HEAD", cwd=case.path("module")) == b"main\n"
 
 
-def test_two_worktrees_of_one_repository_have_stores_of_their_own(case: Case) -> None:
+def test_worktrees_of_one_repository_have_separate_stores(case: Case) -> None:
     """Case 80."""
     case.use_default_store()
     main = case.root
@@ -242,7 +242,7 @@ def test_an_operation_of_git_that_is_under_way_stays_under_way(case: Case, opera
     assert case.git("status") == status
 
 
-def test_what_a_sparse_checkout_leaves_out_is_neither_missing_nor_fetched(case: Case) -> None:
+def test_sparse_checkout_exclusions_are_not_missing(case: Case) -> None:
     """Case 85."""
     case.write("docs/guide.md", b"guide\n")
     case.write("lib/code.py", b"code\n")

@@ -89,7 +89,7 @@ def test_a_save_that_does_harm_or_misses_something_is_caught(case: Case, damage:
     case.reopen()
 
 
-def test_a_result_that_calls_itself_well_with_failures_cannot_be_made() -> None:
+def test_result_with_failures_cannot_be_ok() -> None:
     """`ok` is derived, so that no engine can forget to set it."""
     told = Restored("a1-x", "a2-y", [], [], {}, {"path": "why"}, {}, {})
     assert not told.ok

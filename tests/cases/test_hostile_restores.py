@@ -18,14 +18,14 @@ import pytest
 import holdfast
 from holdfast import NotFound, Restored, Unavailable
 from holdfast.durable import Disk, use_disk
-from holdfast.testing.faults import Call, KillingDisk, die_in_child
+from holdfast.testing.faulty_disks import DiskCall, KillingDisk, die_in_child
 
 from . import repository
 from .harness import Case, require_same
 from .people import as_root, by_somebody, needs_root
 
 Moment = tuple[str, str]
-LEFT = "changed while the restore was under way; left as it is"
+LEFT = "changed during the restore; left as it is"
 
 
 class Beside(Disk):
@@ -71,7 +71,7 @@ class KilledAtTheFirstSwap(KillingDisk):
     def __init__(self) -> None:
         super().__init__(at=0)
 
-    def _pass(self, call: Call, act: Callable[[], int | None], half: Callable[[], None] | None) -> int | None:
+    def _pass(self, call: DiskCall, act: Callable[[], int | None], half: Callable[[], None] | None) -> int | None:
         if call.name in ("place", "exchange"):
             os.kill(os.getpid(), signal.SIGKILL)
         return act()
@@ -99,7 +99,7 @@ def mode_of(path: Path) -> int:
 
 @needs_root
 @by_somebody
-def test_a_restore_in_a_folder_of_somebody_else_ends_and_is_not_carried_out_again(case: Case) -> None:
+def test_restore_in_a_foreign_folder_ends_and_is_not_repeated(case: Case) -> None:
     """Who may write to a folder may not set its time; that is said, and nothing else comes of it."""
     case.git("config", "--global", "--add", "safe.directory", str(case.root))
     with as_root():
@@ -121,7 +121,7 @@ def test_a_restore_in_a_folder_of_somebody_else_ends_and_is_not_carried_out_agai
 
 
 @by_somebody
-def test_a_folder_that_its_owner_cannot_open_does_not_stop_the_restore_of_the_others(case: Case) -> None:
+def test_unopenable_folder_does_not_stop_the_others(case: Case) -> None:
     case.write("closed/file", b"1")
     checkpoint = case.save()
     case.path("closed").chmod(0)
@@ -136,7 +136,7 @@ def test_a_folder_that_its_owner_cannot_open_does_not_stop_the_restore_of_the_ot
 
 
 @by_somebody
-def test_an_extended_attribute_of_a_file_that_became_read_only_comes_back(case: Case) -> None:
+def test_xattr_of_a_file_that_became_read_only_is_restored(case: Case) -> None:
     case.write("file", b"content", mode=0o644)
     os.setxattr(case.path("file"), "user.tag", b"blue")
     checkpoint = case.save()
@@ -157,7 +157,7 @@ sys.exit(repr(result.failed) if result.failed else 0)
 
 @needs_root
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="nothing here can take privileges away from root")
-def test_a_closed_folder_is_restored_inside_by_a_root_without_privileges(case: Case) -> None:
+def test_closed_folder_is_restored_by_an_unprivileged_root(case: Case) -> None:
     """As in a container: the user is 0, and modes apply to it all the same."""
     case.write("closed/file", b"original")
     case.path("closed").chmod(0o555)
@@ -177,7 +177,7 @@ def test_a_closed_folder_is_restored_inside_by_a_root_without_privileges(case: C
     assert mode_of(case.path("closed")) == 0o555
 
 
-def test_a_folder_that_was_closed_is_closed_before_anything_comes_into_it(case: Case) -> None:
+def test_closed_folder_is_closed_before_files_enter_it(case: Case) -> None:
     """A key in it that everybody could read is seen by nobody on the way."""
     case.write("secret/key", b"PRIVATE", mode=0o644)
     case.path("secret").chmod(0o700)
@@ -195,7 +195,7 @@ def test_a_folder_that_was_closed_is_closed_before_anything_comes_into_it(case: 
 # what the rules leave out
 
 
-def test_a_file_that_is_excluded_and_was_written_after_a_kill_outlives_the_recovery(case: Case) -> None:
+def test_excluded_file_written_after_a_kill_survives_recovery(case: Case) -> None:
     """No checkpoint holds it, so nothing may take its place."""
     case.write("x.log", b"old")
     checkpoint = case.save("one")
@@ -213,7 +213,7 @@ def test_a_file_that_is_excluded_and_was_written_after_a_kill_outlives_the_recov
     assert case.read("README.md") == b"# A project\n\nNot committed.\n"
 
 
-def test_a_folder_with_ignored_files_that_a_restore_brought_makes_way_when_it_is_undone(case: Case) -> None:
+def test_restored_folder_with_ignored_files_makes_way_on_undo(case: Case) -> None:
     case.write(".gitignore", b"*.bin\n")
     case.write("b/data.bin", b"ignored, small, held")
     case.write("b/file", b"1")
@@ -225,7 +225,7 @@ def test_a_folder_with_ignored_files_that_a_restore_brought_makes_way_when_it_is
     assert case.read("b") == b"a file of the user"
 
 
-def test_an_ignored_file_of_the_user_still_blocks_the_way_of_an_undo(case: Case) -> None:
+def test_ignored_file_of_the_user_blocks_an_undo(case: Case) -> None:
     """Only what the restore brought may go."""
     case.write(".gitignore", b"*.bin\n")
     case.write("b/data.bin", b"ignored, small, held")
@@ -238,7 +238,7 @@ def test_an_ignored_file_of_the_user_still_blocks_the_way_of_an_undo(case: Case)
     assert case.read("b/own.bin") == b"made by the user since"
 
 
-def test_what_a_restore_brought_although_it_is_ignored_now_goes_when_it_is_undone(case: Case) -> None:
+def test_restored_file_that_is_now_ignored_goes_on_undo(case: Case) -> None:
     case.write("k/large.bin", bytes((1 << 20) + 5))
     case.write("k/a", b"1")
     checkpoint = case.save("one")
@@ -252,7 +252,7 @@ def test_what_a_restore_brought_although_it_is_ignored_now_goes_when_it_is_undon
     assert set(undone.removed) == {"k", "k/a", "k/large.bin"}
 
 
-def test_what_a_restore_brought_although_it_is_excluded_now_goes_when_it_is_undone(case: Case) -> None:
+def test_restored_file_that_is_now_excluded_goes_on_undo(case: Case) -> None:
     """The folder that it was brought into was there before, although no checkpoint holds it now, and stays."""
     case.write("d/setting", b"old")
     checkpoint = case.save("one")
@@ -266,7 +266,7 @@ def test_what_a_restore_brought_although_it_is_excluded_now_goes_when_it_is_undo
     assert undone.removed == ["d/setting"]
 
 
-def test_a_folder_that_is_excluded_gets_its_mode_and_time_back_when_a_restore_is_undone(case: Case) -> None:
+def test_excluded_folder_gets_its_mode_and_time_back_on_undo(case: Case) -> None:
     case.path("d/mine").mkdir(parents=True)
     checkpoint = case.save("one")
     case.reopen(exclude_patterns=["d/"])
@@ -279,7 +279,7 @@ def test_a_folder_that_is_excluded_gets_its_mode_and_time_back_when_a_restore_is
     require_same(before, case.capture(), "I2", f"after the undo ({undone})")
 
 
-def test_an_excluded_file_that_a_restore_saved_first_is_in_no_later_checkpoint(case: Case) -> None:
+def test_excluded_file_of_a_safety_checkpoint_is_in_no_later_one(case: Case) -> None:
     """The safety checkpoint holds it because it was in the way; that is no reason for others to."""
     case.write(".holdfastignore", b"*.key\n")
     case.write("d", b"was a file")
@@ -304,7 +304,7 @@ def test_a_path_that_was_asked_for_and_is_not_held_has_failed(case: Case) -> Non
     case.write("data.bin", b"2" * (2 << 20))
     result = case.restore(checkpoint, ["data.bin"])
     assert not result.ok
-    assert "not held by the checkpoint" in result.failed["data.bin"]
+    assert "not covered by the checkpoint" in result.failed["data.bin"]
 
 
 def test_a_path_that_is_there_only_through_a_link_is_not_found(case: Case) -> None:
@@ -320,7 +320,7 @@ def test_a_path_that_is_there_only_through_a_link_is_not_found(case: Case) -> No
 # beside an editor
 
 
-def test_a_version_that_nobody_saved_is_put_beside_a_still_newer_one(case: Case) -> None:
+def test_unsaved_version_is_put_beside_a_newer_one(case: Case) -> None:
     """It was written after the scan, moved to the stage as a file to remove, and its place was taken meanwhile."""
     checkpoint = case.save()
     case.write("new.txt", b"version 1")
@@ -336,7 +336,7 @@ def test_a_version_that_nobody_saved_is_put_beside_a_still_newer_one(case: Case)
     assert case.read("new.txt.holdfast-kept-1") == b"version 2, never saved"
 
 
-def test_a_version_that_nobody_saved_is_put_back_where_its_successor_was_removed(case: Case) -> None:
+def test_unsaved_version_is_put_back_if_its_successor_is_gone(case: Case) -> None:
     """An editor that removes a file and writes it anew is met between the two."""
     case.write("a", b"1")
     checkpoint = case.save()
@@ -353,9 +353,7 @@ def test_a_version_that_nobody_saved_is_put_back_where_its_successor_was_removed
 
 
 @pytest.mark.parametrize("was_there", [True, False], ids=["replaced", "brought back"])
-def test_what_somebody_wrote_into_a_restored_file_outlives_the_end_of_a_restore_that_is_broken_off(
-    case: Case, was_there: bool
-) -> None:
+def test_edit_of_a_restored_file_survives_an_interrupt(case: Case, was_there: bool) -> None:
     case.write("a", b"1")
     case.write("b", b"1")
     checkpoint = case.save()
@@ -381,9 +379,7 @@ def test_what_somebody_wrote_into_a_restored_file_outlives_the_end_of_a_restore_
 
 
 @pytest.mark.parametrize("was_there", [True, False], ids=["replaced", "brought back"])
-def test_what_somebody_wrote_into_a_restored_file_outlives_a_restore_that_fails_and_is_taken_back(
-    case: Case, was_there: bool
-) -> None:
+def test_edit_of_a_restored_file_survives_a_failed_restore(case: Case, was_there: bool) -> None:
     case.write("a", b"1")
     case.write("b", b"1")
     checkpoint = case.save()
@@ -397,14 +393,14 @@ def test_what_somebody_wrote_into_a_restored_file_outlives_a_restore_that_fails_
         case.write("a", b"written into the restored file")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(Unavailable, match="taken back"):
+    with pytest.raises(Unavailable, match="rolled back"):
         restore_beside(case, checkpoint.id, Beside(before={("exchange", "b"): write_and_fail}))
     assert case.read("a") == b"written into the restored file"
     assert case.read("b") == b"edited"
     assert is_at_rest(case)
 
 
-def test_a_file_that_is_edited_before_its_mode_is_set_is_left_as_it_is(case: Case) -> None:
+def test_file_edited_before_its_mode_is_set_is_left_alone(case: Case) -> None:
     case.write("a", b"good", mode=0o644)
     checkpoint = case.save()
     case.path("a").chmod(0o777)
@@ -419,7 +415,7 @@ def test_a_file_that_is_edited_before_its_mode_is_set_is_left_as_it_is(case: Cas
     assert case.path("a").stat().st_mtime_ns == times[0]
 
 
-def test_a_file_that_is_edited_while_its_mode_is_set_is_not_called_restored(case: Case) -> None:
+def test_file_edited_while_its_mode_is_set_is_not_restored(case: Case) -> None:
     """Size and time are those of the checkpoint in the end; only its bytes tell."""
     case.write("a", b"good", mode=0o644)
     checkpoint = case.save()
@@ -430,7 +426,7 @@ def test_a_file_that_is_edited_while_its_mode_is_set_is_not_called_restored(case
     assert case.read("a") == b"EVIL"
 
 
-def test_a_restore_that_is_broken_off_when_all_is_done_stays_done(case: Case) -> None:
+def test_restore_interrupted_at_the_end_stays_done(case: Case) -> None:
     """What is remembered for the next scan is written after the end, so that breaking it off leaves no journal."""
     case.write("a", b"1")
     checkpoint = case.save()

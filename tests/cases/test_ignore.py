@@ -53,7 +53,7 @@ def test_an_ignored_file_made_since_is_never_removed(case: Case) -> None:
 
 
 @pytest.mark.parametrize("folder", ["dist", "build", "target", "vendor"])
-def test_a_build_folder_is_left_out_when_it_is_ignored_and_held_when_not(case: Case, folder: str) -> None:
+def test_build_folder_is_left_out_only_if_ignored(case: Case, folder: str) -> None:
     """Case 65."""
     case.write(f"{folder}/out.js", b"built")
     held = case.save("not ignored")
@@ -103,7 +103,7 @@ def test_ignored_files_are_held_up_to_a_limit_for_all_together(case: Case) -> No
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_files_under_a_rule_added_since_are_not_deleted_when_the_rule_goes(case: Case, committed: bool) -> None:
+def test_files_of_a_removed_new_rule_are_not_deleted(case: Case, committed: bool) -> None:
     """Case 66."""
     case.write(".gitignore", b"*.tmp\n")
     if committed:
@@ -120,7 +120,7 @@ def test_files_under_a_rule_added_since_are_not_deleted_when_the_rule_goes(case:
     assert "thesis.pdf" in result.kept
 
 
-def test_files_that_a_lost_rule_ignored_at_the_save_are_not_called_new(case: Case) -> None:
+def test_files_ignored_by_a_lost_rule_are_not_new(case: Case) -> None:
     """Case 67."""
     case.write(".gitignore", b"*.log\nbig/\n")
     case.write("big/blob", os.urandom(LARGE))
@@ -133,7 +133,7 @@ def test_files_that_a_lost_rule_ignored_at_the_save_are_not_called_new(case: Cas
     assert case.path("big/blob").exists()
 
 
-def test_a_file_that_the_store_holds_stays_covered_when_it_becomes_ignored(case: Case) -> None:
+def test_held_file_stays_covered_when_it_becomes_ignored(case: Case) -> None:
     """Case 68."""
     first = os.urandom(LARGE)
     second = os.urandom(LARGE)
@@ -235,6 +235,7 @@ def test_rules_decide_as_git_decides(case: Case, rules: dict[str, bytes]) -> Non
     assert by_git
 
 
+@pytest.mark.slow
 def test_rules_made_up_at_random_decide_as_git_decides(case: Case) -> None:
     """Case 70."""
     dice = random.Random(70)
@@ -293,7 +294,7 @@ def _outer_rules(case: Case, place: str) -> Path:
 
 @pytest.mark.parametrize("folder", ["node_modules", ".venv", "__pycache__"])
 @pytest.mark.parametrize("ignored", [True, False])
-def test_a_dependency_tree_is_recorded_as_skipped_and_not_deleted(case: Case, folder: str, ignored: bool) -> None:
+def test_dependency_tree_is_skipped_and_not_deleted(case: Case, folder: str, ignored: bool) -> None:
     """Case 72."""
     if ignored:
         case.write(".gitignore", f"{folder}/\n")
@@ -308,7 +309,7 @@ def test_a_dependency_tree_is_recorded_as_skipped_and_not_deleted(case: Case, fo
     assert case.read(f"web/{folder}/new/x.js") == b"installed since"
 
 
-def test_a_dependency_tree_installed_since_the_save_is_not_deleted(case: Case) -> None:
+def test_dependency_tree_installed_later_is_not_deleted(case: Case) -> None:
     """Case 72."""
     checkpoint = case.save()
     case.write("node_modules/a/index.js", b"installed since")
@@ -318,7 +319,7 @@ def test_a_dependency_tree_installed_since_the_save_is_not_deleted(case: Case) -
 
 
 @pytest.mark.parametrize("kind", ["link inside", "link outside", "folder", "pipe", "huge", "binary"])
-def test_an_odd_ignore_file_neither_crashes_nor_hangs_nor_leads_outside(case: Case, kind: str) -> None:
+def test_odd_ignore_file_is_handled_safely(case: Case, kind: str) -> None:
     """Case 73."""
     place = case.path("odd/.gitignore")
     case.write("odd/file.txt", b"1")
@@ -344,7 +345,7 @@ def test_an_odd_ignore_file_neither_crashes_nor_hangs_nor_leads_outside(case: Ca
 
 
 @by_somebody
-def test_an_ignore_file_that_cannot_be_read_is_reported_and_loses_nothing(case: Case) -> None:
+def test_unreadable_ignore_file_is_reported(case: Case) -> None:
     """Case 73."""
     case.write("odd/.gitignore", b"*\n", mode=0o000)
     case.write("odd/file.txt", b"1")

@@ -320,7 +320,7 @@ def test_a_file_of_root_that_cannot_be_read_is_reported_and_left(case: Case) -> 
 
 @needs_root
 @by_somebody
-def test_a_file_of_root_that_somebody_lost_comes_back_and_the_other_owner_is_reported(case: Case) -> None:
+def test_lost_file_of_root_returns_and_its_owner_is_reported(case: Case) -> None:
     """Case 47."""
     case.write("of-root", b"readable", mode=0o644)
     with as_root():
@@ -334,7 +334,7 @@ def test_a_file_of_root_that_somebody_lost_comes_back_and_the_other_owner_is_rep
 @needs_root
 @by_everyone
 @pytest.mark.parametrize("flag", ["i", "a"])
-def test_a_file_that_must_not_be_changed_is_reported_and_the_rest_restored(case: Case, flag: str) -> None:
+def test_immutable_file_is_reported_and_the_rest_restored(case: Case, flag: str) -> None:
     """Case 48."""
     case.write("fixed", b"original")
     case.write("other", b"original")
@@ -372,7 +372,7 @@ def _chattr(case: Case, flag: str, name: str) -> None:
 
 @by_somebody
 @pytest.mark.parametrize("also_edited", [False, True])
-def test_a_file_that_could_not_be_read_is_listed_and_never_deleted(case: Case, also_edited: bool) -> None:
+def test_unreadable_file_is_listed_and_never_deleted(case: Case, also_edited: bool) -> None:
     """Case 49."""
     case.write("closed", b"cannot be read", mode=0o000)
     case.write("closed-folder/file", b"nor this")
@@ -395,7 +395,7 @@ def test_a_file_that_could_not_be_read_is_listed_and_never_deleted(case: Case, a
 
 
 @by_somebody
-def test_a_file_that_became_unreadable_after_the_save_is_restored_or_reported(case: Case) -> None:
+def test_newly_unreadable_file_is_restored_or_reported(case: Case) -> None:
     """Case 49."""
     case.write("data", b"original")
     checkpoint = case.save()

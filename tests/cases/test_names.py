@@ -61,7 +61,7 @@ def test_glob_characters_in_a_name_are_literal(case: Case) -> None:
     survive(case, "[a]", "*.py", "a", "{b,c}", "b", "**", "?", "x.py")
 
 
-def test_a_partial_restore_of_a_name_with_brackets_restores_only_that_file(case: Case) -> None:
+def test_path_with_brackets_restores_only_that_file(case: Case) -> None:
     """Case 6."""
     case.write("[a]", b"bracketed")
     case.write("a", b"plain")
@@ -107,7 +107,7 @@ def test_a_name_of_255_bytes_is_not_cut(case: Case) -> None:
     survive(case, "n" * 255, "\N{SNOWMAN}" * 85, ("d" * 255) + "/" + ("f" * 255))
 
 
-def test_a_path_longer_than_the_system_can_name_is_saved_and_restored(case: Case) -> None:
+def test_path_longer_than_path_max_is_saved_and_restored(case: Case) -> None:
     """Case 12."""
     depth, step = 30, "d" * 200
     _make_chain(case, step, depth, b"at the bottom\n")
@@ -175,7 +175,7 @@ def test_names_that_git_treats_specially_stand_side_by_side(case: Case) -> None:
     survive(case, *GIT_SPECIAL)
 
 
-def test_links_and_content_that_git_would_refuse_in_a_tree_are_user_data(case: Case) -> None:
+def test_links_and_content_that_git_refuses_are_user_data(case: Case) -> None:
     """Case 13."""
     case.write("a/.gitmodules", '[submodule "../../x"]\n\turl = --upload-pack=touch${IFS}here\n\tpath = -x\n')
     case.write("b/.gitattributes", b"x" * 5000 + b" text\n")
@@ -187,7 +187,7 @@ def test_links_and_content_that_git_would_refuse_in_a_tree_are_user_data(case: C
     assert case.restore(checkpoint).ok
 
 
-def test_a_git_file_that_points_elsewhere_does_not_redirect_the_engine(case: Case) -> None:
+def test_foreign_git_file_does_not_redirect_the_engine(case: Case) -> None:
     """Case 13."""
     case.git("init", "-q", "--bare", "--template=", str(case.outside / "elsewhere"))
     case.write("folder/.git", f"gitdir: {case.outside / 'elsewhere'}\n")

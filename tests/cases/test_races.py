@@ -17,6 +17,7 @@ import pytest
 
 from holdfast import Checkpoint, HoldfastError
 from holdfast.model import Reason
+from waiting import settle
 
 from . import repository
 from .harness import Case, every_step, require
@@ -57,7 +58,7 @@ def test_an_edit_that_keeps_size_and_time_is_seen(case: Case, how: str) -> None:
     """Case 93."""
     case.write("file", b"aaaa")
     os.utime(case.path("file"), ns=(10**18, 10**18))
-    time.sleep(0.05)
+    settle(case.root)
     first = case.save()
     if how == "in place":
         case.write("file", b"bbbb")
@@ -156,6 +157,7 @@ def test_files_from_the_future_or_the_past_hide_no_edit(case: Case, jump_s: int)
     assert case.restore(first).ok
 
 
+@pytest.mark.slow
 def test_a_file_written_while_it_is_read_is_whole_or_flagged(case: Case) -> None:
     """Case 97."""
     path, size = case.write("busy.bin", bytes(24 << 20)), 24 << 20
@@ -200,7 +202,7 @@ def test_a_file_that_only_grows_is_held_up_to_some_point(case: Case) -> None:
         assert flagged(checkpoint, "app.log") or whole.startswith(case.held(checkpoint, "app.log"))
 
 
-def test_a_file_that_is_replaced_while_it_is_looked_at_is_one_of_its_versions(case: Case) -> None:
+def test_file_replaced_during_the_scan_is_one_of_its_versions(case: Case) -> None:
     """Case 99."""
     versions = {0o600: b"a" * 1000, 0o644: b"b" * 70_000}
 
@@ -219,7 +221,7 @@ def test_a_file_that_is_replaced_while_it_is_looked_at_is_one_of_its_versions(ca
             assert versions.get(case.path("file").stat().st_mode & 0o777) == case.read("file")
 
 
-def test_what_is_removed_during_the_walk_is_absent_and_aborts_nothing(case: Case) -> None:
+def test_file_removed_during_the_walk_is_absent(case: Case) -> None:
     """Case 100."""
     for number in range(300):
         case.write(f"stable/{number % 10}/{number}", b"x")
@@ -237,7 +239,7 @@ def test_what_is_removed_during_the_walk_is_absent_and_aborts_nothing(case: Case
         assert sum(name.startswith("stable/") for name in listed) == 300
 
 
-def test_a_folder_that_moves_during_the_walk_is_never_half_held_in_silence(case: Case) -> None:
+def test_folder_moved_during_the_walk_is_whole_or_flagged(case: Case) -> None:
     """Case 100."""
     for number in range(200):
         case.write(f"here/{number % 5}/{number}", b"x")
@@ -268,6 +270,7 @@ def steps_of_a_restore(case: Case, checkpoint: Checkpoint) -> int:
     return steps
 
 
+@pytest.mark.slow
 def test_an_editor_that_saves_during_a_restore_loses_nothing(case: Case) -> None:
     """Case 101."""
     case.write("file", b"original")
@@ -302,7 +305,7 @@ def test_an_editor_that_saves_during_a_restore_loses_nothing(case: Case) -> None
             require(stored, "I2", f"what was saved at step {moment} of {steps} is neither there nor stored: {outcome}")
 
 
-def test_a_file_that_a_process_holds_open_is_replaced_and_its_old_bytes_kept(case: Case) -> None:
+def test_open_file_is_replaced_and_its_old_bytes_kept(case: Case) -> None:
     """Case 102."""
     case.write("app.log", b"first\n")
     checkpoint = case.save()
@@ -347,7 +350,8 @@ def test_a_database_with_an_open_log_is_held_with_its_log(case: Case) -> None:
     assert sums(case) == ("ok", [100, 0])
 
 
-def test_a_database_that_is_being_written_is_consistent_or_flagged(case: Case) -> None:
+@pytest.mark.slow
+def test_database_being_written_is_consistent_or_flagged(case: Case) -> None:
     """Case 103."""
     connection = open_database(case)
     connection.execute("create table account (id integer, value integer, filler text)")
@@ -398,7 +402,7 @@ def test_a_restore_onto_a_database_in_use_loses_no_row(case: Case) -> None:
     assert sums(case) == ("ok", [1, 2])
 
 
-def test_a_formatter_that_rewrites_files_as_they_appear_is_reported_and_the_restore_ends(case: Case) -> None:
+def test_formatter_rewriting_restored_files_is_reported(case: Case) -> None:
     """Case 104."""
     case.write("file", b"original")
     checkpoint = case.save()
@@ -419,13 +423,13 @@ def test_a_formatter_that_rewrites_files_as_they_appear_is_reported_and_the_rest
     assert not result.ok
 
 
-def test_a_write_through_a_mapping_is_found_when_everything_is_hashed_again(case: Case) -> None:
+def test_write_through_mmap_is_found_by_rehashing(case: Case) -> None:
     """Case 105."""
     path = case.write("mapped.bin", bytes(mmap.PAGESIZE))
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
         for number in range(1, 50):  # until the kernel does not tell: it does if it wrote the page out meanwhile
             mapping[0] = number
-            time.sleep(0.1)
+            settle(case.root)
             first = case.save()
             stamp = path.stat().st_mtime_ns
             mapping[0] = 200
@@ -438,6 +442,7 @@ def test_a_write_through_a_mapping_is_found_when_everything_is_hashed_again(case
     assert case.held(second, "mapped.bin")[0] == 200
 
 
+@pytest.mark.slow
 def test_a_workspace_that_is_not_quiet_is_flagged(case: Case) -> None:
     """Case 106."""
     path = case.write("server.log", os.urandom(32 << 20))

@@ -18,7 +18,7 @@ from .harness import Case, every_step, require_same
 from .people import by_everyone, by_somebody
 
 
-def test_a_file_made_after_the_checkpoint_goes_and_can_be_brought_back(case: Case) -> None:
+def test_new_file_goes_and_can_be_brought_back(case: Case) -> None:
     """Case 126."""
     checkpoint = case.save()
     case.write("new/file.txt", b"made since")
@@ -40,7 +40,7 @@ def test_a_file_made_after_the_checkpoint_stays_when_asked(case: Case) -> None:
     assert case.read("README.md") == b"# A project\n\nNot committed.\n"
 
 
-def test_a_new_thing_in_the_place_of_an_old_one_makes_way_even_when_new_ones_stay(case: Case) -> None:
+def test_new_entry_in_place_of_an_old_one_makes_way(case: Case) -> None:
     """Case 126."""
     case.write("thing", b"a file")
     checkpoint = case.save()
@@ -76,7 +76,7 @@ def test_undo_and_redo_go_back_and_forth_any_number_of_times(case: Case) -> None
         case.redo()
 
 
-def test_an_undo_is_possible_after_later_saves_and_by_another_process(case: Case) -> None:
+def test_undo_works_after_later_saves_and_in_another_process(case: Case) -> None:
     """Case 145."""
     checkpoint = case.save("first")
     case.write("lost.txt", b"never saved by hand")
@@ -155,9 +155,7 @@ CHANGES: dict[str, Callable[[Case], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_restore_is_refused_when_the_folder_moved_since_the_preview(
-    case: Case, change: Callable[[Case], object]
-) -> None:
+def test_restore_is_refused_if_the_folder_changed_since_preview(case: Case, change: Callable[[Case], object]) -> None:
     """Case 147."""
     case.write("changed", b"2")
     checkpoint = case.save()
@@ -170,7 +168,7 @@ def test_a_restore_is_refused_when_the_folder_moved_since_the_preview(
     assert case.restore(checkpoint).ok
 
 
-def test_a_plan_of_another_checkpoint_or_other_paths_is_not_accepted(case: Case) -> None:
+def test_plan_of_another_checkpoint_or_paths_is_refused(case: Case) -> None:
     """Case 147."""
     case.write("file", b"1")
     first = case.save("first")
@@ -257,7 +255,7 @@ def test_the_folders_above_a_restored_file_are_made_as_they_were(case: Case) -> 
     assert not case.path("a/b/other").exists()
 
 
-def test_one_name_of_a_linked_pair_is_restored_without_touching_the_other(case: Case) -> None:
+def test_one_hard_link_is_restored_without_touching_the_other(case: Case) -> None:
     """Case 148."""
     case.write("one", b"shared")
     os.link(case.path("one"), case.path("two"))
@@ -286,7 +284,7 @@ def test_a_checkpoint_can_be_taken_out_with_plain_git(case: Case) -> None:
 
 
 @by_somebody
-def test_a_partial_checkpoint_is_marked_and_its_restore_deletes_nothing_it_lacks(case: Case) -> None:
+def test_partial_checkpoint_deletes_nothing_it_lacks(case: Case) -> None:
     """Case 151."""
     case.write("closed", b"cannot be read", mode=0o000)
     checkpoint = case.save("partial")
@@ -299,7 +297,7 @@ def test_a_partial_checkpoint_is_marked_and_its_restore_deletes_nothing_it_lacks
     assert "closed" in result.missing
 
 
-def test_the_oldest_checkpoint_is_restored_however_many_came_after(case: Case) -> None:
+def test_oldest_checkpoint_can_be_restored(case: Case) -> None:
     """Case 152."""
     first = case.save("oldest")
     for number in range(60):
@@ -332,7 +330,7 @@ def test_what_is_listed_can_be_restored_whatever_was_deleted(case: Case) -> None
             case.ws.get(checkpoint.id)
 
 
-def test_an_undo_is_possible_after_everything_that_was_saved_is_deleted(case: Case) -> None:
+def test_undo_works_after_all_checkpoints_are_deleted(case: Case) -> None:
     """Case 153."""
     checkpoint = case.save("first")
     case.write("lost.txt", b"never saved by hand")
@@ -381,7 +379,7 @@ def test_an_undo_brings_back_the_state_that_was_there_before(case: Case) -> None
     assert case.redo().state == {"turn": 1}
 
 
-def test_a_restore_that_the_user_breaks_off_is_taken_back_or_finished(case: Case) -> None:
+def test_interrupted_restore_is_taken_back_or_finished(case: Case) -> None:
     """Case 160."""
     for number in range(20):
         case.write(f"files/{number}", b"original %d" % number)
@@ -468,7 +466,7 @@ def test_every_restore_is_proved_by_looking_again(case: Case) -> None:
 
 
 @pytest.mark.parametrize("reason", [Reason.DEPENDENCIES, Reason.GIT_DIRECTORY])
-def test_what_was_there_and_cannot_be_brought_back_is_called_missing(case: Case, reason: Reason) -> None:
+def test_unrestorable_path_is_missing(case: Case, reason: Reason) -> None:
     """Case 161."""
     case.write("web/node_modules/x.js", b"1")
     case.write("web/app.js", b"2")

@@ -63,7 +63,7 @@ def test_a_place_of_the_system_is_refused(case: Case, place: str) -> None:
 
 
 @pytest.mark.parametrize("place", [".", "Desktop", "Documents", "Downloads", ".."])
-def test_the_home_folder_and_its_large_rooms_are_refused_by_real_path(case: Case, place: str) -> None:
+def test_home_and_its_large_folders_are_refused_by_real_path(case: Case, place: str) -> None:
     """Case 134."""
     for name in ("Desktop", "Documents", "Downloads"):
         (case.home / name).mkdir()
@@ -93,7 +93,7 @@ def test_a_folder_that_is_not_there_is_not_made(case: Case) -> None:
         case.open(case.outside / "file.txt")
 
 
-def test_a_workspace_in_a_subfolder_is_restored_without_touching_the_rest(case: Case) -> None:
+def test_subfolder_is_restored_without_touching_the_rest(case: Case) -> None:
     """Case 135."""
     case.use_default_store()
     whole = case.save("the whole project")
@@ -112,7 +112,7 @@ def test_a_workspace_in_a_subfolder_is_restored_without_touching_the_rest(case: 
     assert [each.id for each in outer.list()] == [whole.id]
 
 
-def test_the_rules_of_the_repository_above_a_subfolder_apply_in_it(case: Case) -> None:
+def test_rules_of_the_repository_apply_in_a_subfolder(case: Case) -> None:
     """Case 135."""
     case.write(".gitignore", b"*.bin\n!src/kept.bin\n")
     for name in ("src/large.bin", "src/forced.bin", "src/kept.bin"):
@@ -138,7 +138,7 @@ def test_the_rules_above_a_subfolder_are_frozen_too(case: Case) -> None:
     assert not case.path("made-since.py").exists()
 
 
-def test_a_folder_that_the_repository_above_ignores_is_a_workspace_of_its_own(case: Case) -> None:
+def test_ignored_subfolder_is_a_workspace_of_its_own(case: Case) -> None:
     """Case 135."""
     case.write(".gitignore", b"*\n")
     case.write("scratch/large.bin", os.urandom((1 << 20) + 1))
@@ -146,7 +146,7 @@ def test_a_folder_that_the_repository_above_ignores_is_a_workspace_of_its_own(ca
     assert case.save().uncovered == ()
 
 
-def test_a_workspace_that_was_moved_finds_its_checkpoints_where_it_is_told(case: Case) -> None:
+def test_moved_workspace_finds_its_checkpoints(case: Case) -> None:
     """Case 138."""
     checkpoint = case.save("before the move")
     moved = case.area / "moved"
@@ -172,7 +172,7 @@ def test_two_checkouts_of_one_repository_do_not_share(case: Case) -> None:
         second.restore(checkpoint.id)
 
 
-def test_the_checkpoints_of_one_folder_are_not_restored_into_another(case: Case) -> None:
+def test_checkpoints_are_not_restored_into_another_folder(case: Case) -> None:
     """Case 138."""
     case.save("in the first")
     other = case.area / "other"
@@ -183,7 +183,7 @@ def test_the_checkpoints_of_one_folder_are_not_restored_into_another(case: Case)
     assert (other / "lib.py").exists()
 
 
-def test_a_copy_of_a_workspace_does_not_write_into_the_originals_store(case: Case) -> None:
+def test_copied_workspace_does_not_write_to_the_original_store(case: Case) -> None:
     """Case 138."""
     case.save("in the first")
     copy = case.area / "copy"
@@ -192,7 +192,7 @@ def test_a_copy_of_a_workspace_does_not_write_into_the_originals_store(case: Cas
         case.open(copy).save("from the copy")
 
 
-def test_a_store_of_another_folder_in_the_usual_place_is_not_shared(case: Case) -> None:
+def test_store_of_another_folder_is_not_shared(case: Case) -> None:
     """Case 139."""
     case.use_default_store()
     case.save("in the first")
@@ -231,6 +231,7 @@ def test_folders_of_one_name_have_stores_of_their_own(case: Case) -> None:
     assert len(stores) == 6
 
 
+@pytest.mark.slow
 def test_twenty_thousand_files_are_saved_and_restored(case: Case) -> None:
     """Case 140."""
     if IS_ROOT:  # the speed of this machine's disk is not what is shown
@@ -254,6 +255,7 @@ def test_twenty_thousand_files_are_saved_and_restored(case: Case) -> None:
     assert case.restore(checkpoint).ok
 
 
+@pytest.mark.slow
 def test_a_thousand_folders_deep_is_not_too_deep(case: Case) -> None:
     """Case 140."""
     handle = os.open(case.root, os.O_RDONLY)

@@ -32,7 +32,7 @@ def test_a_folder_in_the_place_of_a_file_makes_way_for_it(case: Case) -> None:
     assert case.read("thing") == b"a file"
 
 
-def test_a_folder_that_holds_an_ignored_file_does_not_make_way_and_is_reported(case: Case) -> None:
+def test_folder_with_an_ignored_file_does_not_make_way(case: Case) -> None:
     """Case 17."""
     case.write(".gitignore", b"*.log\n")
     case.write("thing", b"a file")
@@ -59,7 +59,7 @@ def test_a_file_in_the_place_of_a_folder_makes_way_for_the_tree(case: Case) -> N
 
 
 @by_everyone
-def test_a_file_swapped_for_a_link_to_the_outside_is_not_written_through(case: Case) -> None:
+def test_file_swapped_for_an_outward_link_is_not_followed(case: Case) -> None:
     """Case 19."""
     case.write("config.txt", b"mine")
     checkpoint = case.save()
@@ -71,7 +71,7 @@ def test_a_file_swapped_for_a_link_to_the_outside_is_not_written_through(case: C
 
 
 @by_everyone
-def test_a_folder_swapped_for_a_link_to_the_outside_is_not_written_through(case: Case) -> None:
+def test_folder_swapped_for_an_outward_link_is_not_followed(case: Case) -> None:
     """Case 20."""
     case.write("folder/inner.txt", b"mine")
     case.write("folder/other.txt", b"mine too")
@@ -104,7 +104,7 @@ def test_a_link_that_became_something_else_is_a_link_again(case: Case, becomes: 
 
 
 @by_everyone
-def test_a_parent_swapped_for_a_link_after_the_preview_is_a_conflict(case: Case) -> None:
+def test_parent_swapped_for_a_link_after_preview_is_a_conflict(case: Case) -> None:
     """Case 22."""
     case.write("deep/folder/inner.txt", b"mine")
     checkpoint = case.save()
@@ -120,7 +120,7 @@ def _swap_for_link(folder: Path, target: Path) -> None:
     folder.symlink_to(target)
 
 
-def test_a_parent_swapped_for_a_link_at_any_moment_of_a_restore_is_never_followed(case: Case) -> None:
+def test_parent_swapped_for_a_link_in_a_restore_is_not_followed(case: Case) -> None:
     """Case 22."""
     case.write("deep/folder/inner.txt", b"mine")
     case.write("deep/folder/gone.txt", b"to be written")
@@ -176,7 +176,7 @@ def opened(folder: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def test_a_parent_that_flickers_between_folder_and_link_is_never_followed(case: Case) -> None:
+def test_parent_flickering_between_folder_and_link_is_safe(case: Case) -> None:
     """Case 22."""
     case.write("folder/inner.txt", b"mine")
     for number in range(40):
@@ -257,7 +257,7 @@ def test_links_that_lead_nowhere_or_in_circles_are_kept_as_links(case: Case) -> 
     assert case.restore(checkpoint).ok
 
 
-def test_an_absolute_link_into_the_workspace_is_kept_word_for_word(case: Case) -> None:
+def test_absolute_link_into_the_workspace_is_kept_as_it_is(case: Case) -> None:
     """Case 25."""
     target = str(case.path("src/app.py"))
     case.path("absolute").symlink_to(target)
@@ -267,7 +267,7 @@ def test_an_absolute_link_into_the_workspace_is_kept_word_for_word(case: Case) -
     assert os.readlink(case.path("absolute")) == target
 
 
-def test_a_workspace_reached_through_a_link_is_the_same_workspace(case: Case) -> None:
+def test_workspace_reached_through_a_link_is_the_same(case: Case) -> None:
     """Case 27."""
     case.use_default_store()
     alias = case.area / "alias"
@@ -284,7 +284,7 @@ def test_a_workspace_reached_through_a_link_is_the_same_workspace(case: Case) ->
     assert alias.is_symlink()
 
 
-def test_a_linked_folder_is_a_link_and_what_it_holds_is_not_stored_twice(case: Case) -> None:
+def test_linked_folder_is_stored_as_a_link(case: Case) -> None:
     """Case 28."""
     case.write("packages/lib/index.js", b"lib")
     case.path("apps").mkdir()
@@ -339,7 +339,7 @@ def test_a_file_linked_to_one_that_was_apart_is_apart_again(case: Case) -> None:
 
 
 @by_everyone
-def test_a_file_hard_linked_to_the_outside_is_not_written_in_place(case: Case) -> None:
+def test_outside_hard_link_is_not_written_in_place(case: Case) -> None:
     """Case 30."""
     case.write("package.js", b"original")
     checkpoint = case.save()
@@ -353,7 +353,7 @@ def test_a_file_hard_linked_to_the_outside_is_not_written_in_place(case: Case) -
 
 
 @by_everyone
-def test_a_file_hard_linked_to_the_outside_before_the_save_leaves_the_outside_alone(case: Case) -> None:
+def test_outside_hard_link_made_before_the_save_stays_intact(case: Case) -> None:
     """Case 30."""
     shared = case.outside / "cache.js"
     shared.write_bytes(b"shared")
@@ -428,6 +428,7 @@ def test_a_socket_in_the_place_of_a_file_is_replaced(case: Case) -> None:
     assert case.read("data") == b"content"
 
 
+@pytest.mark.slow
 def test_a_sparse_file_is_saved_by_its_data_and_restored_sparse(case: Case) -> None:
     """Case 33."""
     _make_sparse(case.path("disk.img"), size=2 << 30, at=1 << 30, data=os.urandom(4096))
@@ -469,7 +470,7 @@ def test_empty_folders_are_there_exactly_when_they_were(case: Case) -> None:
 
 
 @pytest.mark.parametrize("content", ["ignored file", "dependencies", "socket"])
-def test_a_new_folder_that_holds_only_what_is_never_removed_stays_and_is_reported(case: Case, content: str) -> None:
+def test_new_folder_with_protected_content_stays(case: Case, content: str) -> None:
     """Case 35."""
     case.write(".gitignore", b"*.log\nnode_modules/\n")
     checkpoint = case.save()

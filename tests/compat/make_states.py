@@ -1,6 +1,6 @@
 """Make the store of states that `test_states_before_tags.py` opens: by a version whose states were JSON alone.
 
-    python tests/compat/make_states.py tests/compat/states-json.tar.xz
+    cd tests && python -m compat.make_states compat/states-json.tar.xz
 
 It was run once, by the last version before states could hold more than JSON, and is never run again.
 """
@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from make_store import _SOMEWHERE, _plain
-
 from holdfast import Workspace
+
+from .make_store import _SOMEWHERE, _plain
 
 
 def states() -> list[dict[str, Any]]:

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from make_store import picture, told
 
 from holdfast import Workspace
-from holdfast.workspace.place import FORMAT
+from holdfast.workspace.store_paths import FORMAT
+
+from .make_store import picture, told
 
 HERE = Path(__file__).parent
 ARCHIVES = sorted(HERE.glob("format-*.tar.xz"))

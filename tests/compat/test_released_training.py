@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from make_training_run import STEPS, state
 
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
 from holdfast.training.stored.layout import SCHEMA_VERSION
+
+from .make_training_run import STEPS, state
+
+pytestmark = pytest.mark.extras
 
 ARCHIVES = sorted(Path(__file__).parent.glob("training-*.tar.xz"))
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from make_states import states
 
 from holdfast import Checkpoint, Workspace
+
+from .make_states import states
 
 ARCHIVE = Path(__file__).parent / "states-json.tar.xz"
 

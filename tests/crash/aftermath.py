@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast import Checkpoint, HoldfastError, Workspace, durable
-from holdfast.testing.contracts import Description, describe
-from holdfast.testing.contracts import differences as all_differences
-from holdfast.testing.faults import Call, CountingDisk, every_point
+from holdfast.testing.disk_contract import EntryDescription, describe
+from holdfast.testing.disk_contract import differences as all_differences
+from holdfast.testing.faulty_disks import CountingDisk, DiskCall, every_point
 from holdfast.workspace.export import PREFIX
 
 from .operations import LEAKED, STATE, Operation
 from .scene import Scene
 
-State = dict[str, Description]
+State = dict[str, EntryDescription]
 _SHOWN = 4
 _PURGED = 3  # how many checkpoints of that scene have to do with what is purged
 
@@ -32,7 +32,7 @@ class Rehearsal:
     operation: Operation
     before: State
     after: State
-    calls: list[Call]
+    calls: list[DiskCall]
     refs: dict[str, str]
     """The checkpoints from before it, and their commits."""
     deleted: str
@@ -90,7 +90,7 @@ class Aftermath:
         assert not self._scene.journal.exists(), "the journal is still open"
         if had_journal:
             assert ws.recovered, "a restore was interrupted, and opening does not say what became of it"
-            assert ws.recovered.outcome in ("finished", "taken back")
+            assert ws.recovered.outcome in ("finished", "rolled back")
             assert not ws.recovered.failed, f"recovery failed for {ws.recovered.failed}"
         else:
             assert ws.recovered is None

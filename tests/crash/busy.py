@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Workspace
-from holdfast.testing.contracts import describe
+from holdfast.testing.disk_contract import describe
 
 
 def main(area: Path, seed: int) -> None:

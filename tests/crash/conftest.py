@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.testing.faults import Call
+from holdfast.testing.faulty_disks import DiskCall
 
 from . import workers
 from .aftermath import Rehearsal, rehearse
@@ -15,9 +15,19 @@ from .scene import Scene
 
 Stages = list[tuple[Scene, Rehearsal]]
 _FEW_CALLS = 200
+_DEFAULT_TIER = {"later save", "restore of some paths", "prune"}  # one that adds, one that replaces, one that removes
 
 
-def points(stages: Stages) -> list[Call]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave most operations to the full tier."""
+    for item in items:
+        operation = item.callspec.params.get("operation") if hasattr(item, "callspec") else None
+        if isinstance(operation, Operation) and operation.name not in _DEFAULT_TIER:
+            item.add_marker(pytest.mark.crash)
+
+
+def points(stages: Stages) -> list[DiskCall]:
     """The calls at which to interrupt: all, or, of an operation with very many, each kind of passage a few times."""
     calls = stages[0][1].calls
     if len(calls) <= _FEW_CALLS:

@@ -275,5 +275,5 @@ OPERATIONS = [
     Operation("export into a folder", _to_export, lambda s: s.open().export("first", s.out), exports=True),
 ]
 BY_NAME = {operation.name: operation for operation in OPERATIONS}
-QUICK = [each for each in OPERATIONS if each.name not in ("save of a large file", "restore of many")]
+SMALL = [each for each in OPERATIONS if each.name not in ("save of a large file", "restore of many")]
 """Those that are cheap enough for every kind of fault; the others are for the main ones."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast import Workspace
-from holdfast.testing.contracts import Description, describe
+from holdfast.testing.disk_contract import EntryDescription, describe
 
 LONG_AGO_NS = 1_600_000_000_123_456_789
 
@@ -47,10 +47,10 @@ class Scene:
         shutil.rmtree(self.live)
         _copy(self.area / moment, self.live)
 
-    def describe(self) -> dict[str, Description]:
+    def describe(self) -> dict[str, EntryDescription]:
         return describe(self.ws)
 
-    def describe_exported(self) -> dict[str, Description]:
+    def describe_exported(self) -> dict[str, EntryDescription]:
         """What an export has written; nothing where there is none, or only an empty folder."""
         return describe(self.out) if self.out.is_dir() and any(self.out.iterdir()) else {}
 

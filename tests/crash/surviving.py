@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from holdfast.testing.medium import Survives
+from holdfast.testing.power_loss import Survives
 
 
 def nothing(_: Path) -> bool:

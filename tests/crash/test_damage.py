@@ -15,15 +15,15 @@ import pytest
 
 from holdfast import Damaged, HoldfastError, Unavailable, Workspace, durable
 from holdfast.model import Problem
-from holdfast.shadowgit import Kind, ObjectStore, object_id
-from holdfast.testing.contracts import Description, differences
-from holdfast.testing.faults import CountingDisk, KillingDisk, die_in_child, every_point
-from holdfast.workspace import place
+from holdfast.shadowgit import ObjectKind, ObjectStore, object_id
+from holdfast.testing.disk_contract import EntryDescription, differences
+from holdfast.testing.faulty_disks import CountingDisk, KillingDisk, die_in_child, every_point
+from holdfast.workspace import store_paths
 
 from . import workers
 from .scene import Scene, settle_times
 
-State = dict[str, Description]
+State = dict[str, EntryDescription]
 _FLIPS, _CUTS = 7, 2
 _CATALOG = "holdfast/catalog.db"
 
@@ -67,7 +67,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> list[Stored]:
     shutil.rmtree(first.live)
     found = []
     for scene in scenes:
-        place.write_owner(scene.store, scene.ws, {})  # as the first that writes does
+        store_paths.write_owner(scene.store, scene.ws, {})  # as the first that writes does
         ids = [checkpoint.id for checkpoint in scene.open().list(None, safety=True)]
         scene.keep()
         states = {checkpoint: _restored(scene, checkpoint) for checkpoint in ids}
@@ -122,6 +122,7 @@ def _files(store: Path, *, but: tuple[str, ...] = (_CATALOG,)) -> list[str]:
 # anywhere
 
 
+@pytest.mark.crash
 def test_a_harmed_byte_anywhere_is_found_named_and_confined(stored: list[Stored]) -> None:
     def work(worker: int, harm: Harm) -> None:
         _check_harm(stored[worker], harm)
@@ -129,7 +130,8 @@ def test_a_harmed_byte_anywhere_is_found_named_and_confined(stored: list[Stored]
     workers.all_of(list(_harms(stored[0].scene.store, _files(stored[0].scene.store))), work)
 
 
-def test_a_harmed_byte_is_confined_when_all_checkpoints_share_one_pack(stored: list[Stored]) -> None:
+@pytest.mark.crash
+def test_damaged_byte_is_confined_within_one_pack(stored: list[Stored]) -> None:
     merged = _changed(stored, lambda scene: scene.open().merge())
 
     def work(worker: int, harm: Harm) -> None:
@@ -139,7 +141,7 @@ def test_a_harmed_byte_is_confined_when_all_checkpoints_share_one_pack(stored: l
     workers.all_of(list(_harms(merged, packs, flips=16, cuts=3)), work)
 
 
-def test_a_harmed_byte_in_refs_that_git_has_packed_hides_no_checkpoint(stored: list[Stored]) -> None:
+def test_damaged_packed_refs_hide_no_checkpoint(stored: list[Stored]) -> None:
     def pack_refs(scene: Scene) -> None:
         subprocess.run(["git", f"--git-dir={scene.store}", "pack-refs", "--all"], check=True)
         assert not list((scene.store / "refs" / "tags").iterdir())
@@ -208,7 +210,7 @@ def _check_confined(scene: Scene, ws: Workspace, states: dict[str, State], probl
 # one file of one checkpoint
 
 
-def test_a_damaged_file_is_named_and_nothing_is_changed_unless_it_is_to_be_skipped(stored: list[Stored]) -> None:
+def test_damaged_file_stops_a_restore_unless_skipped(stored: list[Stored]) -> None:
     scene, states, listed = stored[0]
     scene.reset()
     _harm_blob(scene, b"second\n" * 300)
@@ -227,7 +229,7 @@ def test_a_damaged_file_is_named_and_nothing_is_changed_unless_it_is_to_be_skipp
     assert not differences(before, scene.describe())
 
 
-def test_verify_names_exactly_the_checkpoints_that_hold_a_damaged_file(stored: list[Stored]) -> None:
+def test_verify_names_exactly_the_damaged_checkpoints(stored: list[Stored]) -> None:
     scene, states, _ = stored[0]
     scene.reset()
     _harm_blob(scene, b"second\n" * 300)
@@ -235,7 +237,7 @@ def test_verify_names_exactly_the_checkpoints_that_hold_a_damaged_file(stored: l
     assert named == {key for key, state in states.items() if state["a/file.txt"].content == b"second\n" * 300}
 
 
-def test_a_checkpoint_whose_state_is_damaged_is_refused_before_anything_is_changed(stored: list[Stored]) -> None:
+def test_damaged_state_is_refused_before_any_change(stored: list[Stored]) -> None:
     scene, _, listed = stored[0]
     scene.reset()
     second = next(key for key, message, _ in listed if message == "second")
@@ -250,7 +252,7 @@ def test_a_checkpoint_whose_state_is_damaged_is_refused_before_anything_is_chang
     assert not differences(before, scene.describe())
 
 
-def test_a_restore_does_not_destroy_the_only_good_copy_of_a_damaged_object(stored: list[Stored]) -> None:
+def test_restore_keeps_the_only_good_copy(stored: list[Stored]) -> None:
     """What the workspace holds may be the last good copy of what the store holds damaged (P1)."""
     scene, _, _ = stored[0]
     scene.reset()
@@ -279,7 +281,7 @@ def test_a_save_puts_a_good_copy_beside_a_damaged_one(stored: list[Stored]) -> N
     assert (scene.ws / "a" / "file.txt").read_text() == "a\n" * 400
 
 
-def test_merging_keeps_the_sound_copy_of_an_object_that_is_there_twice(stored: list[Stored]) -> None:
+def test_merge_keeps_the_sound_copy_of_a_duplicate(stored: list[Stored]) -> None:
     scene = _harmed_after_a_killed_merge(stored[0])
     assert _has_sound_copy(scene, b"a\n" * 400)
     try:
@@ -289,7 +291,7 @@ def test_merging_keeps_the_sound_copy_of_an_object_that_is_there_twice(stored: l
     assert _has_sound_copy(scene, b"a\n" * 400)
 
 
-def test_an_object_that_is_there_twice_is_read_from_the_sound_copy(stored: list[Stored]) -> None:
+def test_duplicate_object_is_read_from_the_sound_copy(stored: list[Stored]) -> None:
     scene = _harmed_after_a_killed_merge(stored[0])
     for checkpoint, state in stored[0].states.items():
         assert scene.open().restore(checkpoint).ok
@@ -340,7 +342,8 @@ def test_the_catalog_and_the_scan_cache_are_made_again(
     assert all((scene.store / file).stat().st_size for file in files)
 
 
-def test_a_harmed_catalog_is_made_again_or_named_and_never_gets_in_the_way(stored: list[Stored]) -> None:
+@pytest.mark.crash
+def test_damaged_catalog_is_rebuilt_or_reported(stored: list[Stored]) -> None:
     def work(worker: int, harm: Harm) -> None:
         scene, _, listed = stored[worker]
         scene.reset()
@@ -351,6 +354,7 @@ def test_a_harmed_catalog_is_made_again_or_named_and_never_gets_in_the_way(store
     workers.all_of(list(_harms(store, [_CATALOG], flips=60, cuts=8)), work)
 
 
+@pytest.mark.crash
 def test_a_harmed_journal_of_the_catalog_is_made_again_or_named(stored: list[Stored]) -> None:
     """The journal is there while another process writes, and after a crash."""
     for here in stored:
@@ -406,7 +410,7 @@ def _changed(stored: list[Stored], change: Callable[[Scene], object]) -> Path:
 
 
 def _harm_blob(scene: Scene, content: bytes) -> None:
-    _harm_object(scene, object_id(Kind.BLOB, content))
+    _harm_object(scene, object_id(ObjectKind.BLOB, content))
 
 
 def _harm_object(scene: Scene, oid: bytes) -> None:
@@ -418,7 +422,7 @@ def _harm_object(scene: Scene, oid: bytes) -> None:
 
 
 def _has_sound_copy(scene: Scene, content: bytes) -> bool:
-    oid = object_id(Kind.BLOB, content)
+    oid = object_id(ObjectKind.BLOB, content)
     for pack in ObjectStore(scene.store).packs():
         offset = pack.find(oid)
         try:

@@ -8,48 +8,42 @@ from collections.abc import Callable
 import pytest
 
 from holdfast import HoldfastError, durable
-from holdfast.testing.faults import TAKES_SPACE, Call, FailingDisk
+from holdfast.testing.faulty_disks import TAKES_SPACE, DiskCall, FailingDisk
 
 from . import workers
 from .aftermath import Aftermath, Rehearsal, differences
 from .conftest import Stages, points
-from .operations import OPERATIONS, QUICK, Operation
+from .operations import OPERATIONS, SMALL, Operation
 from .scene import Scene
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-def test_an_io_error_at_any_call_changes_nothing_and_the_next_call_works(
-    operation: Operation, stages: Callable[[Operation], Stages]
-) -> None:
+def test_io_error_at_any_call_changes_nothing(operation: Operation, stages: Callable[[Operation], Stages]) -> None:
     _fail(stages(operation), points(stages(operation)), errno.EIO, once=True)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-def test_a_disk_full_for_a_moment_changes_nothing_and_the_next_call_works(
-    operation: Operation, stages: Callable[[Operation], Stages]
-) -> None:
+def test_momentarily_full_disk_changes_nothing(operation: Operation, stages: Callable[[Operation], Stages]) -> None:
     """What takes no space fails as it does with an I/O error."""
     calls = [call for call in points(stages(operation)) if call.name in TAKES_SPACE - {"create"}]
     _fail(stages(operation), calls, errno.ENOSPC, once=True)
 
 
-@pytest.mark.parametrize("operation", QUICK, ids=str)
-def test_a_disk_that_stays_full_leaves_old_or_new_once_there_is_space_again(
-    operation: Operation, stages: Callable[[Operation], Stages]
-) -> None:
+@pytest.mark.parametrize("operation", SMALL, ids=str)
+def test_full_disk_leaves_old_or_new(operation: Operation, stages: Callable[[Operation], Stages]) -> None:
     calls = [call for call in points(stages(operation)) if call.name in TAKES_SPACE]
     _fail(stages(operation), calls, errno.ENOSPC, once=False)
 
 
-@pytest.mark.parametrize("operation", QUICK, ids=str)
-def test_a_disk_that_turns_read_only_leaves_old_or_new_once_it_is_mended(
+@pytest.mark.parametrize("operation", SMALL, ids=str)
+def test_disk_that_turns_read_only_leaves_old_or_new(
     operation: Operation, stages: Callable[[Operation], Stages]
 ) -> None:
     _fail(stages(operation), points(stages(operation))[::3], errno.EROFS, once=False)
 
 
-def _fail(stages: Stages, calls: list[Call], error: int, *, once: bool) -> None:
-    def work(worker: int, call: Call) -> None:
+def _fail(stages: Stages, calls: list[DiskCall], error: int, *, once: bool) -> None:
+    def work(worker: int, call: DiskCall) -> None:
         scene, rehearsal = stages[worker]
         scene.reset()
         disk = FailingDisk(at=call.number, error=error, once=once)

@@ -11,8 +11,8 @@ import pytest
 
 from holdfast import durable
 from holdfast.durable import Disk
-from holdfast.testing.contracts import DiskContract, describe, differences
-from holdfast.testing.faults import (
+from holdfast.testing.disk_contract import DiskContract, describe, differences
+from holdfast.testing.faulty_disks import (
     CountingDisk,
     FailingDisk,
     ForgetfulDisk,
@@ -73,7 +73,7 @@ def test_a_killed_child_leaves_what_it_had_written(tmp_path: Path, when: str, le
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [left]
 
 
-def test_a_child_that_ends_alive_is_told_from_one_that_was_killed(tmp_path: Path) -> None:
+def test_surviving_child_differs_from_a_killed_one(tmp_path: Path) -> None:
     assert not die_in_child(KillingDisk(at=6), lambda: durable.write_atomically(tmp_path / "a", b"data"))
     assert (tmp_path / "a").read_bytes() == b"data"
 
@@ -92,7 +92,7 @@ def test_an_error_comes_once(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == b"again"
 
 
-def test_a_full_disk_takes_half_of_a_write_and_no_new_files_but_lets_others_go(tmp_path: Path) -> None:
+def test_full_disk_takes_half_a_write_and_allows_deletes(tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(b"old")
     disk = FailingDisk(at=2, error=errno.ENOSPC, once=False)
     fd = disk.create(str(tmp_path / "new"))
@@ -175,9 +175,7 @@ class TestAfterAPowerLoss:
         disk.lose_power()
         assert not differences(before, describe(folder))
 
-    def test_a_file_moved_out_of_a_synced_folder_into_one_that_is_not_is_lost(
-        self, folder: Path, disk: ForgetfulDisk
-    ) -> None:
+    def test_file_moved_into_an_unsynced_folder_is_lost(self, folder: Path, disk: ForgetfulDisk) -> None:
         with durable.use_disk(disk):
             disk.rename(str(folder / "inner" / "deep"), str(folder / "deep"))
             durable.sync_folder(folder / "inner")

@@ -25,7 +25,7 @@ from holdfast import NotFound, Workspace
 from holdfast.cli import main as program
 from holdfast.durable import use_disk
 from holdfast.retention import Policy
-from holdfast.testing.faults import Call, CountingDisk, every_point
+from holdfast.testing.faulty_disks import CountingDisk, DiskCall, every_point
 
 FILES = 100
 MOMENTS = 4
@@ -43,7 +43,7 @@ class Interruption(CountingDisk):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def _pass(self, call: Call, act: Callable[[], int | None], half: Callable[[], None] | None) -> int | None:
+    def _pass(self, call: DiskCall, act: Callable[[], int | None], half: Callable[[], None] | None) -> int | None:
         done = act()
         if call.number == self.at:
             raise KeyboardInterrupt
@@ -105,7 +105,7 @@ class Scene:
     def ids(self) -> list[str]:
         code, out, err = self.run("log", "--all", "-n", "0", "--json")
         assert code == 0, err
-        return [each["id"] for each in json.loads(out)["checkpoints"]]
+        return [each["id"] for each in json.loads(out)["items"]]
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +143,7 @@ def came_too_early(err: bytes) -> bool:
     return any(word in err for word in words) and not OUR_MAIN.search(err)
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_interrupted_command_stops_cleanly_and_loses_nothing(prepared: Path, name: str) -> None:
     scene = scene_of(prepared)
@@ -181,7 +182,8 @@ def test_an_interrupted_command_stops_cleanly_and_loses_nothing(prepared: Path, 
         assert not [each for each in (*scene.root.iterdir(), *scene.root.parent.iterdir()) if ".holdfast" in each.name]
 
 
-def test_a_restore_interrupted_just_after_any_step_is_old_or_new_and_what_was_unsaved_is_there(tmp_path: Path) -> None:
+@pytest.mark.crash
+def test_restore_interrupted_after_any_step_is_old_or_new(tmp_path: Path) -> None:
     root = tmp_path / "project"
 
     def scene() -> Workspace:
@@ -233,10 +235,9 @@ ACTS: dict[str, Callable[[Workspace], object]] = {
 }
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("name", ACTS)
-def test_what_is_interrupted_just_after_any_step_leaves_a_sound_store_and_the_folder_alone(
-    tmp_path: Path, name: str
-) -> None:
+def test_verb_interrupted_after_any_step_leaves_a_sound_store(tmp_path: Path, name: str) -> None:
     root, store = tmp_path / "project", tmp_path / "store"
 
     def scene() -> Workspace:
@@ -263,6 +264,7 @@ def test_what_is_interrupted_just_after_any_step_leaves_a_sound_store_and_the_fo
         assert not [each for each in os.listdir(tmp_path) if each.startswith(".holdfast")], point
 
 
+@pytest.mark.crash
 def test_a_second_ctrl_c_is_no_traceback_either(prepared: Path) -> None:
     scene = scene_of(prepared)
     for pause in (0.0, 0.001, 0.01):
@@ -277,7 +279,7 @@ def test_a_second_ctrl_c_is_no_traceback_either(prepared: Path) -> None:
             assert process.returncode in ENDED and b"Traceback" not in err, (process.returncode, err)
 
 
-def test_ctrl_c_while_the_program_is_loaded_ends_it_without_a_word(prepared: Path, tmp_path: Path) -> None:
+def test_ctrl_c_during_start_up_is_silent(prepared: Path, tmp_path: Path) -> None:
     scene = scene_of(prepared)
     (tmp_path / "sitecustomize.py").write_text(
         "import importlib.abc, os, signal, sys\n"
@@ -288,7 +290,7 @@ def test_ctrl_c_while_the_program_is_loaded_ends_it_without_a_word(prepared: Pat
         "sys.meta_path.insert(0, Trap())\n"
     )
     path = f"{tmp_path}{os.pathsep}{scene.environment['PYTHONPATH']}"
-    for module in ("holdfast.cli.main", "holdfast.cli.output", "click", "holdfast.workspace.workspace"):
+    for module in ("holdfast.cli.main", "holdfast.cli.streams", "click", "holdfast.workspace.workspace"):
         scene.environment = scene.environment | {"TRAP": module, "PYTHONPATH": path}
         code, out, err = scene.run("log", *(["-n5"] if module == "click" else []))  # as `-n 5`, it needs no click
         assert (code in (130, -signal.SIGINT), out, b"Traceback" in err) == (True, b"", False), (module, err)
@@ -313,7 +315,7 @@ sys.exit(code if not struck else "it was not asked for")
 
 
 @pytest.mark.parametrize(("before", "code"), [("SIG_DFL", 130), ("default_int_handler", 130), ("SIG_IGN", 0)])
-def test_ctrl_c_just_before_it_is_dealt_with_otherwise_is_no_traceback(prepared: Path, before: str, code: int) -> None:
+def test_ctrl_c_before_the_handler_is_set_is_no_traceback(prepared: Path, before: str, code: int) -> None:
     scene = scene_of(prepared)
     ran = subprocess.run(
         [sys.executable, "-c", STRUCK, before, "log"], cwd=scene.root, env=scene.environment, capture_output=True,

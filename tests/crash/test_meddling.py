@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import HoldfastError, durable
-from holdfast.testing.faults import Call, CountingDisk
+from holdfast.testing.faulty_disks import CountingDisk, DiskCall
 
 from . import workers
 from .conftest import Stages, points
@@ -30,7 +30,7 @@ class MeddledDisk(CountingDisk):
         self._at = at
         self._meddle = meddle
 
-    def _pass(self, call: Call, act: Callable[[], int | None], half: Callable[[], None] | None) -> int | None:
+    def _pass(self, call: DiskCall, act: Callable[[], int | None], half: Callable[[], None] | None) -> int | None:
         if call.number == self._at:
             self._meddle()
         return act()
@@ -45,12 +45,13 @@ def _replace(path: Path) -> None:
     os.replace(path.with_name("by-somebody-else"), path)
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("meddle", [_overwrite, _replace], ids=["overwritten", "replaced"])
 @pytest.mark.parametrize("name", ["edit.txt", "gone.txt", "new/newer/new.txt", "hard-b"])
-def test_what_somebody_else_writes_during_a_restore_is_never_destroyed(
+def test_foreign_writes_during_a_restore_are_never_destroyed(
     name: str, meddle: Callable[[Path], None], stages: Callable[[Operation], Stages]
 ) -> None:
-    def work(worker: int, call: Call) -> None:
+    def work(worker: int, call: DiskCall) -> None:
         scene, rehearsal = stages(BY_NAME["restore"])[worker]
         scene.reset()
         path = scene.ws / name

@@ -12,34 +12,34 @@ from random import Random
 import pytest
 
 from holdfast import durable
-from holdfast.testing.faults import SYNCS, Call, Foreign, ForgetfulDisk, PowerLoss
-from holdfast.testing.medium import Survives
+from holdfast.testing.faulty_disks import SYNCS, DiskCall, Foreign, ForgetfulDisk, PowerLoss
+from holdfast.testing.power_loss import Survives
 
 from . import surviving, workers
 from .aftermath import Aftermath
 from .conftest import Stages, points
-from .operations import BY_NAME, OPERATIONS, QUICK, Operation
+from .operations import BY_NAME, OPERATIONS, SMALL, Operation
 
 _CATALOGS: tuple[Foreign, ...] = ("dropped", "kept")
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-def test_a_disk_that_forgets_all_that_was_not_synced_leaves_old_or_new(
+def test_loss_of_everything_unsynced_leaves_old_or_new(
     operation: Operation, stages: Callable[[Operation], Stages]
 ) -> None:
     calls = [call for call in points(stages(operation)) if call.name in SYNCS]
     _cut(stages(operation), calls, lambda call: surviving.nothing)
 
 
-@pytest.mark.parametrize("operation", QUICK, ids=str)
-def test_a_disk_that_forgets_contents_but_not_names_leaves_old_or_new(
+@pytest.mark.parametrize("operation", SMALL, ids=str)
+def test_loss_of_unsynced_contents_leaves_old_or_new(
     operation: Operation, stages: Callable[[Operation], Stages]
 ) -> None:
     calls = [call for call in points(stages(operation)) if call.name in (*SYNCS, "rename", "place", "exchange")]
     _cut(stages(operation), calls, lambda call: surviving.everything)
 
 
-@pytest.mark.parametrize("operation", QUICK, ids=str)
+@pytest.mark.parametrize("operation", SMALL, ids=str)
 def test_a_disk_that_forgets_names_at_random_leaves_old_or_new(
     operation: Operation, stages: Callable[[Operation], Stages]
 ) -> None:
@@ -79,13 +79,13 @@ def test_a_catalog_garbled_by_the_power_loss_is_made_again(
     workers.all_of(range(24), work)
 
 
-@pytest.mark.parametrize("operation", QUICK, ids=str)
-def test_what_has_returned_outlives_the_power_although_a_process_was_killed_before_it(
+@pytest.mark.parametrize("operation", SMALL, ids=str)
+def test_completed_work_survives_a_kill_and_a_power_loss(
     operation: Operation, stages: Callable[[Operation], Stages]
 ) -> None:
     """A killed process leaves names that no sync has followed; whoever comes next must not build upon them."""
 
-    def work(worker: int, call: Call) -> None:
+    def work(worker: int, call: DiskCall) -> None:
         scene, _ = stages(operation)[worker]
         scene.reset()
         disk = ForgetfulDisk(scene.live, at=call.number)
@@ -107,8 +107,8 @@ def test_what_has_returned_outlives_the_power_although_a_process_was_killed_befo
     workers.all_of(calls if operation.saves else calls[::4], work)
 
 
-def _cut(stages: Stages, calls: list[Call], choose: Callable[[Call], Survives]) -> None:
-    def work(worker: int, call: Call) -> None:
+def _cut(stages: Stages, calls: list[DiskCall], choose: Callable[[DiskCall], Survives]) -> None:
+    def work(worker: int, call: DiskCall) -> None:
         scene, rehearsal = stages[worker]
         scene.reset()
         disk = ForgetfulDisk(scene.live, at=call.number)

@@ -10,20 +10,22 @@ import pytest
 
 from holdfast import durable
 from holdfast.project import SyncCheckpointManager
-from holdfast.testing.contracts import Description, describe, differences
-from holdfast.testing.faults import Call, CountingDisk, KillingDisk, die_in_child, every_point
+from holdfast.testing.disk_contract import EntryDescription, describe, differences
+from holdfast.testing.faulty_disks import CountingDisk, DiskCall, KillingDisk, die_in_child, every_point
 
 from . import workers
 from .scene import Scene, settle_times
+
+pytestmark = pytest.mark.crash
 
 
 class Forked(NamedTuple):
     """A project and a fork of it that went on."""
 
     scene: Scene
-    old: dict[str, Description]
-    new: dict[str, Description]
-    calls: list[Call]
+    old: dict[str, EntryDescription]
+    new: dict[str, EntryDescription]
+    calls: list[DiskCall]
 
     def open(self) -> SyncCheckpointManager:
         return _open(self.scene)
@@ -65,7 +67,7 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> list[Forked]:
 
 
 def test_killed_at_any_write_it_is_old_or_new(stages: list[Forked]) -> None:
-    def work(worker: int, call: Call) -> None:
+    def work(worker: int, call: DiskCall) -> None:
         stage = stages[worker]
         stage.scene.reset()
         assert die_in_child(KillingDisk(at=call.number, when="before"), stage.act)

@@ -14,11 +14,13 @@ import pytest
 
 from holdfast import durable
 from holdfast.project import SyncCheckpointManager
-from holdfast.testing.contracts import Description, describe
-from holdfast.testing.faults import WRITES, Call, CountingDisk, KillingDisk, When, die_in_child
+from holdfast.testing.disk_contract import EntryDescription, describe
+from holdfast.testing.faulty_disks import WRITES, CountingDisk, DiskCall, KillingDisk, When, die_in_child
 
 from . import workers
 from .scene import Scene, settle_times
+
+pytestmark = pytest.mark.crash
 
 _OUTSIDE = "progress.txt"
 
@@ -26,7 +28,7 @@ _OUTSIDE = "progress.txt"
 class World(NamedTuple):
     """Everything that a rollback may change."""
 
-    files: dict[str, Description]
+    files: dict[str, EntryDescription]
     outside: str
     head: str
     branch: str
@@ -89,7 +91,7 @@ class Rehearsed(NamedTuple):
     project: Project
     old: World
     new: World
-    calls: list[Call]
+    calls: list[DiskCall]
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +115,7 @@ def _rehearse(project: Project) -> Rehearsed:
 def test_killed_at_any_write_it_is_old_or_new_all_of_it(stages: list[Rehearsed], when: When) -> None:
     calls = [call for call in stages[0].calls if when != "halfway" or call.name in WRITES]
 
-    def work(worker: int, call: Call) -> None:
+    def work(worker: int, call: DiskCall) -> None:
         stage = stages[worker]
         stage.project.scene.reset()
         assert die_in_child(KillingDisk(at=call.number, when=when), stage.project.act)

@@ -9,18 +9,22 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from holdfast import durable
-from holdfast.testing.faults import CountingDisk
+from holdfast.testing.faulty_disks import CountingDisk
 
 from .aftermath import is_left
 from .busy import digest, known
 from .scene import Scene
 
+pytestmark = pytest.mark.crash
+
 _KILLS = 30
 _LONGEST_S = 0.25
 
 
-def test_a_busy_process_killed_at_random_moments_never_loses_a_state(tmp_path: Path) -> None:
+def test_random_kills_never_lose_a_state(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     (scene.live / "home").mkdir()
     chance = random.Random()

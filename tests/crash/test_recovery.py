@@ -14,10 +14,10 @@ from typing import NamedTuple
 import pytest
 
 from holdfast import HoldfastError, NotFound, Workspace, durable
-from holdfast.testing.faults import (
+from holdfast.testing.faulty_disks import (
     SYNCS,
-    Call,
     CountingDisk,
+    DiskCall,
     FailingDisk,
     ForgetfulDisk,
     KillingDisk,
@@ -38,7 +38,7 @@ class Interrupted(NamedTuple):
 
     scene: Scene
     rehearsal: Rehearsal
-    calls: list[Call]
+    calls: list[DiskCall]
     """What opening does."""
 
     def reset(self) -> None:
@@ -54,8 +54,9 @@ def interrupted(request: pytest.FixtureRequest, stages: Callable[[Operation], St
     return [_interrupt(scene, rehearsal, request.param) for scene, rehearsal in stages(BY_NAME["restore"])]
 
 
+@pytest.mark.crash
 def test_opening_may_be_killed_at_any_call(interrupted: list[Interrupted]) -> None:
-    def work(worker: int, call: Call) -> None:
+    def work(worker: int, call: DiskCall) -> None:
         here = interrupted[worker]
         here.reset()
         assert die_in_child(KillingDisk(at=call.number), here.scene.open)
@@ -64,8 +65,9 @@ def test_opening_may_be_killed_at_any_call(interrupted: list[Interrupted]) -> No
     workers.all_of(interrupted[0].calls[::3], work)
 
 
+@pytest.mark.crash
 def test_opening_may_fail_at_any_call(interrupted: list[Interrupted]) -> None:
-    def work(worker: int, call: Call) -> None:
+    def work(worker: int, call: DiskCall) -> None:
         here = interrupted[worker]
         here.reset()
         with durable.use_disk(FailingDisk(at=call.number, error=errno.EIO)):
@@ -78,8 +80,9 @@ def test_opening_may_fail_at_any_call(interrupted: list[Interrupted]) -> None:
     workers.all_of(interrupted[0].calls[1::3], work)
 
 
+@pytest.mark.crash
 def test_the_power_may_go_while_opening(interrupted: list[Interrupted]) -> None:
-    def work(worker: int, call: Call) -> None:
+    def work(worker: int, call: DiskCall) -> None:
         here = interrupted[worker]
         here.reset()
         disk = ForgetfulDisk(here.scene.live, at=call.number)
@@ -98,12 +101,13 @@ def test_a_restore_that_cannot_be_finished_is_taken_back(interrupted: list[Inter
     target.unlink()
     ws = here.scene.open()
     assert ws.recovered
-    assert ws.recovered.outcome == "taken back"
+    assert ws.recovered.outcome == "rolled back"
     assert not differences(here.rehearsal.before, here.scene.describe())
     with pytest.raises(NotFound):  # nothing was restored
         ws.undo()
 
 
+@pytest.mark.crash
 def test_taking_back_may_be_killed_too(stages: Callable[[Operation], Stages]) -> None:
     """What the restore had brought by then is nothing that somebody wrote since."""
     interrupted = [_interrupt(*each, "removing") for each in stages(BY_NAME["restore"])]
@@ -115,13 +119,13 @@ def test_taking_back_may_be_killed_too(stages: Callable[[Operation], Stages]) ->
     begin(interrupted[0])
     calls = every_point(interrupted[0].scene.open, among={"place", "exchange"})
 
-    def work(worker: int, call: Call) -> None:
+    def work(worker: int, call: DiskCall) -> None:
         here = interrupted[worker]
         begin(here)
         assert die_in_child(KillingDisk(at=call.number), here.scene.open)
         with durable.use_disk(CountingDisk()):
             ws = here.scene.open()
-        assert ws.recovered and (ws.recovered.outcome, ws.recovered.failed) == ("taken back", {})
+        assert ws.recovered and (ws.recovered.outcome, ws.recovered.failed) == ("rolled back", {})
         assert not differences(here.rehearsal.before, here.scene.describe())
         assert not here.scene.journal.exists() and not list(here.scene.ws.glob(".holdfast-restore-*"))
         with pytest.raises(NotFound):  # nothing was restored
@@ -140,7 +144,7 @@ def test_opening_says_that_an_interrupted_restore_was_finished(interrupted: list
     assert here.scene.open().recovered is None
 
 
-def test_what_was_written_between_the_interruption_and_the_opening_is_kept(interrupted: list[Interrupted]) -> None:
+def test_writes_before_the_recovery_are_kept(interrupted: list[Interrupted]) -> None:
     here = interrupted[0]
     here.reset()
     written = here.scene.ws / "edit.txt"
@@ -153,7 +157,7 @@ def test_what_was_written_between_the_interruption_and_the_opening_is_kept(inter
 
 
 @pytest.mark.parametrize("name", ["edit.txt", "fresh.txt"])
-def test_work_done_after_a_restore_was_interrupted_is_not_taken_back(interrupted: list[Interrupted], name: str) -> None:
+def test_work_after_an_interrupted_restore_is_kept(interrupted: list[Interrupted], name: str) -> None:
     """The next save holds it, and no restore that was forgotten hours ago is carried out over it."""
     here = interrupted[0]
     here.reset()
@@ -167,7 +171,7 @@ def test_work_done_after_a_restore_was_interrupted_is_not_taken_back(interrupted
     assert path.read_text() == "an hour of work\n"
 
 
-def test_a_restore_that_had_ended_leaves_only_its_stage_to_remove(stages: Callable[[Operation], Stages]) -> None:
+def test_finished_restore_leaves_only_its_stage(stages: Callable[[Operation], Stages]) -> None:
     scene, rehearsal = stages(BY_NAME["restore"])[0]
     scene.reset()
     assert die_in_child(KillingDisk(at=_point(rehearsal.calls, "ended")), lambda: rehearsal.operation.act(scene))
@@ -230,16 +234,14 @@ def test_what_is_not_taken_back_can_still_be_had(stages: Callable[[Operation], S
     begin()
     with durable.use_disk(FailingDisk(at=calls[0].number, error=errno.EPERM)):
         ws = here.scene.open()
-    assert ws.recovered and ws.recovered.outcome == "taken back"
+    assert ws.recovered and ws.recovered.outcome == "rolled back"
     assert list(ws.recovered.failed.values()) == [os.strerror(errno.EPERM)]
     assert ws.undo().ok
     assert not differences(here.rehearsal.before, here.scene.describe())
 
 
 @pytest.mark.parametrize("how", ["moved, without its stage", "copied"])
-def test_an_interrupted_restore_is_carried_out_wherever_the_folder_is_now(
-    stages: Callable[[Operation], Stages], how: str
-) -> None:
+def test_interrupted_restore_is_finished_in_a_moved_folder(stages: Callable[[Operation], Stages], how: str) -> None:
     here = _interrupt(*stages(BY_NAME["restore"])[0], "swapping")
     here.reset()
     entry = json.loads(here.scene.journal.read_bytes())
@@ -258,7 +260,7 @@ def test_an_interrupted_restore_is_carried_out_wherever_the_folder_is_now(
     assert (moved / "edit.txt").read_text() == "edit.txt at first\n"
 
 
-def test_an_interrupted_restore_is_not_carried_out_in_another_folder(interrupted: list[Interrupted]) -> None:
+def test_interrupted_restore_is_not_finished_in_another_folder(interrupted: list[Interrupted]) -> None:
     here = interrupted[0]
     here.reset()
     for stage in here.scene.ws.glob(".holdfast-restore-*"):
@@ -286,7 +288,7 @@ KEEPING_NEW = replace(
 )
 
 
-def test_what_is_new_is_kept_by_an_opening_that_finishes_such_a_restore(
+def test_recovery_of_keep_new_keeps_new_files(
     stages: Callable[[Operation], Stages],
 ) -> None:
     scene, rehearsal = stages(KEEPING_NEW)[0]
@@ -303,12 +305,13 @@ def test_what_is_new_is_kept_by_an_opening_that_finishes_such_a_restore(
 _SECOND_RESTORE = replace(BY_NAME["undo"], name="second restore", act=lambda scene: scene.open().restore("second"))
 
 
-def test_after_a_kill_undo_takes_back_the_last_restore_that_took_place(
+@pytest.mark.crash
+def test_undo_after_a_kill_reverts_the_last_completed_restore(
     stages: Callable[[Operation], Stages],
 ) -> None:
     """A restore that was killed before it changed anything is no step back."""
 
-    def work(worker: int, call: Call) -> None:
+    def work(worker: int, call: DiskCall) -> None:
         scene, rehearsal = stages(_SECOND_RESTORE)[worker]
         scene.reset()
         assert die_in_child(KillingDisk(at=call.number), lambda: _SECOND_RESTORE.act(scene))
@@ -317,10 +320,10 @@ def test_after_a_kill_undo_takes_back_the_last_restore_that_took_place(
     workers.all_of(stages(_SECOND_RESTORE)[0][1].calls[::2], work)
 
 
-def test_after_an_error_undo_takes_back_the_last_restore_that_took_place(
+def test_undo_after_an_error_reverts_the_last_completed_restore(
     stages: Callable[[Operation], Stages],
 ) -> None:
-    def work(worker: int, call: Call) -> None:
+    def work(worker: int, call: DiskCall) -> None:
         scene, rehearsal = stages(_SECOND_RESTORE)[worker]
         scene.reset()
         with durable.use_disk(FailingDisk(at=call.number)):
@@ -354,7 +357,7 @@ def _interrupt(scene: Scene, rehearsal: Rehearsal, where: str) -> Interrupted:
     return Interrupted(scene, rehearsal, every_point(scene.open))
 
 
-def _point(calls: list[Call], where: str) -> int:
+def _point(calls: list[DiskCall], where: str) -> int:
     begin = next(call.number for call in calls if call.name == "mkdir")
     swaps = [call.number for call in calls if call.name in ("place", "exchange")]
     finish = next(call.number for call in calls if call.name == "pwrite" and "journal" in call.about)

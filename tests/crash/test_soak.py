@@ -12,6 +12,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.crash
+
 SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 
 

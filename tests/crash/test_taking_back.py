@@ -1,4 +1,4 @@
-"""A restore is taken back, in our own hands or at the next opening, and that is interrupted in its turn (P3)."""
+"""A restore is rolled back, in our own hands or at the next opening, and that is interrupted in its turn (P3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from holdfast import HoldfastError, durable
-from holdfast.testing.faults import Call, CountingDisk, FailingDisk, ForgetfulDisk, KillingDisk, PowerLoss, die_in_child
+from holdfast.testing.faulty_disks import (
+    CountingDisk,
+    DiskCall,
+    FailingDisk,
+    ForgetfulDisk,
+    KillingDisk,
+    PowerLoss,
+    die_in_child,
+)
 
 from . import workers
 from .aftermath import Aftermath, differences
@@ -28,7 +36,7 @@ class KillingAfterAnError(KillingDisk):
         super().__init__(at=at)
         self._refused = refused
 
-    def _pass(self, call: Call, act: Callable[[], int | None], half: Callable[[], None] | None) -> int | None:
+    def _pass(self, call: DiskCall, act: Callable[[], int | None], half: Callable[[], None] | None) -> int | None:
         if call.number == self._refused:
             raise OSError(errno.EIO, os.strerror(errno.EIO), call.about)
         return super()._pass(call, act, half)
@@ -39,7 +47,7 @@ class ForgetfulAfterAnError(ForgetfulDisk):
 
     refused = 0
 
-    def _pass(self, call: Call, act: Callable[[], int | None], half: Callable[[], None] | None) -> int | None:
+    def _pass(self, call: DiskCall, act: Callable[[], int | None], half: Callable[[], None] | None) -> int | None:
         if call.number == self.refused:
             raise OSError(errno.EIO, os.strerror(errno.EIO), call.about)
         return super()._pass(call, act, half)
@@ -54,12 +62,13 @@ def refused(request: pytest.FixtureRequest, stages: Callable[[Operation], Stages
     last = max(call.number for call in rehearsal.calls[:ended] if call.name in names)
     scene.reset()
     disk = FailingDisk(at=last)
-    with durable.use_disk(disk), pytest.raises(HoldfastError, match="taken back"):
+    with durable.use_disk(disk), pytest.raises(HoldfastError, match="rolled back"):
         RESTORE.act(scene)
     return last, len(disk.calls)
 
 
-def test_one_that_fails_and_is_killed_while_it_is_taken_back_leaves_old_or_new(
+@pytest.mark.crash
+def test_kill_while_taking_back_leaves_old_or_new(
     refused: tuple[int, int], stages: Callable[[Operation], Stages]
 ) -> None:
     def work(worker: int, number: int) -> None:
@@ -81,7 +90,7 @@ def test_one_that_fails_and_is_killed_while_it_is_taken_back_leaves_old_or_new(
     workers.all_of(range(refused[0] + 1, refused[1] + 1), work)
 
 
-def test_one_that_fails_and_loses_its_power_while_it_is_taken_back_leaves_old_or_new(
+def test_power_loss_while_taking_back_leaves_old_or_new(
     refused: tuple[int, int], stages: Callable[[Operation], Stages]
 ) -> None:
     def work(worker: int, number: int) -> None:
@@ -97,14 +106,14 @@ def test_one_that_fails_and_loses_its_power_while_it_is_taken_back_leaves_old_or
     workers.all_of(range(refused[0] + 1, refused[1] + 1), work)
 
 
-def test_one_that_was_taken_back_is_not_there_when_the_power_goes(
+def test_taken_back_restore_does_not_return_after_power_loss(
     refused: tuple[int, int], stages: Callable[[Operation], Stages]
 ) -> None:
     scene, rehearsal = stages(RESTORE)[0]
     scene.reset()
     disk = ForgetfulAfterAnError(scene.live)
     disk.refused = refused[0]
-    with durable.use_disk(disk), pytest.raises(HoldfastError, match="taken back"):
+    with durable.use_disk(disk), pytest.raises(HoldfastError, match="rolled back"):
         RESTORE.act(scene)
     disk.lose_power()
     assert not scene.journal.exists()
@@ -118,14 +127,14 @@ class MeddledBeforeAnError(FailingDisk):
         super().__init__(at=at)
         self._path = path
 
-    def _pass(self, call: Call, act: Callable[[], int | None], half: Callable[[], None] | None) -> int | None:
+    def _pass(self, call: DiskCall, act: Callable[[], int | None], half: Callable[[], None] | None) -> int | None:
         if self._refuses(call):
             self._path.write_text(_WRITTEN)
         return super()._pass(call, act, half)
 
 
 @pytest.mark.parametrize("name", ["edit.txt", "deep/leaf.txt"])
-def test_what_somebody_else_wrote_to_a_file_that_was_brought_is_not_taken_back(
+def test_foreign_write_to_a_restored_file_is_not_taken_back(
     name: str, refused: tuple[int, int], stages: Callable[[Operation], Stages]
 ) -> None:
     """It is in no checkpoint; and what was there before it, which one checkpoint has, can still be had (P1)."""
@@ -133,7 +142,7 @@ def test_what_somebody_else_wrote_to_a_file_that_was_brought_is_not_taken_back(
     scene.reset()
     with (
         durable.use_disk(MeddledBeforeAnError(scene.ws / name, at=refused[0])),
-        pytest.raises(HoldfastError, match="taken back"),
+        pytest.raises(HoldfastError, match="rolled back"),
     ):
         RESTORE.act(scene)
     assert (scene.ws / name).read_text() == _WRITTEN

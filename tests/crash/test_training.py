@@ -15,12 +15,14 @@ import pytest
 import torch
 
 from holdfast import durable
-from holdfast.testing.faults import SYNCS, Call, FailingDisk, When, every_point
-from holdfast.testing.medium import Survives
+from holdfast.testing.faulty_disks import SYNCS, DiskCall, FailingDisk, When, every_point
+from holdfast.testing.power_loss import Survives
 from holdfast.training import load_checkpoint, save_checkpoint, wait_for_save
 
 from . import surviving
 from .training_interruptions import RunFolder, cut_power, cut_power_afterwards, fails_silently, kill_at_each
+
+pytestmark = [pytest.mark.crash, pytest.mark.extras]
 
 
 class Scene(RunFolder):
@@ -87,7 +89,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 @pytest.fixture(scope="module")
-def points(scene: Scene) -> list[Call]:
+def points(scene: Scene) -> list[DiskCall]:
     scene.reset()
     found = every_point(scene.act)
     assert {"link", "pwrite", "fsync", "rename", "rmdir"} <= {call.name for call in found}
@@ -95,14 +97,14 @@ def points(scene: Scene) -> list[Call]:
 
 
 @pytest.mark.parametrize("when", ["before", "halfway", "after"])
-def test_a_process_killed_at_any_call_leaves_old_or_new(when: When, scene: Scene, points: list[Call]) -> None:
+def test_a_process_killed_at_any_call_leaves_old_or_new(when: When, scene: Scene, points: list[DiskCall]) -> None:
     kill_at_each(points, scene, when)
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
 @pytest.mark.parametrize("once", [True, False], ids=["once", "from-then-on"])
 def test_a_disk_that_fails_at_any_call_leaves_old_or_new(
-    error: int, once: bool, scene: Scene, points: list[Call]
+    error: int, once: bool, scene: Scene, points: list[DiskCall]
 ) -> None:
     for call in points:
         assert not fails_silently(scene, call, error, once=once) or error == errno.ENOSPC, call
@@ -113,7 +115,7 @@ def test_a_disk_that_fails_at_any_call_leaves_old_or_new(
     "survives", [surviving.nothing, surviving.everything, None], ids=["names-lost", "names-kept", "at-random"]
 )
 def test_a_power_loss_at_any_call_leaves_old_or_new(
-    survives: Survives | None, scene: Scene, points: list[Call]
+    survives: Survives | None, scene: Scene, points: list[DiskCall]
 ) -> None:
     for call in points:
         if survives is surviving.nothing and call.name not in SYNCS:
@@ -136,7 +138,7 @@ def _save_for_ever(out: Path) -> None:
         step += 1
 
 
-def test_a_real_process_killed_while_it_saves_leaves_what_it_had_saved(tmp_path: Path) -> None:
+def test_killed_process_leaves_what_it_had_saved(tmp_path: Path) -> None:
     random = Random(7)
     out = tmp_path / "out"
     for _ in range(10):
@@ -190,7 +192,7 @@ def _interrupt(child: int) -> int:
 
 
 @pytest.mark.parametrize("block", [True, False], ids=["block", "beside"])
-def test_a_real_process_that_is_interrupted_while_it_saves_goes_on(block: bool, tmp_path: Path) -> None:
+def test_interrupted_process_resumes(block: bool, tmp_path: Path) -> None:
     random = Random(8)
     out = tmp_path / "out"
     for _ in range(5):

@@ -13,14 +13,16 @@ import torch
 
 from holdfast import durable
 from holdfast.errors import HoldfastError
-from holdfast.testing.faults import Call, FailingDisk, KillingDisk, When, die_in_child, every_point
-from holdfast.testing.medium import Survives
+from holdfast.testing.faulty_disks import DiskCall, FailingDisk, KillingDisk, When, die_in_child, every_point
+from holdfast.testing.power_loss import Survives
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
-from holdfast.training.folder import TrainingFolder
+from holdfast.training.folder import FolderRunStore
 
 from . import surviving
 from .training_interruptions import cut_power, cut_power_afterwards, fails_silently, kill_at_each
 from .training_scenes import SCENES, Replace, SavePinned, Scene
+
+pytestmark = [pytest.mark.crash, pytest.mark.extras]
 
 
 @pytest.fixture(scope="module", params=SCENES, ids=lambda kind: kind.__name__)
@@ -30,7 +32,7 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def points(scene: Scene) -> list[Call]:
+def points(scene: Scene) -> list[DiskCall]:
     scene.reset()
     found = every_point(scene.act)
     assert "fsync" in {call.name for call in found}
@@ -38,13 +40,13 @@ def points(scene: Scene) -> list[Call]:
 
 
 @pytest.mark.parametrize("when", ["before", "halfway"])
-def test_a_process_killed_at_any_call_leaves_old_or_new(when: When, scene: Scene, points: list[Call]) -> None:
+def test_a_process_killed_at_any_call_leaves_old_or_new(when: When, scene: Scene, points: list[DiskCall]) -> None:
     kill_at_each(points, scene, when)
 
 
 @pytest.mark.parametrize(("error", "once"), [(errno.EIO, True), (errno.ENOSPC, False)], ids=["broken", "full"])
 def test_a_disk_that_fails_at_any_call_leaves_old_or_new(
-    error: int, once: bool, scene: Scene, points: list[Call]
+    error: int, once: bool, scene: Scene, points: list[DiskCall]
 ) -> None:
     for call in points:
         silent = fails_silently(scene, call, error, once=once)
@@ -54,7 +56,7 @@ def test_a_disk_that_fails_at_any_call_leaves_old_or_new(
 
 @pytest.mark.parametrize("survives", [surviving.nothing, None], ids=["names-lost", "at-random"])
 def test_a_power_loss_at_any_call_leaves_old_or_new(
-    survives: Survives | None, scene: Scene, points: list[Call]
+    survives: Survives | None, scene: Scene, points: list[DiskCall]
 ) -> None:
     for call in points:
         cut_power(scene, call, survives or surviving.at_random(call.number))
@@ -76,8 +78,8 @@ def test_a_pinned_save_that_fails_leaves_no_pin_of_nothing(tmp_path: Path) -> No
             scene.reset()
             with durable.use_disk(FailingDisk(at=call.number)), contextlib.suppress(HoldfastError):
                 scene.act()
-            folder = TrainingFolder(scene.out)
-            there = {each.step for each in folder.look()[0]}
+            folder = FolderRunStore(scene.out)
+            there = {each.step for each in folder.scan()[0]}
             assert folder.pinned() == {2, 5} & there, call
 
 
@@ -90,14 +92,14 @@ def without_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_exchange")
-def test_where_folders_cannot_be_exchanged_the_next_writer_finds_old_or_new(tmp_path: Path) -> None:
+def test_without_exchange_the_next_writer_finds_old_or_new(tmp_path: Path) -> None:
     with durable.use_disk(FailingDisk(at=0)):
         scene = Replace(tmp_path)
         scene.reset()
         for call in [call for call in every_point(scene.act) if call.name == "rename"]:
             scene.reset()
             assert die_in_child(KillingDisk(at=call.number), scene.act), call
-            with TrainingFolder(scene.out).writing():
+            with FolderRunStore(scene.out).writing():
                 pass  # who writes next, whatever it is
             scene.check()
             scene.reset()
@@ -107,7 +109,7 @@ def test_where_folders_cannot_be_exchanged_the_next_writer_finds_old_or_new(tmp_
 
 
 @pytest.mark.usefixtures("without_exchange")
-def test_where_folders_cannot_be_exchanged_a_reader_finds_old_or_new_of_the_only_step(tmp_path: Path) -> None:
+def test_without_exchange_a_reader_finds_old_or_new(tmp_path: Path) -> None:
     path, seen = tmp_path / "out" / "step-00000001", set()
 
     def save(value: float) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Unavailable, durable
-from holdfast.testing.faults import Call, CountingDisk, FailingDisk, KillingDisk, die_in_child
+from holdfast.testing.faulty_disks import CountingDisk, DiskCall, FailingDisk, KillingDisk, die_in_child
 
 from .aftermath import Rehearsal, rehearse
 from .operations import BY_NAME
@@ -24,12 +24,12 @@ def rehearsal(scene: Scene) -> Rehearsal:
     return rehearse(scene, BY_NAME["undo of an agent"])
 
 
-def _journal(rehearsal: Rehearsal) -> Call:
+def _journal(rehearsal: Rehearsal) -> DiskCall:
     """The call that opens the journal: the target is there then, and nothing else."""
     return next(call for call in rehearsal.calls if call.name == "rename" and "journal" in call.about)
 
 
-def test_a_target_without_its_restore_does_not_move_the_head_and_is_not_listed(scene, rehearsal):
+def test_target_without_restore_is_not_listed(scene, rehearsal):
     with durable.use_disk(CountingDisk()):
         ws = scene.open()
         head, listed = ws.head(), ws.list()

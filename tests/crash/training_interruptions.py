@@ -10,8 +10,17 @@ import torch
 
 from holdfast import durable
 from holdfast.errors import HoldfastError
-from holdfast.testing.faults import WRITES, Call, FailingDisk, ForgetfulDisk, KillingDisk, PowerLoss, When, die_in_child
-from holdfast.testing.medium import Survives
+from holdfast.testing.faulty_disks import (
+    WRITES,
+    DiskCall,
+    FailingDisk,
+    ForgetfulDisk,
+    KillingDisk,
+    PowerLoss,
+    When,
+    die_in_child,
+)
+from holdfast.testing.power_loss import Survives
 
 torch.set_num_threads(1)  # a forked child has none of its parent's threads, and would wait for them
 
@@ -42,7 +51,7 @@ class RunFolder:
         raise NotImplementedError
 
 
-def kill_at_each(calls: list[Call], scene: RunFolder, when: When) -> None:
+def kill_at_each(calls: list[DiskCall], scene: RunFolder, when: When) -> None:
     """Kill a process at each call in turn, and check what it leaves."""
     for call in calls:
         if when != "halfway" or call.name in WRITES:
@@ -51,7 +60,7 @@ def kill_at_each(calls: list[Call], scene: RunFolder, when: When) -> None:
             scene.check()
 
 
-def fails_silently(scene: RunFolder, call: Call, error: int, *, once: bool) -> bool:
+def fails_silently(scene: RunFolder, call: DiskCall, error: int, *, once: bool) -> bool:
     """Act on a disk that fails at a call; whether nothing was said of it. What is said has a hint."""
     scene.reset()
     disk = FailingDisk(at=call.number, error=error, once=once)
@@ -64,7 +73,7 @@ def fails_silently(scene: RunFolder, call: Call, error: int, *, once: bool) -> b
     return disk.failed is not None
 
 
-def cut_power(scene: RunFolder, call: Call, survives: Survives) -> None:
+def cut_power(scene: RunFolder, call: DiskCall, survives: Survives) -> None:
     """Act until the power goes at a call."""
     scene.reset()
     disk = ForgetfulDisk(scene.root / "live", at=call.number)

@@ -42,7 +42,7 @@ def test_every_path_of_the_repository_that_is_named_exists(page: Page) -> None:
 
 
 def test_every_function_that_keeps_a_promise_exists() -> None:
-    page = Page(ROOT / "docs" / "promises.md")
+    page = Page(ROOT / "docs" / "internals" / "promises.md")
     found = _KEEPER.findall(page.text)
     assert len(found) > 20
     for path, symbols in found:
@@ -51,16 +51,16 @@ def test_every_function_that_keeps_a_promise_exists() -> None:
         assert set(named) <= _symbols(ROOT / path), f"{path} lacks {set(named) - _symbols(ROOT / path)}"
 
 
-def test_every_promise_has_a_section_that_names_its_code_and_its_tests() -> None:
-    sections = re.split(r"^## ", Page(ROOT / "docs" / "promises.md").text, flags=re.MULTILINE)[1:]
+def test_every_promise_names_its_code_and_its_tests() -> None:
+    sections = re.split(r"^## ", Page(ROOT / "docs" / "internals" / "promises.md").text, flags=re.MULTILINE)[1:]
     assert [section.split()[0] for section in sections] == [f"P{number}" for number in range(1, 11)]
     for section in sections:
         assert _KEEPER.search(section), f"{section.split()[0]} names no code"
         assert "`tests/" in section, f"{section.split()[0]} names no test"
 
 
-def test_every_room_has_a_row_and_stands_in_the_drawing_where_the_linter_has_it() -> None:
-    text = Page(ROOT / "docs" / "architecture.md").text
+def test_every_package_is_in_the_table_and_the_drawing() -> None:
+    text = Page(ROOT / "docs" / "internals" / "architecture.md").text
     for room in (ROOT / "src" / "holdfast").iterdir():
         if room.suffix == ".py" or (room / "__init__.py").exists():
             name = room.name if room.suffix else f"{room.name}/"
@@ -84,14 +84,14 @@ def test_a_word_has_one_meaning_in_a_section_of_the_glossary() -> None:
 
 def test_every_case_is_said_to_be_tested_where_it_is() -> None:
     said: dict[str, set[int]] = {}
-    for numbers, path in _ROW.findall(Page(ROOT / "docs" / "cases.md").text):
+    for numbers, path in _ROW.findall(Page(ROOT / "docs" / "internals" / "cases.md").text):
         said.setdefault(path, set()).update(_numbers(numbers))
     claimed = {str(path.relative_to(ROOT)): _claimed(path) for path in (ROOT / "tests" / "cases").glob("test_*.py")}
     assert said == {path: numbers for path, numbers in claimed.items() if numbers}
 
 
 def test_every_case_that_is_not_shown_is_named_with_its_reason() -> None:
-    _, _, section = Page(ROOT / "docs" / "cases.md").text.partition("## Not shown")
+    _, _, section = Page(ROOT / "docs" / "internals" / "cases.md").text.partition("## Not shown")
     named = {number for numbers in _NOT_SHOWN_ROW.findall(section) for number in _numbers(numbers)}
     tests = ROOT / "tests" / "cases"
     assert not named & set().union(*map(_claimed, tests.glob("test_*.py")))
@@ -108,10 +108,19 @@ def test_every_public_name_is_told() -> None:
 
 
 def test_every_make_target_that_is_named_exists() -> None:
-    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {name for page in pages() for name in re.findall(r"^make (\w+)|`make (\w+)`", page.text, re.MULTILINE)}
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        name for page in pages() for name in re.findall(r"^make ([\w-]+)|`make ([\w-]+)`", page.text, re.MULTILINE)
+    }
     assert {first or second for first, second in named} <= targets
     assert named
+
+
+def test_every_mark_is_left_out_of_the_default_tier() -> None:
+    [tier] = re.findall(r"^FULL_TIER := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    marks = [mark.partition(":")[0] for mark in project["tool"]["pytest"]["ini_options"]["markers"]]
+    assert tier.split(" or ") == marks
 
 
 @cache

@@ -9,17 +9,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from holdfast.scan.attrs import Attr, decode, encode_line
-from holdfast.scan.folder import Folder, dump, load
+from holdfast.scan.cache import Folder, dump, load
 from holdfast.shadowgit import (
     EXECUTABLE_MODE,
     FILE_MODE,
     FOLDER_MODE,
     LINK_MODE,
-    Kind,
+    ObjectKind,
     ObjectStore,
     Pack,
     TreeEntry,
@@ -30,15 +31,12 @@ from holdfast.shadowgit import (
     store_name,
 )
 from holdfast.shadowgit.objects import decode_tree
+from holdfast.workspace.stored.chunking import Cutting, cut, read_parts, write_parts
 from holdfast.workspace.stored.ids import new_id, sequence_of
-from holdfast.workspace.stored.parts import Cutting, cut, read_parts, write_parts
-from holdfast.workspace.stored.spelling import Spelling
 from holdfast.workspace.stored.state import read_state, write_state
+from holdfast.workspace.stored.state_json import Spelling
 
-FEW = settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
-MANY = settings(max_examples=100, deadline=None)
+FEW = settings(max_examples=examples(20))
 
 _TRICKY = [
     ".git",
@@ -80,7 +78,7 @@ class Memory:
     def __init__(self) -> None:
         self.objects: dict[bytes, bytes] = {}
 
-    def add(self, kind: Kind, data: bytes) -> bytes:
+    def add(self, kind: ObjectKind, data: bytes) -> bytes:
         oid = object_id(kind, data)
         self.objects[oid] = data
         return oid
@@ -93,14 +91,12 @@ class Memory:
 
 
 class TestNames:
-    @MANY
     @given(NAMES, st.booleans())
     @example(b"%2e", False)
     @example(b".git\xe2\x80\x8c", True)
     def test_a_name_comes_back(self, name: bytes, is_link: bool) -> None:
         assert real_name(store_name(name, is_link=is_link)) == name
 
-    @MANY
     @given(st.sets(NAMES, max_size=20))
     def test_two_names_never_become_one(self, names: set[bytes]) -> None:
         assert len({store_name(name) for name in names}) == len(names)
@@ -114,16 +110,19 @@ class TestNames:
     ) -> None:
         store = _store(tmp_path_factory)
         writer = store.writer()
-        content = writer.add(Kind.TREE, b"") if mode == FOLDER_MODE else writer.add(Kind.BLOB, b'[submodule "../x"]\n')
+        content = (
+            writer.add(ObjectKind.TREE, b"")
+            if mode == FOLDER_MODE
+            else writer.add(ObjectKind.BLOB, b'[submodule "../x"]\n')
+        )
         stored = [store_name(name, is_link=mode == LINK_MODE) for name in names]
-        tree = writer.add(Kind.TREE, encode_tree(TreeEntry(mode, name, content) for name in stored))
-        store.set_ref("a1-names", writer.add(Kind.COMMIT, encode_commit(tree, seconds=0, message="names")))
+        tree = writer.add(ObjectKind.TREE, encode_tree(TreeEntry(mode, name, content) for name in stored))
+        store.set_ref("a1-names", writer.add(ObjectKind.COMMIT, encode_commit(tree, seconds=0, message="names")))
         writer.commit()
         assert _fsck(store) == b""
 
 
 class TestAttributes:
-    @MANY
     @given(
         st.dictionaries(
             NAMES.map(os.fsdecode),
@@ -139,7 +138,6 @@ class TestAttributes:
             name: Attr(mode, mtime_ns, extras or b"-") for name, (mode, mtime_ns, extras) in entries.items()
         }
 
-    @MANY
     @given(st.lists(NAMES.map(os.fsdecode), unique=True, max_size=6), JSON, st.booleans())
     def test_the_memory_of_a_scan_comes_back(self, names: list[str], memo: object, trusted: bool) -> None:
         folder = Folder("folder", (1, 2, 3, 4, 5))
@@ -156,7 +154,6 @@ class TestAttributes:
 
 
 class TestTrees:
-    @MANY
     @given(
         st.dictionaries(
             NAMES,
@@ -183,13 +180,11 @@ class TestParts:
         st.binary(max_size=50) | st.sampled_from([b"\n", bytes(400), b"ab,cd]\n" * 40, b"x" * 100]), max_size=12
     )
 
-    @MANY
     @given(CONTENTS, st.sampled_from(CUTTINGS))
     def test_a_content_comes_back(self, pieces: list[bytes], cutting: Cutting) -> None:
         memory, content = Memory(), b"".join(pieces)
         assert read_parts(memory, *write_parts(memory, content, cutting)) == content
 
-    @MANY
     @given(CONTENTS, st.sampled_from(CUTTINGS))
     def test_pieces_are_cut_as_the_whole_is(self, pieces: list[bytes], cutting: Cutting) -> None:
         parts = list(cut(pieces, cutting))
@@ -198,7 +193,6 @@ class TestParts:
 
 
 class TestState:
-    @MANY
     @given(JSON)
     def test_a_value_comes_back(self, value: object) -> None:
         memory = Memory()
@@ -208,7 +202,6 @@ class TestState:
 
 
 class TestIds:
-    @MANY
     @given(st.lists(st.integers(1, 10**15), min_size=2, max_size=10, unique=True))
     def test_ids_sort_as_their_numbers_do_and_tell_them(self, numbers: list[int]) -> None:
         ids = {number: new_id(number) for number in numbers}
@@ -218,7 +211,7 @@ class TestIds:
 
 class TestPacks:
     OBJECTS = st.lists(
-        st.tuples(st.just(Kind.BLOB), st.binary(max_size=300) | st.integers(0, 70_000).map(bytes)),
+        st.tuples(st.just(ObjectKind.BLOB), st.binary(max_size=300) | st.integers(0, 70_000).map(bytes)),
         min_size=1,
         max_size=20,
     )
@@ -226,7 +219,7 @@ class TestPacks:
     @FEW
     @given(OBJECTS)
     def test_objects_come_back_and_git_reads_the_same(
-        self, tmp_path_factory: pytest.TempPathFactory, objects: list[tuple[Kind, bytes]]
+        self, tmp_path_factory: pytest.TempPathFactory, objects: list[tuple[ObjectKind, bytes]]
     ) -> None:
         store = _store(tmp_path_factory)
         writer = store.writer()

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from holdfast.scan.ignore import IGNORED, Around, Rules, Sources, Verdict, decide_path
 
 
@@ -174,7 +175,8 @@ def test_each_tricky_pattern_decides_about_each_path_as_in_git(repository: Repos
     assert repository.differences(paths) == {}
 
 
-def test_patterns_spelled_from_the_same_few_pieces_decide_as_in_git(repository: Repository) -> None:
+@pytest.mark.slow
+def test_generated_patterns_decide_as_in_git(repository: Repository) -> None:
     pieces = (b"a", b"b", b"*", b"**", b"?", b"/", b"[ab]", b"\\")
     spelled = {b"".join(parts) for size in (1, 2, 3, 4) for parts in itertools.product(pieces, repeat=size)}
     folders = places(sorted(spelled))
@@ -215,7 +217,7 @@ NAMES = st.lists(
 PATH_LISTS = st.lists(st.lists(st.sampled_from(["a", "b"]) | NAMES, min_size=1, max_size=4).map("/".join), min_size=1)
 
 
-@settings(max_examples=250, deadline=None, database=None)
+@settings(max_examples=examples(250), database=None)
 @given(top=FILES, upper=FILES, deeper=FILES, info=FILES, user=FILES, paths=PATH_LISTS)
 def test_ignore_files_at_several_levels_decide_as_in_git(
     repository: Repository, top: bytes, upper: bytes, deeper: bytes, info: bytes, user: bytes, paths: list[str]
@@ -226,9 +228,9 @@ def test_ignore_files_at_several_levels_decide_as_in_git(
     assert repository.differences(paths) == {}
 
 
-@settings(max_examples=250, deadline=None, database=None)
+@settings(max_examples=examples(250), database=None)
 @given(top=FILES, upper=FILES, deeper=FILES, info=FILES, user=FILES, paths=PATH_LISTS)
-def test_the_rules_around_a_folder_of_a_repository_decide_in_it_as_in_git(
+def test_rules_above_a_subfolder_decide_as_in_git(
     repository: Repository, top: bytes, upper: bytes, deeper: bytes, info: bytes, user: bytes, paths: list[str]
 ) -> None:
     repository.write({"": top, "a": upper, "a/b": deeper}, info=info, user=user)
@@ -246,7 +248,7 @@ def test_the_rules_around_a_folder_of_a_repository_decide_in_it_as_in_git(
         assert {path for path, verdict in ours.items() if verdict} == {path for path, each in theirs.items() if each}
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@settings(max_examples=examples(150), database=None)
 @given(content=st.binary(max_size=60), paths=PATH_LISTS)
 def test_an_ignore_file_of_any_bytes_decides_as_in_git(
     repository: Repository, content: bytes, paths: list[str]

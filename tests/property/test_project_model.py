@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from examples import examples
 from holdfast.project import CheckpointType, SyncCheckpointManager
 
 NAMED = ("a.txt", "feature_list.json", "claude-progress.txt", "../outside.txt")
@@ -149,6 +150,4 @@ class Projects(RuleBasedStateMachine):
 
 
 TestProjects = Projects.TestCase
-TestProjects.settings = settings(
-    max_examples=25, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestProjects.settings = settings(max_examples=examples(25), stateful_step_count=15)

@@ -11,14 +11,17 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from examples import examples
 from holdfast import durable
 from holdfast.errors import Conflict, NotFound, Refused
-from holdfast.testing.faults import FailingDisk
+from holdfast.testing.faulty_disks import FailingDisk
 from holdfast.training import CheckpointManager, load_checkpoint
+
+pytestmark = pytest.mark.extras
 
 LOSSES = st.sampled_from([None, 1.0, 2.0, 2.0, 3.0, math.nan, math.inf])
 ANY = st.integers(0, 10**6)
@@ -143,7 +146,7 @@ class TrainingFolder(RuleBasedStateMachine):
 
 @pytest.mark.usefixtures("no_waiting")
 class TestTrainingFolder(TrainingFolder.TestCase):
-    settings = settings(max_examples=40, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck))
+    settings = settings(max_examples=examples(40), stateful_step_count=15)
 
     @pytest.fixture
     def no_waiting(self) -> Any:

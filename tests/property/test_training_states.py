@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from holdfast import durable
 from holdfast.errors import Refused
-from holdfast.testing.faults import FailingDisk
+from holdfast.testing.faulty_disks import FailingDisk
 from holdfast.training import load_checkpoint, save_checkpoint, wait_for_save
+
+pytestmark = pytest.mark.extras
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 TYPES = [
@@ -163,7 +166,7 @@ def no_waiting() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120))
 @given(state=states(), block=st.booleans(), mmap=st.booleans())
 def test_any_state_comes_back_exactly_or_is_refused_by_its_path(state: Any, block: bool, mmap: bool) -> None:
     before = [picture(value) for value in walk(state)]
@@ -205,12 +208,10 @@ BAD = {
 }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60))
 @given(state=st.lists(PLAIN, max_size=3), way=st.lists(st.sampled_from(["list", "dict", "tuple"]), max_size=4),
        bad=st.sampled_from(sorted(BAD)))  # fmt: skip
-def test_what_cannot_come_back_is_refused_with_its_path_wherever_it_is(
-    state: list[Any], way: list[str], bad: str
-) -> None:
+def test_unstorable_value_anywhere_is_refused_with_its_path(state: list[Any], way: list[str], bad: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that PyTorch means to give some of them up
         value: Any = BAD[bad]()

@@ -16,13 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from holdfast import Workspace
 from holdfast.mcp.tools import Tools
 from holdfast.model import Restored
-from holdfast.testing.contracts import describe, differences
+from holdfast.testing.disk_contract import describe, differences
 
 A, B, USER = "claude-code", "codex", "user"
 FILES = ["one", "two", "folder/three"]
@@ -119,7 +120,7 @@ def overlapping(edits: list[Edit]) -> set[str]:
     return found
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50))
 @given(edits=EDITS.map(numbered))
 def test_what_is_left_is_what_the_others_did(edits: list[Edit]) -> None:
     with scene() as (root, ws):
@@ -204,7 +205,7 @@ class Actors:
         self._unsaved.clear()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60))
 @given(happened=LATE)
 def test_what_an_actor_finds_when_it_appears_is_never_its_own(happened: list[Late]) -> None:
     with scene() as (root, ws):
@@ -273,7 +274,7 @@ def do(root: Path, deed: Deed, number: int) -> bool:
     return True
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100))
 @given(deeds=DEEDS)
 def test_no_line_of_others_is_lost_and_none_of_the_agent_unnamed(deeds: list[Deed]) -> None:
     with scene() as (root, ws):
@@ -359,9 +360,9 @@ def turn(root: Path, step: Turn, number: int) -> bool:
     return len(places) > 1
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60))
 @given(turns=TURNS)
-def test_files_that_changed_places_go_back_with_what_others_wrote(turns: list[Turn]) -> None:
+def test_swapped_files_go_back_with_the_edits_of_others(turns: list[Turn]) -> None:
     with scene() as (root, ws):
         (root / "d").mkdir()
         for name in PLACES:

@@ -11,19 +11,18 @@ import shutil
 import stat
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, note, settings
+from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from examples import examples
 from holdfast import NotFound, Restored, Workspace
-
-SETTLED_S = 0.055  # after which the engine may trust the times of a file
+from waiting import settle
 
 NAMES = ["a", "b", "c", "two words", "%", "%2E", ".git ", "\udcff", "new\nline"]
 PATHS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
@@ -254,7 +253,7 @@ class WorkspaceModel(RuleBasedStateMachine):
     @rule(state=STATES, allow_empty=st.sampled_from([False, False, False, True]), is_settled=st.booleans())
     def save(self, state: dict[str, Any] | None, *, allow_empty: bool, is_settled: bool) -> None:
         if is_settled:
-            time.sleep(SETTLED_S)
+            settle(self.root)
         now = picture(self.root)
         checkpoint = self.ws.save("saved", state=state, allow_empty=allow_empty)
         note(f"saved {checkpoint.id}")
@@ -404,10 +403,5 @@ def _without_links(seen: Picture) -> Picture:
     return {path: each._replace(links=frozenset()) for path, each in seen.items()}
 
 
-WorkspaceModel.TestCase.settings = settings(
-    max_examples=25,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)
+WorkspaceModel.TestCase.settings = settings(max_examples=examples(25), stateful_step_count=30)
 TestWorkspaceModel = WorkspaceModel.TestCase

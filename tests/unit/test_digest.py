@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.digest import canonical, digest
@@ -59,7 +59,6 @@ def test_what_differs_has_another(one: object, other: object) -> None:
     assert digest(one) != digest(other)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a machine may be busy
 @given(_values, _values)
 def test_two_values_have_one_spelling_only_if_they_are_equal(one: object, other: object) -> None:
     if canonical(one) == canonical(other):

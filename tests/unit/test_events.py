@@ -7,7 +7,7 @@ import pytest
 from holdfast.events import Listeners
 
 
-def test_one_that_stops_listening_as_it_is_told_takes_no_turn_from_the_next() -> None:
+def test_listener_that_unsubscribes_does_not_skip_the_next() -> None:
     listeners: Listeners[str] = Listeners()
     told: list[str] = []
 

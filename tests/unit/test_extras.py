@@ -32,10 +32,10 @@ _NEEDS = {
     "import holdfast.adapters.transformers": "transformers",
     "from holdfast.flow import open_states; open_states('postgresql://localhost/x')": "postgres",
     "from holdfast.flow import open_states; open_states('redis://localhost')": "redis",
-    "from holdfast.indexing.ledger.opening import open_ledger; open_ledger('postgresql://localhost/x')": "postgres",
+    "from holdfast.indexing.ledger import open_ledger; open_ledger('postgresql://localhost/x')": "postgres",
     "from holdfast.indexing import FlatStore, vectors; vectors.load_numpy()": "indexing",
     "from holdfast.digest import digest_bytes; digest_bytes(b'x')": "indexing",
-    "from holdfast.serde import Keys; Keys({'k': bytes(32)}).seal(b'x', b'y')": "crypto",
+    "from holdfast.serde import Keys; Keys({'k': bytes(32)}).encrypt(b'x', b'y')": "crypto",
     "from holdfast.training import load_checkpoint; load_checkpoint('s3://bucket/run')": "s3",
     "from holdfast.training import save_checkpoint; save_checkpoint('s3://bucket/run', 1, {})": "s3",
     "from holdfast.cli.commands.mcp import mcp; mcp.main([], obj=object(), standalone_mode=False)": "mcp",
@@ -96,7 +96,7 @@ def test_it_is_an_error_of_ours_and_an_import_error() -> None:
     assert (type(again), str(again)) == (NotInstalled, str(caught.value))
 
 
-def test_a_package_that_is_there_and_broken_is_told_with_its_own_words() -> None:
+def test_broken_package_is_reported_with_its_error() -> None:
     for error in (ImportError("no pq wrapper available"), ModuleNotFoundError("no pq wrapper available")):
         with pytest.raises(NotInstalled, match="cannot be loaded: no pq wrapper available"), Extra("postgres"):
             raise error

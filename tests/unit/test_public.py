@@ -111,7 +111,7 @@ def test_the_errors_and_nouns_load_none_of_the_machinery() -> None:
     }
 
 
-def test_a_workspace_is_used_without_what_only_some_commands_need(tmp_path: Path) -> None:
+def test_workspace_does_not_load_optional_modules(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     loaded = modules_after(
         f"from holdfast import Workspace\n"

@@ -49,7 +49,7 @@ class TestReasons:
         found = records(6, session=lambda number: "even" if number % 2 == 0 else "odd")
         assert removed(found, Policy(keep_last_per_session=1)) == ["c1", "c2", "c3", "c4"]
 
-    def test_the_best_are_kept_the_earlier_of_equals_and_never_what_is_no_number(self) -> None:
+    def test_best_are_kept_earlier_of_equals_and_never_nan(self) -> None:
         scores = [1.0, 3.0, float("nan"), 3.0, 2.0, None, 0.0]
         found = records(7, score=lambda number: scores[number - 1])
         assert removed(found, Policy(keep_best=2)) == ["c1", "c3", "c5", "c6"]
@@ -128,7 +128,7 @@ NUMBERS = st.none() | st.integers(0, 8)
     per_session=NUMBERS,
     hours=NUMBERS,
 )
-def test_what_is_kept_and_what_goes_is_everything_and_a_protected_one_never_goes(
+def test_every_record_is_kept_or_deleted_and_protected_stay(
     found: list[tuple[str, str | None, bool]], keep_last: int | None, per_session: int | None, hours: int | None
 ) -> None:
     given = [

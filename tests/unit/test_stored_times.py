@@ -12,7 +12,7 @@ from holdfast.cli.commands.doctor import _moment
 from holdfast.errors import Damaged
 from holdfast.flow.model import moment
 from holdfast.training.stored.manifest import Manifest
-from holdfast.workspace.upkeep.kinds import NAME, read_kinds
+from holdfast.workspace.upkeep.type_policies import NAME, read_kinds
 
 ABSURD = ["1000000000-01-01T00:00:00Z", "yesterday", "", "-1"]
 
@@ -20,7 +20,7 @@ ABSURD = ["1000000000-01-01T00:00:00Z", "yesterday", "", "-1"]
 @pytest.mark.parametrize("said", ABSURD)
 def test_of_a_training_run(said: str) -> None:
     manifest = Manifest(step=1, sequence=1, created_at=said, digest_algorithm="sha256", files={}, tensors={})
-    with pytest.raises(Damaged, match="step 1 says no time"):
+    with pytest.raises(Damaged, match="manifest of step 1 is corrupt: bad created_at"):
         _ = manifest.timestamp
 
 

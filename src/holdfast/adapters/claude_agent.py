@@ -1,28 +1,31 @@
-"""Checkpoints before the tools of the Claude Agent SDK: `ClaudeAgentOptions(hooks=Checkpoints("project").hooks())`."""
+"""Checkpoints before the tools of the Claude Agent SDK.
+
+ClaudeAgentOptions(hooks=ClaudeAgentCheckpoints("project").hooks())
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from holdfast.adapters.before_tools import BeforeTools
+from holdfast.adapters.tool_checkpoints import BeforeTools
 from holdfast.errors import Extra
-from holdfast.harmless import escape
+from holdfast.escaping import escape
 
 with Extra("claude-agent"):
     from claude_agent_sdk import HookContext, HookInput, HookJSONOutput, HookMatcher
     from claude_agent_sdk.types import HookEvent
 
-_TIMEOUT_S = 600.0  # the default of 60 would let a tool run before a first, large checkpoint is made
+_TIMEOUT_S = 600.0  # with the default of 60 a tool may run before a first, large checkpoint is saved
 
 
-class Checkpoints(BeforeTools):
+class ClaudeAgentCheckpoints(BeforeTools):
     """Hooks that save before each tool; the actor is the kind of agent, the session that of the SDK."""
 
     def hooks(
         self, others: Mapping[HookEvent, Sequence[HookMatcher]] | None = None, *, timeout_s: float = _TIMEOUT_S
     ) -> dict[HookEvent, list[HookMatcher]]:
-        """What `ClaudeAgentOptions(hooks=…)` takes: these and the program's own ones."""
+        """The argument for `ClaudeAgentOptions(hooks=…)`: these hooks and the program's own."""
         merged = {event: list(matchers) for event, matchers in (others or {}).items()}
         on_failure: Any = "block" if self._is_strict else None
         mine = HookMatcher(hooks=[self._pre_tool_use], timeout=timeout_s, on_failure=on_failure)
@@ -33,25 +36,25 @@ class Checkpoints(BeforeTools):
         return merged
 
     async def _user_prompt_submit(self, given: HookInput, tool_use: str | None, context: HookContext) -> HookJSONOutput:
-        """Between two prompts the user may be at work; not every program says of which prompt a tool is."""
+        """Between two prompts the user may make changes; not every program reports the prompt of a tool."""
         self._new_run()
         return {}
 
     async def _pre_tool_use(self, given: HookInput, tool_use: str | None, context: HookContext) -> HookJSONOutput:
-        """Save. If that fails, the user is told; if `strict`, the tool is denied, and the agent is told why."""
-        said = cast("Mapping[str, Any]", given)
-        tool = str(said.get("tool_name") or "a tool")
-        arguments = said.get("tool_input")
+        """Save. If that fails, show it to the user; if `strict`, deny the tool with the reason."""
+        fields = cast("Mapping[str, Any]", given)
+        tool = str(fields.get("tool_name") or "a tool")
+        arguments = fields.get("tool_input")
         try:
             error = await self._before(
                 tool,
                 arguments if isinstance(arguments, Mapping) else {},
-                actor=said.get("agent_type") or "claude",
-                session=said.get("session_id"),
-                run=said.get("prompt_id"),
-                agent=said.get("agent_id"),
-                turn=said.get("prompt_id"),
-                tool_use=tool_use or said.get("tool_use_id"),
+                actor=fields.get("agent_type") or "claude",
+                session=fields.get("session_id"),
+                run=fields.get("prompt_id"),
+                agent=fields.get("agent_id"),
+                turn=fields.get("prompt_id"),
+                tool_use=tool_use or fields.get("tool_use_id"),
             )
         except Exception as failure:  # only if `strict`
             return {
@@ -65,4 +68,4 @@ class Checkpoints(BeforeTools):
 
 
 def _sentence(tool: str, error: Exception) -> str:
-    return escape(f"Holdfast saved nothing before {tool}: {error}")
+    return escape(f"Holdfast could not save a checkpoint before {tool}: {error}")

@@ -2,9 +2,9 @@
 
     Trainer(plugins=[HoldfastIO()]).fit(model, ckpt_path=HoldfastIO.newest("checkpoints"))
 
-Lightning links, copies and removes the *path* of a checkpoint as a file. So what it gets is a small JSON file at that
-path, which names a checkpoint in a folder beside it (`.holdfast-checkpoints`); that goes when the last file that names
-it does.
+Lightning links, copies and removes the *path* of a checkpoint as a file. So it gets a small JSON file at that path,
+which names a checkpoint in a folder beside it (`.holdfast-checkpoints`). A checkpoint is removed with the last file
+that names it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.durable import Lock, disk, make_folder, write_atomically
+from holdfast.durable.os_errors import os_errors
 from holdfast.errors import Damaged, Extra, NotFound, Refused
-from holdfast.training import sweeping
-from holdfast.training.checking import verify
 from holdfast.training.checkpoints import folder_of, load_checkpoint, save_checkpoint
-from holdfast.training.folder import TrainingFolder
+from holdfast.training.folder import FolderRunStore, free_name
 from holdfast.training.stored import marker
 from holdfast.training.stored.layout import PRIVATE, SCHEMA_VERSION, check_schema, step_name
-from holdfast.training.telling import system_errors
+from holdfast.training.verify import verify_folders
 
 with Extra("lightning"):
     from lightning.pytorch.plugins.io import CheckpointIO
 
-    from holdfast.training.frameworks import torch_side
+    from holdfast.training.frameworks import torch_tensors
 
 STORE = ".holdfast-checkpoints"
 _KIND = "holdfast.lightning"
@@ -38,9 +37,9 @@ _log = logging.getLogger("holdfast")
 
 
 class HoldfastIO(CheckpointIO):  # type: ignore[misc]  # an extra, whose types are not read
-    """Saves and loads what Lightning hands over; what cannot be stored exactly is refused by name.
+    """Saves and loads Lightning's checkpoints. Refused, with its path, if a value cannot be stored exactly (P2).
 
-    A file that another plug-in wrote is neither replaced nor removed; with `adopt` a save keeps it as
+    A file that another plug-in wrote is neither replaced nor removed (P1); with `adopt` a save keeps it as
     `last.ckpt.replaced-1`.
     """
 
@@ -51,11 +50,11 @@ class HoldfastIO(CheckpointIO):  # type: ignore[misc]  # an extra, whose types a
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | os.PathLike[str], storage_options: Any | None = None
     ) -> None:
-        """Save a checkpoint, durably, and then let the file at `path` name it."""
+        """Save a checkpoint durably, and then write the file at `path` that names it."""
         if storage_options is not None:
-            raise Refused("storage_options are given", hint="Leave them out: HoldfastIO has none.")
+            raise Refused("HoldfastIO has no storage_options", hint="Leave them out.")
         target = folder_of(path)
-        folder = TrainingFolder(target.parent / STORE)
+        folder = FolderRunStore(target.parent / STORE)
         with _naming(folder):
             if _is_foreign(target) and not self._adopt:
                 raise marker.refuse(target)  # P1: before anything is written
@@ -63,16 +62,16 @@ class HoldfastIO(CheckpointIO):  # type: ignore[misc]  # an extra, whose types a
             metadata = {"global_step": checkpoint.get("global_step")}
             save_checkpoint(folder.path, step, checkpoint, metadata=metadata, adopt=self._adopt)
             about = {"schema_version": SCHEMA_VERSION, "kind": _KIND, "store": STORE, "step": step}
-            with system_errors("writing to", target):
+            with os_errors(target, "writing to"):
                 self._name(folder, target, json.dumps(about).encode() + b"\n")
-            self._sweep(folder)
+            self._remove_unnamed(folder)
 
-    def _name(self, folder: TrainingFolder, target: Path, text: bytes) -> None:
-        """Let a file name a checkpoint; what another program has put there keeps its content (P1)."""
+    def _name(self, folder: FolderRunStore, target: Path, text: bytes) -> None:
+        """Write the file that names a checkpoint. A file of another program is renamed (P1)."""
         if _is_foreign(target):
             if not self._adopt:
                 raise marker.refuse(target)
-            kept = sweeping.aside(target, "replaced")
+            kept = free_name(target, "replaced")
             _log.warning("%s %s, and is kept as %s", target, marker.FOREIGN, kept.name)
             disk().rename(str(target), str(kept))
         write_atomically(target, text, via=folder.path / PRIVATE / "naming.new", mode=0o644)
@@ -80,50 +79,50 @@ class HoldfastIO(CheckpointIO):  # type: ignore[misc]  # an extra, whose types a
     def load_checkpoint(
         self, path: str | os.PathLike[str], map_location: Any | None = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Load the checkpoint that a file names, every byte verified. Nothing is unpickled, whatever `weights_only`."""
+        """Load the checkpoint that a file names, verified. Nothing is unpickled, whatever `weights_only` is (P7)."""
         store, step = _named(folder_of(path))
-        found: dict[str, Any] = load_checkpoint(store, step=step, map_location=torch_side.device_meant(map_location))
+        found: dict[str, Any] = load_checkpoint(store, step=step, map_location=torch_tensors.device_of(map_location))
         return found
 
     @staticmethod
     def newest(folder: str | os.PathLike[str]) -> str | None:
-        """The file that names the newest checkpoint that is sound, every byte of it read: for `ckpt_path`.
+        """Return the file that names the newest sound checkpoint, for `ckpt_path`. Reads every byte of it.
 
-        None if there is none; what is damaged is logged and passed over.
+        None if there is none. Damaged checkpoints are logged and skipped.
         """
         place = folder_of(folder)
         named, _ = _names(place)
-        for found in reversed(TrainingFolder(place / STORE).look()[0]):
+        for found in reversed(FolderRunStore(place / STORE).scan()[0]):
             if found.step in named:
-                report = verify([found])
+                report = verify_folders([found])
                 if not found.path.is_dir():
                     continue  # removed meanwhile
                 if report.ok:
                     return str(named[found.step])
-                _log.warning("passed over: %s, of which %s", named[found.step], report.problems[0].detail)
+                _log.warning("skipped: %s, because a file %s", named[found.step], report.problems[0].detail)
         return None
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
-        """Remove the file, and what it names if no other file names it. What is not ours stays (P1)."""
+        """Remove the file, and its checkpoint if no other file names that. Other programs' files stay (P1)."""
         target = folder_of(path)
-        with system_errors("removing", target):
+        with os_errors(target, "removing"):
             if _is_foreign(target):
                 _log.warning("not removed: %s %s", target, marker.FOREIGN)
             elif os.path.lexists(target):
                 disk().unlink(str(target))
-        folder = TrainingFolder(target.parent / STORE)
+        folder = FolderRunStore(target.parent / STORE)
         if folder.path.is_dir():
             with _naming(folder):
-                self._sweep(folder)
+                self._remove_unnamed(folder)
 
-    def _sweep(self, folder: TrainingFolder) -> None:
-        """Remove the checkpoints that no file names any more; the newest stays in any case."""
-        found, _ = folder.look()
+    def _remove_unnamed(self, folder: FolderRunStore) -> None:
+        """Remove the checkpoints that no file names any more, except the newest."""
+        found, _ = folder.scan()
         if len(found) < 2:
             return
         named, unread = _names(folder.path.parent)
         if unread:
-            _log.warning("nothing is removed: %s cannot be read, and may name a checkpoint", unread[0])
+            _log.warning("no checkpoint is removed: %s cannot be read, and may name one", unread[0])
             return
         with folder.writing():
             for each in found[:-1]:
@@ -132,9 +131,9 @@ class HoldfastIO(CheckpointIO):  # type: ignore[misc]  # an extra, whose types a
 
 
 @contextlib.contextmanager
-def _naming(folder: TrainingFolder) -> Iterator[None]:
-    """Alone from the save to the name: what another trainer has saved and not yet named must not be swept (P9)."""
-    with system_errors("writing to", folder.path):
+def _naming(folder: FolderRunStore) -> Iterator[None]:
+    """Hold a lock from the save to the naming: a checkpoint that is not named yet must not be removed (P9)."""
+    with os_errors(folder.path, "writing to"):
         make_folder(folder.path / PRIVATE, mode=0o777)
         lock = Lock(folder.path / PRIVATE / "naming")
         lock.acquire()
@@ -144,9 +143,9 @@ def _naming(folder: TrainingFolder) -> Iterator[None]:
         lock.release()
 
 
-def _free_step(folder: TrainingFolder) -> int:
-    """A step that no checkpoint has, and that no file names: one whose checkpoint is broken must not get another's."""
-    found, broken = folder.look()
+def _free_step(folder: FolderRunStore) -> int:
+    """Return a step that no checkpoint has and no file names: a file of a broken checkpoint must not name a new one."""
+    found, broken = folder.scan()
     named, _ = _names(folder.path.parent)
     step = max([-1, *(each.step for each in found), *(each.step for each in broken)]) + 1
     while step in named:
@@ -155,9 +154,9 @@ def _free_step(folder: TrainingFolder) -> int:
 
 
 def _named(path: Path) -> tuple[Path, int]:
-    """The store and the step that a file names."""
+    """Return the store and the step that a file names."""
     if not path.exists():
-        raise NotFound(f"there is no {path}", hint="Give the path of a checkpoint that was saved.")
+        raise NotFound(f"{path} does not exist", hint="Give the path of a checkpoint that was saved.")
     about = _read(path)
     if about is None:
         raise Damaged(f"{path} is not a checkpoint of HoldfastIO", hint="Load it with the plug-in that wrote it.")
@@ -172,19 +171,19 @@ def _named(path: Path) -> tuple[Path, int]:
 
 
 def _is_foreign(path: Path) -> bool:
-    """Whether something is there that this plug-in did not write; a link is what it leads to, as Lightning makes them.
+    """Whether something exists that this plug-in did not write. Links are followed, because Lightning makes links.
 
-    One that leads nowhere, or to a file that is gone, holds nothing that could be lost.
+    A broken link contains nothing that could be lost.
     """
     try:
         return path.exists() and (not path.is_file() or _read(path) is None)
     except OSError:
-        return True  # it cannot be read, so nobody can tell
+        return True  # unreadable, so it may be foreign
 
 
 def _names(folder: Path) -> tuple[dict[int, Path], list[Path]]:
-    """By step, the file that names it; and the files of which nobody can tell."""
-    with system_errors("reading", folder):
+    """Return, by step, the file that names it; and the files that cannot be read."""
+    with os_errors(folder, "reading"):
         files = sorted(folder.iterdir()) if folder.is_dir() else []
     named, unread = {}, []
     for file in files:

@@ -1,11 +1,14 @@
-"""Checkpoints before the tools of the OpenAI Agents SDK: `Runner.run(agent, …, hooks=Checkpoints("project"))`."""
+"""Checkpoints before the tools of the OpenAI Agents SDK.
+
+Runner.run(agent, …, hooks=OpenAIAgentsCheckpoints("project"))
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from holdfast.adapters.before_tools import BeforeTools
+from holdfast.adapters.tool_checkpoints import BeforeTools
 from holdfast.errors import Extra
 
 with Extra("openai-agents"):
@@ -13,7 +16,7 @@ with Extra("openai-agents"):
     from agents.tool_context import ToolContext
 
 
-class Checkpoints(BeforeTools, RunHooks[Any]):
+class OpenAIAgentsCheckpoints(BeforeTools, RunHooks[Any]):
     """Run hooks that save before each tool; the actor is the agent that calls it."""
 
     async def on_tool_start(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool) -> None:
@@ -29,7 +32,7 @@ class Checkpoints(BeforeTools, RunHooks[Any]):
 
 
 class _Same:
-    """Equal for one and the same object: the tools of a run share what counts its usage."""
+    """Compares by identity: the tools of a run share one usage object."""
 
     def __init__(self, thing: object) -> None:
         self._thing = thing
@@ -42,7 +45,7 @@ class _Same:
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """What the model wrote, as far as it is an object."""
+    """The arguments that the model wrote, if they are a JSON object."""
     try:
         found = json.loads(text or "{}")
     except ValueError:

@@ -1,11 +1,11 @@
-"""Checkpoints before the tools of a Pydantic AI agent: `Agent(…, capabilities=[Checkpoints("project")])`."""
+"""Checkpoints before the tools of a Pydantic AI agent: `Agent(…, capabilities=[PydanticAICheckpoints("project")])`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.adapters.before_tools import BeforeTools
+from holdfast.adapters.tool_checkpoints import BeforeTools
 from holdfast.errors import Extra
 
 with Extra("pydantic-ai"):
@@ -15,7 +15,7 @@ with Extra("pydantic-ai"):
     from pydantic_ai.tools import ToolDefinition
 
 
-class Checkpoints(BeforeTools, AbstractCapability[Any]):
+class PydanticAICheckpoints(BeforeTools, AbstractCapability[Any]):
     """A capability that saves before each tool; the actor is the agent, the session its conversation."""
 
     async def before_tool_execute(

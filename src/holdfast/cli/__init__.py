@@ -1,9 +1,9 @@
 """The command line: parses, calls the library, prints.
 
-Answers go to stdout and everything else to stderr. With `--json`, stdout holds exactly one JSON document, also for
-an error: `{"error": {"kind": …, "message": …, "hint": …}}`.
+Answers go to stdout and everything else to stderr. With `--json`, stdout is exactly one JSON document, also for
+an error: `{"error": {"kind": …, "message": …, "hint": …, "remedy": …}}`.
 
-Exit codes (`exits.py`):
+Exit codes (`exit_codes.py`):
 
     code  kind           meaning
     0                    done
@@ -19,15 +19,15 @@ Exit codes (`exits.py`):
 
 From the outside in:
 
-    start, main      where the program begins; errors into exit codes (`exits`)
-    shortcut         `log`, answered without click
-    group, command   the click group and the click command; `app` is what every command is given
-    commands/        one file a command
-    flow/, training, indexing    the same for flow locations, training runs, `holdfast index`
-    listing, restoring, saved, conversations, installing, running, picking    what several commands share
-    given, locations, kinds      values and locations on the command line; what a place is that a command is not for
-    output, render, progress     the two streams, how things look, the progress bar
-    documents                    what `--json` prints
-    completing, reference        completion in shells; how docs/cli.md is made
-    demonstration, demo_project  `holdfast demo`
+    start, main      where the program begins; errors into exit codes (`exit_codes`)
+    fast_log         `log`, answered without click
+    group, command   the click group and the click command; `context` is what every command is given
+    location_command    the click command of `log`, `show`, `diff` and others, which work on any `holdfast.location`
+    commands/        one file per command
+    restore_output, install_output, run_command    what several commands share
+    kinds            what a command for folders was given instead
+    streams, render, progress     the two streams, how things look, the progress bar
+    values, readable    the values of a location, and states, as they are printed
+    remedies         what to do about an error, with the options and commands of the program
+    completion, reference        completion in shells; how docs/cli.md is made
 """

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli import output
-from holdfast.cli.app import App
-from holdfast.cli.exits import Exit
+from holdfast.cli import streams
+from holdfast.cli.context import App
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.kinds import of_word
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_OF_FOLDERS = frozenset(["restore", "blame", "why", "export", "fork", "adopt", "pin", "rm", "purge", "init", "where"])
+_OF_FOLDERS = frozenset(["restore", "blame", "why", "export", "fork", "adopt", "purge", "init", "where"])
 """Those whose words are checkpoints and paths; a text, such as a message, may well be a URL."""
 
 
@@ -36,7 +36,7 @@ class Command(click.Command):
         found = super().get_params(ctx)
         if ctx.resilient_parsing:
             for param in found:
-                _completes_by_name(param)
+                complete_by_name(param)
         return found
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
@@ -57,7 +57,7 @@ class Command(click.Command):
             raise self._dashes_forgotten(error) from None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it; a usage error where it is for folders, and was given something else."""
+        """Run it; a usage error if it is for folders and the argument is another location."""
         if self.name in _OF_FOLDERS:
             for param in self.params:
                 value = ctx.params.get(param.name or "") if isinstance(param, click.Argument) else None
@@ -67,7 +67,7 @@ class Command(click.Command):
         return super().invoke(ctx)
 
     def _dashes_forgotten(self, error: click.UsageError) -> click.UsageError:
-        """Say what comes after the dashes, where what is wrong may be that there are none."""
+        """Say what comes after the dashes, in case they were forgotten."""
         if not self._after_dashes.startswith("["):
             forgotten = not isinstance(error, click.MissingParameter)
             return click.UsageError("no command is named; it comes after --", error.ctx) if forgotten else error
@@ -84,7 +84,7 @@ class Group(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
-            output.note(ctx.get_help())
+            streams.note(ctx.get_help())
             ctx.exit(Exit.USAGE)
         return with_context(ctx, lambda: super(Group, self).parse_args(ctx, args))
 
@@ -93,7 +93,7 @@ AFTER_DASHES = "holdfast.after_dashes"
 
 
 def with_context(ctx: click.Context, parse: Callable[[], list[str]]) -> list[str]:
-    """Parse; what is wrong is said of this command, also where click does not say of which."""
+    """Parse; a usage error names this command, also where click does not set it."""
     try:
         return parse()
     except click.UsageError as error:
@@ -106,8 +106,8 @@ def command(**attributes: Any) -> Callable[[Callable[..., Any]], Command]:
     return click.command(cls=Command, **attributes)
 
 
-def _completes_by_name(param: click.Parameter) -> None:
-    from holdfast.cli.completing import complete  # only while a shell completes a word
+def complete_by_name(param: click.Parameter) -> None:
+    from holdfast.cli.completion import complete  # only while a shell completes a word
 
     by_itself = param.shell_complete
 

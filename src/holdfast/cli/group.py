@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast import __version__
-from holdfast.cli import output
-from holdfast.cli.app import App
+from holdfast.cli import streams
 from holdfast.cli.command import with_context
-from holdfast.cli.exits import Exit
+from holdfast.cli.context import App
+from holdfast.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -30,7 +30,7 @@ SECTIONS = {
     "Look closer": {
         "blame": "Show who wrote each line of a file.",
         "search": "Find when a text appeared and when it was gone.",
-        "why": "Tell whether checkpoints hold a path, and which rule decides.",
+        "why": "Tell whether checkpoints contain a path, and which rule decides.",
         "bisect": "Find the first checkpoint at which a command fails.",
         "export": "Write a checkpoint's files into a folder of their own.",
     },
@@ -47,7 +47,7 @@ SECTIONS = {
         "mcp": "Offer checkpoints to an agent as tools.",
     },
     "Graphs, training runs, indexes": {
-        "copy": "Copy the states of a flow location to another, unchanged.",
+        "copy": "Copy the states of a flow store to another, unchanged.",
         "training": "Look at the checkpoints of a training run.",
         "index": "Turn documents into an index that can be searched.",
     },
@@ -87,7 +87,7 @@ class LazyGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
-            output.note(ctx.get_help())
+            streams.note(ctx.get_help())
             ctx.exit(Exit.USAGE)
         return with_context(ctx, lambda: super(LazyGroup, self).parse_args(ctx, args))
 
@@ -124,14 +124,14 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if not value or ctx.resilient_parsing:
         return
     if ctx.params.get("json"):
-        output.document({"version": __version__})
+        streams.document({"version": __version__})
     else:
-        output.answer(f"holdfast {__version__}")
+        streams.answer(f"holdfast {__version__}")
     ctx.exit()
 
 
 def _folder(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from holdfast.cli.completing import complete_folder  # only while a shell completes a word
+    from holdfast.cli.completion import complete_folder  # only while a shell completes a word
 
     return complete_folder(ctx, param, incomplete)
 

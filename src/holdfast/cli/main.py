@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.cli import output, shortcut
-from holdfast.cli.exits import Exit, of_error
+from holdfast.cli import fast_log, streams
+from holdfast.cli.exit_codes import Exit, of_error
 from holdfast.errors import HoldfastError
-from holdfast.harmless import without_password
+from holdfast.escaping import without_password
 
 if TYPE_CHECKING:
     import click
@@ -30,19 +30,19 @@ def main(args: Sequence[str] | None = None) -> int:
     args = sys.argv[1:] if args is None else list(args)
     try:
         try:
-            output.prepare()
+            streams.prepare()
             return _run(args)
         finally:
-            output.flush()
-    except Exception as error:  # the last line of defence: what nobody foresaw is still one sentence
+            streams.flush()
+    except Exception as error:  # the last line of defence: an unexpected error is still one sentence
         return _interrupted(args) if _is_ctrl_c(error) else _fail(args, *_explain(error))
     except KeyboardInterrupt:
         return _interrupted(args)
 
 
 def _run(args: Sequence[str]) -> int:
-    if asked := shortcut.understood(args):
-        return shortcut.answer(asked)
+    if asked := fast_log.understood(args):
+        return fast_log.answer(asked)
     import click  # inside `main`'s protection: loading it is most of the start-up time
 
     from holdfast.cli.group import group
@@ -55,18 +55,20 @@ def _run(args: Sequence[str]) -> int:
         return _fail(args, Exit.USAGE, *_usage(error))
 
 
-def _explain(error: Exception) -> tuple[Exit, str, str]:
+def _explain(error: Exception) -> tuple[Exit, str, str, str | None]:
     if os.environ.get("HOLDFAST_DEBUG", "0") not in ("", "0"):
         import traceback  # start-up cost, for debugging only
 
         traceback.print_exception(error)
     if isinstance(error, HoldfastError):
-        return of_error(error), error.message, error.hint
+        from holdfast.cli.remedies import hint_of  # start-up cost, for errors only
+
+        return of_error(error), error.message, hint_of(error), error.remedy.code if error.remedy else None
     if isinstance(error, OSError):
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-        return Exit.UNAVAILABLE, f"{where}{error.strerror or error}", "Fix that and try again."
+        return Exit.UNAVAILABLE, f"{where}{error.strerror or error}", "Fix that and try again.", None
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return Exit.BUG, f"unexpected {what}; this is a bug", "Please report it with what HOLDFAST_DEBUG=1 shows."
+    return Exit.BUG, f"unexpected {what}; this is a bug", "Please report it with what HOLDFAST_DEBUG=1 shows.", None
 
 
 def _is_ctrl_c(error: BaseException) -> bool:
@@ -101,13 +103,13 @@ def _interrupted(args: Sequence[str]) -> int:
     restoring = any(word in ("restore", "undo", "redo") for word in args)
     hint = "If it had begun to change the folder, the next command finishes it or takes it back." if restoring else ""
     if "purge" in args:
-        hint = "If it had begun, the next command that writes goes on with it."
+        hint = "If it had begun, the next command that writes continues it."
     if "copy" in args:
-        hint = "What was copied is whole; run it again, and it goes on."
+        hint = "What was copied is complete. Run it again to continue."
     return _fail(args, Exit.INTERRUPTED, "interrupted", hint)
 
 
-def _fail(args: Sequence[str], code: Exit, message: str, hint: str) -> int:
+def _fail(args: Sequence[str], code: Exit, message: str, hint: str, remedy: str | None = None) -> int:
     from holdfast.cli import render
 
     message, hint = (without_password(text) for text in (message.strip().rstrip("."), hint.strip()))
@@ -115,12 +117,12 @@ def _fail(args: Sequence[str], code: Exit, message: str, hint: str) -> int:
         message = message[: _MESSAGE_MAX_CHARS - 1] + "…"
     try:
         if _wants_json(args):
-            output.document({"error": {"kind": code.kind, "message": message, "hint": hint}})
+            streams.document({"error": {"kind": code.kind, "message": message, "hint": hint, "remedy": remedy}})
         else:
-            output.note(render.paint("error: ", "red", sys.stderr) + render.escape(message))
+            streams.note(render.paint("error: ", "red", sys.stderr) + render.escape(message))
             if hint:
-                output.note(render.paint("hint:  ", "dim", sys.stderr) + render.escape(hint))
-        output.flush()
+                streams.note(render.paint("hint:  ", "dim", sys.stderr) + render.escape(hint))
+        streams.flush()
     except HoldfastError:
         pass  # the streams themselves are gone; the exit code still tells
     return code

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from holdfast.cli import output, render
+from holdfast.cli import render, streams
 from holdfast.model import Progress
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ SHOWN_AFTER_SECONDS = 0.5
 
 @contextmanager
 def shown() -> Iterator[Progress | None]:
-    """Give what a library call takes as `progress`; None where nobody is watching."""
-    if not output.is_terminal(sys.stderr):
+    """Yield what a library call takes as `progress`; None without a terminal."""
+    if not streams.is_terminal(sys.stderr):
         yield None
         return
     late = _LateBar()

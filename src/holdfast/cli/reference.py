@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
-from holdfast.cli import output
+from holdfast.cli import streams
 from holdfast.cli.group import COMMANDS, group
+from holdfast.cli.location_command import LocationCommand
+from holdfast.location import FOLDER, KINDS
 
 _WIDTH = 100
 _HEAD = """\
@@ -39,7 +41,13 @@ def _sections(title: str, command: click.Command, context: click.Context) -> Ite
 
 
 def _section(title: str, command: click.Command, context: click.Context) -> str:
-    lines = (line.rstrip() for line in command.get_help(context).splitlines())
+    lines = [line.rstrip() for line in command.get_help(context).splitlines()]
+    if isinstance(command, LocationCommand):
+        formatter = context.make_formatter()
+        for kind in KINDS:
+            if kind != FOLDER:
+                command.format_kind(kind, context, formatter)
+        lines += [line.rstrip() for line in formatter.getvalue().splitlines()]
     return "\n".join((f"## {title}", "", "```text", *lines, "```", ""))
 
 
@@ -49,4 +57,4 @@ def _context(command: click.Command, name: str, parent: click.Context | None) ->
 
 
 if __name__ == "__main__":
-    output.answer(reference().rstrip("\n"))
+    streams.answer(reference().rstrip("\n"))

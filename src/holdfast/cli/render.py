@@ -1,4 +1,4 @@
-"""How things look to people: names made harmless, tables, colour, sizes, times.
+"""How things look to people: escaped names, tables, colour, sizes, times.
 
 Whatever came from a file name, a message or other stored data passes through `escape` before it is printed.
 """
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TextIO
 
-from holdfast.cli import output
-from holdfast.harmless import escape as escape
+from holdfast.cli import streams
+from holdfast.escaping import escape as escape
 
 LIST_MAX = 10
 MESSAGE_MAX_CHARS = 200
@@ -23,13 +23,13 @@ _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33",
 
 def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
     """Colour a text if the stream that it goes to (stdout, unless told) is a terminal."""
-    if not output.has_colour(stream or sys.stdout):
+    if not streams.has_colour(stream or sys.stdout):
         return text
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
 
 def first_line(message: str) -> str:
-    """Return the first line of a message, made harmless, at most `MESSAGE_MAX_CHARS` long."""
+    """Return the first line of a message, escaped, at most `MESSAGE_MAX_CHARS` long."""
     line = message.strip().partition("\n")[0].rstrip("\r")
     return escape(line if len(line) <= MESSAGE_MAX_CHARS else line[: MESSAGE_MAX_CHARS - 1] + "…")
 
@@ -93,8 +93,8 @@ def note_list(items: Sequence[str] | Mapping[str, str], title: str, *, noun: str
     """Write a title and the items below it to stderr, with their number before it if `noun` says of what; nothing
     where there are none."""
     if items:
-        output.note(f"{count(len(items), noun)} {title}:" if noun else f"{title}:")
-        output.notes(listing(items))
+        streams.note(f"{count(len(items), noun)} {title}:" if noun else f"{title}:")
+        streams.notes(listing(items))
 
 
 def fields(pairs: Iterable[tuple[str, str]]) -> str:
@@ -110,7 +110,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     used = [at for at in range(len(head)) if any(row[at] for row in rows)]
     cells = [[row[at] for at in used] for row in (head, *rows)]
     widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
-    if output.is_terminal(sys.stdout):
+    if streams.is_terminal(sys.stdout):
         import shutil  # start-up cost, for a terminal only
 
         _narrow(widths, shutil.get_terminal_size().columns)
@@ -119,14 +119,14 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         padded = [cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
         padded[-1] = row[-1]
         if number == 0:
-            output.answer(paint("  ".join(padded).rstrip(), "bold"))
+            streams.answer(paint("  ".join(padded).rstrip(), "bold"))
         else:
-            output.answer("  ".join([paint(padded[0], "cyan"), *padded[1:]]).rstrip())
+            streams.answer("  ".join([paint(padded[0], "cyan"), *padded[1:]]).rstrip())
 
 
-def _narrow(widths: list[int], room: int) -> None:
+def _narrow(widths: list[int], columns: int) -> None:
     """Take what is too much from the columns between the first and the last, then from the last, then from the rest."""
-    excess = sum(widths) + 2 * (len(widths) - 1) - room
+    excess = sum(widths) + 2 * (len(widths) - 1) - columns
     order = [*reversed(range(2, len(widths) - 1)), len(widths) - 1, 1]
     for least in (_CELL_MIN_CHARS, _CELL_LEAST_CHARS):
         for at in order:

@@ -69,14 +69,14 @@ def _command() -> int:
         try:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             has_handler = False
-        except KeyboardInterrupt:  # it came between the answer and this
+        except KeyboardInterrupt:  # between the answer and this
             pass
     gc.freeze()  # no last collection either: the process ends
     return code
 
 
 def _raise_later(told: UnraisableHookArgs) -> None:
-    """Have Ctrl-C come again in a moment if it came where nothing can be raised: as Python frees an object."""
+    """Repeat Ctrl-C in a moment if Python cannot raise it now, as while it frees an object."""
     import _signal as signal
 
     if told.exc_type is not KeyboardInterrupt:

@@ -1,22 +1,18 @@
-"""The only room that changes a disk: writes, syncs, renames into place, takes locks.
+"""The only package that changes a disk: writes, syncs, renames into place, takes locks; SQLite and PostgreSQL.
 
 Everything goes through `disk()`, one small object, so that a test can put a faulty one in its place and interrupt
-every write, rename, sync and removal in turn (`holdfast.testing.faults`).
+every write, rename, sync and removal in turn (`holdfast.testing.faulty_disks`).
 """
 
 from holdfast.durable.disk import ASIDE, Disk, disk, open_to_owner, use_disk
 from holdfast.durable.files import make_folder, parse_toml, read_file, remove_tree, sync_folder, write_atomically
-from holdfast.durable.journal import ALONE, NOT_ALONE, journal_mode
 from holdfast.durable.lock import Lock
 
 __all__ = [
-    "ALONE",
     "ASIDE",
-    "NOT_ALONE",
     "Disk",
     "Lock",
     "disk",
-    "journal_mode",
     "make_folder",
     "open_to_owner",
     "parse_toml",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import ctypes
 
 ASIDE = ".old"
-"""What is put to the name of a file that was on its way to the place of another, for that other one."""
+"""The suffix for an old file that was moved aside while a new one took its name."""
 
 _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
@@ -47,11 +47,11 @@ class Disk:
         os.ftruncate(fd, size)
 
     def fsync(self, fd: int) -> None:
-        """Put the content of a file, or the names in a folder, on the medium."""
+        """Make the content of a file, or the names in a folder, durable."""
         os.fsync(fd)
 
     def syncfs(self, fd: int) -> None:
-        """Put everything of the file system that holds `fd` on the medium: one call for many files."""
+        """Make everything on the file system of `fd` durable: one call for many files."""
         if _libc().syncfs(fd):
             _raise_errno()
 
@@ -60,15 +60,16 @@ class Disk:
         os.rename(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
     def place(self, src: str, dst: str, *, src_dir_fd: int, dst_dir_fd: int, private: bool = False) -> None:
-        """Move to where nothing is; FileExistsError when something came there first.
+        """Move to a free name; FileExistsError if something is there.
 
-        `private`: nobody else puts anything at `dst`, but perhaps at `src`. Else the other way round.
+        `private`: no other program writes to `dst`, but perhaps to `src`. Otherwise the other way round.
         """
         try:
             _renameat2(src, dst, src_dir_fd, dst_dir_fd, _RENAME_NOREPLACE)
         except OSError as error:
             if error.errno not in _NOT_SUPPORTED:
                 raise
+            # P1: `rename` alone would replace a file that another program puts at `dst` meanwhile; `link` refuses to
             if private:
                 os.rename(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
                 return
@@ -87,7 +88,9 @@ class Disk:
             if error.errno not in _NOT_SUPPORTED:
                 raise
             if stat.S_ISDIR(os.stat(dst, dir_fd=dst_dir_fd, follow_symlinks=False).st_mode):
-                raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), dst) from None  # as of any second name
+                raise PermissionError(
+                    errno.EPERM, os.strerror(errno.EPERM), dst
+                ) from None  # as `link` answers for a folder
             self._exchange_in_steps(src, dst, src_dir_fd, dst_dir_fd)
 
     def _exchange_in_steps(self, src: str, dst: str, src_dir_fd: int, dst_dir_fd: int) -> None:
@@ -149,11 +152,11 @@ class Disk:
 
 
 def open_to_owner(fd: int, mode: int) -> None:
-    """Give the owner of what was just made the rights that `mode` has, if a umask took them: nobody could use it."""
+    """Give the owner the rights in `mode` if the umask removed them: nobody could use the file otherwise."""
     status = os.fstat(fd)
     lacking = mode & 0o700 & ~status.st_mode
     if lacking:
-        with contextlib.suppress(PermissionError):  # it was there, and is somebody else's
+        with contextlib.suppress(PermissionError):  # it existed already, and belongs to another user
             os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(status.st_mode) | lacking)
 
 
@@ -168,7 +171,7 @@ def disk() -> Disk:
 
 @contextlib.contextmanager
 def use_disk(other: Disk) -> Iterator[None]:
-    """Put another disk in place of the real one, for a test."""
+    """Use another disk instead of the real one, in a test."""
     global _current
     before, _current = _current, other
     try:

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that are replaced in one step, and reading files that other programs wrote."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def write_atomically(
     mode: int | None = None,
     owner: tuple[int, int] | None = None,
 ) -> None:
-    """Replace a file by one step (P3): a crash leaves the old content or the new.
+    """Replace a file in one step (P3): a crash leaves the old content or the new.
 
-    Without `sync` a power loss may leave either, or garbage: only for what carries its own checksum and can be made
+    Without `sync` a power loss may leave either, or garbage: only for files that contain a checksum and can be made
     again. What a crash leaves behind is `<name>.new` (or `via`, on the same file system), which the next call replaces.
-    Only its owner can read the file, unless `mode` says otherwise. `owner`: whose it is to be, if we may say so.
+    Only its owner can read the file, unless `mode` says otherwise. `owner`: set if this process may do so.
     """
     temporary = f"{path}.new" if via is None else str(via)
     try:
@@ -45,10 +45,10 @@ def write_atomically(
         if mode is not None:
             disk().chmod(fd, mode)
         if sync:
-            disk().fsync(fd)
+            disk().fsync(fd)  # P3: the content is durable before the name leads to it
     finally:
         os.close(fd)
-    disk().rename(temporary, str(path))
+    disk().rename(temporary, str(path))  # commit point
     if sync:
         sync_folder(path.parent)
 
@@ -56,10 +56,10 @@ def write_atomically(
 def read_file(
     path: str | os.PathLike[str], *, max_bytes: int, dir_fd: int | None = None, follow_links: bool = True
 ) -> bytes:
-    """Return the content of a regular file that somebody else made, which may be anything.
+    """Return the content of a regular file that another program wrote.
 
-    Never waits for a pipe and never reads a device; raises OSError with a plain `strerror` for what is no regular file
-    or is larger than `max_bytes`.
+    Never waits for a pipe and never reads a device; raises OSError with a readable `strerror` if it is not a
+    regular file or is larger than `max_bytes`.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow_links else os.O_NOFOLLOW)
     try:
@@ -72,7 +72,7 @@ def read_file(
             raise IsADirectoryError(errno.EISDIR, "it is a folder")
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
-        pieces, left = [], max_bytes + 1  # it may grow meanwhile
+        pieces, left = [], max_bytes + 1  # one more: it may grow while it is read
         while status.st_size <= max_bytes and left > 0 and (piece := os.read(fd, min(left, 1 << 20))):
             pieces.append(piece)
             left -= len(piece)
@@ -84,7 +84,7 @@ def read_file(
 
 
 def parse_toml(data: bytes) -> dict[str, Any]:
-    """Return the tables of a TOML text that somebody else wrote; raises ValueError with plain words for what is none.
+    """Return the tables of a TOML text; raises ValueError with a readable message if it is not valid.
 
     The parser's memory grows with the square of the parts of a dotted key, so that a line of a few kilobytes could take
     all there is: lines with more dots than any key needs are refused before.
@@ -104,7 +104,7 @@ def _size(count: int) -> str:
 
 
 def make_folder(path: Path, *, mode: int = 0o700) -> None:
-    """Make a folder that (unless `mode` says otherwise) only its owner can enter, and its parents, if need be."""
+    """Make a folder that (unless `mode` says otherwise) only its owner can enter, and its missing parents."""
     if path.is_dir():
         return
     if not path.parent.is_dir():
@@ -127,7 +127,7 @@ def sync_folder(path: Path) -> None:
 
 
 def remove_tree(name: str, *, dir_fd: int | None = None) -> None:
-    """Remove a folder and everything in it, never following a link; what is gone already is no error."""
+    """Remove a folder and everything in it, never following a link. A folder that does not exist is no error."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         fd = os.open(name, flags, dir_fd=dir_fd)

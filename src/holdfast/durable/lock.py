@@ -1,4 +1,4 @@
-"""One writer at a time: a lock that the kernel gives back when its owner dies (P9)."""
+"""One writer at a time: a lock that the kernel frees when its owner dies (P9)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Lock:
         self._fd = -1
 
     def acquire(self, *, wait: bool = True) -> bool:
-        """Take the lock; without `wait` say at once whether it was free. Unavailable when the time is up."""
+        """Take the lock; without `wait`, return at once whether it was free. Unavailable after the timeout."""
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             open_to_owner(fd, 0o600)
             is_ours = self._take(fd, wait=wait)
-        except BaseException:  # Ctrl-C while it waits, too
+        except BaseException:  # also Ctrl-C while it waits
             os.close(fd)
             raise
         if not is_ours:
@@ -62,20 +62,22 @@ class Lock:
         )
 
     def release(self) -> None:
-        """Give the lock back."""
-        fd = self._part()  # first: once the kernel has freed it, what is in here may be another thread's
+        """Free the lock."""
+        fd = self._part()  # first: once the kernel has freed the lock, another thread may set these fields
         if fd >= 0:
-            fcntl.flock(fd, fcntl.LOCK_UN)  # also for a child that was forked while we waited, and holds a copy
+            fcntl.flock(
+                fd, fcntl.LOCK_UN
+            )  # explicitly: a child that was forked meanwhile has a copy of `fd`, which would keep the lock
             os.close(fd)
 
     def forget(self) -> None:
-        """Close our copy of the file; whoever has another keeps the lock."""
+        """Close this copy of the file; a process with another copy keeps the lock."""
         fd = self._part()
         if fd >= 0:
             os.close(fd)
 
     def _part(self) -> int:
-        """The open file, if any, which is no longer ours to keep."""
+        """Return the open file, if any, and drop it from this object."""
         fd, self._fd = self._fd, -1
         _held.discard(self)
         return fd
@@ -89,7 +91,7 @@ class Lock:
 
 
 def _owner(fd: int) -> str:
-    """Name the process that holds the lock, where the system tells."""
+    """Name the process that has the lock, if the system shows it."""
     number = f":{os.fstat(fd).st_ino} "
     try:
         with open("/proc/locks") as table:

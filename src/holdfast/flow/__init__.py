@@ -7,23 +7,18 @@
 
 `open_checkpointer` opens the same for an event loop.
 
-    states, checkpointer     the verbs; the same for an event loop, in `threads`
-    core        saving and loading, over any store
-    model       the nouns: `Checkpoint`, `CheckpointMetadata`, `Session`
-    asked, names             what callers give, checked; names as every back end can hold them
-    weaving, rope            where a state is cut into parts; its bytes as a sequence of them
-    sealing     values to rows and parts, and back
-    remembering  what a process keeps between calls, so that they cost what is new
-    store       what a back end promises
-    conflicts   what every back end refuses, in the same words
-    opening     back ends by their URLs
-    memory      states in memory
-    sqlite, sqlite_reading, sqlite_schema    states in one file
-    sqlite_pool, sqlite_sharing              its connections; writes that go along with a commit
-    postgres, postgres_reading, postgres_schema    states in PostgreSQL
-    redis, redis_reading, redis_scripts      states in Redis
-    copying, parents         forks and copies; checkpoints that are made of earlier ones
-    differ, upkeep, weighing  what differs; what is pruned, expired, damaged; what each session takes
+    states, checkpointer    the verbs; the same for asyncio, in `aio`
+    model                   the nouns: `Checkpoint`, `CheckpointMetadata`, `SessionInfo`
+    validation              checks of arguments; names escaped so that every back end can store them
+    chunking, segments      where a state is cut into parts; its bytes as a sequence of them
+    codec                   values to rows and parts, and back
+    cache                   what a process remembers between calls, so that a save costs what is new
+    store                   the interface of a back end, and what it guarantees
+    urls                    back ends by their URLs
+    location                a store as a `Location`, for commands and pages
+    memory, sqlite, postgres, redis    the back ends
+    forks, parents          forks and copies; checkpoints that need earlier ones
+    diff, upkeep            differences; pruning, expiry, verification, sizes
 """
 
 from __future__ import annotations
@@ -31,22 +26,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.flow.model import (
-    Change,
     Checkpoint,
     CheckpointMetadata,
     Copied,
     Encoded,
-    Pruned,
-    Session,
+    PrunedStates,
+    SessionInfo,
+    SessionSize,
+    StateChange,
     StateDiff,
-    Usage,
-    Weight,
+    StoreUsage,
     Write,
 )
-from holdfast.flow.opening import open_states, open_store
 from holdfast.flow.parents import MADE_OF_PARENTS
 from holdfast.flow.states import States
 from holdfast.flow.store import ANYTHING, Place, StateStore
+from holdfast.flow.urls import open_states, open_store
 
 if TYPE_CHECKING:
     from holdfast.flow.checkpointer import (
@@ -63,7 +58,6 @@ __all__ = [
     "ANYTHING",
     "MADE_OF_PARENTS",
     "BaseCheckpointer",
-    "Change",
     "Checkpoint",
     "CheckpointMetadata",
     "Checkpointer",
@@ -72,15 +66,16 @@ __all__ = [
     "InMemoryCheckpointer",
     "Place",
     "PostgresCheckpointer",
-    "Pruned",
+    "PrunedStates",
     "RedisCheckpointer",
     "SQLiteCheckpointer",
-    "Session",
+    "SessionInfo",
+    "SessionSize",
+    "StateChange",
     "StateDiff",
     "StateStore",
     "States",
-    "Usage",
-    "Weight",
+    "StoreUsage",
     "Write",
     "open_checkpointer",
     "open_states",
@@ -97,7 +92,7 @@ _AWAITED = {
     "open_checkpointer",
 }
 
-if not TYPE_CHECKING:  # a checker that saw this would take any name for one of ours
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 
     def __getattr__(name: str) -> object:
         """Load the async facade when it is first asked for: who has no event loop does not pay for one."""

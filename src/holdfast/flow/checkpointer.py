@@ -6,19 +6,17 @@ import asyncio
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
-from functools import wraps
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
+from typing import Any, Concatenate, Self, TypeAlias, TypeVar
 from urllib.parse import quote
 
+from holdfast.durable.aio import WorkerThreads, awaited
 from holdfast.flow.model import Checkpoint, Copied
-from holdfast.flow.opening import open_states
 from holdfast.flow.states import States
-from holdfast.flow.threads import Threads
+from holdfast.flow.urls import open_states
 
-P = ParamSpec("P")
 R = TypeVar("R")
 Checkpoints: TypeAlias = list[Checkpoint]  # `list` is a verb of the classes below
 
@@ -47,18 +45,6 @@ class BaseCheckpointer(ABC):
         """Delete everything."""
 
 
-def _threaded(
-    verb: Callable[Concatenate[States, P], R],
-) -> Callable[Concatenate[Checkpointer, P], Coroutine[Any, Any, R]]:
-    """A verb of `States` that is awaited."""
-
-    @wraps(verb)
-    async def call(self: Checkpointer, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._threads.call(lambda: verb(self.states, *args, **kwargs))
-
-    return call
-
-
 class Checkpointer(BaseCheckpointer):
     """A store for programs with an event loop; opened when it is first used, closed by `async with` or `close`."""
 
@@ -67,7 +53,7 @@ class Checkpointer(BaseCheckpointer):
         self._open = open_
         self._states: States | None = None
         self._lock = threading.Lock()
-        self._threads = Threads(threads, "holdfast-flow")
+        self._threads = WorkerThreads(threads, "holdfast-flow", owner="store", drop_cancelled=True)
 
     @property
     def states(self) -> States:
@@ -77,25 +63,25 @@ class Checkpointer(BaseCheckpointer):
                 self._states = self._open()
             return self._states
 
-    save = _threaded(States.save)
-    load = _threaded(States.load)
-    list = _threaded(States.list)
-    metadata = _threaded(States.metadata)
-    sessions = _threaded(States.sessions)
-    delete = _threaded(States.delete)
-    delete_runs = _threaded(States.delete_runs)
-    reopen = _threaded(States.reopen)
-    clear_all = _threaded(States.clear_all)
-    put_writes = _threaded(States.put_writes)
-    writes = _threaded(States.writes)
-    fork = _threaded(States.fork)
-    diff = _threaded(States.diff)
-    prune = _threaded(States.prune)
-    expire = _threaded(States.expire)
-    usage = _threaded(States.usage)
-    weigh = _threaded(States.weigh)
-    load_encoded = _threaded(States.load_encoded)
-    verify = _threaded(States.verify)
+    save = awaited(States.save)
+    load = awaited(States.load)
+    list = awaited(States.list)
+    metadata = awaited(States.metadata)
+    sessions = awaited(States.sessions)
+    delete = awaited(States.delete)
+    delete_runs = awaited(States.delete_runs)
+    reopen = awaited(States.reopen)
+    clear_all = awaited(States.clear_all)
+    put_writes = awaited(States.put_writes)
+    writes = awaited(States.writes)
+    fork = awaited(States.fork)
+    diff = awaited(States.diff)
+    prune = awaited(States.prune)
+    expire = awaited(States.expire)
+    usage = awaited(States.usage)
+    sizes = awaited(States.sizes)
+    load_encoded = awaited(States.load_encoded)
+    verify = awaited(States.verify)
 
     async def copy_to(self, other: Checkpointer, **options: Any) -> Copied:
         """Copy everything to another store, of whatever kind; the options are those of `States.copy_to`."""
@@ -103,12 +89,19 @@ class Checkpointer(BaseCheckpointer):
 
     async def close(self) -> None:
         """Wait for what is under way, and close."""
-        await asyncio.get_running_loop().run_in_executor(None, self._close)
-
-    def _close(self) -> None:
-        self._threads.shutdown()
+        await self._threads.aclose()
         if self._states is not None:
-            self._states.close()
+            await asyncio.to_thread(self._states.close)
+
+    async def _call(
+        self,
+        method: Callable[Concatenate[States, ...], R],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        reads: bool,
+    ) -> R:
+        return await self._threads.call(lambda: method(self.states, *args, **kwargs))
 
     async def __aenter__(self) -> Self:
         await self._threads.call(lambda: self.states)

@@ -1,4 +1,4 @@
-"""States in memory: for tests, and for programs whose states need not outlive them."""
+"""States in memory: for tests, and for programs whose states may end with them."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
-from holdfast.flow import conflicts
-from holdfast.flow.names import check_name
+from holdfast.flow import store
 from holdfast.flow.store import (
     ANYTHING,
     Anything,
     Base,
+    CheckpointRow,
     Copy,
-    Part,
     PartRow,
     Place,
-    Row,
     SessionRow,
+    SizeRow,
     Stale,
+    StatePart,
     UsageRow,
-    WeightRow,
     WriteRow,
     is_still,
     live_names,
 )
+from holdfast.flow.validation import check_name
 
 
 @dataclass
 class _Tenant:
-    """All that one tenant has."""
+    """The data of one tenant."""
 
     sequence: int = 0
     sessions: dict[str, SessionRow] = field(default_factory=dict)
-    rows: dict[Place, Row] = field(default_factory=dict)
-    """In the order of their numbers: a new one comes last, and one that is replaced stays where it is."""
+    rows: dict[Place, CheckpointRow] = field(default_factory=dict)
+    """In the order of their numbers: a new row comes last, a replaced one stays where it is."""
     places: dict[str, dict[Place, None]] = field(default_factory=dict)
     """Those of each session, in the same order."""
-    parts: dict[int, dict[bytes, Part]] = field(default_factory=dict)
+    parts: dict[int, dict[bytes, StatePart]] = field(default_factory=dict)
     writes: dict[Place, dict[tuple[str, int], WriteRow]] = field(default_factory=dict)
 
 
@@ -69,8 +69,8 @@ class MemoryStore:
 
     def commit(
         self,
-        row: Row,
-        parts: Sequence[Part],
+        row: CheckpointRow,
+        parts: Sequence[StatePart],
         *,
         base: Base | None = None,
         expected_parent: str | Anything | None = ANYTHING,
@@ -83,7 +83,7 @@ class MemoryStore:
             if there is not None and there.digest == row.digest:
                 return there.sequence
             newest = None if isinstance(expected_parent, Anything) else self.find(*row.place[:2], None)
-            conflicts.check(
+            store.check_commit(
                 row,
                 is_deleted=session is not None and session.is_deleted,
                 is_taken=there is not None and not replace,
@@ -92,14 +92,14 @@ class MemoryStore:
             )
             if session is not None and session.checkpoints and session.family != row.family:
                 raise Stale
-            newest_first = reversed(own.rows.values())  # among them a base is soon found
+            newest_first = reversed(own.rows.values())  # newest first: the base is most likely near the end
             if base is not None and not any((each.sequence, each.digest) == base for each in newest_first):
                 raise Stale
             own.sequence += there is None
             sequence = own.sequence if there is None else there.sequence
-            held = own.parts.setdefault(row.family, {})
+            stored = own.parts.setdefault(row.family, {})
             for part in parts:
-                held.setdefault(part.name, part)
+                stored.setdefault(part.name, part)
             own.rows[row.place] = row._replace(sequence=sequence)
             own.places.setdefault(row.place.session, {})[row.place] = None
             self._note(row, session, sequence, added=there is None)
@@ -107,7 +107,7 @@ class MemoryStore:
                 self._sweep(row.family)
             return sequence
 
-    def _note(self, row: Row, session: SessionRow | None, sequence: int, *, added: bool) -> None:
+    def _note(self, row: CheckpointRow, session: SessionRow | None, sequence: int, *, added: bool) -> None:
         latest = max(sequence, session.latest if session else 0)
         count = (session.checkpoints if session else 0) + added
         saved_at = max(row.saved_at, session.saved_at if session else row.saved_at)
@@ -118,7 +118,7 @@ class MemoryStore:
         with self._lock:
             own, known = self._own, self._own.sessions.get(session)
             if known is not None and not (known.is_deleted and reopen):
-                raise conflicts.exists(session)
+                raise store.session_exists(session)
             if {copy.base for copy in copies} - {(row.sequence, row.digest) for row in own.rows.values()}:
                 raise Stale
             own.sessions.pop(session, None)
@@ -126,7 +126,7 @@ class MemoryStore:
                 self.add_writes(copy.row.place, copy.writes, replace=True)
             return [self.commit(copy.row, []) for copy in copies]
 
-    def find(self, session: str, namespace: str, checkpoint_id: str | None) -> Row | None:
+    def find(self, session: str, namespace: str, checkpoint_id: str | None) -> CheckpointRow | None:
         with self._lock:
             if checkpoint_id is not None:
                 return self._own.rows.get(Place(session, namespace, checkpoint_id))
@@ -141,7 +141,7 @@ class MemoryStore:
         limit: int | None = None,
         run_id: str | None = None,
         whole: bool = False,
-    ) -> list[Row]:
+    ) -> list[CheckpointRow]:
         with self._lock:
             own = self._own
             places: Iterable[Place] = reversed(own.rows if session is None else own.places.get(session, {}))
@@ -157,7 +157,7 @@ class MemoryStore:
 
     def rows_by_id(
         self, session: str, namespace: str, *, before: str | None = None, limit: int | None = None
-    ) -> list[Row]:
+    ) -> list[CheckpointRow]:
         with self._lock:
             own = self._own
             wanted = (
@@ -169,8 +169,8 @@ class MemoryStore:
 
     def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
         with self._lock:
-            held = self._own.parts.get(family, {})
-            return [held[name] for name in names if name in held]
+            stored = self._own.parts.get(family, {})
+            return [stored[name] for name in names if name in stored]
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
         return {name: refs for name, refs, _ in self.parts(family, names)}
@@ -219,10 +219,10 @@ class MemoryStore:
 
     def _sweep(self, family: int) -> None:
         own = self._own
-        held = own.parts.get(family, {})
+        stored = own.parts.get(family, {})
         roots = [row.refs for row in own.rows.values() if row.family == family]
-        live = live_names(roots, {name: part.refs for name, part in held.items() if part.refs})
-        own.parts[family] = {name: part for name, part in held.items() if name in live}
+        live = live_names(roots, {name: part.refs for name, part in stored.items() if part.refs})
+        own.parts[family] = {name: part for name, part in stored.items() if name in live}
         if not own.parts[family]:
             del own.parts[family]
 
@@ -238,7 +238,7 @@ class MemoryStore:
         with self._lock:
             return [name for name, session in self._own.sessions.items() if session.is_deleted]
 
-    def bury(self, session: str) -> bool:
+    def add_tombstone(self, session: str) -> bool:
         with self._lock:
             dead = SessionRow(session, 0, 0, 0, 0, True)
             return self._own.sessions.setdefault(session, dead) is dead
@@ -248,16 +248,16 @@ class MemoryStore:
             self._tenants[self._tenant_name] = _Tenant(sequence=self._own.sequence)
 
     def add_writes(
-        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, patience_seconds: float = 0.0
+        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, max_wait_seconds: float = 0.0
     ) -> None:
         with self._lock:
             known = self._own.sessions.get(place.session)
             if known is not None and known.is_deleted:
-                raise conflicts.deleted(place.session)
-            held = self._own.writes.setdefault(place, {})
+                raise store.session_deleted(place.session)
+            stored = self._own.writes.setdefault(place, {})
             for write in writes:
-                if replace or (write.task_id, write.idx) not in held:
-                    held[write.task_id, write.idx] = write
+                if replace or (write.task_id, write.idx) not in stored:
+                    stored[write.task_id, write.idx] = write
 
     def writes(self, places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
         with self._lock:
@@ -269,9 +269,9 @@ class MemoryStore:
     def usage(self) -> UsageRow:
         with self._lock:
             own = self._own
-            parts = [part for held in own.parts.values() for part in held.values()]
+            parts = [part for stored in own.parts.values() for part in stored.values()]
             rows = sum(len(row.meta) + len(row.refs) + len(row.shape) for row in own.rows.values())
-            writes = sum(len(write.data) for held in own.writes.values() for write in held.values())
+            writes = sum(len(write.data) for stored in own.writes.values() for write in stored.values())
             dead = sum(session.is_deleted for session in own.sessions.values())
             return UsageRow(
                 sessions=len(own.sessions) - dead, tombstones=dead, checkpoints=len(own.rows), parts=len(parts),
@@ -279,20 +279,20 @@ class MemoryStore:
                 sequence=own.sequence,
             )  # fmt: skip
 
-    def weigh(self, sessions: Sequence[str]) -> list[WeightRow]:
+    def sizes(self, sessions: Sequence[str]) -> list[SizeRow]:
         with self._lock:
             known = [row for name in sessions if (row := self._own.sessions.get(name)) and not row.is_deleted]
             return [self._weight(row) for row in known]
 
-    def _weight(self, session: SessionRow) -> WeightRow:
+    def _weight(self, session: SessionRow) -> SizeRow:
         own = self._own
         rows = [own.rows[place] for place in own.places.get(session.session, ())]
-        writes = [held for place, held in own.writes.items() if place.session == session.session]
+        writes = [stored for place, stored in own.writes.items() if place.session == session.session]
         parts = own.parts.get(session.family, {}).values()
-        return WeightRow(
+        return SizeRow(
             session=session.session,
             row_bytes=sum(len(row.meta) + len(row.refs) + len(row.shape) for row in rows)
-            + sum(len(write.data) for held in writes for write in held.values()),
+            + sum(len(write.data) for stored in writes for write in stored.values()),
             family=session.family,
             family_bytes=sum(len(part.refs) + len(part.data) for part in parts),
             family_sessions=len({row.place.session for row in own.rows.values() if row.family == session.family}),
@@ -300,10 +300,10 @@ class MemoryStore:
 
     def tenants(self) -> list[str]:
         with self._lock:
-            return sorted(name for name, held in self._tenants.items() if held.sessions or held.writes)
+            return sorted(name for name, stored in self._tenants.items() if stored.sessions or stored.writes)
 
     def close(self) -> None:
-        """Nothing to do: what is in memory stays until nobody holds it."""
+        """Nothing to do: the memory is freed with the last reference."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""The nouns of the surface: a checkpoint of a session's state, and what is told about it."""
+"""The nouns of the surface: checkpoints, their metadata, sessions, and the results of verbs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from holdfast.serde import Serde, from_json, to_json
 _FIRST, _LAST = (moment.replace(tzinfo=UTC) for moment in (datetime.min, datetime.max))
 _FLAT = ("checkpoint_id", "session_id", "timestamp", "node_name", "step")
 _EXACT = "exact_timestamp"
-"""Only where ISO 8601 does not say all of a timestamp."""
+"""Present only if ISO 8601 cannot represent all of a timestamp."""
 _MORE: dict[str, Any] = {"parent_id": None, "namespace": "", "tags": (), "run_id": None, "extra": {}}
 
 
 def moment(micros: int) -> datetime:
-    """A time as stores have it; what no calendar holds, the end of the calendar."""
+    """Convert a stored time; one outside the calendar becomes the end of the calendar."""
     try:
         return datetime.fromtimestamp(micros / 1e6, UTC)
     except (ValueError, OverflowError, OSError):
@@ -29,7 +29,7 @@ def moment(micros: int) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointMetadata:
-    """What is told of a checkpoint without its state. The first five are the caller's, and come back as they were."""
+    """A checkpoint without its state. The first five fields are the caller's, and come back as they were."""
 
     checkpoint_id: str
     session_id: str
@@ -70,24 +70,24 @@ class Checkpoint:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], serde: Serde | None = None) -> Checkpoint:
-        """The checkpoint of which `to_dict` made this; `state` may also be given as it is."""
+        """The checkpoint that `to_dict` encoded; `state` may also be a plain value."""
         serde = serde or Serde()
         missing = [name for name in (*_FLAT, "state") if name not in data]
         if missing:
-            raise Refused(f"a checkpoint lacks {', '.join(missing)}", hint="Give what `to_dict` made.")
+            raise Refused(f"a checkpoint lacks {', '.join(missing)}", hint="Give the result of `to_dict`.")
         fields = {name: data[name] for name in (*_FLAT, *_MORE) if name in data}
         try:
             if isinstance(fields["timestamp"], str):
                 fields["timestamp"] = _timestamp(fields["timestamp"], _read(data.get(_EXACT), serde))
             fields["tags"] = tuple(fields.get("tags", ()))
         except (ValueError, TypeError) as error:
-            raise Refused(f"this is not a checkpoint: {error}", hint="Give what `to_dict` made.") from None
+            raise Refused(f"this is not a checkpoint: {error}", hint="Give the result of `to_dict`.") from None
         fields["extra"] = _read(fields.get("extra", {}), serde)
         return cls(CheckpointMetadata(**fields), _read(data["state"], serde))
 
 
 def _timestamp(text: str, exact: Any) -> datetime:
-    """What a text says; with all that the exact value knows, if that is of the same moment."""
+    """Parse a timestamp; the exact value replaces it if both are the same moment."""
     is_exact = isinstance(exact, datetime) and exact.isoformat() == text
     return exact if is_exact else datetime.fromisoformat(text)
 
@@ -116,8 +116,8 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """What is told of a session."""
+class SessionInfo:
+    """A session, without its states."""
 
     session_id: str
     checkpoints: int
@@ -127,7 +127,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateChange:
     """One place in which two states differ."""
 
     path: str
@@ -142,15 +142,15 @@ class StateDiff:
 
     before: CheckpointMetadata
     after: CheckpointMetadata
-    changes: Sequence[Change]
+    changes: Sequence[StateChange]
 
     def __bool__(self) -> bool:
         return bool(self.changes)
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
-    """What a policy takes away (in a dry run: would take), and why the rest stays."""
+class PrunedStates:
+    """What a policy deletes (in a dry run: would delete), and why the rest stays."""
 
     removed: Sequence[CheckpointMetadata]
     kept: Mapping[int, str]
@@ -164,14 +164,14 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a copy brought over."""
+    """What a copy did."""
 
     sessions: int
     checkpoints: int
     skipped: int
     """Already there, the same."""
     tombstones: int = 0
-    """Sessions that were deleted in the one, and never were in the other: deleted there too."""
+    """Sessions that were deleted in the source and never existed in the target: now deleted there, too."""
     conflicts: Mapping[str, str] = field(default_factory=dict)
     """With `go_on`: the sessions that were not copied further, and why."""
     damaged: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
@@ -179,30 +179,30 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
-    """What a session takes, in bytes as they are stored."""
+class SessionSize:
+    """The size of a session, in stored bytes."""
 
     session_id: str
     own_bytes: int
     """Of its checkpoints and writes, and of the parts that no other session needs."""
     shared_bytes: int
-    """Of the parts that it has with its forks."""
+    """Of the parts that it shares with its forks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """What a tenant's states cost. Cheap enough to be asked every few seconds."""
+class StoreUsage:
+    """The size of a tenant's states. Cheap enough to call every few seconds."""
 
     sessions: int
     tombstones: int
     checkpoints: int
     parts: int
     part_bytes: int
-    """As stored: compressed and sealed."""
+    """As stored: compressed and encrypted."""
     row_bytes: int
     """Of the rows of checkpoints and writes."""
     sequence: int
-    """The greatest that was given: unchanged means that nothing was saved since."""
+    """The greatest number given: if it is unchanged, nothing was saved since."""
 
     @property
     def total_bytes(self) -> int:

@@ -1,8 +1,7 @@
-"""Checkpoints that are made of their parents: what they do not hold themselves is found by going back.
+"""Checkpoints that need their parents: values that they do not contain are found in earlier checkpoints.
 
-Whoever saves such a checkpoint says so in its `extra`, under `made_of_parents`: each thing that may be found further
-back by its name, and whether it has to be (True) or is whole here (False). What a later one is made of is not taken
-from under it.
+Such a checkpoint says so in its `extra`, under `made_of_parents`: the name of each such value, and whether it must be
+looked up in a parent (True) or is complete here (False). A checkpoint that a later one needs is not deleted (P1).
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import Damaged, Refused
+from holdfast.flow.codec import StateCodec
 from holdfast.flow.model import CheckpointMetadata
-from holdfast.flow.sealing import Sealer
-from holdfast.flow.store import Place, Row, SessionRow
-from holdfast.serde import NotSealed
+from holdfast.flow.store import CheckpointRow, Place, SessionRow
+from holdfast.serde import NotEncrypted
 
 if TYPE_CHECKING:
     from holdfast.flow.states import States
@@ -25,14 +24,14 @@ _HINT = "Delete the later ones with it, or the session."
 
 
 class Link(NamedTuple):
-    """What a checkpoint stands on, and what it says of that."""
+    """The parent of a checkpoint, and what it needs from it."""
 
     parent: Place
     marks: Mapping[str, bool]
 
     @property
     def lacks(self) -> set[str]:
-        """What the checkpoint does not hold itself."""
+        """The values that the checkpoint does not contain itself."""
         return {name for name, is_further in self.marks.items() if is_further is True}
 
 
@@ -43,7 +42,7 @@ def link(told: CheckpointMetadata) -> Link:
 
 
 def needed(kept: Iterable[Place], links: Mapping[Place, Link]) -> set[Place]:
-    """The parents that these checkpoints are made of, back to where all is whole: those that stay are not torn, too."""
+    """The parents that these checkpoints need, back to where every value is complete; each stays readable itself."""
     found: dict[Place, set[str]] = {}
     for place in kept:
         at, missing = links[place], links[place].lacks
@@ -57,39 +56,39 @@ def needed(kept: Iterable[Place], links: Mapping[Place, Link]) -> set[Place]:
 
 
 def check_not_needed(states: States, gone: Iterable[Place]) -> list[SessionRow]:
-    """Refused if a checkpoint that stays is made of one of these.
+    """Raise Refused if a checkpoint that stays needs one of these.
 
-    The sessions, as they were before, of which that can be: what is saved into them now could be made of these, too.
+    Return the sessions, as read before, for which that is possible: what is saved into them meanwhile could need these.
     """
     going, seen = set(gone), []
     for session, namespace in {place[:2] for place in going}:
         known = states.store.session(session)
         rows = states.store.rows(session, namespace)
-        said = {row.place: found for row in rows if (found := _said(states.sealer, row))}
+        said = {row.place: found for row in rows if (found := _said(states.codec, row))}
         if not said or known is None:
             continue
         links = {row.place: said.get(row.place) or Link(_parent(row), {}) for row in rows}
         if needed(links.keys() - going, links) & going:
-            raise Refused(f"a later checkpoint of session {session!r} is made of one of these", hint=_HINT)
+            raise Refused(f"a later checkpoint of session {session!r} needs one of these", hint=_HINT)
         seen.append(known)
     return seen
 
 
 def check_whole(told: CheckpointMetadata) -> None:
-    """Refused if a checkpoint is nothing without its parents."""
+    """Raise Refused if a checkpoint needs its parents."""
     if link(told).lacks:
-        raise Refused(f"checkpoint {told.checkpoint_id!r} is made of its parents", hint="Fork it with history=True.")
+        raise Refused(f"checkpoint {told.checkpoint_id!r} needs its parents", hint="Fork it with history=True.")
 
 
-def _said(sealer: Sealer, row: Row) -> Link | None:
-    """What a row says of its parents; most say nothing. One that is damaged, or that anybody may have put there, does
-    not either, and may be deleted."""
+def _said(codec: StateCodec, row: CheckpointRow) -> Link | None:
+    """What a row needs of its parents; most need nothing. A damaged or foreign row needs nothing either, and can be
+    deleted."""
     try:
-        plain = sealer.open_meta(row)
-        return link(sealer.metadata(row, plain)) if _NAME in plain else None
-    except (Damaged, NotSealed):
+        plain = codec.open_meta(row)
+        return link(codec.metadata(row, plain)) if _NAME in plain else None
+    except (Damaged, NotEncrypted):
         return None
 
 
-def _parent(row: Row) -> Place:
+def _parent(row: CheckpointRow) -> Place:
     return row.place._replace(checkpoint_id=row.parent_id or "")

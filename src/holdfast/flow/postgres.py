@@ -1,57 +1,52 @@
 """States in PostgreSQL, shared by any number of workers on any number of machines.
 
-Every change is one statement that calls one function (`postgres_schema`), or one transaction: whole or not there,
-whatever happens to the client. A connection that breaks is replaced and the call is made again: what is there then is
-as if it had been made once. (What tells how many it deleted may then say less: the first call did it, and its answer
-was lost.)
+Every change is one call of an SQL function (at the end of this file), or one transaction: complete or absent, whatever
+happens to the client (P3). A connection that breaks is replaced and the call made again, with the same result as one
+call. (The number of deleted rows may then be too small: the first call deleted them, and its answer was lost.)
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import psycopg
 from psycopg import sql
 
+from holdfast.durable.postgres import EXISTING_TABLES, ConnectionPool, check_schema_name, creating_tables
 from holdfast.errors import NotFound, Refused, Unavailable
-from holdfast.flow import conflicts
-from holdfast.flow.names import check_name, escape
-from holdfast.flow.postgres_reading import ONE_SESSION, PostgresReader, session_row, unescaped
-from holdfast.flow.postgres_schema import ADD_ROWS, ADD_WRITES, FUNCTIONS, LOCK, LOCK_FAMILIES, TABLES, VERSION
+from holdfast.flow import store
 from holdfast.flow.store import (
     ANYTHING,
     Anything,
     Base,
+    CheckpointRow,
     Copy,
-    Part,
+    PartRow,
     Place,
-    Row,
     SessionRow,
+    SizeRow,
     Stale,
+    StatePart,
+    UsageRow,
     WriteRow,
     is_still,
 )
-from holdfast.patience import of_postgres, whole_seconds
+from holdfast.flow.validation import check_name, escape, unescape
 
 T = TypeVar("T")
-_TRIES = 3
-_IS_MADE = (  # asked of the catalog itself: `to_regclass` may answer from what the connection remembers
-    "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE n.nspname = %s AND c.relname = 'version'"
-)
+_VERSION = 1
+_LOCK = 0x486F6C6466617374  # of PostgreSQL: taken while the tables are created
+_ROW = "session, namespace, checkpoint_id, sequence, parent_id, run_id, saved_at, digest, meta"
+_SESSION = "session, family, latest, checkpoints, saved_at, deleted"
+_ONE_SESSION = f"SELECT {_SESSION} FROM {{schema}}.sessions WHERE tenant = %s AND session = %s"
 _REOPEN = "DELETE FROM {schema}.sessions WHERE tenant = %s AND session = %s AND deleted RETURNING 1"
 _ADD_SESSION = "INSERT INTO {schema}.sessions VALUES (%s, %s, %s, 0, 0, 0, %s) ON CONFLICT DO NOTHING RETURNING 1"
-_PASSING = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
-_NO_ROOM = (psycopg.errors.DiskFull, psycopg.errors.OutOfMemory)
-_MOST_SCHEMA_BYTES = 63  # of longer names PostgreSQL takes the beginning, and two of them could be one
 
 
-class PostgresStore(PostgresReader):
+class PostgresStore:
     """One tenant of one schema."""
 
     def __init__(
@@ -67,25 +62,19 @@ class PostgresStore(PostgresReader):
     ) -> None:
         """`create=False`: NotFound if nothing is there.
 
-        `prepare`: prepared statements, which a pooler in transaction mode may not know.
+        `prepare`: use prepared statements, which a pooler in transaction mode may not support.
 
-        `timeout`: how many seconds a call waits for a connection, and for a network that does not answer; the URL may
-        say otherwise (`connect_timeout`, `tcp_user_timeout`, `keepalives_idle` …).
+        `timeout`: how many seconds a call waits for a connection, and for a network that does not answer; options in
+        the URL take precedence (`connect_timeout`, `tcp_user_timeout`, `keepalives_idle` …).
         """
         self._tenant = check_name(tenant, "tenant", empty=True)
         self._key = escape(tenant)
-        self._url = _patient(_checked(url), timeout)
-        self._schema = sql.Identifier(check_name(schema, "schema", most=_MOST_SCHEMA_BYTES))
+        self._schema_name = check_schema_name(schema)
         if "$$" in schema:  # ends the text of a function: what follows would be run
             raise Refused(f"schema is {schema!r}", hint="Give a name without $$.")
-        if pool_size < 1:
-            raise Refused(f"pool_size is {pool_size}", hint="Give 1 or more.")
-        self._schema_name = schema
         self._queries: dict[str, bytes] = {}
-        self._prepare_threshold = 5 if prepare else None
-        self._size, self._timeout = pool_size, timeout
-        self._closed = self._is_strict = False
-        self._start()
+        self._is_strict = False
+        self._pool = ConnectionPool(url, size=pool_size, timeout_s=timeout, prepare=prepare)
         try:
             self._make_tables(create=create)
         except BaseException:
@@ -100,8 +89,8 @@ class PostgresStore(PostgresReader):
 
     def commit(
         self,
-        row: Row,
-        parts: Sequence[Part],
+        row: CheckpointRow,
+        parts: Sequence[StatePart],
         *,
         base: Base | None = None,
         expected_parent: str | Anything | None = ANYTHING,
@@ -119,11 +108,11 @@ class PostgresStore(PostgresReader):
         )  # fmt: skip
         if status == "stale":
             raise Stale
-        conflicts.check(
+        store.check_commit(
             row,
             is_deleted=status == "deleted",
             is_taken=status == "taken",
-            newest=unescaped(newest),
+            newest=_unescaped(newest),
             expected_parent=expected_parent if status == "moved" else ANYTHING,
         )
         return int(number)
@@ -131,7 +120,7 @@ class PostgresStore(PostgresReader):
     def begin(self, session: str, copies: Sequence[Copy], *, reopen: bool = False) -> list[int]:
         done = self._do(lambda cursor: self._begin(cursor, escape(session), copies, reopen=reopen))
         if done is None:
-            raise conflicts.exists(session)
+            raise store.session_exists(session)
         if any(status != "saved" for status, _ in done):
             raise Stale
         return [number for _, number in done]
@@ -139,20 +128,20 @@ class PostgresStore(PostgresReader):
     def _begin(
         self, cursor: psycopg.Cursor[Any], session: str, copies: Sequence[Copy], *, reopen: bool
     ) -> list[tuple[str, int]] | None:
-        """What became of each row, and all of them are undone if one was not saved; None if there is such a session."""
+        """The status of each row; if one is not saved, all are rolled back. None if the session exists."""
         done: list[tuple[str, int]] = []
         family = copies[0].row.family
-        with self._transaction(cursor.connection):
+        with self._pool.transaction(cursor.connection):
             cursor.execute(self._query("SELECT {schema}.lock_family(%s, %s, false)"), (self._key, family))
             if reopen:
                 cursor.execute(self._query(_REOPEN), (self._key, session))
             if not cursor.execute(self._query(_ADD_SESSION), (self._key, session, family, False)).fetchone():
                 return None
-            cursor.execute(self._query(ADD_ROWS), (*_columns(copies), self._key, session, family))
+            cursor.execute(self._query(_ADD_ROWS), (*_columns(copies), self._key, session, family))
             done = cursor.fetchall()
             if any(status != "saved" for status, _ in done):
                 raise psycopg.Rollback
-            cursor.execute(self._query(ADD_WRITES), (self._key, session, *_write_columns(copies)))
+            cursor.execute(self._query(_ADD_WRITES), (self._key, session, *_write_columns(copies)))
         return done
 
     # deleting
@@ -167,14 +156,14 @@ class PostgresStore(PostgresReader):
     def _delete(
         self, cursor: psycopg.Cursor[Any], columns: list[list[str]], if_are: Sequence[SessionRow]
     ) -> int | None:
-        """None if something was saved into a session: looked at once nobody else can save."""
-        with self._transaction(cursor.connection) if if_are else contextlib.nullcontext():
+        """None if something was saved into a session: checked under the locks, when no one else can save."""
+        with self._pool.transaction(cursor.connection) if if_are else contextlib.nullcontext():
             if if_are:
                 names = [*columns[0], *(escape(each.session) for each in if_are)]
-                cursor.execute(self._query(LOCK_FAMILIES), (self._key, self._key, names))
+                cursor.execute(self._query(_LOCK_FAMILIES), (self._key, self._key, names))
             for each in if_are:
-                found = cursor.execute(self._query(ONE_SESSION), (self._key, escape(each.session))).fetchall()
-                if not is_still(next(map(session_row, found), None), each):
+                found = cursor.execute(self._query(_ONE_SESSION), (self._key, escape(each.session))).fetchall()
+                if not is_still(next(map(_session_row, found), None), each):
                     return None
             cursor.execute(self._query("SELECT {schema}.delete_rows(%s, %s, %s, %s)"), (self._key, *columns))
             return int(cursor.fetchall()[0][0])
@@ -188,7 +177,7 @@ class PostgresStore(PostgresReader):
     def reopen(self, session: str) -> bool:
         return bool(self._run(_REOPEN, self._key, escape(session)))
 
-    def bury(self, session: str) -> bool:
+    def add_tombstone(self, session: str) -> bool:
         return bool(self._run(_ADD_SESSION, self._key, escape(session), 0, True))
 
     def clear(self) -> None:
@@ -197,7 +186,7 @@ class PostgresStore(PostgresReader):
     # writes
 
     def add_writes(
-        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, patience_seconds: float = 0.0
+        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, max_wait_seconds: float = 0.0
     ) -> None:
         tasks, indexes, paths, channels, datas = zip(*writes, strict=True)
         texts = [[escape(each) for each in column] for column in (tasks, paths, channels)]
@@ -206,7 +195,104 @@ class PostgresStore(PostgresReader):
             self._key, *map(escape, place), texts[0], list(indexes), texts[1], texts[2], list(datas), replace,
         )  # fmt: skip
         if not added:
-            raise conflicts.deleted(place.session)
+            raise store.session_deleted(place.session)
+
+    # reading: each answer is that of one statement
+
+    def find(self, session: str, namespace: str, checkpoint_id: str | None) -> CheckpointRow | None:
+        text = f"SELECT {_ROW}, refs, shape, family FROM {{schema}}.checkpoints"
+        text += " WHERE tenant = %s AND session = %s AND namespace = %s"
+        values = [self._key, escape(session), escape(namespace)]
+        if checkpoint_id is None:
+            text += " ORDER BY sequence DESC LIMIT 1"
+        else:
+            text += " AND checkpoint_id = %s"
+            values.append(escape(checkpoint_id))
+        return next(iter(map(_row, self._run(text, *values))), None)
+
+    def rows(
+        self,
+        session: str | None,
+        namespace: str | None,
+        *,
+        before: int | None = None,
+        limit: int | None = None,
+        run_id: str | None = None,
+        whole: bool = False,
+    ) -> list[CheckpointRow]:
+        columns = "refs, shape" if whole else "''::bytea, ''::bytea"
+        text = f"SELECT {_ROW}, {columns}, family FROM {{schema}}.checkpoints WHERE tenant = %s"
+        values: list[Any] = [self._key]
+        for column, value in (("session", session), ("namespace", namespace), ("run_id", run_id)):
+            if value is not None:
+                text += f" AND {column} = %s"
+                values.append(escape(value))
+        if before is not None:
+            text += " AND sequence < %s"
+            values.append(_within(before))
+        return [_row(row) for row in self._run(f"{text} ORDER BY sequence DESC LIMIT %s", *values, limit)]
+
+    def rows_by_id(
+        self, session: str, namespace: str, *, before: str | None = None, limit: int | None = None
+    ) -> list[CheckpointRow]:
+        text = f"SELECT {_ROW}, ''::bytea, ''::bytea, family FROM {{schema}}.checkpoints"
+        text += " WHERE tenant = %s AND session = %s AND namespace = %s"
+        values: list[Any] = [self._key, escape(session), escape(namespace)]
+        if before is not None:
+            text += " AND checkpoint_id < %s"
+            values.append(escape(before))
+        return [_row(row) for row in self._run(f"{text} ORDER BY checkpoint_id DESC LIMIT %s", *values, limit)]
+
+    def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
+        text = "SELECT name, refs, data FROM {schema}.parts WHERE family = %s AND name = ANY (%b) AND tenant = %s"
+        return cast("list[PartRow]", self._run(text, family, list(names), self._key))
+
+    def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
+        text = "SELECT name, refs FROM {schema}.parts WHERE family = %s AND name = ANY (%b) AND tenant = %s"
+        return dict(self._run(text, family, list(names), self._key))
+
+    def session(self, session: str) -> SessionRow | None:
+        return next(map(_session_row, self._run(_ONE_SESSION, self._key, escape(session))), None)
+
+    def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
+        text = f"SELECT {_SESSION} FROM {{schema}}.sessions WHERE tenant = %s AND NOT deleted AND latest < %s"
+        last = (1 << 63) - 1 if before is None else _within(before)
+        return [_session_row(row) for row in self._run(f"{text} ORDER BY latest DESC LIMIT %s", self._key, last, limit)]
+
+    def tombstones(self) -> list[str]:
+        text = "SELECT session FROM {schema}.sessions WHERE tenant = %s AND deleted"
+        return [unescape(name) for (name,) in self._run(text, self._key)]
+
+    def writes(self, places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
+        found: dict[Place, list[WriteRow]] = {place: [] for place in places}
+        if not places:
+            return found
+        columns = [[escape(name) for name in column] for column in zip(*places, strict=True)]
+        rows = self._run(
+            "SELECT session, namespace, checkpoint_id, task_id, idx, task_path, channel, data FROM {schema}.writes"
+            " JOIN unnest(%s::text[], %s::text[], %s::text[]) u (s, n, c)"
+            " ON session = s AND namespace = n AND checkpoint_id = c WHERE tenant = %s",
+            *columns, self._key,
+        )  # fmt: skip
+        for row in rows:
+            task_id, idx, task_path, channel, data = row[3:]
+            write = WriteRow(unescape(task_id), idx, unescape(task_path), unescape(channel), data)
+            found[Place(*map(unescape, row[:3]))].append(write)
+        for own in found.values():
+            own.sort(key=lambda write: (write.task_path, write.task_id, write.idx))
+        return found
+
+    def usage(self) -> UsageRow:
+        [row] = self._run(_USAGE, t=self._key)
+        return UsageRow(*row)
+
+    def sizes(self, sessions: Sequence[str]) -> list[SizeRow]:
+        rows = self._run(_SIZES, [escape(name) for name in sessions], self._key)
+        return [SizeRow(unescape(session), *more) for session, *more in rows]
+
+    def tenants(self) -> list[str]:
+        rows = self._run("SELECT tenant FROM {schema}.sessions UNION SELECT tenant FROM {schema}.writes")
+        return sorted(unescape(name) for (name,) in rows)
 
     # the server
 
@@ -216,91 +302,26 @@ class PostgresStore(PostgresReader):
         return self._do(lambda cursor: cursor.execute(query, named or values).fetchall())
 
     def _query(self, text: str) -> bytes:
-        """A statement with the schema in it; there are few, and the driver knows those again that are bytes."""
+        """A statement with the name of the schema, cached: there are few, and the driver caches by bytes."""
         if text not in self._queries:
-            schema = sql.Identifier(self._schema_name.replace("%", "%%"))  # what has parameters takes % for one
+            schema = sql.Identifier(self._schema_name.replace("%", "%%"))  # % marks a parameter
             self._queries[text] = sql.SQL(text).format(schema=schema).as_bytes(None)
         return self._queries[text]
 
     def _do(self, act: Callable[[psycopg.Cursor[Any]], T]) -> T:
-        """Do something, once more on another connection if this one is broken."""
-        error: Exception | None = None
-        for _ in range(_TRIES):
-            try:
-                with self._connected() as db, self._seeing(db), db.cursor(binary=True) as cursor:
-                    return act(cursor)
-            except _NO_ROOM as full:
-                raise Unavailable(f"PostgreSQL has no room: {_line(full)}", hint="Make some, and try again.") from full
-            except psycopg.Error as wrong:
-                if wrong.sqlstate and not isinstance(wrong, _PASSING):
-                    raise Unavailable(f"PostgreSQL says: {_line(wrong)}", hint="Look at its log.") from wrong
-                error = wrong
-                self._drop_idle()  # a server that went away took them all: the next try makes a new one
-        raise Unavailable(f"PostgreSQL is gone: {_line(error)}", hint="Try again when it is back.") from error
+        """Call `act` with a cursor; again on another connection if this one is broken."""
 
-    def _seeing(self, connection: psycopg.Connection[Any]) -> contextlib.AbstractContextManager[object]:
-        """Let each statement see what is so when it begins: who waited for a lock looks again at what it is about."""
-        return self._transaction(connection) if self._is_strict else contextlib.nullcontext()
+        def run(connection: psycopg.Connection[Any]) -> T:
+            # Where the default isolation is stricter, single statements need a transaction that is READ COMMITTED.
+            scope = self._pool.transaction(connection) if self._is_strict else contextlib.nullcontext()
+            with scope, connection.cursor(binary=True) as cursor:
+                return act(cursor)
 
-    @contextlib.contextmanager
-    def _transaction(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        """One of several statements. Should this machine die within it, others do not wait for its locks for hours."""
-        with connection.transaction():
-            connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {whole_seconds(self._timeout) * 1000}")
-            yield
-
-    def _start(self) -> None:
-        """Begin without connections; in a forked child too, which leaves the parent's to the parent."""
-        self._pid = os.getpid()
-        self._free = threading.BoundedSemaphore(self._size)
-        self._idle: list[psycopg.Connection[Any]] = []
-
-    def _drop_idle(self) -> None:
-        with contextlib.suppress(IndexError):  # another thread may take the last one
-            while self._idle:
-                self._idle.pop().close()
-
-    @contextlib.contextmanager
-    def _connected(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection of one's own, the one that was used last; one that fails is not used again."""
-        if self._closed:
-            raise Refused("this store was closed", hint="Open it again.")
-        if self._pid != os.getpid():
-            self._start()
-        if not self._free.acquire(timeout=self._timeout):
-            raise Unavailable("all connections to PostgreSQL are in use", hint="Raise pool_size, or try again.")
-        try:
-            connection = self._take()
-            try:
-                yield connection
-            except BaseException:
-                connection.close()
-                raise
-            self._idle.append(connection)
-            if self._closed:  # while this one was in use
-                self._drop_idle()
-        finally:
-            self._free.release()
-
-    def _take(self) -> psycopg.Connection[Any]:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return self._connect()
-
-    def _connect(self) -> psycopg.Connection[Any]:
-        connection = psycopg.connect(
-            self._url,
-            autocommit=True,
-            prepare_threshold=self._prepare_threshold,
-            client_encoding="utf8",  # that of a database may be none at all, and names would come as bytes
-        )
-        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # of transactions that are begun by name
-        return connection
+        return self._pool.run(run)
 
     def _make_tables(self, *, create: bool) -> None:
-        """Make what is not there, once, however many come at the same time."""
-        if not self._run(_IS_MADE, self._schema_name):
+        """Create the tables if there are none, once, however many processes open the store at the same time."""
+        if not self._run(EXISTING_TABLES, self._schema_name, ["version"]):
             if not create:
                 raise NotFound(
                     f"there are no states in schema {self._schema_name!r}",
@@ -311,24 +332,23 @@ class PostgresStore(PostgresReader):
             "SELECT number, current_setting('default_transaction_isolation') FROM {schema}.version"
         )
         self._is_strict = isolation != "read committed"
-        if version != VERSION:
+        if version != _VERSION:
             raise Refused(f"the schema is of version {version}", hint="Use a newer Holdfast.")
 
     def _create(self) -> None:
+        schema = sql.Identifier(self._schema_name)
         name = sql.SQL(_quoted(self._schema_name).replace("'", "''"))
         try:
-            with self._connected() as connection, connection.transaction():
-                connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-                if not connection.execute(_IS_MADE, (self._schema_name,)).fetchone():
-                    for text in (TABLES, FUNCTIONS):
-                        connection.execute(sql.SQL(text).format(schema=self._schema, name=name))
+            with self._pool.connection() as connection, creating_tables(connection, _LOCK):
+                if not connection.execute(EXISTING_TABLES, (self._schema_name, ["version"])).fetchone():
+                    for text in (_TABLES, _FUNCTIONS):
+                        connection.execute(sql.SQL(text).format(schema=schema, name=name))
         except psycopg.Error as error:
-            raise Unavailable(f"no tables can be made: {_line(error)}", hint="May the user create a schema?") from error
+            reason = " ".join(str(error).split())
+            raise Unavailable(f"cannot create tables: {reason}", hint="May the user create a schema?") from error
 
     def close(self) -> None:
-        self._closed = True
-        if self._pid == os.getpid():
-            self._drop_idle()
+        self._pool.close()
 
     def __enter__(self) -> Self:
         return self
@@ -337,33 +357,6 @@ class PostgresStore(PostgresReader):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _checked(url: str) -> str:
-    """A URL that can be read; what is wrong with it is not repeated, since a password may be part of that."""
-    authority, _, path = url.partition("://")[2].partition("/")
-    try:
-        if "@" in path.partition("?")[0] and "@" not in authority:
-            raise psycopg.ProgrammingError("a slash in a password")
-        ports = str(psycopg.conninfo.conninfo_to_dict(url).get("port") or "0")
-        if not all(port.isdecimal() for port in ports.split(",") if port):
-            raise psycopg.ProgrammingError("a colon in a password")
-    except psycopg.Error:
-        raise Refused(
-            "this URL of PostgreSQL cannot be read",
-            hint="Write postgresql://user@host:5432/name; special characters of a password are written as %40.",
-        ) from None
-    return url
-
-
-def _patient(url: str, timeout: float) -> str:
-    """A URL that says how long is waited, where it does not yet."""
-    return psycopg.conninfo.make_conninfo(url, **of_postgres(timeout, psycopg.conninfo.conninfo_to_dict(url)))
-
-
-def _line(error: Exception | None) -> str:
-    """What the server said, on one line."""
-    return " ".join(str(error).split())
 
 
 def _quoted(name: str) -> str:
@@ -393,3 +386,299 @@ def _write_columns(copies: Sequence[Copy]) -> list[list[Any]]:
         for write in writes
     ]  # fmt: skip
     return [list(column) for column in zip(*rows, strict=True)] or [[]] * 7
+
+
+def _unescaped(name: str | None) -> str | None:
+    return None if name is None else unescape(name)
+
+
+def _row(values: Sequence[Any]) -> CheckpointRow:
+    session, namespace, checkpoint_id, sequence, parent, run, saved_at, digest, meta, refs, shape, family = values
+    place = Place(unescape(session), unescape(namespace), unescape(checkpoint_id))
+    return CheckpointRow(
+        place, sequence, _unescaped(parent), _unescaped(run), saved_at, digest, meta, refs, shape, family
+    )
+
+
+def _session_row(values: Sequence[Any]) -> SessionRow:
+    return SessionRow(unescape(values[0]), *values[1:])
+
+
+def _within(number: int) -> int:
+    """The nearest number that PostgreSQL can store."""
+    return max(min(number, (1 << 63) - 1), -(1 << 63))
+
+
+# Tables and functions. Each change is one call of a function: one round trip, one transaction.
+#
+# Locks are taken in one order: the tenant (exclusively by `clear`), the family (shared by those who add, exclusively by
+# those who free), the session. All end with their transaction, so that a pooler may give each transaction another
+# connection. What was looked up before a lock is looked up again under it.
+
+_TABLES = """
+CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE TABLE {schema}.version (number int PRIMARY KEY);
+CREATE SEQUENCE {schema}.numbers;
+CREATE TABLE {schema}.sessions (
+    tenant text COLLATE "C", session text COLLATE "C", family bigint NOT NULL, latest bigint NOT NULL,
+    checkpoints bigint NOT NULL, saved_at bigint NOT NULL, deleted boolean NOT NULL,
+    PRIMARY KEY (tenant, session)
+) WITH (fillfactor = 70);
+CREATE TABLE {schema}.checkpoints (
+    tenant text COLLATE "C", session text COLLATE "C", namespace text COLLATE "C", checkpoint_id text COLLATE "C",
+    sequence bigint NOT NULL, parent_id text, run_id text, saved_at bigint NOT NULL, family bigint NOT NULL,
+    digest bytea NOT NULL, meta bytea NOT NULL, refs bytea NOT NULL, shape bytea NOT NULL,
+    PRIMARY KEY (tenant, session, namespace, checkpoint_id)
+);
+CREATE UNIQUE INDEX checkpoints_sequence ON {schema}.checkpoints (sequence);
+CREATE INDEX checkpoints_newest ON {schema}.checkpoints (tenant, session, sequence);
+CREATE INDEX checkpoints_family ON {schema}.checkpoints (family);
+CREATE INDEX checkpoints_run ON {schema}.checkpoints (tenant, run_id) WHERE run_id IS NOT NULL;
+CREATE TABLE {schema}.parts (
+    tenant text COLLATE "C", family bigint, name bytea, refs bytea NOT NULL, data bytea NOT NULL,
+    PRIMARY KEY (family, name, tenant)
+);
+ALTER TABLE {schema}.parts ALTER data SET STORAGE EXTERNAL;
+CREATE TABLE {schema}.writes (
+    tenant text COLLATE "C", session text COLLATE "C", namespace text COLLATE "C", checkpoint_id text COLLATE "C",
+    task_id text COLLATE "C", idx bigint, task_path text NOT NULL, channel text NOT NULL, data bytea NOT NULL,
+    PRIMARY KEY (tenant, session, namespace, checkpoint_id, task_id, idx)
+);
+INSERT INTO {schema}.version VALUES (1);
+"""
+
+_FUNCTIONS = """
+CREATE FUNCTION {schema}.lock_family(t text, f bigint, alone boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(hashtextextended(t, 0));
+    IF alone THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended(t, f));
+    ELSE
+        PERFORM pg_advisory_xact_lock_shared(hashtextextended(t, f));
+    END IF;
+END $$;
+
+CREATE FUNCTION {schema}.sweep(t text, f bigint) RETURNS void LANGUAGE sql AS $$
+    WITH RECURSIVE live (name) AS (
+        SELECT substring(c.refs FROM at FOR 16)
+        FROM {schema}.checkpoints c, generate_series(1, length(c.refs), 16) at
+        WHERE c.tenant = t AND c.family = f
+        UNION
+        SELECT substring(p.refs FROM at FOR 16)
+        FROM live JOIN {schema}.parts p ON p.family = f AND p.name = live.name AND p.tenant = t,
+            generate_series(1, length(p.refs), 16) at
+    )
+    DELETE FROM {schema}.parts p
+    WHERE p.family = f AND p.tenant = t AND NOT EXISTS (SELECT 1 FROM live WHERE live.name = p.name)
+$$;
+
+CREATE FUNCTION {schema}.commit_row(
+    t text, s text, n text, c text, parent text, run text, at bigint, f bigint, dig bytea, met bytea, ref bytea,
+    shp bytea, names bytea[], their_refs bytea[], datas bytea[], base bigint, base_digest bytea, compare boolean,
+    expected text, replacing boolean, OUT status text, OUT number bigint, OUT newest text
+) LANGUAGE plpgsql AS $$
+DECLARE
+    known record;
+    there record;
+    made boolean := false;
+BEGIN
+    PERFORM {schema}.lock_family(t, f, replacing);
+    SELECT * INTO known FROM {schema}.sessions WHERE tenant = t AND session = s FOR UPDATE;
+    IF NOT FOUND THEN
+        INSERT INTO {schema}.sessions VALUES (t, s, f, 0, 0, 0, false) ON CONFLICT DO NOTHING;
+        made := FOUND;
+        SELECT * INTO known FROM {schema}.sessions WHERE tenant = t AND session = s FOR UPDATE;
+    END IF;
+    SELECT sequence, digest INTO there FROM {schema}.checkpoints
+        WHERE tenant = t AND session = s AND namespace = n AND checkpoint_id = c;
+    IF there.digest = dig THEN
+        status := 'saved'; number := there.sequence; RETURN;
+    END IF;
+    IF compare THEN
+        SELECT checkpoint_id INTO newest FROM {schema}.checkpoints
+            WHERE tenant = t AND session = s AND namespace = n ORDER BY sequence DESC LIMIT 1;
+    END IF;
+    status := CASE
+        WHEN known.deleted THEN 'deleted'
+        WHEN there.sequence IS NOT NULL AND NOT replacing THEN 'taken'
+        WHEN compare AND newest IS DISTINCT FROM expected THEN 'moved'
+        WHEN known.family IS DISTINCT FROM f THEN 'stale'
+        WHEN base IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM {schema}.checkpoints WHERE sequence = base AND digest = base_digest AND tenant = t
+        ) THEN 'stale'
+        ELSE 'saved' END;
+    IF status <> 'saved' THEN
+        IF made THEN
+            DELETE FROM {schema}.sessions WHERE tenant = t AND session = s;
+        END IF;
+        RETURN;
+    END IF;
+    IF cardinality(names) > 0 THEN
+        INSERT INTO {schema}.parts SELECT t, f, u.* FROM unnest(names, their_refs, datas) u (name, refs, data)
+            ORDER BY u.name ON CONFLICT DO NOTHING;
+    END IF;
+    IF there.sequence IS NOT NULL THEN
+        number := there.sequence;
+        UPDATE {schema}.checkpoints SET parent_id = parent, run_id = run, saved_at = at, digest = dig, meta = met,
+            refs = ref, shape = shp WHERE sequence = number;
+        UPDATE {schema}.sessions SET saved_at = greatest(saved_at, at) WHERE tenant = t AND session = s;
+        PERFORM {schema}.sweep(t, f);
+    ELSE
+        number := nextval('{name}.numbers');
+        INSERT INTO {schema}.checkpoints VALUES (t, s, n, c, number, parent, run, at, f, dig, met, ref, shp);
+        UPDATE {schema}.sessions
+            SET latest = number, checkpoints = checkpoints + 1, saved_at = greatest(saved_at, at)
+            WHERE tenant = t AND session = s;
+    END IF;
+END $$;
+
+CREATE FUNCTION {schema}.delete_rows(t text, ss text[], ns text[], cs text[]) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    f bigint;
+    families bigint[];
+    removed bigint;
+BEGIN
+    SELECT array_agg(DISTINCT family ORDER BY family) INTO families FROM {schema}.sessions
+        WHERE tenant = t AND session = ANY (ss);
+    FOREACH f IN ARRAY coalesce(families, '{{}}') LOOP
+        PERFORM {schema}.lock_family(t, f, true);
+    END LOOP;
+    PERFORM 1 FROM {schema}.sessions WHERE tenant = t AND session = ANY (ss) ORDER BY session FOR UPDATE;
+    DELETE FROM {schema}.writes w USING unnest(ss, ns, cs) u (s, n, c)
+        WHERE w.tenant = t AND w.session = u.s AND w.namespace = u.n AND w.checkpoint_id = u.c;
+    WITH gone AS (
+        DELETE FROM {schema}.checkpoints k USING unnest(ss, ns, cs) u (s, n, c)
+            WHERE k.tenant = t AND k.session = u.s AND k.namespace = u.n AND k.checkpoint_id = u.c RETURNING k.session
+    ), counted AS (
+        UPDATE {schema}.sessions x SET checkpoints = x.checkpoints - g.count
+            FROM (SELECT session, count(*) AS count FROM gone GROUP BY session) g
+            WHERE x.tenant = t AND x.session = g.session RETURNING g.count
+    )
+    SELECT coalesce(sum(count), 0) INTO removed FROM counted;
+    FOREACH f IN ARRAY coalesce(families, '{{}}') LOOP
+        PERFORM {schema}.sweep(t, f);
+    END LOOP;
+    RETURN removed;
+END $$;
+
+CREATE FUNCTION {schema}.delete_session(t text, s text, tombstone boolean, latest_is bigint, saved_is bigint)
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    f bigint;
+    removed bigint;
+BEGIN
+    LOOP
+        SELECT family INTO f FROM {schema}.sessions WHERE tenant = t AND session = s;
+        IF NOT FOUND THEN
+            DELETE FROM {schema}.writes WHERE tenant = t AND session = s;
+            RETURN 0;
+        END IF;
+        PERFORM {schema}.lock_family(t, f, true);
+        PERFORM 1 FROM {schema}.sessions WHERE tenant = t AND session = s AND family = f FOR UPDATE;
+        EXIT WHEN FOUND;
+    END LOOP;
+    PERFORM 1 FROM {schema}.sessions WHERE tenant = t AND session = s
+        AND (latest_is IS NULL OR (latest = latest_is AND saved_at = saved_is AND NOT deleted));
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    DELETE FROM {schema}.writes WHERE tenant = t AND session = s;
+    DELETE FROM {schema}.checkpoints WHERE tenant = t AND session = s;
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    IF tombstone THEN
+        UPDATE {schema}.sessions SET deleted = true, checkpoints = 0 WHERE tenant = t AND session = s;
+    ELSE
+        DELETE FROM {schema}.sessions WHERE tenant = t AND session = s;
+    END IF;
+    PERFORM {schema}.sweep(t, f);
+    RETURN removed;
+END $$;
+
+CREATE FUNCTION {schema}.clear(t text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(t, 0));
+    DELETE FROM {schema}.checkpoints WHERE tenant = t;
+    DELETE FROM {schema}.sessions WHERE tenant = t;
+    DELETE FROM {schema}.parts WHERE tenant = t;
+    DELETE FROM {schema}.writes WHERE tenant = t;
+END $$;
+
+CREATE FUNCTION {schema}.add_writes(
+    t text, s text, n text, c text, tasks text[], indexes bigint[], paths text[], channels text[], datas bytea[],
+    replacing boolean
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    f bigint;
+BEGIN
+    SELECT family INTO f FROM {schema}.sessions WHERE tenant = t AND session = s;
+    PERFORM {schema}.lock_family(t, coalesce(f, 0), false);
+    PERFORM 1 FROM {schema}.sessions WHERE tenant = t AND session = s AND deleted;
+    IF FOUND THEN
+        RETURN false;
+    END IF;
+    IF replacing THEN
+        INSERT INTO {schema}.writes SELECT t, s, n, c, u.* FROM unnest(tasks, indexes, paths, channels, datas) u
+            ON CONFLICT (tenant, session, namespace, checkpoint_id, task_id, idx) DO UPDATE
+            SET task_path = excluded.task_path, channel = excluded.channel, data = excluded.data;
+    ELSE
+        INSERT INTO {schema}.writes SELECT t, s, n, c, u.* FROM unnest(tasks, indexes, paths, channels, datas) u
+            ON CONFLICT DO NOTHING;
+    END IF;
+    RETURN true;
+END $$;
+"""
+
+_LOCK_FAMILIES = """
+SELECT {schema}.lock_family(%s, family, true) FROM (
+    SELECT DISTINCT family FROM {schema}.sessions WHERE tenant = %s AND session = ANY (%s) ORDER BY family
+) known
+"""
+
+_SIZES = """
+SELECT s.session,
+    (SELECT coalesce(sum(length(meta) + length(refs) + length(shape)), 0)::bigint FROM {schema}.checkpoints c
+        WHERE c.tenant = s.tenant AND c.session = s.session)
+    + (SELECT coalesce(sum(length(data)), 0)::bigint FROM {schema}.writes w
+        WHERE w.tenant = s.tenant AND w.session = s.session),
+    s.family,
+    (SELECT coalesce(sum(length(refs) + length(data)), 0)::bigint FROM {schema}.parts p
+        WHERE p.family = s.family AND p.tenant = s.tenant),
+    (SELECT count(DISTINCT o.session) FROM {schema}.checkpoints o WHERE o.family = s.family AND o.tenant = s.tenant)
+FROM unnest(%s::text[]) WITH ORDINALITY asked (name, at)
+    JOIN {schema}.sessions s ON s.session = asked.name AND s.tenant = %s AND NOT s.deleted
+ORDER BY at
+"""
+
+_USAGE = """
+SELECT (SELECT count(*) FROM {schema}.sessions WHERE tenant = %(t)s AND NOT deleted),
+    (SELECT count(*) FROM {schema}.sessions WHERE tenant = %(t)s AND deleted),
+    (SELECT count(*) FROM {schema}.checkpoints WHERE tenant = %(t)s),
+    (SELECT count(*) FROM {schema}.parts WHERE tenant = %(t)s),
+    (SELECT coalesce(sum(length(refs) + length(data)), 0)::bigint FROM {schema}.parts WHERE tenant = %(t)s),
+    (SELECT coalesce(sum(length(meta) + length(refs) + length(shape)), 0)::bigint FROM {schema}.checkpoints
+        WHERE tenant = %(t)s)
+    + (SELECT coalesce(sum(length(data)), 0)::bigint FROM {schema}.writes WHERE tenant = %(t)s),
+    (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {schema}.numbers)
+"""
+
+_ADD_ROWS = """
+SELECT done.status, done.number
+FROM unnest(
+    %s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[],
+    %s::bigint[], %b::bytea[]
+) WITH ORDINALITY u (n, c, parent, run, saved_at, digest, meta, refs, shape, base, base_digest, at),
+    (SELECT %s::text AS t, %s::text AS s, %s::bigint AS f) o,
+    LATERAL {schema}.commit_row(
+        o.t, o.s, u.n, u.c, u.parent, u.run, u.saved_at, o.f, u.digest, u.meta, u.refs, u.shape,
+        '{{}}', '{{}}', '{{}}', u.base, u.base_digest, false, NULL, false
+    ) done
+ORDER BY at
+"""
+
+_ADD_WRITES = """
+INSERT INTO {schema}.writes SELECT %s, %s, u.* FROM unnest(
+    %s::text[], %s::text[], %s::text[], %s::bigint[], %s::text[], %s::text[], %b::bytea[]
+) u
+ON CONFLICT (tenant, session, namespace, checkpoint_id, task_id, idx) DO UPDATE
+SET task_path = excluded.task_path, channel = excluded.channel, data = excluded.data
+"""

@@ -1,36 +1,81 @@
 """States in one SQLite file.
 
-A commit is one transaction of SQLite: whatever kills the process, the file holds the state before or after (P3). Parts
-are inserted before their row, in that transaction, and those of the base are known to be there because the base is
-looked up in it. `synchronous=FULL` (the default) makes a commit outlive a power loss; with `NORMAL` the last few may be
-lost, never a part of one.
+A commit is one SQLite transaction: whatever kills the process, the file contains the state before or after (P3). Parts
+are inserted before their row, in that transaction; those of the base exist because the transaction looks the base up.
+With `synchronous=FULL` (the default) a commit survives a power loss; with `NORMAL` the last few commits may be lost,
+each as a whole.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
-from holdfast.errors import Unavailable
-from holdfast.flow import conflicts
-from holdfast.flow.names import escape, unescape
-from holdfast.flow.sqlite_reading import LATEST, SAVED_AT, SQLiteReader
+from holdfast.durable.sqlite import DatabaseFile, Layout, Pool, Upgrade, split_statements
+from holdfast.errors import Damaged, Refused, Unavailable
+from holdfast.flow import store
 from holdfast.flow.store import (
     ANYTHING,
     Anything,
     Base,
+    CheckpointRow,
     Copy,
-    Part,
+    PartRow,
     Place,
-    Row,
     SessionRow,
+    SizeRow,
     Stale,
+    StatePart,
+    UsageRow,
     WriteRow,
     is_still,
     live_names,
 )
+from holdfast.flow.validation import check_name, escape, unescape
+
+_VERSION = 2
+_APPLICATION = 0x486F6C64  # "Hold"
+_LOG_PAGES = {"NORMAL": 1000, "FULL": 128, "EXTRA": 128}
+"""How long the log may get: where each commit is synced, a short one, soon overwritten, is several times as fast."""
+_ROW = (
+    "s.session, c.namespace, c.checkpoint_id, c.sequence, c.parent_id, c.run_id, c.saved_at, c.digest, c.meta,"
+    " s.family, c.first_part, c.last_part"
+)
+_FROM = "FROM checkpoints c JOIN sessions s ON s.number = c.owner WHERE s.tenant = ?"
+_FROM_NEWEST = _FROM.replace("JOIN", "CROSS JOIN", 1)
+"""The same, read by number from the greatest down: SQLite does not reorder a CROSS JOIN."""
+_LATEST = "max(s.latest, ifnull((SELECT max(sequence) FROM checkpoints WHERE owner = s.number), 0))"
+_SAVED_AT = "max(s.saved_at, ifnull((SELECT max(saved_at) FROM checkpoints WHERE owner = s.number), 0))"
+_COLUMNS = (
+    f"s.session, s.family, {_LATEST} AS newest, (SELECT count(*) FROM checkpoints WHERE owner = s.number),"
+    f" {_SAVED_AT}, s.deleted FROM sessions s"
+)
+_SESSION = f"SELECT {_COLUMNS} WHERE s.tenant = ? AND s.session = ?"
+_SESSIONS = f"""
+SELECT {_COLUMNS} WHERE s.number IN (
+    SELECT s.number FROM sessions s WHERE s.tenant = ? AND NOT s.deleted AND {_LATEST} < ?
+    ORDER BY {_LATEST} DESC LIMIT ?
+) ORDER BY newest DESC
+"""
+"""Counts only the rows of sessions that are listed."""
+_SIZE = """
+SELECT s.session,
+    (SELECT ifnull(sum(length(meta) + length(refs) + length(shape)), 0) FROM checkpoints WHERE owner = s.number)
+    + (SELECT ifnull(sum(length(data)), 0) FROM writes w WHERE w.tenant = s.tenant AND w.session = s.session),
+    s.family,
+    (SELECT ifnull(sum(length(refs) + length(data)), 0) FROM parts p WHERE p.family = s.family AND p.tenant = s.tenant),
+    (SELECT count(*) FROM sessions o WHERE o.family = s.family AND o.tenant = s.tenant
+        AND EXISTS (SELECT 1 FROM checkpoints WHERE owner = o.number))
+FROM sessions s WHERE s.tenant = ? AND s.session = ? AND NOT s.deleted
+"""
+_DENSE = 2
+_MANY = 500
+"""Values in one query: older SQLite takes up to 999."""
 
 _LAST_PART = "(SELECT ifnull(max(number), 0) FROM parts)"
 _GREATEST = "(SELECT ifnull(max(sequence), 0) FROM checkpoints)"
@@ -43,8 +88,8 @@ SELECT s.number, s.family, s.deleted, c.sequence, c.digest,
 FROM (SELECT 1) LEFT JOIN sessions s ON s.tenant = ?1 AND s.session = ?2
     LEFT JOIN checkpoints c ON c.owner = s.number AND c.namespace = ?3 AND c.checkpoint_id = ?4
 """
-"""All that a commit must know: the session, what is at its place, and where the parts of its base begin (or else those
-that come next), which is NULL if the base is not there as it was."""
+"""All that a commit must know: the session, the row at its place, and where the parts of its base begin (without one:
+new parts), which is NULL if the base has changed."""
 _ADD_PART = "INSERT OR IGNORE INTO parts (tenant, family, name, refs, data) VALUES (?, ?, ?, ?, ?)"
 _ADD_ROW = (
     "INSERT INTO checkpoints (sequence, owner, namespace, checkpoint_id, parent_id, run_id, saved_at, digest, meta,"
@@ -58,15 +103,38 @@ _ADD_WRITE = "INSERT OR IGNORE INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _REPLACE_WRITE = "INSERT OR REPLACE INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-class SQLiteStore(SQLiteReader):
+class SQLiteStore:
     """One tenant of one file."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        tenant: str = "",
+        synchronous: str = "FULL",
+        timeout: float = 30.0,
+        create: bool = True,
+    ) -> None:
+        """`timeout`: how many seconds a call waits for other writers. `create=False`: NotFound if nothing is there."""
+        self._tenant = check_name(tenant, "tenant", empty=True)
+        self._key = escape(tenant)
+        if synchronous.upper() not in ("FULL", "NORMAL", "EXTRA"):
+            raise Refused(f"synchronous is {synchronous!r}", hint="Say FULL, NORMAL or EXTRA.")
+        layout = _layout(str(path), synchronous.upper())
+        self._pool = Pool(DatabaseFile(path, layout, timeout_s=timeout, create=create))
+        with self._pool.reading():
+            pass  # opens the file, so that an error is raised now
+
+    @property
+    def tenant(self) -> str:
+        return self._tenant
 
     # committing
 
     def commit(
         self,
-        row: Row,
-        parts: Sequence[Part],
+        row: CheckpointRow,
+        parts: Sequence[StatePart],
         *,
         base: Base | None = None,
         expected_parent: str | Anything | None = ANYTHING,
@@ -78,8 +146,8 @@ class SQLiteStore(SQLiteReader):
     def _commit(
         self,
         db: sqlite3.Connection,
-        row: Row,
-        parts: Sequence[Part],
+        row: CheckpointRow,
+        parts: Sequence[StatePart],
         base: Base | None,
         expected_parent: str | Anything | None = ANYTHING,
         *,
@@ -90,7 +158,7 @@ class SQLiteStore(SQLiteReader):
         number, family, is_deleted, sequence, digest, first_part = found.fetchone()
         if sequence is not None and digest == row.digest:
             return int(sequence)
-        conflicts.check(
+        store.check_commit(
             row,
             is_deleted=bool(is_deleted),
             is_taken=sequence is not None and not replace,
@@ -113,7 +181,7 @@ class SQLiteStore(SQLiteReader):
             if reopen:
                 self._reopen(db, session)
             if db.execute(_IS_KNOWN, (self._key, escape(session))).fetchone():
-                raise conflicts.exists(session)
+                raise store.session_exists(session)
             for copy in copies:
                 db.executemany(_REPLACE_WRITE, self._write_values(copy.row.place, copy.writes))
             return [self._commit(db, copy.row, [], copy.base) for copy in copies]
@@ -127,19 +195,19 @@ class SQLiteStore(SQLiteReader):
         ).fetchone()
         return unescape(found[0]) if found else None
 
-    def _add_session(self, db: sqlite3.Connection, session: str, row: Row) -> int:
+    def _add_session(self, db: sqlite3.Connection, session: str, row: CheckpointRow) -> int:
         added = db.execute(
             "INSERT INTO sessions (tenant, session, family, latest, saved_at, deleted) VALUES (?, ?, ?, 0, 0, 0)",
             (self._key, session, row.family),
         )
         return int(added.lastrowid or 0)
 
-    def _replace_row(self, db: sqlite3.Connection, sequence: int, row: Row, first_part: int) -> int:
+    def _replace_row(self, db: sqlite3.Connection, sequence: int, row: CheckpointRow, first_part: int) -> int:
         db.execute(
-            f"UPDATE sessions AS s SET saved_at = {SAVED_AT}"
+            f"UPDATE sessions AS s SET saved_at = {_SAVED_AT}"
             " WHERE number = (SELECT owner FROM checkpoints WHERE sequence = ?)",
             (sequence,),
-        )  # the row that told it changes
+        )  # before the row that has it changes
         db.execute(
             "UPDATE checkpoints SET parent_id = ?, run_id = ?, saved_at = ?, digest = ?, meta = ?, refs = ?, shape = ?,"
             f" first_part = ?, last_part = {_LAST_PART} WHERE sequence = ?",
@@ -203,9 +271,9 @@ class SQLiteStore(SQLiteReader):
 
     @staticmethod
     def _note(db: sqlite3.Connection, number: int) -> None:
-        """Write down what is told by rows that are about to go: numbers are never given again (P10)."""
+        """Record what only the rows to be deleted say: numbers are never given again (P10)."""
         db.execute(f"UPDATE numbers SET greatest = max(greatest, {_GREATEST})")
-        db.execute(f"UPDATE sessions AS s SET latest = {LATEST}, saved_at = {SAVED_AT} WHERE number = ?", (number,))
+        db.execute(f"UPDATE sessions AS s SET latest = {_LATEST}, saved_at = {_SAVED_AT} WHERE number = ?", (number,))
 
     def _sweep(self, db: sqlite3.Connection, family: int) -> None:
         """Remove the parts of a family that no row needs."""
@@ -223,7 +291,7 @@ class SQLiteStore(SQLiteReader):
         )
 
     def _shrink(self, count: int) -> None:
-        """Give free pages back to the disk; that it fails harms nothing, they are used again."""
+        """Give free pages back to the disk. It may fail: the pages are then reused."""
         if count:
             with contextlib.suppress(Unavailable), self._pool.reading() as db:
                 db.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
@@ -238,7 +306,7 @@ class SQLiteStore(SQLiteReader):
         )
         return gone.rowcount > 0
 
-    def bury(self, session: str) -> bool:
+    def add_tombstone(self, session: str) -> bool:
         with self._pool.transaction() as db:
             added = db.execute(
                 "INSERT OR IGNORE INTO sessions (tenant, session, family, latest, saved_at, deleted)"
@@ -259,30 +327,293 @@ class SQLiteStore(SQLiteReader):
     # writes
 
     def add_writes(
-        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, patience_seconds: float = 0.0
+        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, max_wait_seconds: float = 0.0
     ) -> None:
         rows = self._write_values(place, writes)
 
         def apply(db: sqlite3.Connection) -> None:
             if db.execute(_IS_DELETED, (self._key, escape(place.session))).fetchone():
-                raise conflicts.deleted(place.session)
+                raise store.session_deleted(place.session)
             db.executemany(_REPLACE_WRITE if replace else _ADD_WRITE, rows)
 
-        if patience_seconds and self._pool.offer(apply, patience_seconds):
+        if max_wait_seconds and self._pool.offer(apply, max_wait_seconds):
             return
         with self._pool.transaction() as db:
             apply(db)
 
     def _write_values(self, place: Place, writes: Sequence[WriteRow]) -> list[tuple[Any, ...]]:
-        """What is written of writes."""
+        """Writes as values of their columns."""
         where = (self._key, *map(escape, place))
         return [
             (*where, escape(write.task_id), write.idx, escape(write.task_path), escape(write.channel), write.data)
             for write in writes
         ]
 
+    # reading: one statement sees one state of the file, whatever others write meanwhile
 
-def _values(row: Row) -> tuple[Any, ...]:
-    """What is written of a row besides its place."""
+    def find(self, session: str, namespace: str, checkpoint_id: str | None) -> CheckpointRow | None:
+        text = f"SELECT {_ROW}, c.refs, c.shape {_FROM} AND s.session = ? AND c.namespace = ?"
+        values = [self._key, escape(session), escape(namespace)]
+        if checkpoint_id is None:
+            text += " ORDER BY c.sequence DESC LIMIT 1"
+        else:
+            text += " AND c.checkpoint_id = ?"
+            values.append(escape(checkpoint_id))
+        with self._pool.reading() as db:
+            return next(iter(map(_row, db.execute(text, values).fetchall())), None)
+
+    def rows(
+        self,
+        session: str | None,
+        namespace: str | None,
+        *,
+        before: int | None = None,
+        limit: int | None = None,
+        run_id: str | None = None,
+        whole: bool = False,
+    ) -> list[CheckpointRow]:
+        columns = "c.refs, c.shape" if whole else "x'', x''"
+        text = ""
+        values: list[Any] = [self._key]
+        # Of all sessions: by number. The plus keeps SQLite from using the index of names, and then sorting every row.
+        by_name = "c.namespace" if session is not None else "+c.namespace"
+        for column, value in {"s.session": session, by_name: namespace, "c.run_id": run_id}.items():
+            if value is not None:
+                text += f" AND {column} = ?"
+                values.append(escape(value))
+        if before is not None:
+            text += " AND c.sequence < ?"
+            values.append(_within(before))
+        with self._pool.reading() as db:
+            of_all = session is None and run_id is None and self._is_alone(db)
+            start = f"SELECT {_ROW}, {columns} {_FROM_NEWEST if of_all else _FROM}{text}"
+            found = db.execute(f"{start} ORDER BY c.sequence DESC LIMIT ?", [*values, -1 if limit is None else limit])
+            return [_row(each) for each in found.fetchall()]
+
+    def _is_alone(self, db: sqlite3.Connection) -> bool:
+        """Whether no other tenant has sessions in this file; if one has, a query by number would read its rows, too."""
+        some = "EXISTS (SELECT 1 FROM sessions WHERE tenant"
+        found = db.execute(f"SELECT {some} < ?) OR {some} > ?)", (self._key, self._key))
+        return not found.fetchone()[0]
+
+    def rows_by_id(
+        self, session: str, namespace: str, *, before: str | None = None, limit: int | None = None
+    ) -> list[CheckpointRow]:
+        text = f"SELECT {_ROW}, x'', x'' {_FROM} AND s.session = ? AND c.namespace = ?"
+        values: list[Any] = [self._key, escape(session), escape(namespace)]
+        if before is not None:
+            text += " AND c.checkpoint_id < ?"
+            values.append(escape(before))
+        with self._pool.reading() as db:
+            text += " ORDER BY c.checkpoint_id DESC LIMIT ?"
+            return [_row(each) for each in db.execute(text, [*values, -1 if limit is None else limit]).fetchall()]
+
+    def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
+        """Parts of a session that was saved alone are next to each other: one range query reads them."""
+        with self._pool.reading() as db:
+            if hint and _is_dense(hint, count):
+                found = db.execute(
+                    "SELECT name, refs, data FROM parts WHERE number BETWEEN ? AND ? AND family = ? AND tenant = ?",
+                    (*hint, family, self._key),
+                ).fetchall()
+                missing = set(names).difference(map(itemgetter(0), found))
+                found += self._named(db, "name, refs, data", family, list(missing))
+            else:
+                found = list(self._named(db, "name, refs, data", family, names))
+        return found
+
+    def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
+        with self._pool.reading() as db:
+            return dict(self._named(db, "name, refs", family, names))
+
+    def _named(self, db: sqlite3.Connection, columns: str, family: int, names: Sequence[bytes]) -> Iterator[Any]:
+        for at in range(0, len(names), _MANY):
+            some = names[at : at + _MANY]
+            marks = ",".join("?" * len(some))
+            text = f"SELECT {columns} FROM parts WHERE family = ? AND name IN ({marks}) AND tenant = ?"
+            yield from db.execute(text, (family, *some, self._key))
+
+    def session(self, session: str) -> SessionRow | None:
+        with self._pool.reading() as db:
+            return self._session(db, session)
+
+    def _session(self, db: sqlite3.Connection, session: str) -> SessionRow | None:
+        found = db.execute(_SESSION, (self._key, escape(session))).fetchone()
+        return _session(found) if found else None
+
+    def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
+        with self._pool.reading() as db:
+            found = db.execute(
+                _SESSIONS,
+                (self._key, _within(1 << 62 if before is None else before), -1 if limit is None else limit),
+            )
+            return [_session(row) for row in found.fetchall()]
+
+    def writes(self, places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
+        found: dict[Place, list[WriteRow]] = {}
+        with self._pool.reading() as db:
+            for place in places:
+                rows = db.execute(
+                    "SELECT task_id, idx, task_path, channel, data FROM writes WHERE tenant = ? AND session = ?"
+                    " AND namespace = ? AND checkpoint_id = ?",
+                    (self._key, *map(escape, place)),
+                ).fetchall()
+                found[place] = sorted(map(_write, rows), key=lambda row: (row.task_path, row.task_id, row.idx))
+        return found
+
+    def usage(self) -> UsageRow:
+        with self._pool.reading() as db:
+            sessions, dead = db.execute(
+                "SELECT count(*), ifnull(sum(deleted), 0) FROM sessions WHERE tenant = ?", (self._key,)
+            ).fetchone()
+            rows, row_bytes = db.execute(
+                f"SELECT count(*), ifnull(sum(length(meta) + length(refs) + length(shape)), 0) {_FROM}", (self._key,)
+            ).fetchone()
+            parts, part_bytes = db.execute(
+                "SELECT count(*), ifnull(sum(length(refs) + length(data)), 0) FROM parts WHERE tenant = ?", (self._key,)
+            ).fetchone()
+            [writes] = db.execute(
+                "SELECT ifnull(sum(length(data)), 0) FROM writes WHERE tenant = ?", (self._key,)
+            ).fetchone()
+            [given] = db.execute(
+                "SELECT max(greatest, (SELECT ifnull(max(sequence), 0) FROM checkpoints)) FROM numbers"
+            ).fetchone()
+        return UsageRow(sessions - dead, dead, rows, parts, part_bytes, row_bytes + writes, given)
+
+    def tombstones(self) -> list[str]:
+        with self._pool.reading() as db:
+            found = db.execute("SELECT session FROM sessions WHERE tenant = ? AND deleted", (self._key,)).fetchall()
+        return [unescape(name) for (name,) in found]
+
+    def sizes(self, sessions: Sequence[str]) -> list[SizeRow]:
+        with self._pool.reading() as db:
+            found = [row for name in sessions for row in db.execute(_SIZE, (self._key, escape(name))).fetchall()]
+        return [SizeRow(unescape(session), *more) for session, *more in found]
+
+    def tenants(self) -> list[str]:
+        with self._pool.reading() as db:
+            found = db.execute("SELECT tenant FROM sessions UNION SELECT tenant FROM writes").fetchall()
+        return sorted(unescape(name) for (name,) in found)
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _values(row: CheckpointRow) -> tuple[Any, ...]:
+    """A row as values of its columns, without its place."""
     names = (None if name is None else escape(name) for name in (row.parent_id, row.run_id))
     return (*names, row.saved_at, row.digest, row.meta, row.refs, row.shape)
+
+
+def _row(values: Sequence[Any]) -> CheckpointRow:
+    session, namespace, checkpoint_id, sequence, parent, run, saved_at, digest, meta, family, first, last = values[:12]
+    place = Place(unescape(session), unescape(namespace), unescape(checkpoint_id))
+    parent, run = (None if name is None else unescape(name) for name in (parent, run))
+    refs, shape = values[12:]
+    return CheckpointRow(place, sequence, parent, run, saved_at, digest, meta, refs, shape, family, (first, last))
+
+
+def _is_dense(hint: Any, count: int) -> bool:
+    try:
+        return bool(hint[1] - hint[0] < _DENSE * count)
+    except TypeError:  # damaged, but only a hint
+        return False
+
+
+def _session(values: Sequence[Any]) -> SessionRow:
+    session, family, latest, checkpoints, saved_at, is_deleted = values
+    if not type(family) is type(latest) is type(saved_at) is int:
+        raise Damaged(f"the row of session {session!r} is malformed", hint="Delete it.")
+    return SessionRow(unescape(session), family, latest, checkpoints, saved_at, bool(is_deleted))
+
+
+def _write(values: Sequence[Any]) -> WriteRow:
+    task_id, index, task_path, channel, data = values
+    if type(index) is not int:
+        raise Damaged("a stored write is malformed", hint="Delete its checkpoint.")
+    return WriteRow(unescape(task_id), index, unescape(task_path), unescape(channel), data)
+
+
+def _within(number: int) -> int:
+    """The nearest number that SQLite can store."""
+    return max(min(number, (1 << 63) - 1), -(1 << 63))
+
+
+def _layout(name: str, synchronous: str) -> Layout:
+    return Layout(
+        name,
+        _VERSION,
+        split_statements(_ROWS + _REST),
+        _APPLICATION,
+        # several messages of 1 KB to a page, with little space lost; deleting gives space back
+        pragmas=("PRAGMA page_size=8192", "PRAGMA auto_vacuum=INCREMENTAL"),
+        connection_pragmas=(
+            f"PRAGMA synchronous={synchronous}",
+            f"PRAGMA wal_autocheckpoint={_LOG_PAGES[synchronous]}",
+        ),
+        if_old="Open it with a newer Holdfast.",
+        upgrade=Upgrade(_APPLICATION, 1, _upgrade),
+    )
+
+
+def _upgrade(db: sqlite3.Connection) -> None:
+    for statement in split_statements(_FROM_1 + _ROWS + _INTO_2):
+        db.execute(statement)
+
+
+# The tables. The cost of a commit is the number of pages that it changes: a session's newest row, and how many rows it
+# has, are found in the index `newest`, and the greatest number ever given is written to `numbers` only when rows are
+# deleted.
+
+_ROWS = """
+CREATE TABLE sessions (
+    number INTEGER PRIMARY KEY, tenant TEXT NOT NULL, session TEXT NOT NULL, family INTEGER NOT NULL,
+    latest INTEGER NOT NULL, saved_at INTEGER NOT NULL, deleted INTEGER NOT NULL, UNIQUE (tenant, session)
+);
+CREATE INDEX families ON sessions (family, tenant);
+CREATE TABLE checkpoints (
+    sequence INTEGER PRIMARY KEY, owner INTEGER NOT NULL, namespace TEXT NOT NULL,
+    checkpoint_id TEXT NOT NULL, parent_id TEXT, run_id TEXT, saved_at INTEGER NOT NULL, digest BLOB NOT NULL,
+    meta BLOB NOT NULL, refs BLOB NOT NULL, shape BLOB NOT NULL,
+    first_part INTEGER NOT NULL, last_part INTEGER NOT NULL,
+    UNIQUE (owner, namespace, checkpoint_id)
+);
+CREATE INDEX newest ON checkpoints (owner, sequence);
+CREATE INDEX runs ON checkpoints (run_id) WHERE run_id IS NOT NULL;
+CREATE TABLE numbers (greatest INTEGER NOT NULL);
+INSERT INTO numbers VALUES (0);
+"""
+_REST = """
+CREATE TABLE parts (
+    number INTEGER PRIMARY KEY, tenant TEXT NOT NULL, family INTEGER NOT NULL, name BLOB NOT NULL, refs BLOB NOT NULL,
+    data BLOB NOT NULL
+);
+CREATE UNIQUE INDEX part_names ON parts (family, name, tenant);
+CREATE TABLE writes (
+    tenant TEXT NOT NULL, session TEXT NOT NULL, namespace TEXT NOT NULL, checkpoint_id TEXT NOT NULL,
+    task_id TEXT NOT NULL, idx INTEGER NOT NULL, task_path TEXT NOT NULL, channel TEXT NOT NULL, data BLOB NOT NULL
+);
+CREATE UNIQUE INDEX write_places ON writes (tenant, session, namespace, checkpoint_id, task_id, idx);
+"""
+_FROM_1 = """
+DROP INDEX families;
+DROP INDEX newest;
+DROP INDEX runs;
+ALTER TABLE sessions RENAME TO old_sessions;
+ALTER TABLE checkpoints RENAME TO old_checkpoints;
+"""
+_INTO_2 = """
+INSERT INTO sessions SELECT number, tenant, session, family, latest, saved_at, deleted FROM old_sessions;
+INSERT INTO checkpoints SELECT * FROM old_checkpoints;
+UPDATE numbers SET greatest = ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'old_checkpoints'), 0);
+DROP TABLE old_sessions;
+DROP TABLE old_checkpoints;
+"""

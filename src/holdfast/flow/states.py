@@ -1,47 +1,289 @@
-"""States: the verbs of the surface over any store. Synchronous; the async facade calls them in threads."""
+"""States: saving, loading, listing, deleting and upkeep over any store. The asyncio facade is `checkpointer`."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from typing import Any, TypeAlias
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace as changed
+from datetime import timedelta
+from functools import cache, partial
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar
 
-from holdfast.errors import Damaged, NotFound, Refused, Unavailable
-from holdfast.flow import asked, copying, parents, upkeep, weighing
-from holdfast.flow.core import Core
-from holdfast.flow.differ import changes
+from holdfast.errors import Conflict, Damaged, NotFound, Refused, Unavailable
+from holdfast.flow import forks, parents, upkeep, validation
+from holdfast.flow.cache import PartCache, Remembered, SaveBase
+from holdfast.flow.chunking import Changing, Chunker
+from holdfast.flow.codec import StateCodec
+from holdfast.flow.diff import changes
 from holdfast.flow.model import (
     Checkpoint,
     CheckpointMetadata,
     Copied,
-    Pruned,
-    Session,
+    Encoded,
+    PrunedStates,
+    SessionInfo,
+    SessionSize,
     StateDiff,
-    Usage,
-    Weight,
+    StoreUsage,
     Write,
     moment,
 )
-from holdfast.flow.names import check_limit, check_name
-from holdfast.flow.store import Place, Row, Stale
+from holdfast.flow.segments import PartContent, join
+from holdfast.flow.store import ANYTHING, Anything, Base, CheckpointRow, Place, Stale, StateStore, names_in
+from holdfast.flow.validation import check_checkpoint, check_name, check_options, check_place
 from holdfast.model import Progress, VerifyReport
 from holdfast.retention import Policy
+from holdfast.serde import Envelope, Keys, NoKey, Serde
+from holdfast.validation import check_limit
 
-# `list` is a verb of the class below
+# `list` is a method of the class below
 Checkpoints: TypeAlias = list[Checkpoint]
 Metadatas: TypeAlias = list[CheckpointMetadata]
-Sessions: TypeAlias = list[Session]
+Sessions: TypeAlias = list[SessionInfo]
 Names: TypeAlias = list[str]
 Writes: TypeAlias = list[Write]
-Weights: TypeAlias = list[Weight]
+SessionSizes: TypeAlias = list[SessionSize]
 
 _BATCH = 256
 _TRIES = 10
+_Opened = TypeVar("_Opened")
 
 
-class States(Core):
+class States:
     """The states of sessions, step by step, in one store."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        *,
+        serde: Serde | None = None,
+        keys: Keys | None = None,
+        compress: bool = True,
+        ttl: timedelta | None = None,
+        max_state_bytes: int = 1 << 30,
+        memory_bytes: int = 64 << 20,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`ttl`: a session into which nothing was saved for this long is gone as a whole.
+
+        `memory_bytes`: the size of the caches of states and of parts, each.
+        """
+        check_options(ttl, max_state_bytes, memory_bytes)
+        envelope = Envelope(keys, compress=compress, max_bytes=max_state_bytes)
+        self.store = store
+        self.codec = StateCodec(serde or Serde(), envelope, store.tenant)
+        self.ttl = ttl
+        self.now = clock
+        self._max_state_bytes = max_state_bytes
+        self._remembered = Remembered(memory_bytes)
+        self._cache = PartCache(memory_bytes)
+
+    # saving
+
+    def save(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        expected_parent: str | Anything | None = ANYTHING,
+        replace: bool = False,
+    ) -> CheckpointMetadata:
+        """Save a checkpoint; return its metadata with the number that the store assigned.
+
+        The same checkpoint saved again changes nothing. Conflict if another one has its id (unless `replace`), if the
+        session was deleted, or if the newest of its namespace is not `expected_parent` (None: there is none yet).
+        Refused, with its path, if something in the state cannot be stored.
+        """
+        meta = check_checkpoint(checkpoint, expected_parent)
+        if not isinstance(expected_parent, Anything) and meta.parent_id is None:
+            meta = changed(meta, parent_id=expected_parent)
+        if meta.parent_id is None:
+            self.free_expired(meta.session_id)
+        return self._save(meta, checkpoint.state, expected_parent, replace, self.micros())
+
+    def save_copy(self, checkpoint: Checkpoint, saved_at: int) -> CheckpointMetadata:
+        """Save a checkpoint of another store, with the age that it has there."""
+        return self._save(checkpoint.metadata, checkpoint.state, ANYTHING, False, saved_at)
+
+    def _save(
+        self,
+        meta: CheckpointMetadata,
+        state: Any,
+        expected_parent: str | Anything | None,
+        replace: bool,
+        saved_at: int,
+    ) -> CheckpointMetadata:
+        for _ in range(_TRIES):
+            memory = self._base(meta)
+            try:
+                return self._save_on(memory, meta, state, expected_parent, replace, saved_at)
+            except Stale:
+                self._remembered.forget(meta.session_id)
+            except Changing:
+                pass  # nothing was stored yet: try again with the state as it is now
+        raise Unavailable("this session, or its state, keeps changing", hint="Try again.")
+
+    def free_expired(self, session_id: str) -> None:
+        """Delete a session that has expired, so that a new one of its name does not bring back its states."""
+        if self.ttl is None:
+            return
+        session = self.store.session(session_id)
+        if session is not None and not session.is_deleted and self.is_old(session.saved_at):
+            self.forget(session_id)
+            self.store.delete_session(session_id, tombstone=False, if_is=session)
+
+    def _save_on(
+        self,
+        memory: SaveBase,
+        meta: CheckpointMetadata,
+        state: Any,
+        expected_parent: str | Anything | None,
+        replace: bool,
+        saved_at: int,
+    ) -> CheckpointMetadata:
+        serde = self.codec.serde
+        chunker = Chunker(serde.encode, self.codec.name, memory.known, serde.look)
+        segments, chunked, encoded = chunker.chunk(state, memory.chunked)
+        size = sum(map(len, encoded))
+        if size > self._max_state_bytes:
+            raise Refused(f"the state has {size:,} bytes", hint=f"max_state_bytes is {self._max_state_bytes:,}.")
+        row = self.codec.row(meta, segments, family=memory.family, saved_at=saved_at)
+        parts = [self.codec.part(name, content, memory.family) for name, content in chunker.parts.items()]
+        try:
+            sequence = self.store.commit(row, parts, base=memory.base, expected_parent=expected_parent, replace=replace)
+        except Conflict:
+            there = self._saved_with_another_key(row, b"".join(encoded))
+            if there is None:
+                raise
+            return changed(meta, sequence=there)
+        base = Base(sequence, row.digest)
+        after = SaveBase(memory.family, base, frozenset(chunker.names), chunked, tuple(encoded))
+        self._remembered.put((meta.session_id, meta.namespace), after)
+        self._cache.put(memory.family, chunker.parts)
+        return changed(meta, sequence=sequence)
+
+    def _saved_with_another_key(self, row: CheckpointRow, state: bytes) -> int | None:
+        """The number of this checkpoint if it is stored already, encrypted with another key, so with another digest."""
+        there = self.store.find(*row.place) if self.codec.envelope.keys else None
+        if there is None or (there.parent_id, there.run_id) != (row.parent_id, row.run_id):
+            return None
+        try:
+            is_same = self.bytes_of(there) == (self.codec.open_meta(row), state)
+        except (KeyError, Damaged, NoKey):  # deleted meanwhile, or unreadable: cannot be compared
+            return None
+        return there.sequence if is_same else None
+
+    def _base(self, meta: CheckpointMetadata) -> SaveBase:
+        """What a save builds on: the base that is remembered, or else the newest checkpoint."""
+        remembered = self._remembered.get((meta.session_id, meta.namespace))
+        if remembered is not None:
+            return remembered
+        session = self.store.session(meta.session_id)
+        if session is None or session.is_deleted:
+            return SaveBase(secrets.randbits(62), None, frozenset())
+        newest = self.store.find(meta.session_id, meta.namespace, None)
+        if newest is None:
+            return SaveBase(session.family, None, frozenset())
+        known = self.names_of(newest)
+        return SaveBase(session.family, Base(newest.sequence, newest.digest), frozenset(known))
+
+    def names_of(self, row: CheckpointRow) -> set[bytes]:
+        """The names of all parts that a row needs and that exist: the next save stores a lost one again."""
+        needed: set[bytes] = set()
+        level = set(names_in(row.refs))
+        while level:
+            found = self.store.groups(row.family, list(level))
+            needed |= found.keys()
+            level = {name for refs in found.values() for name in names_in(refs)} - needed
+        return needed
+
+    # loading
+
+    def load(self, session_id: str, checkpoint_id: str | None = None, *, namespace: str = "") -> Checkpoint | None:
+        """A checkpoint by its id, or the newest of its namespace; None if there is none."""
+        return self._load(session_id, checkpoint_id, namespace, self.open_row)
+
+    def load_encoded(self, session_id: str, checkpoint_id: str | None = None, *, namespace: str = "") -> Encoded | None:
+        """The same with its state as bytes (`holdfast.serde.to_json` shows them): no class or package is needed."""
+        return self._load(session_id, checkpoint_id, namespace, self._open_encoded)
+
+    def _load(
+        self, session_id: str, checkpoint_id: str | None, namespace: str, opened: Callable[[CheckpointRow], _Opened]
+    ) -> _Opened | None:
+        check_place(session_id, checkpoint_id, namespace)
+        if self.is_expired(session_id):
+            return None
+        row = self.store.find(session_id, namespace, checkpoint_id)
+        for _ in range(_TRIES):
+            if row is None:
+                return None
+            try:
+                return opened(row)
+            except KeyError:
+                before, row = row, self.store.find(session_id, namespace, checkpoint_id)
+                if row == before:
+                    raise Damaged(
+                        f"parts of checkpoint {row.place.checkpoint_id} are missing", hint="Use another checkpoint."
+                    ) from None
+        raise Unavailable("others keep changing this session", hint="Try again.")
+
+    def open_row(self, row: CheckpointRow) -> Checkpoint:
+        """The checkpoint of a row. KeyError if it was deleted meanwhile, or a part is missing."""
+        meta, encoded = self._encoded(row)
+        return self.codec.checkpoint(row, meta, encoded)
+
+    def _open_encoded(self, row: CheckpointRow) -> Encoded:
+        meta, state = self.bytes_of(row)
+        return Encoded(self.codec.metadata(row, meta), state)
+
+    def bytes_of(self, row: CheckpointRow) -> tuple[bytes, bytes]:
+        """The encoded metadata and the encoded state of a row."""
+        meta, encoded = self._encoded(row)
+        return meta, b"".join(encoded)
+
+    def _encoded(self, row: CheckpointRow) -> tuple[bytes, Sequence[bytes]]:
+        """The encoded metadata and state of a row, from the cache or the store."""
+        meta, segments = self.codec.open_row(row)
+        remembered = self._remembered.get(row.place[:2])
+        if remembered is not None and remembered.base == (row.sequence, row.digest) and remembered.encoded:
+            return meta, remembered.encoded
+        fetch = partial(self._fetch, row)
+        return meta, [join(segments, fetch, max_bytes=self._max_state_bytes)]
+
+    def _fetch(self, row: CheckpointRow, names: Sequence[bytes], count: int) -> Mapping[bytes, PartContent]:
+        """Parts, and perhaps more than these, from the cache or the store."""
+        cached = self._cache.of_family(row.family)
+        missing = [name for name in names if name not in cached]
+        if not missing:
+            return cached
+        found = self.codec.open_parts(self.store.parts(row.family, missing, hint=row.hint, count=count), row.family)
+        if len(missing) < len(names):
+            found |= {name: cached[name] for name in names if name in cached}
+        self._cache.put(row.family, found)
+        return found
+
+    def is_expired(self, session_id: str) -> bool:
+        """Whether nothing was saved into a session for longer than `ttl`."""
+        if self.ttl is None:
+            return False
+        session = self.store.session(session_id)
+        return session is not None and self.is_old(session.saved_at)
+
+    def is_old(self, saved_at: int) -> bool:
+        return self.ttl is not None and self.micros() - saved_at >= self.ttl // timedelta(microseconds=1)
+
+    def micros(self) -> int:
+        return int(self.now() * 1e6)
+
+    def forget(self, session_id: str | None = None) -> None:
+        """Drop a session, or all, from the cache."""
+        self._remembered.forget(session_id)
+
+    def forget_parts(self) -> None:
+        """Drop all parts from the cache."""
+        self._cache.clear()
 
     # listing
 
@@ -56,7 +298,7 @@ class States(Core):
         tags: Sequence[str] = (),
         run_id: str | None = None,
     ) -> Checkpoints:
-        """Checkpoints with their states, newest first; the rest is as for `metadata`."""
+        """Checkpoints with their states, newest first; the options are those of `metadata`."""
         check_name(session_id, "session_id")
         rows = self._rows(session_id, limit, namespace, before, where, tags, run_id, whole=True)
         found = []
@@ -79,11 +321,11 @@ class States(Core):
         tags: Sequence[str] = (),
         run_id: str | None = None,
     ) -> Metadatas:
-        """What is told of checkpoints, newest first, without reading any state.
+        """The metadata of checkpoints, newest first, without reading any state.
 
         `session_id=None`: of all sessions; `namespace=None`: of all namespaces. `before`: only those with a smaller
-        sequence (that of the last one of a page leads to the next page). `where`: those whose `extra` has these values;
-        keys and values are only ever compared, never made into a query.
+        sequence (for the next page, that of the last one of this page). `where`: those whose `extra` has these values;
+        keys and values are only compared, never put into a query.
         """
         return [told for _, told in self._rows(session_id, limit, namespace, before, where, tags, run_id, whole=False)]
 
@@ -98,16 +340,16 @@ class States(Core):
         run_id: str | None,
         *,
         whole: bool,
-    ) -> Iterator[tuple[Row, CheckpointMetadata]]:
+    ) -> Iterator[tuple[CheckpointRow, CheckpointMetadata]]:
         left = check_limit(limit)
-        asked.check_query(session_id, namespace, before, where, tags, run_id)
-        is_expired = cache(self.is_expired)  # each session is asked for once
+        validation.check_query(session_id, namespace, before, where, tags, run_id)
+        is_expired = cache(self.is_expired)  # one query per session
         is_filtered = bool(where or tags)
         while left is None or left > 0:
             batch = _BATCH if left is None or is_filtered else min(left, _BATCH)
             rows = self.store.rows(session_id, namespace, before=before, limit=batch, run_id=run_id, whole=whole)
             for row in rows:
-                told = self.sealer.metadata(row)
+                told = self.codec.metadata(row)
                 if _matches(told, where, tags) and not is_expired(row.place.session):
                     yield row, told
                     left = None if left is None else left - 1
@@ -118,15 +360,15 @@ class States(Core):
             before = rows[-1].sequence
 
     def sessions(self, limit: int | None = 100, *, before: int | None = None) -> Sessions:
-        """The sessions, the one saved into last first; `before`: only those whose `latest` is smaller."""
-        asked.check_before(before)
+        """The sessions, last saved first; `before`: only those whose `latest` is smaller."""
+        validation.check_before(before)
         left = check_limit(limit)
         found: Sessions = []
         while left is None or len(found) < left:
             most = None if left is None else left - len(found)
             rows = self.store.sessions(before=before, limit=most)
             alive = [row for row in rows if not self.is_old(row.saved_at)]
-            found += [Session(row.session, row.checkpoints, row.latest, moment(row.saved_at)) for row in alive]
+            found += [SessionInfo(row.session, row.checkpoints, row.latest, moment(row.saved_at)) for row in alive]
             if most is None or len(rows) < most:
                 break
             before = rows[-1].latest
@@ -137,11 +379,11 @@ class States(Core):
     def delete(
         self, session_id: str, checkpoint_id: str | None = None, *, namespace: str = "", tombstone: bool = True
     ) -> int:
-        """Delete one checkpoint, or the session with all its namespaces; how many there were.
+        """Delete one checkpoint, or the session with all its namespaces; return how many checkpoints were deleted.
 
-        Refused if a later checkpoint is made of that one (see `holdfast.flow.parents`). A deleted session leaves a
-        tombstone, so that a writer that comes late cannot raise it: to save into it again, `reopen` it, or delete it
-        with `tombstone=False`.
+        Refused if a later checkpoint needs that one (see `holdfast.flow.parents`). A deleted session leaves a
+        tombstone, so that a late writer cannot bring it back: to save into it again, `reopen` it, or delete it with
+        `tombstone=False`.
         """
         check_name(session_id, "session_id")
         check_name(namespace, "namespace", empty=True)
@@ -155,12 +397,12 @@ class States(Core):
             self.forget(session)
         for _ in range(_TRIES):
             seen = parents.check_not_needed(self, places)
-            with contextlib.suppress(Stale):  # saved into meanwhile: is that made of these?
+            with contextlib.suppress(Stale):  # saved into meanwhile: check again whether that needs these
                 return self.store.delete(places, if_are=seen)
         raise Unavailable("others keep saving into this session", hint="Try again.")
 
     def reopen(self, session_id: str) -> bool:
-        """Let a deleted session be saved into again; whether it was deleted."""
+        """Let a deleted session be saved into again; return whether it was deleted."""
         return self.store.reopen(check_name(session_id, "session_id"))
 
     def clear_all(self) -> None:
@@ -171,29 +413,29 @@ class States(Core):
     # writes
 
     def put_writes(
-        self, place: Place, writes: Sequence[Write], *, replace: bool = False, patience_seconds: float = 0.0
+        self, place: Place, writes: Sequence[Write], *, replace: bool = False, max_wait_seconds: float = 0.0
     ) -> None:
-        """Attach pending writes to a checkpoint; of two with one task and index the first stays, or else the last one
-        if they `replace`.
+        """Attach pending writes to a checkpoint. Of two with the same task and index the first stays; with `replace`,
+        the last.
 
-        `patience_seconds`: how long this may wait for a save by another thread, to be stored together with it.
+        `max_wait_seconds`: how long this may wait for a save by another thread, to be stored in its transaction.
         """
-        asked.check_writes(place, writes)
+        validation.check_writes(place, writes)
         rows = [
-            self.sealer.write_row(place, (write.task_id, write.index, write.task_path, write.channel), write.value)
+            self.codec.write_row(place, (write.task_id, write.index, write.task_path, write.channel), write.value)
             for write in writes
         ]
         single = {row[:2]: row for row in (rows if replace else reversed(rows))}
         if single:
             kept = list(single.values())
-            self.store.add_writes(place, kept, replace=replace, patience_seconds=patience_seconds)
+            self.store.add_writes(place, kept, replace=replace, max_wait_seconds=max_wait_seconds)
 
     def writes(self, places: Sequence[Place]) -> dict[Place, Writes]:
         """The pending writes of checkpoints, each in order of task path, task and index."""
-        asked.check_places(places)
+        validation.check_places(places)
         return {
             place: [
-                Write(row.task_id, row.idx, row.channel, self.sealer.open_write(place, row), row.task_path)
+                Write(row.task_id, row.idx, row.channel, self.codec.open_write(place, row), row.task_path)
                 for row in rows
             ]
             for place, rows in self.store.writes(places).items()
@@ -211,31 +453,31 @@ class States(Core):
         history: bool = False,
         reopen: bool = False,
     ) -> CheckpointMetadata:
-        """Begin a new session with a checkpoint of another, in constant time: they share all parts.
+        """Create a session that begins with a checkpoint of another, in constant time: they share all parts.
 
-        `extra["forked_from"]` says where it came from. With `history`, all namespaces come along, all checkpoints up to
-        that one (where none is named: all there are), with their parents and writes, unchanged: not in constant time,
-        but in one step. Conflict if the new session exists, or was deleted and is not to be reopened.
+        `extra["forked_from"]` names the source. With `history`, copy all namespaces and all checkpoints up to that one
+        (without `checkpoint_id`: all), with their parents and writes, unchanged: not in constant time, but in one step.
+        Conflict if the new session exists, or was deleted and `reopen` is False.
         """
         check_name(into, "into")
         source = self._row(session_id, checkpoint_id, namespace)
         if not history:
-            return copying.fork(self, source, into, reopen=reopen)
+            return forks.fork(self, source, into, reopen=reopen)
         before = None if checkpoint_id is None else source.sequence + 1
-        return copying.fork_history(self, source, into, before=before, reopen=reopen)
+        return forks.fork_history(self, source, into, before=before, reopen=reopen)
 
     def diff(self, session_id: str, before_id: str, after_id: str | None = None, *, namespace: str = "") -> StateDiff:
-        """What differs between two checkpoints of a session (the second: the newest, where none is named)."""
+        """The differences between two checkpoints of a session; the second is the newest by default."""
         before, after = (self._whole(session_id, each, namespace) for each in (before_id, after_id))
-        found = changes(before.state, after.state, self.sealer.serde.encode)
+        found = changes(before.state, after.state, self.codec.serde.encode)
         return StateDiff(before.metadata, after.metadata, found)
 
     def delete_runs(self, run_ids: Sequence[str]) -> int:
-        """Delete the checkpoints of runs, in all sessions; how many there were.
+        """Delete the checkpoints of runs, in all sessions; return how many there were.
 
-        Refused, and nothing is deleted, if a checkpoint of another run is made of one of them.
+        Refused, and nothing is deleted, if a checkpoint of another run needs one of them.
         """
-        asked.check_texts(run_ids, "run_ids")
+        validation.check_texts(run_ids, "run_ids")
         rows = [row for run_id in run_ids for row in self.store.rows(None, None, run_id=check_name(run_id, "run_id"))]
         return self._delete([row.place for row in rows])
 
@@ -246,19 +488,20 @@ class States(Core):
         *,
         namespace: str | None = None,
         dry_run: bool = False,
-        plan: Pruned | None = None,
-    ) -> Pruned:
-        """Delete what a policy has no reason to keep. The newest of each namespace, and what is tagged `pinned`, stay,
-        and so do those that others which stay are made of.
+        plan: PrunedStates | None = None,
+    ) -> PrunedStates:
+        """Delete what a policy does not keep. The newest of each namespace, checkpoints tagged `pinned`, and those that
+        others need always stay.
 
-        Of a session whose checkpoints are made of parents nothing goes if it is saved into meanwhile: `kept` says so.
+        Nothing is deleted from a session whose checkpoints need their parents if it is saved into meanwhile: `kept`
+        says so.
 
-        A policy's kinds are tags, its score is `extra["score"]`. With the `plan` of a dry run nothing else goes than
-        what that named.
+        A policy's kinds are tags, its score is `extra["score"]`. With the `plan` of a dry run, only checkpoints that
+        the plan named are deleted.
         """
         if not isinstance(policy, Policy):
             raise Refused(f"a {type(policy).__name__} is not a policy", hint="Give a holdfast.retention.Policy.")
-        asked.check_query(session_id, namespace, None, None, (), None)
+        validation.check_query(session_id, namespace, None, None, (), None)
         return upkeep.prune(self, policy, session_id, namespace=namespace, dry_run=dry_run, shown=plan)
 
     def expire(self) -> Names:
@@ -273,37 +516,48 @@ class States(Core):
         progress: Progress | None = None,
         go_on: bool = False,
     ) -> Copied:
-        """Copy everything, or one session, to another store, of whatever kind, unchanged and in order.
+        """Copy everything, or one session, to another store, unchanged and in order.
 
-        What is there already stays. A session that was deleted here is deleted there, too, unless the other store has
-        one of that name. Conflict if a session was deleted there, or has another checkpoint under the same id; Damaged
-        if a checkpoint cannot be read. With `go_on`, that session, or that checkpoint, is left and named in the result.
-        Classes need not be registered. Encrypted anew with the keys of the other. A copy that was cut off is gone on
-        with by the next one.
+        What exists there stays. A session that was deleted here is deleted there, too, unless the other store has one
+        of that name. Conflict if a session was deleted there, or has another checkpoint with the same id; Damaged if a
+        checkpoint cannot be read. With `go_on`, skip that session or checkpoint and name it in the result. Classes need
+        not be registered. The copy is encrypted with the keys of the other store. Call it again to continue a copy
+        that was interrupted.
         """
         if not isinstance(other, States):
             raise Refused(f"a {type(other).__name__} is not a store of states", hint="Give what open_states returned.")
         if session_id is not None:
             check_name(session_id, "session_id")
-        return copying.copy(self, other, session=session_id, progress=progress, go_on=go_on)
+        return forks.copy(self, other, session=session_id, progress=progress, go_on=go_on)
 
-    def weigh(self, session_ids: Sequence[str]) -> Weights:
-        """What sessions take; those that are not there are left out."""
-        return weighing.weigh(self, [check_name(each, "session_id") for each in session_ids])
+    def sizes(self, session_ids: Sequence[str]) -> SessionSizes:
+        """The sizes of sessions; missing ones are left out."""
+        return upkeep.sizes(self, [check_name(each, "session_id") for each in session_ids])
 
-    def usage(self) -> Usage:
-        """What is stored, in numbers."""
-        return Usage(*self.store.usage())
+    def usage(self) -> StoreUsage:
+        """Counts and sizes of what is stored."""
+        return StoreUsage(*self.store.usage())
 
     def verify(self, session_id: str | None = None, *, progress: Progress | None = None) -> VerifyReport:
         """Read everything, or all of a session, and name the checkpoints that are damaged.
 
-        NoKey if it is sealed and no key was given.
+        NoKey if it is encrypted and no key was given.
         """
         return upkeep.verify(self, session_id, progress)
 
-    def _row(self, session_id: str, checkpoint_id: str | None, namespace: str) -> Row:
-        asked.check_place(session_id, checkpoint_id, namespace)
+    def close(self) -> None:
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _row(self, session_id: str, checkpoint_id: str | None, namespace: str) -> CheckpointRow:
+        validation.check_place(session_id, checkpoint_id, namespace)
         row = None if self.is_expired(session_id) else self.store.find(session_id, namespace, checkpoint_id)
         if row is None:
             raise _not_found(session_id, checkpoint_id)
@@ -329,7 +583,7 @@ def _matches(told: CheckpointMetadata, where: Mapping[str, Any] | None, tags: Se
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Equal, and not only because True counts as 1; what cannot be compared as one, as arrays, is not."""
+    """Whether values are equal; True does not equal 1, and values without one answer, such as arrays, never do."""
     try:
         return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
     except (TypeError, ValueError):

@@ -1,17 +1,17 @@
-"""What a back end is: rows and parts, and one atomic step for each change. It knows nothing of values.
+"""The interface of a back end: it stores rows and parts, each change atomic, and knows nothing of values.
 
-A **row** is a checkpoint: its place (tenant, session, namespace, id), its number, and three sealed byte strings. A
-**part** is a piece of a state, named by its content; rows and parts name the parts that they need in `refs`, 16 bytes
-each. A **family** is the sessions that share parts: one session and what was forked from it.
+A **row** is a checkpoint: its place (tenant, session, namespace, id), its number, and encoded bytes. A **part** is a
+piece of a state, named by its content; rows and parts list the parts that they need in `refs`, 16 bytes each. A
+**family** is the sessions that share parts: one session and its forks.
 
-What every back end promises, and `holdfast.testing.flow_contract` holds it to:
+Every back end guarantees, and `holdfast.testing.flow_contract` tests:
 
-1. A change is whole or not there, also after `kill -9` (P3). Parts are there before a row that needs them can be seen.
+1. A change is complete or absent, also after `kill -9` (P3). Parts exist before a row that needs them is visible.
 2. A row's number is greater than every number given before in its store, and is never given again (P10).
-3. A part that a row needs, directly or through other parts, stays; one that none needs goes with the last that did.
+3. A part that a row needs, directly or through other parts, stays; it is freed with the last row that needs it.
 4. Threads and processes use one store at once; none loses a change or sees half of one (P9).
-5. Nothing of another tenant is seen or touched; `tenants` alone tells that there are others.
-6. What is asked for with a limit is read up to that limit, not read whole and then cut (P8).
+5. A tenant's calls neither see nor change another tenant's data, except that `tenants` lists them.
+6. A query with a limit reads up to that limit, rather than everything (P8).
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from struct import unpack
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
+from holdfast.errors import Conflict
+
 NAME_BYTES = 16
 
 
 class Anything(Enum):
-    """The parent that is expected, where none is."""
+    """Stands for any expected parent."""
 
     ANYTHING = 0
 
@@ -35,7 +37,7 @@ ANYTHING = Anything.ANYTHING
 
 
 class Stale(Exception):
-    """What was looked at before is not so any more: look again, and begin anew."""
+    """What was read before has changed: read again, and start over."""
 
 
 class Place(NamedTuple):
@@ -46,27 +48,27 @@ class Place(NamedTuple):
     checkpoint_id: str
 
 
-class Row(NamedTuple):
+class CheckpointRow(NamedTuple):
     """A checkpoint as it is stored."""
 
     place: Place
     sequence: int
-    """0 until the store has given one."""
+    """0 until the store assigns one."""
     parent_id: str | None
     run_id: str | None
     saved_at: int
     """Microseconds since 1970, by the clock of whoever saved it; only time-to-live looks at it."""
     digest: bytes
-    """Of all it holds: equal means equal."""
+    """Of the whole checkpoint: equal digests mean equal checkpoints."""
     meta: bytes
     refs: bytes = b""
     shape: bytes = b""
     family: int = 0
     hint: Any = None
-    """Where the store would look for its parts first; only the store knows what it means."""
+    """Where its parts are likely to be; only the store that gave it understands it."""
 
 
-class Part(NamedTuple):
+class StatePart(NamedTuple):
     """A piece of a state."""
 
     name: bytes
@@ -75,7 +77,7 @@ class Part(NamedTuple):
 
 
 PartRow: TypeAlias = tuple[bytes, bytes, bytes]
-"""A part as it is read: there may be thousands, and a bare tuple is made in a third of the time."""
+"""A part as it is read: there may be thousands, and a bare tuple takes a third of the time."""
 
 
 class Base(NamedTuple):
@@ -96,9 +98,9 @@ class WriteRow(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """A row for another session, of which the base has all parts, and the writes that come with it."""
+    """A row for another session whose parts the base has, and the writes that come with it."""
 
-    row: Row
+    row: CheckpointRow
     base: Base
     writes: Sequence[WriteRow] = ()
 
@@ -111,12 +113,12 @@ class SessionRow(NamedTuple):
     latest: int
     checkpoints: int
     saved_at: int
-    """The latest of those of its rows: a clock that steps back makes no session older."""
+    """The latest of its rows: a clock that steps back does not make a session older."""
     is_deleted: bool
 
 
-class WeightRow(NamedTuple):
-    """What a session takes, in bytes."""
+class SizeRow(NamedTuple):
+    """The size of a session, in bytes."""
 
     session: str
     row_bytes: int
@@ -148,8 +150,8 @@ class StateStore(Protocol):
 
     def commit(
         self,
-        row: Row,
-        parts: Sequence[Part],
+        row: CheckpointRow,
+        parts: Sequence[StatePart],
         *,
         base: Base | None = None,
         expected_parent: str | Anything | None = ANYTHING,
@@ -157,20 +159,19 @@ class StateStore(Protocol):
     ) -> int:
         """Add a row and the parts that its base does not have, and give it a number.
 
-        In this order: the same place with the same digest is there already: its number, and nothing is changed.
-        Conflict if the session was deleted; if the place holds something else and `replace` is not asked for (replaced,
-        it keeps its number); if the newest row of the namespace is not `expected_parent` (None: there is none). Stale
-        if `base` is not there as it was, or the session is of another family than the row.
+        Checked in this order: if the place has a row with the same digest, return its number and change nothing.
+        Conflict if the session was deleted; if the place has another row and `replace` is False (a replaced row keeps
+        its number); if the newest row of the namespace is not `expected_parent` (None: there is no row). Stale if
+        `base` has changed, or the session is of another family than the row.
         """
 
     def begin(self, session: str, copies: Sequence[Copy], *, reopen: bool = False) -> list[int]:
-        """Begin a session with copies of rows of one family, in this order, all of them or none; their numbers.
+        """Create a session with copies of rows of one family, in this order, all or none; return their numbers.
 
-        Conflict if there is a session of that name, or was one, unless a deleted one is to be reopened. Stale if a base
-        is not there as it was.
+        Conflict if the session exists, or was deleted and `reopen` is False. Stale if a base has changed.
         """
 
-    def find(self, session: str, namespace: str, checkpoint_id: str | None) -> Row | None:
+    def find(self, session: str, namespace: str, checkpoint_id: str | None) -> CheckpointRow | None:
         """One row, or the newest of the namespace."""
 
     def rows(
@@ -182,60 +183,60 @@ class StateStore(Protocol):
         limit: int | None = None,
         run_id: str | None = None,
         whole: bool = False,
-    ) -> list[Row]:
-        """Rows, newest first, numbered below `before`; without `refs` and `shape` unless they are asked for."""
+    ) -> list[CheckpointRow]:
+        """Rows, newest first, numbered below `before`; without `refs` and `shape` unless `whole`."""
 
     def rows_by_id(
         self, session: str, namespace: str, *, before: str | None = None, limit: int | None = None
-    ) -> list[Row]:
+    ) -> list[CheckpointRow]:
         """Rows of a namespace by their ids, the greatest first, below `before`; without `refs` and `shape`."""
 
     def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
-        """Those of these parts that are there, and perhaps others.
+        """Those of these parts that exist, and perhaps others.
 
-        `hint` is that of a row that needs them, and `count` how many parts it needs in all.
+        `hint` is that of a row that needs them, and `count` how many parts the row needs in all.
         """
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The refs of those of these parts that are there; empty where one names no others."""
+        """The refs of those of these parts that exist; empty for a part that is not a group."""
 
     def session(self, session: str) -> SessionRow | None: ...
 
     def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
-        """Those that are not deleted, the one with the newest row first; `before` is the number of its newest row."""
+        """Sessions that are not deleted, newest first; `before`: only those whose newest row has a smaller number."""
 
     def delete(self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = ()) -> int:
-        """Remove rows with their writes, free the parts that nothing needs any more; how many rows there were.
+        """Delete rows with their writes, and the parts that nothing needs any more; return how many rows there were.
 
-        Stale, and nothing is changed, if something was saved into one of `if_are` since it was that.
+        Stale, and nothing is changed, if one of the sessions `if_are` was saved into since it was read.
         """
 
     def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
-        """Remove all of a session; with a tombstone, later commits to it are Conflict until it is reopened.
+        """Delete a session; with a tombstone, later commits to it are Conflict until it is reopened.
 
-        With `if_is`, only if nothing was saved into it since it was that; else 0, and nothing is changed.
+        With `if_is`, only if nothing was saved into it since it was read; else 0, and nothing is changed.
         """
 
     def reopen(self, session: str) -> bool:
-        """Take a tombstone away; whether there was one."""
+        """Remove a tombstone; return whether there was one."""
 
     def tombstones(self) -> list[str]:
-        """The sessions that were deleted and are not to be raised."""
+        """The sessions that were deleted and not reopened."""
 
-    def bury(self, session: str) -> bool:
-        """Leave a tombstone where there is no session of that name; whether one was left."""
+    def add_tombstone(self, session: str) -> bool:
+        """Add a tombstone if there is no session of that name; return whether it was added."""
 
     def clear(self) -> None:
-        """Remove everything of the tenant, tombstones too. Numbers go on from where they were."""
+        """Delete everything of the tenant, tombstones too. Numbers continue from where they were."""
 
     def add_writes(
-        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, patience_seconds: float = 0.0
+        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, max_wait_seconds: float = 0.0
     ) -> None:
-        """Attach writes to a checkpoint, which need not be there yet.
+        """Attach writes to a checkpoint, which need not exist yet.
 
-        A write with the task and index of one that is there replaces it, or is left out. Conflict if the session was
-        deleted. They are stored when this returns; a back end may wait up to `patience_seconds` for a commit by another
-        thread that stores them at no cost.
+        A write with the task and index of an existing one replaces it, or is ignored. Conflict if the session was
+        deleted. The writes are stored when this returns; a back end may wait up to `max_wait_seconds` for a commit by
+        another thread that can store them, too.
         """
 
     def writes(self, places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
@@ -243,11 +244,11 @@ class StateStore(Protocol):
 
     def usage(self) -> UsageRow: ...
 
-    def weigh(self, sessions: Sequence[str]) -> list[WeightRow]:
-        """What these sessions take; those that are not there are left out."""
+    def sizes(self, sessions: Sequence[str]) -> list[SizeRow]:
+        """The sizes of these sessions; missing ones are left out."""
 
     def tenants(self) -> list[str]:
-        """Who has a session or a write in this back end, by name: for whoever keeps the whole of it."""
+        """The names of all tenants that have a session or a write in this back end."""
 
     def close(self) -> None: ...
 
@@ -259,12 +260,12 @@ class StateStore(Protocol):
 
 
 def is_still(now: SessionRow | None, before: SessionRow) -> bool:
-    """Whether nothing was saved into a session since it was that."""
+    """Whether nothing was saved into a session since `before` was read."""
     return now is not None and (now.latest, now.saved_at, now.is_deleted) == (before.latest, before.saved_at, False)
 
 
 def names_in(refs: bytes) -> list[bytes]:
-    """The names that lie in a row's or part's refs; none in what is damaged."""
+    """The names in a row's or part's refs; none if they are damaged."""
     if type(refs) is not bytes:
         return []
     count, rest = divmod(len(refs), NAME_BYTES)
@@ -274,15 +275,41 @@ def names_in(refs: bytes) -> list[bytes]:
 
 
 def size_of(part: PartRow) -> int:
-    """How many bytes a part takes; of one that is damaged, those that it has."""
+    """The size of a part; of a damaged one, that of the bytes it has."""
     return sum(len(each) for each in part[1:] if type(each) is bytes)
 
 
 def live_names(roots: Iterable[bytes], groups: Mapping[bytes, bytes]) -> set[bytes]:
-    """All names that are needed: those in the refs of rows, and in the refs of what those name."""
+    """All names that are needed: those in the refs of rows, and in the refs of the parts that these name."""
     live: set[bytes] = set()
     level = {name for refs in roots for name in names_in(refs)}
     while level:
         live |= level
         level = {name for group in level if (refs := groups.get(group)) for name in names_in(refs)} - live
     return live
+
+
+def check_commit(
+    row: CheckpointRow, *, is_deleted: bool, is_taken: bool, newest: str | None, expected_parent: str | Anything | None
+) -> None:
+    """Raise Conflict if a row must not be committed. The same words on every back end."""
+    if is_deleted:
+        raise session_deleted(row.place.session)
+    if is_taken:
+        raise Conflict(
+            f"session {row.place.session!r} has another checkpoint {row.place.checkpoint_id!r}",
+            hint="Give each checkpoint an id of its own, or pass replace=True.",
+        )
+    if not isinstance(expected_parent, Anything) and newest != expected_parent:
+        raise Conflict(
+            f"the newest checkpoint of session {row.place.session!r} is {newest!r}, not {expected_parent!r}",
+            hint="Load it, and save on top of it.",
+        )
+
+
+def session_deleted(session: str) -> Conflict:
+    return Conflict(f"session {session!r} was deleted", hint="Use a new session id, or reopen it.")
+
+
+def session_exists(session: str) -> Conflict:
+    return Conflict(f"session {session!r} exists, or was deleted", hint="Fork into a new one.")

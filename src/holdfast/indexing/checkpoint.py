@@ -1,4 +1,4 @@
-"""The predecessor's checkpoint of an indexing run: what was done, and under which settings."""
+"""The predecessor's checkpoint of an indexing run: its progress and its settings."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from uuid import UUID, uuid4
 from holdfast.digest import digest
 from holdfast.errors import Damaged, Refused
 from holdfast.indexing.settings import without_secrets
+from holdfast.validation import check_count
 
 SCHEMA_VERSION = 1
 
 
 class CheckpointSettingsMap(TypedDict):
-    """The settings that an index depends on; what is hashed."""
+    """The settings that an index depends on, which are hashed."""
 
     indexer: dict[str, Any]
     project_path: str | None
@@ -36,7 +37,7 @@ def get_checkpoint_settings_map(
     sparse_provider: Any = None,
     vector_store: Any = None,
 ) -> CheckpointSettingsMap:
-    """The settings to hash: those given, without secrets; nothing is read from anywhere else."""
+    """Return the settings to hash: the arguments, without secrets."""
     path = None if project_path is None else Path(project_path).resolve().as_posix()
     return CheckpointSettingsMap(
         indexer=without_secrets(indexer or {}),
@@ -49,7 +50,7 @@ def get_checkpoint_settings_map(
 
 
 def settings_hash(settings: Mapping[str, Any]) -> str:
-    """BLAKE3 of settings: the same in every process, whatever the order of sets and keys. Secrets do not count."""
+    """Return the BLAKE3 of settings without secrets: equal in every process, whatever the order of sets and keys."""
     return digest("settings", SCHEMA_VERSION, without_secrets(settings))
 
 
@@ -66,7 +67,7 @@ def _now() -> datetime:
 
 @dataclass(slots=True, kw_only=True)
 class IndexingCheckpoint:
-    """How far a run has come. Give it the settings of the run: they are kept, and compared with later ones."""
+    """The progress of a run. Pass the settings of the run: they are stored, and compared with later ones."""
 
     session_id: UUID = field(default_factory=uuid4)
     project_path: Path | None = None
@@ -85,16 +86,14 @@ class IndexingCheckpoint:
     errors: list[dict[str, str]] = field(default_factory=list)
     settings: CheckpointSettingsMap | None = None
     fingerprint: dict[str, Any] | None = None
-    """The fingerprint of the index as it was made, stored; never derived from what is configured now."""
+    """The stored fingerprint of the index; never derived from the current configuration."""
     settings_hash: str | None = None
 
     def __post_init__(self) -> None:
         if self.project_path is not None:
             self.project_path = Path(self.project_path).resolve()
         for name in _COUNTERS:
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise Refused(f"{name} is {value!r}", hint="It is a whole number, 0 or more.")
+            check_count(getattr(self, name), name)
         for name in ("start_time", "last_checkpoint"):
             if getattr(self, name).tzinfo is None:
                 raise Refused(f"{name} has no time zone", hint="Use datetime.now(UTC).")
@@ -102,14 +101,14 @@ class IndexingCheckpoint:
             self.settings_hash = settings_hash(self.settings)
 
     def current_settings_hash(self, settings: Mapping[str, Any] | None = None) -> str:
-        """BLAKE3 of the settings given as the current ones; without any, of those that it was made with."""
+        """Return the BLAKE3 of `settings`; by default of those that it was made with."""
         current = settings if settings is not None else self.settings
         if current is None:
-            raise Refused("the checkpoint has no settings", hint="Give the current ones, or make it with settings=….")
+            raise Refused("the checkpoint has no settings", hint="Pass the current ones, or create it with settings=….")
         return settings_hash(current)
 
     def matches_settings(self, settings: Mapping[str, Any] | None = None) -> bool:
-        """Whether it was made under these settings."""
+        """Whether it was made with these settings."""
         if settings is None and self.settings is None:
             return False
         return self.settings_hash is not None and self.settings_hash == self.current_settings_hash(settings)
@@ -121,35 +120,35 @@ class IndexingCheckpoint:
         settings: Mapping[str, Any] | None = None,
         now: datetime | None = None,
     ) -> bool:
-        """Whether it is too old, from the future, ends before it began, or was made under other settings."""
+        """Whether it is too old, from the future, ends before it began, or was made with other settings."""
         age = (now or _now()) - self.last_checkpoint
         if not timedelta(0) <= age <= timedelta(hours=max_age_hours) or self.last_checkpoint < self.start_time:
             return True
         return settings is not None and not self.matches_settings(settings)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it, with the version of this shape."""
+        """Return it as JSON values, with the version of the format."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         plain = {name: _plain(value) for name, value in values.items()}
         return {"schema_version": SCHEMA_VERSION, **plain}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> IndexingCheckpoint:
-        """What `to_dict` gave. Damaged for anything else; Refused for the shape of a newer version."""
+        """Read what `to_dict` returned. Damaged for anything else; Refused for a newer version."""
         version = values.get("schema_version")
         if isinstance(version, int) and version > SCHEMA_VERSION:
-            raise Refused(f"the checkpoint is of version {version}", hint="Use a newer Holdfast.")
-        given = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+            raise Refused(f"the checkpoint has the version {version}", hint="Use a newer Holdfast.")
+        stored = {each.name: values[each.name] for each in fields(cls) if each.name in values}
         try:
             for name in ("start_time", "last_checkpoint"):
-                given[name] = datetime.fromisoformat(given[name])
-            given["session_id"] = UUID(given["session_id"])
-            batch = given.get("current_batch_id")
-            given["current_batch_id"] = UUID(batch) if batch else None
-            given["project_path"] = Path(given["project_path"]) if given.get("project_path") else None
-            return cls(**given)
+                stored[name] = datetime.fromisoformat(stored[name])
+            stored["session_id"] = UUID(stored["session_id"])
+            batch = stored.get("current_batch_id")
+            stored["current_batch_id"] = UUID(batch) if batch else None
+            stored["project_path"] = Path(stored["project_path"]) if stored.get("project_path") else None
+            return cls(**stored)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise Damaged(f"the checkpoint cannot be read: {error}", hint="An older one may be whole.") from error
+            raise Damaged(f"the checkpoint cannot be read: {error}", hint="An older one may be intact.") from error
 
 
 _COUNTERS = (

@@ -1,4 +1,4 @@
-"""A plain way to cut a text into chunks: at paragraphs, else lines, else words."""
+"""The built-in chunker: splits at paragraphs, else lines, else words."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ _BREAKS = ("\n\n", "\n", ". ", " ")
 
 @dataclass(frozen=True, slots=True)
 class PlainChunker:
-    """Cuts a text into chunks of at most `size` characters, each beginning `overlap` before the last one ended."""
+    """Splits a text into chunks of at most `size` characters, each starting `overlap` before the end of the last."""
 
     size: int = 1000
     overlap: int = 0
 
+    stage_name = "holdfast.indexing.chunking.PlainChunker"
     version = "1"
 
     def __post_init__(self) -> None:
         if self.size < 1 or not 0 <= self.overlap < self.size:
             raise Refused(
                 f"chunks of {self.size} characters cannot overlap by {self.overlap}",
-                hint="A size is 1 or more, an overlap less than that.",
+                hint="The size must be 1 or more, the overlap less than the size.",
             )
 
     def __call__(self, text: str) -> list[str]:
@@ -37,7 +38,7 @@ class PlainChunker:
             start = end if end >= len(text) else max(end - self.overlap, start + 1)
 
     def _end(self, text: str, start: int) -> int:
-        """After the last break that is not too early, or else where the chunk is full."""
+        """Return the end of a chunk: after the last break in its second half, or at its maximum size."""
         full = start + self.size
         if full >= len(text):
             return len(text)

@@ -1,11 +1,11 @@
-"""The predecessor's fingerprint: what decides whether an index that is there can be used on."""
+"""The predecessor's fingerprint: the settings that decide whether an index can be reused."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from holdfast.indexing import precision
+from holdfast.indexing import vectors
 from holdfast.indexing.impact import ChangeImpact
 
 ConfigType = Literal["symmetric", "asymmetric"]
@@ -13,18 +13,18 @@ ConfigType = Literal["symmetric", "asymmetric"]
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettingsFingerprint:
-    """What of a configuration decides whether an index can be reused."""
+    """The settings that decide whether an index can be reused."""
 
     embedding_config_type: ConfigType
     embed_model: str
     """The model that embeds documents."""
     embed_model_family: str | None
     query_model: str | None
-    """The model that embeds queries, where that is another one."""
+    """The model that embeds queries, if it is another one."""
     sparse_model: str | None
     vector_store: str
     config_hash: str
-    """Of the whole configuration. Says that something changed, not what: see `CheckpointManager`."""
+    """Of the whole configuration. Shows that something changed, not what: see `CheckpointManager`."""
     dimension: int | None = None
     datatype: str | None = None
 
@@ -38,13 +38,13 @@ class CheckpointSettingsFingerprint:
         return ChangeImpact.NONE if is_same else ChangeImpact.BREAKING
 
     def _documents(self, other: CheckpointSettingsFingerprint) -> ChangeImpact:
-        """Vectors of another model, or of the same name in another family, are in another space."""
+        """Compare the models of documents: another model, or the same name in another family, is another space."""
         families = {self.embed_model_family, other.embed_model_family} - {None}
         is_same = self.embed_model == other.embed_model and len(families) < 2
         return ChangeImpact.NONE if is_same else ChangeImpact.BREAKING
 
     def _queries(self, other: CheckpointSettingsFingerprint) -> ChangeImpact:
-        """Another query model asks the same index only if both are of one known family with the documents' model."""
+        """Compare the query models: another one fits only if it is of the same known family as the documents' model."""
         if self._asking == other._asking:
             return ChangeImpact.NONE
         is_own = self._asking == self.embed_model
@@ -64,7 +64,7 @@ def _dimension(new: int | None, old: int | None) -> ChangeImpact:
     if new == old:
         return ChangeImpact.NONE
     if new is None or old is None:
-        return ChangeImpact.UNPROVEN  # what was not said may be the same, or not
+        return ChangeImpact.UNPROVEN  # an unset value may be the same, or not
     return ChangeImpact.TRANSFORMABLE if new < old else ChangeImpact.BREAKING
 
 
@@ -73,6 +73,6 @@ def _datatype(new: str | None, old: str | None) -> ChangeImpact:
         return ChangeImpact.NONE
     if new is None or old is None:
         return ChangeImpact.UNPROVEN
-    if precision.same(new, old):
+    if vectors.same_datatype(new, old):
         return ChangeImpact.NONE
-    return ChangeImpact.QUANTIZABLE if precision.can_be_made(new, old) else ChangeImpact.BREAKING
+    return ChangeImpact.QUANTIZABLE if vectors.can_convert(new, old) else ChangeImpact.BREAKING

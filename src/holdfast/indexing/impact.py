@@ -1,4 +1,4 @@
-"""How much a change of settings costs an index, from nothing to everything."""
+"""The impact of a change of settings on an index, from none to a rebuild."""
 
 from __future__ import annotations
 
@@ -6,57 +6,57 @@ import enum
 
 
 class ChangeImpact(enum.Enum):
-    """What a change means for an index that is there; what comes later costs more. They compare by that.
+    """What a change means for an existing index, in the order of cost. Impacts compare by that order.
 
     Five of the names are those of the predecessor: NONE, COMPATIBLE, QUANTIZABLE, TRANSFORMABLE, BREAKING.
     """
 
     NONE = "none"
-    """Nothing that matters changed."""
+    """Nothing relevant changed."""
     COMPATIBLE = "compatible"
-    """Only how queries are made changed, along a documented edge."""
+    """Only the embedding of queries changed, along a documented edge."""
     EQUIVALENT = "equivalent"
     """Another name for the same model: relabel."""
     METADATA = "metadata"
-    """Only what is stored beside the vectors changed."""
+    """Only the metadata of points changed."""
     LAYOUT = "layout"
-    """The vectors stay; the store arranges them anew."""
+    """The vectors stay; the store rearranges them."""
     QUANTIZABLE = "quantizable"
-    """A coarser datatype: made of the vectors that are there."""
+    """A coarser datatype: converted from existing vectors."""
     TRANSFORMABLE = "transformable"
-    """Other dimensions: made of the vectors that are there."""
+    """Other dimensions: converted from existing vectors."""
     MIGRATABLE = "migratable"
     """Another store: the vectors are copied."""
     INCREMENTAL = "incremental"
-    """Documents came, went or changed."""
+    """Documents were added, removed or changed."""
     CHANNEL = "channel"
-    """One kind of vector comes, goes or is made anew; the others stay."""
+    """One channel is added, removed or embedded again; the others stay."""
     RECHUNK = "rechunk"
-    """Documents are cut anew; only chunks never seen before are embedded."""
+    """Documents are chunked again; only new chunks are embedded."""
     UNPROVEN = "unproven"
-    """Not known to be the same space: a probe decides, else it is embedded anew."""
+    """Not known to be the same space: a probe decides, or everything is embedded again."""
     REEMBED = "reembed"
-    """Other vectors altogether; the chunks stay."""
+    """All vectors change; the chunks stay."""
     BREAKING = "breaking"
-    """The index cannot be used as it is, and nothing finer is known."""
+    """The index cannot be used as it is; no details are known."""
     REBUILD = "rebuild"
-    """Everything, from the documents on."""
+    """Everything is done again, starting with the documents."""
 
     @property
     def rank(self) -> int:
-        """Its place in the order."""
+        """Its position in the order."""
         return _RANKS[self.value]
 
     @property
     def projected(self) -> ChangeImpact:
-        """The nearest of the predecessor's five that promises no more."""
+        """The nearest of the predecessor's five that does not promise more."""
         if self.rank <= ChangeImpact.COMPATIBLE.rank or self in (ChangeImpact.QUANTIZABLE, ChangeImpact.TRANSFORMABLE):
             return self
         return ChangeImpact.COMPATIBLE if self.rank < ChangeImpact.QUANTIZABLE.rank else ChangeImpact.BREAKING
 
     @property
     def usable(self) -> bool:
-        """Whether the index answers correctly as it is."""
+        """Whether the index can be used as it is."""
         return self.rank <= ChangeImpact.EQUIVALENT.rank
 
     def __lt__(self, other: object) -> bool:

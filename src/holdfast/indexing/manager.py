@@ -1,7 +1,7 @@
-"""The predecessor's manager: keeps the checkpoints of one project's index in a folder.
+"""The predecessor's manager: the checkpoints of one project's index in a folder.
 
-A checkpoint is one file with a number in its name, written whole or not at all; the greatest number is the latest. The
-last ten stay, so that one that is damaged does not cost the rest.
+A checkpoint is one file with a number in its name, written atomically (P3); the greatest number is the latest (P10).
+The last ten stay, so that a damaged one does not lose the rest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FINGERPRINT = frozenset(CheckpointSettingsFingerprint.__slots__)
 
 
 class CheckpointManager:
-    """Saves and loads checkpoints of one project; says whether an index fits other settings."""
+    """Saves and loads the checkpoints of one project, and checks whether an index fits other settings."""
 
     def __init__(self, project_path: str | Path, project_name: str, checkpoint_dir: str | Path) -> None:
         self.project_path = Path(project_path).resolve()
@@ -42,7 +42,7 @@ class CheckpointManager:
 
     @property
     def checkpoint_file(self) -> Path:
-        """The latest checkpoint, or where the first will be."""
+        """The file of the latest checkpoint, or of the first one to come."""
         found = self._files()
         return found[-1] if found else self._numbered(1)
 
@@ -51,40 +51,42 @@ class CheckpointManager:
         return self.checkpoint_file
 
     async def save(self, checkpoint: IndexingCheckpoint) -> None:
-        """Keep a checkpoint, stamped with the time. On an error nothing is changed, and it is raised."""
+        """Save a checkpoint with the current time. On an error nothing is changed."""
         await asyncio.to_thread(self._save, checkpoint)
 
     async def load(self) -> IndexingCheckpoint | None:
-        """The latest checkpoint; None if there is none. Damaged if it cannot be read: `history` has the older ones."""
+        """Return the latest checkpoint, or None. Damaged if it cannot be read: `history` has the older ones."""
         return await asyncio.to_thread(self._load)
 
     async def history(self) -> list[IndexingCheckpoint]:
-        """Those that can be read, the newest first."""
+        """Return the checkpoints that can be read, newest first."""
         return await asyncio.to_thread(self._history)
 
     async def delete(self) -> None:
-        """Remove all checkpoints of this project; there may be none."""
+        """Delete all checkpoints of this project."""
         await asyncio.to_thread(self._delete)
 
     def is_index_valid_for_config(
         self, checkpoint: IndexingCheckpoint, new_config: CheckpointSettingsFingerprint | Mapping[str, Any]
     ) -> tuple[bool, ChangeImpact]:
-        """Whether the index of a checkpoint answers under another configuration, and what the change means for it.
+        """Return whether the index of a checkpoint is usable with another configuration, and the impact of the change.
 
-        The old side is what the checkpoint holds. Where both sides have settings, those that the fingerprint does not
-        cover count too: a semantic one means that documents are cut anew.
+        The old side is what the checkpoint contains. If both sides have settings, those that the fingerprint does not
+        cover count, too: a semantic one means rechunking. Refused for an unknown key.
         """
         if checkpoint.fingerprint is None:
-            raise NotFound("the checkpoint holds no fingerprint", hint="Save it with fingerprint=….")
+            raise NotFound("the checkpoint has no fingerprint", hint="Save it with fingerprint=….")
         old = make_fingerprint(checkpoint.fingerprint)
+        if isinstance(new_config, Mapping):
+            _refuse_unknown(new_config)
         new = new_config if isinstance(new_config, CheckpointSettingsFingerprint) else make_fingerprint(new_config)
         impact = new.is_compatible_with(old)[1]
-        given = new_config.get("settings") if isinstance(new_config, Mapping) else None
-        if given is not None and checkpoint.settings is not None:
-            impact = max(impact, _of_indexer(checkpoint.settings["indexer"], given.get("indexer", {})))
+        settings = new_config.get("settings") if isinstance(new_config, Mapping) else None
+        if settings is not None and checkpoint.settings is not None:
+            impact = max(impact, _of_indexer(checkpoint.settings["indexer"], settings.get("indexer", {})))
         return impact.usable, impact
 
-    # the files
+    # files
 
     def _numbered(self, number: int) -> Path:
         return self.checkpoint_dir / f"{self._prefix}.{number:08}.json"
@@ -102,7 +104,7 @@ class CheckpointManager:
         return [self.checkpoint_dir / name for _, name in sorted(found)]
 
     def _save(self, checkpoint: IndexingCheckpoint) -> None:
-        """Killed before the rename, it changed nothing; after it, the checkpoint is there and old ones may be left."""
+        """Save; the rename is the commit point (P3). After a kill, old checkpoints may be left."""
         stamped = replace(checkpoint, last_checkpoint=datetime.now(UTC))
         text = stamped.to_dict()
         body = json.dumps(text | {"checksum": digest("checkpoint", text)}, indent=2, ensure_ascii=True)
@@ -140,18 +142,26 @@ class CheckpointManager:
 
 
 def make_fingerprint(values: Mapping[str, Any]) -> CheckpointSettingsFingerprint:
-    """A fingerprint from plain values. Refused if something it needs is missing."""
-    given = {name: value for name, value in values.items() if name in _FINGERPRINT}
-    given.setdefault("embedding_config_type", "asymmetric" if given.get("query_model") else "symmetric")
+    """Make a fingerprint from plain values. Refused if a required one is missing."""
+    known = {name: value for name, value in values.items() if name in _FINGERPRINT}
+    known.setdefault("embedding_config_type", "asymmetric" if known.get("query_model") else "symmetric")
     for name in ("embed_model_family", "query_model", "sparse_model"):
-        given.setdefault(name, None)
-    given.setdefault("config_hash", digest({name: given[name] for name in sorted(given)}))
-    missing = {"embed_model", "vector_store"} - given.keys()
+        known.setdefault(name, None)
+    known.setdefault("config_hash", digest({name: known[name] for name in sorted(known)}))
+    missing = {"embed_model", "vector_store"} - known.keys()
     if missing:
         raise Refused(
             f"the configuration has no {min(missing)}", hint="A fingerprint needs embed_model and vector_store."
         )
-    return CheckpointSettingsFingerprint(**given)
+    return CheckpointSettingsFingerprint(**known)
+
+
+def _refuse_unknown(config: Mapping[str, Any]) -> None:
+    """Refuse a key that would be ignored: a misspelt one would make every index look valid."""
+    unknown = sorted(config.keys() - _FINGERPRINT - {"settings"})
+    if unknown:
+        keys = ", ".join(sorted(_FINGERPRINT | {"settings"}))
+        raise Refused(f"unknown key {unknown[0]!r} in the configuration", hint=f"The keys are {keys}.")
 
 
 def _of_indexer(old: Mapping[str, Any], new: Mapping[str, Any]) -> ChangeImpact:
@@ -178,7 +188,7 @@ def _read(path: Path) -> IndexingCheckpoint:
     version = values.get("schema_version")
     checksum = values.pop("checksum", None)
     if not (isinstance(version, int) and version > 1) and checksum != digest("checkpoint", values):
-        raise Damaged(f"{path} is not what was written", hint="See history() for older ones.")
+        raise Damaged(f"{path} does not match its checksum", hint="See history() for older ones.")
     return IndexingCheckpoint.from_dict(values)
 
 

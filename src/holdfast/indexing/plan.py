@@ -1,4 +1,4 @@
-"""What an apply will do, and what it costs: plain values."""
+"""The values of a plan: what an apply will do, and what it costs."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from typing import Any
 
 from holdfast.digest import digest
 from holdfast.errors import Refused
-from holdfast.indexing.deciding import Decision
+from holdfast.indexing.channel_changes import Decision
 from holdfast.indexing.impact import ChangeImpact
 from holdfast.indexing.ledger import Failure
 from holdfast.indexing.settings import SettingChange, SettingKind
 
 
-class Kind(enum.StrEnum):
-    """Why a document is done again."""
+class DocumentChange(enum.StrEnum):
+    """Why a document is indexed again."""
 
     NEW = "new"
     CHANGED = "changed"
     RECHUNKED = "rechunked"
-    """The same content, cut or parsed in another way."""
+    """The same content, chunked or parsed in another way."""
     REWRITTEN = "rewritten"
     """The same chunks, in a new collection."""
     INTERRUPTED = "interrupted"
-    """A run was killed while it published it."""
+    """A run was killed while publishing it."""
 
 
 _IMPACTS = {
-    Kind.NEW: ChangeImpact.INCREMENTAL,
-    Kind.CHANGED: ChangeImpact.INCREMENTAL,
-    Kind.RECHUNKED: ChangeImpact.RECHUNK,
-    Kind.REWRITTEN: ChangeImpact.NONE,
-    Kind.INTERRUPTED: ChangeImpact.METADATA,
+    DocumentChange.NEW: ChangeImpact.INCREMENTAL,
+    DocumentChange.CHANGED: ChangeImpact.INCREMENTAL,
+    DocumentChange.RECHUNKED: ChangeImpact.RECHUNK,
+    DocumentChange.REWRITTEN: ChangeImpact.NONE,
+    DocumentChange.INTERRUPTED: ChangeImpact.METADATA,
 }
 
 
@@ -43,11 +43,11 @@ class DocPlan:
     """A document that will be published."""
 
     name: str
-    kind: Kind
+    kind: DocumentChange
     content: str
     chunks: int
     to_embed: int
-    """Vectors that nobody has yet, over all channels; one that several documents need is the first's."""
+    """Missing vectors of all channels; one that several documents need counts for the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,40 +59,40 @@ class ChannelPlan:
     reused: int
     to_embed: int
     probe_texts: int
-    """Canary texts, by which the model is known."""
+    """Canary texts, which identify the model."""
     tokens: int
     usd: float | None
-    """None if nobody said the price."""
+    """None if the price is unknown."""
     seconds: float | None
-    """By the speed that was measured; None if it never was."""
+    """By the measured speed; None if there is none."""
     write_bytes: int | None
     overlap: float | None = None
-    """Which part of the nearest neighbours stays, measured on vectors that are there."""
+    """The fraction of nearest neighbours that stays, measured on existing vectors."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """What an apply will do. Making it called no model and changed nothing."""
+    """What an apply will do."""
 
     unchanged: int
     documents: tuple[DocPlan, ...]
     deleted: tuple[str, ...]
     failures: tuple[Failure, ...]
-    """Documents that cannot be indexed; what was published of them stays."""
+    """Documents that cannot be indexed; their published chunks stay."""
     channels: tuple[ChannelPlan, ...]
     settings: tuple[SettingChange, ...]
     findings: tuple[str, ...]
-    """What is odd, in sentences."""
+    """Anything unusual, in sentences (P4)."""
     builds_beside: bool
-    """Whether a new collection is made beside the live one, and takes its place at the end."""
+    """Whether a new collection is built that replaces the live one at the end."""
     impact: ChangeImpact
     settings_digest: str
     corpus_digest: str
     revision: int
     retry_failed: bool = False
-    """Whether chunks that failed before are tried again."""
+    """Whether chunks that failed before are retried."""
     in_place: bool = False
-    """Whether documents that are cut anew replace the old ones in the live index, one by one."""
+    """Whether rechunked documents replace the old ones in the live index, one by one."""
 
     @property
     def to_embed(self) -> int:
@@ -101,12 +101,12 @@ class IndexPlan:
 
     @property
     def texts(self) -> int:
-        """All texts that models will be sent, canaries among them."""
+        """All texts that will be sent to models, including canary texts."""
         return sum(each.to_embed + each.probe_texts for each in self.channels)
 
     @property
     def reused(self) -> int:
-        """Vectors that were paid for already."""
+        """Vectors that exist already."""
         return sum(each.reused for each in self.channels)
 
     @property
@@ -121,19 +121,19 @@ class IndexPlan:
 
     @property
     def usd(self) -> float | None:
-        """Dollars; None if the price of a model that is needed is not known."""
+        """Dollars; None if the price of a needed model is unknown."""
         needed = [each.usd for each in self.channels if each.to_embed or each.probe_texts]
         return None if None in needed else sum(each for each in needed if each is not None)
 
     @property
     def seconds(self) -> float | None:
-        """How long the models take; None if that was never measured."""
+        """The time that the models take; None if it was never measured."""
         needed = [each.seconds for each in self.channels if each.to_embed]
         return None if None in needed else sum(each for each in needed if each is not None)
 
     @property
     def is_lossy(self) -> bool:
-        """Whether answers get worse in a way that must be accepted."""
+        """Whether answers may get worse, which needs consent."""
         return any(decision.is_lossy for each in self.channels for decision in each.decisions)
 
     @property
@@ -143,18 +143,18 @@ class IndexPlan:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Documents by what becomes of them."""
+        """The number of documents by their change."""
         kinds = Counter(each.kind.value for each in self.documents)
-        found = {"unchanged": self.unchanged} | {kind.value: kinds[kind.value] for kind in Kind}
+        found = {"unchanged": self.unchanged} | {kind.value: kinds[kind.value] for kind in DocumentChange}
         return found | {"deleted": len(self.deleted), "failed": len(self.failures)}
 
     @property
     def digest(self) -> str:
-        """The same for the same plan: what it says it costs counts as much as what it does."""
+        """A digest of the whole plan, including its cost."""
         return digest("plan", self)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return it as JSON values."""
         plain = asdict(self)
         for each in plain["channels"]:
             for decision in each["decisions"]:
@@ -164,12 +164,14 @@ class IndexPlan:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> IndexPlan:
-        """A plan as `to_dict` gave it, by way of JSON. Refused if it is none, or not what its digest says."""
+        """Read what `to_dict` returned. Refused if it is not a plan, or was changed (P7)."""
         try:
             taken = {each.name: plain[each.name] for each in fields(cls)}
             taken |= {name: tuple(taken[name]) for name in ("deleted", "findings")}
             taken["impact"] = ChangeImpact(taken["impact"])
-            taken["documents"] = tuple(DocPlan(**each | {"kind": Kind(each["kind"])}) for each in taken["documents"])
+            taken["documents"] = tuple(
+                DocPlan(**each | {"kind": DocumentChange(each["kind"])}) for each in taken["documents"]
+            )
             taken["failures"] = tuple(Failure(**each) for each in taken["failures"])
             taken["channels"] = tuple(map(_channel, taken["channels"]))
             taken["settings"] = tuple(
@@ -190,6 +192,6 @@ def _channel(plain: Mapping[str, Any]) -> ChannelPlan:
 
 
 def impact_of(documents: tuple[DocPlan, ...], deleted: bool, decisions: list[Decision]) -> ChangeImpact:
-    """The greatest of all."""
+    """Return the greatest impact."""
     found = [ChangeImpact.NONE, *(_IMPACTS[each.kind] for each in documents), *(each.impact for each in decisions)]
     return max([*found, ChangeImpact.INCREMENTAL] if deleted else found)

@@ -12,29 +12,27 @@ from types import TracebackType
 
 from holdfast.digest import digest_bytes
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
-from holdfast.indexing import applying, checking
-from holdfast.indexing.applying import Applied, Applier
-from holdfast.indexing.checking import IndexReport
-from holdfast.indexing.deciding import Standing
-from holdfast.indexing.embedding import Budget
-from holdfast.indexing.families import load_families
-from holdfast.indexing.keeping import forget_old
-from holdfast.indexing.ledger import DocRow, Failure, Generation, Ledger, Pruned
-from holdfast.indexing.ledger.opening import open_ledger
+from holdfast.indexing import apply, verify
+from holdfast.indexing.apply import Applied, Applier, forget_old
+from holdfast.indexing.baseline import Baseline, read_baseline
+from holdfast.indexing.channel_changes import SpaceRelation
+from holdfast.indexing.embed import Budget
+from holdfast.indexing.ledger import DocRow, Failure, Generation, Ledger, PrunedIndex, open_ledger
+from holdfast.indexing.model_families import load_families
 from holdfast.indexing.pipeline import Pipeline
 from holdfast.indexing.plan import ChannelPlan, IndexPlan
-from holdfast.indexing.planning import Planner, recipe_digest
+from holdfast.indexing.planner import IndexPlanner, recipe_digest
 from holdfast.indexing.settings import changes
-from holdfast.indexing.sources import Document, read, spelt
+from holdfast.indexing.sources import Document, printable, read
 from holdfast.indexing.spaces import resolve_one
-from holdfast.indexing.standing import Ground, look
-from holdfast.indexing.store import Hit
+from holdfast.indexing.vector_store import Hit
 from holdfast.indexing.vectors import Query
+from holdfast.indexing.verify import IndexReport
 
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
-    """How an index stands."""
+    """The state of an index."""
 
     documents: int
     points: int
@@ -42,7 +40,7 @@ class IndexStatus:
     """Documents that a killed run was publishing."""
     failures: tuple[Failure, ...]
     texts: int
-    """All that models were ever sent."""
+    """All texts that were ever sent to models."""
     tokens: int
     usd: float
     generation: int | None
@@ -78,22 +76,22 @@ class IndexRun:
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """The names of the models' vectors, in the order of the pipeline."""
+        """The names of the channels, in the order of the pipeline."""
         return tuple(self._pipeline.channels)
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         self._ledger.close()
 
     def plan(self, *, retry_failed: bool = False, in_place: bool = False) -> IndexPlan:
-        """What an apply would do and cost. No model is called, and nothing is changed.
+        """Return what an apply would do and cost. No model is called, and nothing is changed.
 
-        Another chunker or parser makes a new index beside the live one. With `in_place` its documents are replaced one
-        by one instead: that needs less room, but searches meanwhile, and after a kill, find chunks of both, and there
-        is nothing to roll back to. Other models and shapes are made beside in any case.
+        A change of chunker or parser builds a new index that replaces the live one. With `in_place` documents are
+        replaced one by one instead: that needs less space, but searches meanwhile, and after a kill, find chunks of
+        both, and there is nothing to roll back to. A change of model or shape always builds a new index.
         """
         options = {"retry_failed": retry_failed, "in_place": in_place}
-        return Planner(self._pipeline, self._ledger, self._families, **options).make()
+        return IndexPlanner(self._pipeline, self._ledger, self._families, **options).make()
 
     def apply(
         self,
@@ -105,18 +103,18 @@ class IndexRun:
         allow_empty: bool = False,
         on_progress: Callable[[Applied], None] | None = None,
     ) -> Applied:
-        """Carry out a plan, or what a budget allows of it.
+        """Carry out a plan, or the part of it that a budget covers.
 
-        Conflict if settings, ledger or documents moved since it was made, or if another run is at work. Whatever ends
-        it, the next plan goes on where it was.
+        Conflict if settings, ledger or documents changed since it was made, or if another run is active. Whatever
+        stops it, the next plan continues there.
         """
-        applying.refuse(plan, max_usd=max_usd, accept_loss=accept_loss, allow_empty=allow_empty)
+        apply.check_limits(plan, max_usd=max_usd, accept_loss=accept_loss, allow_empty=allow_empty)
         budget = Budget(max_usd, max_embeds)
         with self._ledger.working():
             return self._applier(budget, on_progress).apply(plan)
 
     def status(self) -> IndexStatus:
-        """How the index stands, by the ledger alone."""
+        """Return the state of the index, from the ledger alone."""
         live, building = self._in("live"), self._in("building")
         current = live or building
         texts, tokens, usd = self._ledger.spent()
@@ -132,16 +130,16 @@ class IndexRun:
         )  # fmt: skip
 
     def verify(self, *, repair: bool = False, sample: int | None = None) -> IndexReport:
-        """Compare every point of the live index with the ledger; with `repair`, repair what can be without a model.
+        """Compare every point of the live index with the ledger; with `repair`, repair what needs no model.
 
-        Vectors are compared number by number, where the store gives them back: all, or `sample` of them. Conflict if it
-        is not whole because another run is at work on it.
+        Vectors are compared number by number if the store can return them: all, or `sample` of them. Conflict if the
+        index differs because another run is changing it.
         """
         report = self._check(sample)
         if report.ok:
             return report
         with self._ledger.writing():
-            report = self._check(sample)  # again, now that nobody else writes
+            report = self._check(sample)  # again, while no other run writes
             if report.ok or not repair:
                 return report
             self._repair(report)
@@ -149,26 +147,26 @@ class IndexRun:
             return replace(after, repaired=len(report.wrong - after.wrong))
 
     def rollback(self) -> int:
-        """Make the generation before the live one live again; the number of it. It can be rolled back likewise."""
+        """Make the previous generation live again; return its number. A rollback can be rolled back."""
         with self._ledger.writing():
             kept = self._in("kept")
             if kept is None:
-                raise NotFound("there is no generation to roll back to", hint="Only the last one is kept.")
+                raise NotFound("there is no generation to roll back to", hint="Only the previous generation is kept.")
             if kept.store != self._pipeline.store.identity:
-                raise Refused(f"the last generation is in {kept.store}", hint="Open the run with that store.")
+                raise Refused(f"the previous generation is in {kept.store}", hint="Open the run with that store.")
             if self._pipeline.store.fingerprint(kept.collection) is None:
-                raise NotFound(f"{kept.collection} is not in the store any more", hint="Apply a plan to make it again.")
+                raise NotFound(f"the store no longer has {kept.collection}", hint="Apply a plan to create it again.")
             self._pipeline.store.make_live(kept.collection)
             self._ledger.make_live(kept.number)
             return kept.number
 
-    def prune(self, *, keep_generations: int = 1, kept_for: timedelta = timedelta(days=30)) -> Pruned:
-        """Take out what nothing needs: old generations, vectors that no document has had for a while, old records.
+    def prune(self, *, keep_generations: int = 1, kept_for: timedelta = timedelta(days=30)) -> PrunedIndex:
+        """Delete old generations, vectors that no document has had for `kept_for`, and old records.
 
-        Refused while something is unfinished: what was paid for it looks as if nobody needed it.
+        Refused while a run is unfinished: the vectors that it paid for look unused (P1).
         """
         if keep_generations < 0 or kept_for < timedelta(0):
-            raise Refused("less than nothing cannot be kept", hint="Give 0 or more.")
+            raise Refused("keep_generations or kept_for is negative", hint="Give 0 or more.")
         with self._ledger.writing():
             live = self._in("live")
             if live is None or self._in("building") or self._ledger.open_intents(live.number):
@@ -177,52 +175,52 @@ class IndexRun:
             return replace(self._ledger.prune(kept_for_s=kept_for.total_seconds()), generations=forgotten)
 
     def explain(self, name: str) -> list[str]:
-        """Why a document would be done again, or is not whole, in sentences; nothing if neither is so.
+        """Return why a document would be indexed again, or is incomplete; empty if it is up to date.
 
-        NotFound if there is no such document, and never was.
+        NotFound if neither the source nor the index has it.
         """
-        name = spelt(name)
-        ground = look(self._pipeline, self._ledger, self._families)
-        done, live = (self._row(each, name) for each in (ground.base, ground.live))
+        name = printable(name)
+        baseline = read_baseline(self._pipeline, self._ledger, self._families)
+        done, live = (self._row(each, name) for each in (baseline.base, baseline.live))
         found = done or live
         document = next((each for each in self._pipeline.source if each.name == name), None)
         if document is None and found is None:
             raise _absence(name, [each.name for each in self._pipeline.source])
         if document is None:
-            return ["it is not in the source any more"]
-        failed = [_told(each) for each in self._ledger.failures() if each.document == name]
-        why = ["a run was killed while it published it"] if name in ground.intents else []
+            return ["it is no longer in the source"]
+        failed = [_describe_failure(each) for each in self._ledger.failures() if each.document == name]
+        why = ["a run was killed while publishing it"] if name in baseline.intents else []
         if found is None:
             return [*why, *(failed or self._of_document(document, "")), "it was never published"]
         why += [*self._of_document(document, found[2]), *self._of_recipe(found[3])]
-        return [*why, *failed, *([] if done else _of_shape(ground))]
+        return [*why, *failed, *([] if done else _of_shape(baseline))]
 
     def search(self, channel: str, query: str | Query, *, limit: int = 10) -> list[Hit]:
-        """The chunks nearest to a query: a text, which the channel's model is sent, or its vector.
+        """Return the chunks nearest to a query: a text, which is sent to the channel's model, or its vector.
 
-        Conflict for a text if the vectors that are live are another model's.
+        Conflict for a text if the live vectors are of another model (P2).
         """
         if channel not in self._pipeline.channels:
             names = ", ".join(self._pipeline.channels)
             raise NotFound(f"there is no channel {channel!r}", hint=f"The channels are {names}.")
-        asked = self._ask(channel, query) if isinstance(query, str) else query
-        return self._pipeline.store.search(channel, asked, limit=limit)
+        vector = self._query_vector(channel, query) if isinstance(query, str) else query
+        return self._pipeline.store.search(channel, vector, limit=limit)
 
     # parts of the above
 
-    def _ask(self, name: str, query: str) -> Query:
-        """The vector of a query, of the space that it is asked of: two models' may be as long, and have no more."""
+    def _query_vector(self, name: str, query: str) -> Query:
+        """Return the vector of a text. Conflict if its space is not that of the live vectors."""
         channel, store = self._pipeline.channels[name], self._pipeline.store
         live = store.live()
-        said = (store.fingerprint(live) or {}) if live else {}
-        found = resolve_one(name, channel, said.get("channels", {}).get(name), self._ledger, self._families)
-        if found.standing in (Standing.UNPROVEN, Standing.OTHER):
+        stored = (store.fingerprint(live) or {}) if live else {}
+        found = resolve_one(name, channel, stored.get("channels", {}).get(name), self._ledger, self._families)
+        if found.relation in (SpaceRelation.UNPROVEN, SpaceRelation.OTHER):
             raise Conflict(
-                f"the live index is not known to be of {channel.model}",
-                hint="Apply a plan first, or ask with the settings that it was made with.",
+                f"the live index was not made with the model {channel.model}",
+                hint="Apply a plan first, or search with the settings that it was made with.",
             )
-        asked: Query = channel.ask(query)
-        return asked
+        vector: Query = channel.ask(query)
+        return vector
 
     def _applier(self, budget: Budget, on_progress: Callable[[Applied], None] | None = None) -> Applier:
         return Applier(self._pipeline, self._ledger, self._families, budget, on_progress=on_progress, sleep=self._sleep)
@@ -238,24 +236,24 @@ class IndexRun:
 
     def _check(self, sample: int | None) -> IndexReport:
         live = self._live()
-        ground = look(self._pipeline, self._ledger, self._families)
-        if ground.shape != live.shape:
+        baseline = read_baseline(self._pipeline, self._ledger, self._families)
+        if baseline.shape != live.shape:
             raise Conflict("the settings are not those of the live index", hint="Apply a plan first, or set them back.")
-        return checking.check(self._ledger, self._pipeline.store, live, ground.channels, sample=sample)
+        return verify.check(self._ledger, self._pipeline.store, live, baseline.channels, sample=sample)
 
     def _repair(self, report: IndexReport) -> None:
         live, store = self._live(), self._pipeline.store
         is_there = store.fingerprint(live.collection) is not None
         if is_there and report.bad and self._is_of_another_chunker(live):
             raise Conflict(
-                "the live index is of another chunker or parser, so its chunks cannot be made again",
-                hint="Apply a plan: it makes a new index, which takes its place. Or set the chunker back.",
+                "the live index was made with another chunker or parser, so its chunks cannot be made again",
+                hint="Apply a plan: it builds a new index. Or set the chunker back.",
             )
-        checking.have_mended(self._ledger, store, live, report)
+        verify.schedule_repair(self._ledger, store, live, report)
         if is_there and store.live() != live.collection:
             store.make_live(live.collection)
         names = {document for _, document in report.bad}
-        plan = self.plan(in_place=True)  # only documents that the live index has of this very chunker
+        plan = self.plan(in_place=True)  # only documents that the live index has from this chunker
         free = tuple(
             each for each in plan.documents if not each.to_embed and (plan.builds_beside or each.name in names)
         )
@@ -282,24 +280,24 @@ class IndexRun:
             return []
         new = {name: stage.plain() for name, stage in self._pipeline.cutting().items()}
         found = changes(self._ledger.recipe_settings(recipe), new)
-        return [f"{each.name} was {each.old!r} and is {each.new!r}" for each in found] or ["it is to be written again"]
+        return [f"{each.name} was {each.old!r} and is {each.new!r}" for each in found] or ["it is scheduled for repair"]
 
 
 def _absence(name: str, names: Sequence[str]) -> NotFound:
-    """The error for a document that is not there, with the best hint."""
-    import difflib  # start-up cost, for a misspelt name only
+    """Return the error for an unknown document, with the nearest name."""
+    import difflib  # start-up cost, only for a misspelt name
 
     near = [each for each in names if each.endswith(f"/{name}")] or difflib.get_close_matches(name, names, n=1)
     rest = f"Documents are named as in the source, such as {names[0]}." if names else "The source has no documents."
     return NotFound(f"there is no document {name!r}", hint=f"Did you mean {near[0]}?" if near else rest)
 
 
-def _told(failure: Failure) -> str:
+def _describe_failure(failure: Failure) -> str:
     return f"a chunk of it failed: {failure.reason}" if failure.key else failure.reason
 
 
-def _of_shape(ground: Ground) -> list[str]:
-    why = [f"the models, dimensions or the store changed: {each}" for each in ground.findings]
+def _of_shape(baseline: Baseline) -> list[str]:
+    why = [f"the models, dimensions or the store changed: {each}" for each in baseline.findings]
     return why or ["the models, dimensions or datatypes changed"]
 
 

@@ -1,7 +1,7 @@
-"""Settings of an index: of what kind each is, and what a change of one costs.
+"""Settings of an index: the kind of each, and their changes.
 
-Only semantic settings make vectors or chunks what they are. A setting that nobody has classified counts as semantic,
-and is named, so that it can be classified: a needless re-embedding is told before it is paid for, a stale index is not.
+Only semantic settings change vectors or chunks. An unknown setting counts as semantic and is reported: a needless
+re-embedding shows up in the plan before it is paid for, a stale index would not.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ class SettingKind(enum.StrEnum):
     """What a setting is for."""
 
     SEMANTIC = "semantic"
-    """Makes chunks or vectors what they are."""
+    """Changes chunks or vectors."""
     LAYOUT = "layout"
     """How a store arranges vectors."""
     QUERY = "query"
     """How queries are made."""
     OPERATIONAL = "operational"
-    """How fast, from where, with what patience."""
+    """Speed, address, timeouts."""
     SECRET = "secret"
-    """Never stored, never hashed."""
+    """Never stored, never hashed (P7)."""
 
 
 _KINDS = {
@@ -51,14 +51,14 @@ _KINDS = {
 }  # fmt: skip
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
 _SECRET_ENDS = tuple(f"_{name}" for name in sorted(_KINDS[SettingKind.SECRET]))
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_OF_URL = re.compile(r"(?<=://)[^/@\s]+@")
-_ASKED = re.compile(r"([?&;])([^=&;?\s]+)=([^&;\s]*)")
+_CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_URL_USER = re.compile(r"(?<=://)[^/@\s]+@")
+_URL_ARGUMENT = re.compile(r"([?&;])([^=&;?\s]+)=([^&;\s]*)")
 
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """One setting that differs."""
+    """A setting that changed."""
 
     name: str
     """Dotted, from the top."""
@@ -66,12 +66,12 @@ class SettingChange:
     old: Any
     new: Any
     is_known: bool
-    """Whether the kind is known; otherwise it is taken for semantic, to be safe."""
+    """Whether the kind is known; an unknown one counts as semantic, to be safe."""
 
 
 def kind_of(name: str) -> tuple[SettingKind, bool]:
-    """Of what kind a setting is, by the last part of its name; also whether that is known."""
-    last = _HUMP.sub("_", name.rpartition(".")[2]).replace("-", "_").lower()
+    """Return the kind of a setting by the last part of its name, and whether it is known."""
+    last = _CAMEL_CASE.sub("_", name.rpartition(".")[2]).replace("-", "_").lower()
     if last.endswith(_SECRET_ENDS):
         return SettingKind.SECRET, True
     found = _KIND_OF.get(last)
@@ -79,21 +79,21 @@ def kind_of(name: str) -> tuple[SettingKind, bool]:
 
 
 def without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as they may be stored: secrets are left out, at any depth, and of addresses."""
+    """Return settings without secrets, at any depth and in URLs."""
     return {
-        str(name): _harmless(value)
+        str(name): _redacted(value)
         for name, value in settings.items()
         if kind_of(str(name))[0] is not SettingKind.SECRET
     }
 
 
-def _harmless(value: Any) -> Any:
+def _redacted(value: Any) -> Any:
     if isinstance(value, Mapping):
         return without_secrets(value)
     if type(value) in (list, tuple):
-        return type(value)(_harmless(each) for each in value)
+        return type(value)(_redacted(each) for each in value)
     if isinstance(value, str) and "://" in value:
-        return _ASKED.sub(_unless_secret, _OF_URL.sub("", value))
+        return _URL_ARGUMENT.sub(_unless_secret, _URL_USER.sub("", value))
     return value
 
 
@@ -102,7 +102,7 @@ def _unless_secret(found: re.Match[str]) -> str:
 
 
 def semantic(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Only what makes chunks and vectors what they are."""
+    """Return only the settings that change chunks or vectors."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
@@ -113,7 +113,7 @@ def semantic(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[SettingChange]:
-    """Every setting that differs, by name. Secrets are never told."""
+    """Return every setting that differs, by name, except secrets."""
     before, after = dict(_flat(old)), dict(_flat(new))
     found = []
     for name in sorted(before.keys() | after.keys()):
@@ -133,7 +133,7 @@ def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, A
 
 
 def _plain(value: Any) -> Any:
-    """A value as it compares after it was stored: the order of a set and the kind of a list do not count."""
+    """Return a value as it compares after storing: sets are sorted, tuples are lists."""
     if isinstance(value, set | frozenset):
         return sorted(map(str, value))
     return list(value) if isinstance(value, tuple) else value

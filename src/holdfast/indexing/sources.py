@@ -1,4 +1,4 @@
-"""Where documents come from: a folder, or anything that can be gone through twice."""
+"""Sources of documents: a folder, or anything that can be iterated twice."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from holdfast.errors import HoldfastError, NotFound, Refused, Unavailable
-from holdfast.indexing.arguments import texts_of
+from holdfast.indexing.validation import as_texts
+from holdfast.validation import check_count, check_path
 
 TEXTS = ("*.md", "*.txt", "*.rst", "*.py")
-_AT_ONCE = 500
+_PORTION = 500
 _READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _SETTLED_NS = 2_000_000_000
-"""A file that changed this lately may change again within one tick of the disk's clock; its stamp proves nothing."""
+"""A file that changed this recently may change again within one tick of the clock; its stamp is not trusted."""
 
 
 class Document(NamedTuple):
-    """Something to index. What it holds is read when it is needed. A tuple: there may be millions."""
+    """Something to index. Its content is read when needed. A tuple, because there may be millions."""
 
     name: str
     read: Callable[[], bytes | str]
     stamp: str | None = None
-    """Changes whenever the content does; None if nothing but reading tells."""
+    """Changes whenever the content does; None if only reading tells."""
     is_settled: bool = True
     """Whether the stamp can be trusted next time."""
     problem: str | None = None
     """Why it cannot be read; of a folder (its name ends with `/`), why it cannot be listed."""
 
 
-class Source(Protocol):
-    """Gives the same documents, in the same order, each time it is gone through, unless they changed."""
+class DocumentSource(Protocol):
+    """Yields the same documents in the same order each time it is iterated, unless they changed."""
 
     def __iter__(self) -> Iterator[Document]: ...
 
@@ -47,39 +48,37 @@ _first = operator.itemgetter(0)
 
 
 @dataclass(frozen=True)
-class Folder:
-    """The files of a folder whose names match; links are not followed, hidden ones are left out."""
+class FolderSource:
+    """The files of a folder whose names match; links are not followed, hidden files are left out."""
 
     path: str | os.PathLike[str]
     include: Iterable[str] = TEXTS
-    """One pattern, or a list, tuple or set of some: of names, or of paths below the folder."""
+    """One pattern, or a list, tuple or set: of names, or of paths below the folder."""
     exclude: Iterable[str] = ()
     max_bytes: int = 64 * 1024 * 1024
     without: Iterable[str] = ()
-    """Folders below it that are left out with all that is in them, by their paths."""
+    """Folders below it that are left out, by path."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.path, str | os.PathLike) or not os.fspath(self.path):
-            raise Refused(f"{self.path!r} is no path of a folder", hint="Give a path.")
-        if not isinstance(self.max_bytes, int) or self.max_bytes < 0:
-            raise Refused(f"max_bytes is {self.max_bytes!r}", hint="Give a whole number, 0 or more.")
+        check_path(self.path, "the folder")
+        check_count(self.max_bytes, "max_bytes")
         for name in ("include", "exclude", "without"):
-            object.__setattr__(self, name, texts_of(getattr(self, name), name))
+            object.__setattr__(self, name, as_texts(getattr(self, name), name))
 
     def __iter__(self) -> Iterator[Document]:
         return (document for some in self.portions() for document in some)
 
     def portions(self) -> Iterator[list[Document]]:
-        """The same, a folder at a time. NotFound if it is not there."""
+        """Yield the documents, a folder at a time. NotFound if the folder does not exist."""
         if not os.path.isdir(self.path):
-            raise NotFound(
-                f"there is no folder {self.path}", hint="An index is not emptied because its folder is away."
-            )
+            raise NotFound(f"there is no folder {self.path}", hint="Check the path. The index is not changed.")
         return self._walk(time.time_ns() - _SETTLED_NS)
 
     def _walk(self, settled_ns: int) -> Iterator[list[Document]]:
-        """Give files in the order of their paths' bytes, as a ledger has them: then both are gone through once."""
-        opened: list[Iterator[tuple[str, Document | str]]] = [iter([("", "")])]  # folders lie deeper than calls may
+        """Yield files in the byte order of their paths, as the ledger does, so that both are read once (P8)."""
+        opened: list[Iterator[tuple[str, Document | str]]] = [
+            iter([("", "")])
+        ]  # a stack: folders may be nested deeper than calls
         while opened:
             some: list[Document] = []
             below: str | None = None
@@ -99,17 +98,17 @@ class Folder:
         try:
             return self._list(under, settled_ns)
         except OSError as error:
-            return [(under, Document(spelt(under) or "/", _never, problem=error.strerror or str(error)))]
+            return [(under, Document(printable(under) or "/", _never, problem=error.strerror or str(error)))]
 
     def _list(self, under: str, settled_ns: int) -> list[tuple[str, Document | str]]:
-        """The files of a folder as documents, and its folders, by where they come: a folder as if it ended with `/`.
+        """Return the files of a folder as documents, and its folders, sorted as if folders ended with `/`.
 
-        All in one loop, and few calls in it: it is what a plan of an unchanged corpus takes its time for.
+        One loop with few calls: a plan of an unchanged corpus spends its time here (P8).
         """
         excluded, included = _pattern(tuple(self.exclude)), _pattern(tuple(self.include))
         place = os.path.join(self.path, under)
         found: list[tuple[str, Document | str]] = []
-        handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # what is in it is looked up from here
+        handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # entries are read relative to this
         try:
             with os.scandir(handle) as entries:
                 for entry in entries:
@@ -120,18 +119,18 @@ class Folder:
                     is_meant = included and (included(name) or included(path))
                     if not is_meant:
                         if entry.is_dir(follow_symlinks=False):
-                            found.append((spelt(path + "/"), path + "/"))
+                            found.append((printable(path + "/"), path + "/"))
                         continue
                     try:
                         seen = entry.stat(follow_symlinks=False)
                     except FileNotFoundError:
-                        continue  # it went while the folder was listed; what else fails is no sign of that
+                        continue  # deleted while the folder was listed; other errors are not that
                     kind = stat.S_IFMT(seen.st_mode)
                     if kind == stat.S_IFREG:
-                        text = path if path.isascii() else spelt(path)
+                        text = path if path.isascii() else printable(path)
                         found.append((text, self._document(text, place, name, seen, settled_ns)))
                     elif kind == stat.S_IFDIR:
-                        found.append((spelt(path + "/"), path + "/"))
+                        found.append((printable(path + "/"), path + "/"))
         finally:
             os.close(handle)
         found.sort(key=_first)
@@ -142,27 +141,28 @@ class Folder:
         return Document(
             text,
             functools.partial(_read, place, name),
-            f"{seen.st_ino}.{size}.{mtime_ns}.{ctime_ns}",  # no device: its number may be another after a restart
+            f"{seen.st_ino}.{size}.{mtime_ns}.{ctime_ns}",  # no device number: it may change with a restart
             mtime_ns < settled_ns and ctime_ns < settled_ns,
             f"is larger than {self.max_bytes} bytes" if size > self.max_bytes else None,
         )
 
 
 @dataclass(frozen=True)
-class Given:
-    """Documents that a program gives: names with texts, pairs of both, `Document`s, or a function that gives them."""
+class ItemSource:
+    """Documents of a program: a mapping of names to texts, pairs, `Document`s, or a function that returns them."""
 
     items: Mapping[str, bytes | str] | Iterable[Document | tuple[str, bytes | str]] | Callable[[], Iterable[object]]
 
     def __post_init__(self) -> None:
         if isinstance(self.items, Iterator):
             raise Refused(
-                "the source can be gone through only once",
-                hint="Give a list, a mapping, or the function that makes it.",
+                "the source can be iterated only once",
+                hint="Pass a list, a mapping, or the function that makes it.",
             )
         if not isinstance(self.items, Iterable) and not callable(self.items):
             raise Refused(
-                f"the source is {self.items!r}", hint="Give a Folder, a path, a mapping of names to texts, or a list."
+                f"the source is {self.items!r}",
+                hint="Pass a FolderSource, a path, a mapping of names to texts, or a list.",
             )
 
     def __iter__(self) -> Iterator[Document]:
@@ -171,29 +171,29 @@ class Given:
             yield item if isinstance(item, Document) else _document(item)
 
 
-def as_source(source: object) -> Source:
-    """A source from what was given: a path, a source, or documents."""
+def as_source(source: object) -> DocumentSource:
+    """Make a source from a path, a source, or documents."""
     if isinstance(source, str | os.PathLike):
-        return Folder(source)
-    if isinstance(source, Folder | Given):
+        return FolderSource(source)
+    if isinstance(source, FolderSource | ItemSource):
         return source
-    return Given(source)  # type: ignore[arg-type] # it says what is wrong with it itself
+    return ItemSource(source)  # type: ignore[arg-type] # checked by its own __post_init__
 
 
-def portions(source: Source) -> Iterator[list[Document]]:
-    """The documents of a source, some at a time."""
-    if isinstance(source, Folder):
+def portions(source: DocumentSource) -> Iterator[list[Document]]:
+    """Yield the documents of a source, some at a time."""
+    if isinstance(source, FolderSource):
         yield from source.portions()
         return
     documents = iter(source)
-    while some := list(islice(documents, _AT_ONCE)):
+    while some := list(islice(documents, _PORTION)):
         yield some
 
 
 def read(document: Document) -> bytes:
-    """What a document holds. Unavailable if it cannot be read."""
+    """Return the content of a document. Unavailable if it cannot be read."""
     if document.problem is not None:
-        raise Unavailable(f"{document.name} {document.problem}", hint="Leave it out, or fix it.")
+        raise Unavailable(f"{document.name} {document.problem}", hint="Exclude it, or fix it.")
     try:
         found = document.read()
         if isinstance(found, str):
@@ -203,20 +203,22 @@ def read(document: Document) -> bytes:
     except HoldfastError:
         raise
     except OSError as error:
-        raise Unavailable(f"{document.name}: {error.strerror or error}", hint="See that it can be read.") from error
+        raise Unavailable(f"{document.name}: {error.strerror or error}", hint="Check that it can be read.") from error
     except UnicodeEncodeError as error:
         raise Unavailable(
-            f"{document.name} is not text: {error.reason}", hint="Give bytes, or fix the text."
+            f"{document.name} is not text: {error.reason}", hint="Pass bytes, or fix the text."
         ) from error
-    except Exception as error:  # what reads it is others' code, and may raise anything
-        said = f"{document.name}: {type(error).__name__}: {error}"
-        raise Unavailable(said, hint="See that it can be read.") from error
+    except Exception as error:  # the reader may raise anything
+        message = f"{document.name}: {type(error).__name__}: {error}"
+        raise Unavailable(message, hint="Check that it can be read.") from error
     raise Unavailable(f"{document.name} is {type(found).__name__}", hint="A document is text or bytes.")
 
 
 def _document(item: object) -> Document:
     if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)):
-        raise Refused(f"the source gave {type(item).__name__}", hint="Give Documents, or pairs of a name and a text.")
+        raise Refused(
+            f"the source yields {type(item).__name__}", hint="Yield Documents, or pairs of a name and a text."
+        )
     name, content = item
     if not isinstance(content, str | bytes):
         raise Refused(f"{name} is {type(content).__name__}", hint="A document is text or bytes.")
@@ -229,16 +231,16 @@ def _pattern(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]
 
 
 def _read(place: str, name: str) -> bytes:
-    """What a file holds. OSError if it has become something else: a link leads elsewhere, a pipe never ends."""
+    """Read a file. OSError if it became something else: a link leads elsewhere, a pipe never ends."""
     handle = os.open(os.path.join(place, name), _READING)
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError("it is not a file any more")
+            raise OSError("it is no longer a file")
         return file.read()
 
 
-def spelt(path: str) -> str:
-    """A path as text that every database takes, whatever its bytes are."""
+def printable(path: str) -> str:
+    """Return a path as text that every database accepts, whatever its bytes are."""
     return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
 
 

@@ -1,4 +1,4 @@
-"""Splitters of others as chunkers: whatever has `split_text`, as LangChain's and many of LlamaIndex's have."""
+"""Use splitters of other packages as chunkers: anything with `split_text`, as in LangChain and LlamaIndex."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from holdfast.indexing.stages import stage_of
 
 
 class HasSplitText(Protocol):
-    """What such a splitter can do."""
+    """A splitter of another package."""
 
     def split_text(self, text: str) -> Iterable[Any]:
-        """The parts of a text: texts, or things that have one."""
+        """Return the parts of a text: texts, or objects with `page_content`."""
         ...
 
 
 class Splitter:
-    """A chunker that asks another's splitter: `chunk=Splitter(RecursiveCharacterTextSplitter(chunk_size=800))`.
+    """A chunker that calls another splitter: `chunk=Splitter(RecursiveCharacterTextSplitter(chunk_size=800))`.
 
-    It is known by the version of its package and by all of its settings, whatever they are called. Those that have no
-    single spelling, such as a tokenizer, are named in the findings of a plan.
+    It is identified by the version of its package and by all of its settings. Settings that cannot be compared, such as
+    a tokenizer, are listed in the findings of a plan.
     """
+
+    stage_name = "holdfast.indexing.splitters.Splitter"
 
     def __init__(self, splitter: HasSplitText) -> None:
         if not callable(getattr(splitter, "split_text", None)):
-            raise Refused(f"{type(splitter).__name__} has no split_text", hint="Give a function of a text instead.")
+            raise Refused(f"{type(splitter).__name__} has no split_text", hint="Pass a function of a text instead.")
         self._splitter = splitter
         kind = type(splitter)
         self.settings = {"splitter": f"{kind.__module__}.{kind.__qualname__}"} | _settings(splitter)
@@ -43,12 +45,12 @@ class Splitter:
 
 
 def _settings(splitter: Any) -> dict[str, Any]:
-    dump = getattr(splitter, "model_dump", None)  # pydantic's: its fields are public, the rest is not in `vars`
+    dump = getattr(splitter, "model_dump", None)  # pydantic: private attributes are not in `vars`
     found = dict(dump()) | (getattr(splitter, "__pydantic_private__", None) or {}) if dump else vars(splitter)
-    return {name.lstrip("_"): _spelt(value) for name, value in found.items()}
+    return {name.lstrip("_"): _comparable(value) for name, value in found.items()}
 
 
-def _spelt(value: Any) -> Any:
+def _comparable(value: Any) -> Any:
     if isinstance(value, re.Pattern):
         return [value.pattern, value.flags]
     if isinstance(value, FunctionType | BuiltinFunctionType):
@@ -59,7 +61,7 @@ def _spelt(value: Any) -> Any:
 
 @functools.cache
 def _version(package: str) -> str | None:
-    """Of the distribution that a package is of; None for a module of one's own."""
+    """Return name and version of the distribution of a package; None for a module of the user."""
     for distribution in _distributions(package):
         with contextlib.suppress(PackageNotFoundError):
             return f"{distribution} {version(distribution)}"
@@ -68,4 +70,4 @@ def _version(package: str) -> str | None:
 
 def _distributions(package: str) -> Iterator[str]:
     yield package.replace("_", "-")
-    yield from packages_distributions().get(package, ())  # looks through all that is installed
+    yield from packages_distributions().get(package, ())  # slow: searches all installed packages

@@ -1,8 +1,7 @@
-"""Who does a stage, and with which settings: what makes its results what they are.
+"""What identifies a stage of a pipeline: its implementation, version and settings.
 
-A callable is known by its name, its `version` if it declares one, or else by its source, together with what it closes
-over, its defaults, and the functions and constants of its own module that it names. What cannot be seen is named, not
-passed over.
+A callable is identified by its name and its `version` or, if it declares none, by its source, closure, defaults, and
+the functions and constants of its module that it uses. What cannot be compared is reported (P4).
 """
 
 from __future__ import annotations
@@ -20,43 +19,43 @@ from holdfast.indexing.settings import SettingKind, kind_of, semantic, without_s
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """A stage as it is stored and compared."""
+class PipelineStage:
+    """A stage of a pipeline, as it is stored and compared."""
 
     implementation: str
     version: str
     settings: Mapping[str, Any]
     unseen: tuple[str, ...] = ()
-    """What it depends on that has no single spelling: a change of it is not noticed."""
+    """Values it depends on that have no digest: a change of them is not noticed."""
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same results."""
+        """Equal if the results are equal."""
         return digest("stage", self.implementation, self.version, semantic(self.settings))
 
     def plain(self) -> dict[str, Any]:
-        """As a ledger holds it."""
+        """Return it as a ledger stores it."""
         return {"implementation": self.implementation, "version": self.version, "settings": _plain(self.settings)}
 
 
-def stage_of(implementation: Callable[..., Any], settings: Mapping[str, Any] | None = None) -> Stage:
-    """Describe a callable. Refused if it is none."""
+def stage_of(implementation: Callable[..., Any], settings: Mapping[str, Any] | None = None) -> PipelineStage:
+    """Describe a callable. Refused if it is not callable."""
     if not callable(implementation):
-        raise Refused(f"{implementation!r} cannot be called", hint="A stage is a function or an object like one.")
+        raise Refused(f"{implementation!r} is not callable", hint="A stage is a function or a callable object.")
     found = dict(settings or {}) | _settings(implementation)
     unseen: list[str] = []
-    plain = {name: value for name, value in without_secrets(found).items() if _can_be_spelt(name, value, unseen)}
+    plain = {name: value for name, value in without_secrets(found).items() if _is_digestible(name, value, unseen)}
     version = getattr(implementation, "version", None)
     if version is None:
         version = _source(implementation, unseen)
-    return Stage(_name(implementation), str(version), plain, tuple(unseen))
+    return PipelineStage(_name(implementation), str(version), plain, tuple(unseen))
 
 
 def _settings(implementation: Any) -> dict[str, Any]:
     if isinstance(implementation, functools.partial):
         names = _parameters(implementation.func)
-        given = {names.get(place, f"argument {place}"): value for place, value in enumerate(implementation.args)}
-        return _settings(implementation.func) | given | implementation.keywords
+        bound = {names.get(place, f"argument {place}"): value for place, value in enumerate(implementation.args)}
+        return _settings(implementation.func) | bound | implementation.keywords
     declared = getattr(implementation, "settings", None)
     if isinstance(declared, Mapping):
         return dict(declared)
@@ -68,7 +67,7 @@ def _settings(implementation: Any) -> dict[str, Any]:
 
 
 def _parameters(function: Any) -> dict[int, str]:
-    """What a function calls its arguments: by that a secret is known."""
+    """Return the names of a function's arguments: secrets are recognised by name."""
     try:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # built in
@@ -77,8 +76,14 @@ def _parameters(function: Any) -> dict[int, str]:
 
 
 def _name(implementation: Any) -> str:
+    """The stored name of an implementation: its `stage_name`, or else its module and qualified name.
+
+    A class that ships with Holdfast declares a `stage_name`, so that moving its module makes no index stale.
+    """
     if isinstance(implementation, functools.partial):
         return _name(implementation.func)
+    if isinstance(declared := getattr(implementation, "stage_name", None), str):
+        return declared
     named = implementation if hasattr(implementation, "__qualname__") else type(implementation)
     return f"{named.__module__}.{named.__qualname__}"
 
@@ -111,11 +116,11 @@ def _parts(function: FunctionType, unseen: list[str], seen: set[int]) -> list[An
     taken |= function.__kwdefaults__ or {}
     for name, value in sorted(taken.items()):
         if isinstance(value, str | bytes) and kind_of(name)[0] is SettingKind.SECRET:
-            unseen.append(name)  # never hashed, and said, lest it is none
+            unseen.append(name)  # never hashed; reported, in case it is not a secret
             continue
         if isinstance(value, FunctionType):
             parts += _parts(value, unseen, seen) if value.__module__ == function.__module__ else [_name(value)]
-        elif not inspect.ismodule(value) and not isinstance(value, type) and _can_be_spelt(name, value, unseen):
+        elif not inspect.ismodule(value) and not isinstance(value, type) and _is_digestible(name, value, unseen):
             parts.append((name, value))
     return parts
 
@@ -123,7 +128,7 @@ def _parts(function: FunctionType, unseen: list[str], seen: set[int]) -> list[An
 def _text(function: FunctionType) -> str:
     try:
         return inspect.getsource(function)
-    except (OSError, TypeError):  # typed in, or made by a program
+    except (OSError, TypeError):  # defined interactively, or generated
         return _code(function.__code__)
 
 
@@ -133,7 +138,7 @@ def _code(code: CodeType) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON holds it, the same in every process."""
+    """Return a value as JSON, equal in every process."""
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, Set):
@@ -143,7 +148,7 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def _can_be_spelt(name: str, value: Any, unseen: list[str]) -> bool:
+def _is_digestible(name: str, value: Any, unseen: list[str]) -> bool:
     try:
         digest(value)
     except (Refused, RecursionError):

@@ -1,4 +1,4 @@
-"""Vectors as bytes: checked, shortened, made coarser, compared. The only file that knows numpy."""
+"""Vectors as bytes: checked, truncated, quantised, compared. The only file of the package that imports numpy."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from holdfast.errors import Extra, Refused
 
 FLOAT_BYTES = 4
 DATATYPES = ("float32", "float16", "int8", "binary", "sparse", "sparse-idf")
-"""How numbers are stored. Of a sparse vector, those that are not zero; `sparse-idf` has rare ones count more."""
-_MOST_MEASURED = 1000
+"""How numbers are stored. With `sparse-idf`, rare positions count more in a search."""
+_MAX_MEASURED = 1000
 _NEIGHBOURS = 10
 _SLACK = 1e-5
-"""More than float32 is wrong by in a cosine."""
+"""More than the error of a cosine in float32."""
 _TINY = 1e-30
-"""The square of a length below which float32 has lost digits."""
+"""The squared length below which float32 loses digits."""
 _ALIKE = 0.9999
-"""What is left of a cosine of 1 when a store has rounded."""
+"""The least cosine of equal vectors after a store has rounded."""
 
 
 Query = Sequence[float] | Mapping[int, float]
-"""What a store is asked: numbers, or for sparse vectors numbers by their places."""
+"""A query: numbers, or for sparse vectors a mapping of positions to numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How the vectors of one channel lie in a store."""
+    """The shape of the vectors of one channel in a store."""
 
     dimension: int
-    """0 for sparse vectors, which have no end."""
+    """0 for sparse vectors."""
     datatype: str = "float32"
 
     @property
     def is_sparse(self) -> bool:
-        """Whether vectors are numbers by their places."""
+        """Whether vectors are sparse."""
         return self.datatype.startswith("sparse")
 
     def fits(self, size_bytes: int) -> bool:
-        """Whether a vector of so many bytes may be one of these."""
+        """Whether a vector of this size has this shape."""
         return size_bytes % 8 == 0 if self.is_sparse else size_bytes == self.size_bytes
 
     @property
     def size_bytes(self) -> int:
-        """What one vector takes; 0 if each takes as much as it needs."""
+        """The size of one vector; 0 for sparse vectors, whose sizes vary."""
         if self.is_sparse:
             return 0
         if self.datatype == "binary":
@@ -52,43 +52,43 @@ class Shape:
         return self.dimension * {"float32": 4, "float16": 2, "int8": 1}[self.datatype]
 
 
-def plain(shapes: Mapping[str, Shape]) -> dict[str, list[int | str]]:
-    """Shapes by channel, as JSON holds them."""
+def shapes_to_json(shapes: Mapping[str, Shape]) -> dict[str, list[int | str]]:
+    """Return shapes by channel as JSON values."""
     return {name: [shape.dimension, shape.datatype] for name, shape in shapes.items()}
 
 
-def shapes_of(said: Mapping[str, Any]) -> dict[str, Shape]:
-    """What `plain` was given."""
-    return {str(name): Shape(int(each[0]), str(each[1])) for name, each in said.items()}
+def shapes_from_json(stored: Mapping[str, Any]) -> dict[str, Shape]:
+    """Reverse `shapes_to_json`."""
+    return {str(name): Shape(int(each[0]), str(each[1])) for name, each in stored.items()}
 
 
-def one_for_each(vectors: Any, *, expected: int) -> list[Any]:
-    """What a model returned. Refused if there are not as many as texts: nobody can say which is whose."""
+def check_rows(vectors: Any, *, expected: int) -> list[Any]:
+    """Return the vectors of a model as a list. Refused if there is not one for each text."""
     try:
         rows = list(vectors)
     except TypeError:
         raise Refused(
-            f"the model returned {type(vectors).__name__}", hint="It has to return one vector for each text."
+            f"the model returned {type(vectors).__name__}", hint="It must return one vector for each text."
         ) from None
     if len(rows) != expected:
         raise Refused(
             f"the model returned {len(rows)} vectors for {expected} texts",
-            hint="It has to return one vector for each text.",
+            hint="It must return one vector for each text.",
         )
     return rows
 
 
 def check(vectors: Any, *, expected: int, dimension: int | None) -> list[bytes | str]:
-    """What a model returned as float32 bytes, one by one; a reason in the place of one that is no vector."""
+    """Return the vectors of a model as float32 bytes; a reason instead of bytes for each that is invalid."""
     np = load_numpy()
-    rows = one_for_each(vectors, expected=expected)
+    rows = check_rows(vectors, expected=expected)
     found: list[bytes | str] = []
     for row in rows:
         try:
-            with np.errstate(over="ignore"):  # it becomes infinite, and is told as that
+            with np.errstate(over="ignore"):  # becomes infinite, and is reported below
                 vector = np.asarray(row, dtype="<f4")
         except (TypeError, ValueError):
-            found.append("is not a row of numbers")
+            found.append("is not a list of numbers")
             continue
         if vector.ndim != 1 or vector.size == 0:
             found.append(f"has the shape {vector.shape}")
@@ -102,12 +102,12 @@ def check(vectors: Any, *, expected: int, dimension: int | None) -> list[bytes |
 
 
 def dimension_of(blob: bytes) -> int:
-    """How many numbers a cached vector has."""
+    """Return the dimension of a cached vector."""
     return len(blob) // FLOAT_BYTES
 
 
 def derive(blob: bytes, shape: Shape) -> bytes:
-    """A cached vector as a store gets it: its first numbers, of length 1, in the datatype."""
+    """Convert a cached vector for a store: truncate, normalise, and convert the datatype."""
     if shape.is_sparse:
         return blob
     np = load_numpy()
@@ -118,30 +118,30 @@ def derive(blob: bytes, shape: Shape) -> bytes:
 
 
 def floats(blob: bytes, shape: Shape) -> list[float]:
-    """A vector of a store as numbers."""
+    """Return a vector of a store as floats."""
     np = load_numpy()
     return [float(each) for each in _decode(np, [blob], shape)[0]]
 
 
-def widened(blob: bytes, shape: Shape) -> bytes:
-    """A vector of a store as bytes of float32, for stores that know nothing coarser."""
+def to_float32(blob: bytes, shape: Shape) -> bytes:
+    """Return a vector of a store as float32 bytes, for stores without coarser datatypes."""
     np = load_numpy()
     return bytes(_decode(np, [blob], shape)[0].astype("<f4").tobytes())
 
 
-def asked(query: Query, shape: Shape) -> list[float]:
-    """A query as it is compared with vectors of a shape: its first numbers, of length 1. Refused if it has too few."""
+def normalise_query(query: Query, shape: Shape) -> list[float]:
+    """Truncate a query to the dimension of a shape and normalise it. Refused if it is too short."""
     np = load_numpy()
-    return [float(each) for each in _asked(np, query, shape)]
+    return [float(each) for each in _unit_query(np, query, shape)]
 
 
-def packed(numbers: Sequence[float]) -> bytes:
-    """Numbers as a cached vector has them."""
+def pack_floats(numbers: Sequence[float]) -> bytes:
+    """Return numbers as a cached vector."""
     return bytes(load_numpy().asarray(numbers, dtype="<f4").tobytes())
 
 
 def cosines(ones: Sequence[bytes], others: Sequence[bytes]) -> list[float]:
-    """How alike cached vectors are, pair by pair: 0 if their lengths differ, 1 for the same, be it all zeros."""
+    """Return the cosine of each pair of cached vectors: 0 if their dimensions differ, 1 if they are equal."""
     np = load_numpy()
     found = []
     for one, other in zip(ones, others, strict=True):
@@ -154,13 +154,13 @@ def cosines(ones: Sequence[bytes], others: Sequence[bytes]) -> list[float]:
 
 
 def lengths(blobs: Sequence[bytes]) -> list[float]:
-    """How long cached vectors are."""
+    """Return the Euclidean lengths of cached vectors."""
     np = load_numpy()
     return [float(np.linalg.norm(np.frombuffer(blob, dtype="<f4").astype("f8"))) for blob in blobs]
 
 
 def alike(one: bytes, other: bytes, shape: Shape) -> bool:
-    """Whether two vectors of a store are the same; a store may have made one of length 1."""
+    """Whether two vectors of a store are equal; the store may have normalised one."""
     if one == other:
         return True
     if shape.is_sparse or len(one) != len(other) or len(one) != shape.size_bytes:
@@ -171,9 +171,9 @@ def alike(one: bytes, other: bytes, shape: Shape) -> bool:
 
 
 def overlap(blobs: Sequence[bytes], shape: Shape) -> float | None:
-    """Which part of the nearest neighbours stays when cached vectors get a shape; None if there are too few to say."""
+    """Return the fraction of nearest neighbours that stays in another shape; None if there are too few vectors."""
     np = load_numpy()
-    taken = blobs[:_MOST_MEASURED]
+    taken = blobs[:_MAX_MEASURED]
     if len(taken) < 3:
         return None
     count = min(_NEIGHBOURS, len(taken) - 1)
@@ -187,14 +187,14 @@ def overlap(blobs: Sequence[bytes], shape: Shape) -> float | None:
 def nearest(
     query: Query, blocks: Iterable[tuple[int, bytes, memoryview]], shape: Shape, limit: int
 ) -> list[tuple[int, float]]:
-    """The places of the vectors that are most like a query, with their cosines, in no order.
+    """Return the places and cosines of the nearest vectors, unordered.
 
     A block is its first place, a bit for each place that says whether it has a vector, and the vectors; one is in
-    memory at a time. All that are as like as the last are among them, for the caller to choose from: which is found
-    must not depend on where it lies, so what may be among the best is compared once more, exactly.
+    memory at a time. All that tie with the last are included. The result must not depend on the place of a vector, so
+    candidates are compared a second time, exactly.
     """
     np = load_numpy()
-    wanted = _asked(np, query, shape)
+    wanted = _unit_query(np, query, shape)
     found, scores = np.empty(0, "i8"), np.empty(0, "f4")
     if limit < 1:
         return []
@@ -211,7 +211,7 @@ def nearest(
 
 
 def _near(np: Any, rows: Any, marks: Any, wanted: Any, limit: int, floor: float) -> Any:
-    """The rows of a block that may be among the best: nearly as like as `floor`, or too large or small to tell."""
+    """Return the candidate rows of a block: scores near `floor` or above, or numbers too large or small for float32."""
     is_there = np.unpackbits(marks, bitorder="little")[: len(rows)].astype(bool)
     with np.errstate(all="ignore"):
         squares = np.einsum("ij,ij->i", rows, rows)
@@ -224,24 +224,26 @@ def _near(np: Any, rows: Any, marks: Any, wanted: Any, limit: int, floor: float)
 
 
 def _exact(np: Any, rows: Any, wanted: Any) -> Any:
-    """The cosines of rows, each summed up by itself: the same for the same numbers, wherever they lie."""
+    """Return the cosines of rows, each summed separately: equal for equal vectors, wherever they are."""
     rows = rows.astype("f8")
     with np.errstate(all="ignore"):
         lengths = np.sqrt(np.add.reduce(rows * rows, axis=1))
         scores = np.add.reduce(rows * wanted.astype("f8"), axis=1) / np.where(lengths == 0, 1, lengths)
-    # a damaged vector may have numbers that are not finite; NaN would count as the greatest, and hide all others
+    # a damaged vector may be NaN, which would sort first and hide all others
     return np.where(np.isfinite(scores), scores, -1).astype("f4")
 
 
-def _asked(np: Any, query: Query, shape: Shape) -> Any:
+def _unit_query(np: Any, query: Query, shape: Shape) -> Any:
     if isinstance(query, Mapping):
-        raise Refused("the query is sparse, the vectors are not", hint="Ask the channel of the sparse model.")
-    given = np.asarray(query, dtype="f4")
-    if given.ndim != 1 or given.size < shape.dimension:
-        raise Refused(f"the query has {given.size} numbers, the index {shape.dimension}", hint="Use its own model.")
-    if not np.isfinite(given).all():  # nothing is nearer to it than anything else
-        raise Refused("the query has numbers that are not finite", hint="See what the model returned.")
-    return _unit(np, given[: shape.dimension])
+        raise Refused("the query is sparse, the vectors are not", hint="Search the channel of the sparse model.")
+    vector = np.asarray(query, dtype="f4")
+    if vector.ndim != 1 or vector.size < shape.dimension:
+        raise Refused(
+            f"the query has {vector.size} dimensions, the index {shape.dimension}", hint="Use the model of the index."
+        )
+    if not np.isfinite(vector).all():
+        raise Refused("the query has numbers that are not finite", hint="Check what the model returned.")
+    return _unit(np, vector[: shape.dimension])
 
 
 def _neighbours(np: Any, rows: Any, count: int) -> list[list[int]]:
@@ -256,7 +258,7 @@ def _encode(np: Any, vector: Any, datatype: str) -> bytes:
         coded = vector.astype("<f4")
     elif datatype == "float16":
         coded = vector.astype("<f2")
-    elif datatype == "int8":  # each by its own greatest number: a cosine does not change with a vector's length
+    elif datatype == "int8":  # scaled by its own maximum: a cosine does not depend on the length
         coded = np.rint(vector / (np.abs(vector).max() or 1.0) * 127).astype("i1")
     else:
         coded = np.packbits(vector > 0)
@@ -268,7 +270,7 @@ def _decode(np: Any, blobs: Sequence[bytes], shape: Shape) -> Any:
 
 
 def _unpacked(np: Any, data: bytes | memoryview, shape: Shape) -> Any:
-    """Vectors that lie side by side as rows of float32."""
+    """Return concatenated vectors as rows of float32."""
     if shape.datatype == "binary":
         rows = np.frombuffer(data, dtype="u1").reshape(-1, shape.size_bytes)
         return np.unpackbits(rows, axis=1)[:, : shape.dimension].astype("f4") * 2 - 1
@@ -287,7 +289,30 @@ def _units(np: Any, rows: Any) -> Any:
 
 
 def load_numpy() -> Any:
-    """The package, for those few that compute with vectors."""
+    """Import numpy, an optional dependency."""
     with Extra("indexing"):
         import numpy
     return numpy
+
+
+_BITS = {
+    "float64": 64, "float32": 32, "float": 32, "bfloat16": 16, "float16": 16,
+    "int8": 8, "uint8": 8, "binary": 1, "ubinary": 1,
+}  # fmt: skip
+
+
+def datatype_bits(datatype: str) -> int | None:
+    """Return the bits of a number of a datatype; None if it is unknown."""
+    return _BITS.get(datatype.lower())
+
+
+def same_datatype(one: str, other: str) -> bool:
+    """Whether two names are the same datatype."""
+    names = [{"float": "float32"}.get(name.lower(), name.lower()) for name in (one, other)]
+    return names[0] == names[1]
+
+
+def can_convert(new: str, old: str) -> bool:
+    """Whether vectors can be converted from the old datatype to the new one: never to a finer one."""
+    fine, coarse = datatype_bits(old), datatype_bits(new)
+    return fine is not None and coarse is not None and coarse <= fine

@@ -1,10 +1,10 @@
-"""What the tools take and give, as JSON schemas."""
+"""The JSON schemas of the tools' arguments and results."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from holdfast.mcp.answers import ENTRIES_MAX
+from holdfast.mcp.results import ENTRIES_MAX
 
 Schema = dict[str, Any]
 
@@ -13,13 +13,13 @@ _PATH_MAX_CHARS = 20_000  # the longest path, if every byte of it is escaped
 
 
 def takes(*required: str, **fields: Schema) -> Schema:
-    """An object of these fields and no others; those named first must be there."""
+    """An object with these fields and no others; those named first are required."""
     return {"type": "object", "properties": fields, "required": list(required), "additionalProperties": False}
 
 
 def gives(**fields: Schema) -> Schema:
-    """An object of all these fields, and notes."""
-    return takes(*fields, "notes", **fields, notes=several(TEXT, "What else there is to know."))
+    """An object with all these fields, and notes."""
+    return takes(*fields, "notes", **fields, notes=several(TEXT, "Warnings and other remarks."))
 
 
 def text(says: str, max_chars: int = 200) -> Schema:
@@ -46,24 +46,24 @@ TEXT: Schema = {"type": "string"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 TRUTH: Schema = {"type": "boolean"}
 
-REF = text("A checkpoint: its id, a unique beginning of it, its name, `latest` or `latest~2`.")
+REF = text("A checkpoint: its id, a unique prefix of it, its name, `latest` or `latest~2`.")
 PATHS: Schema = {
     "type": "array",
     "items": {"type": "string", "minLength": 1, "maxLength": _PATH_MAX_CHARS},
     "minItems": 1,
     "maxItems": PATHS_MAX,
-    "description": "Only these files, folders or globs of the workspace, written as answers show them.",
+    "description": "Only these files, folders or globs of the workspace, written as results show them.",
 }
-OFFSET = number("How many to pass over: `next_offset` of the answer before.", 0)
-LIMIT = number("The most to answer with.", 100, least=1, most=ENTRIES_MAX)
-KEEP_NEW = flag("Leave files that were made since the checkpoint.")
-NEXT = maybe(COUNT) | {"description": "Where the next page begins; null on the last."}
+OFFSET = number("How many to skip: `next_offset` of the previous result.", 0)
+LIMIT = number("Maximum number of results.", 100, least=1, most=ENTRIES_MAX)
+KEEP_NEW = flag("Keep files that were created since the checkpoint.")
+NEXT = maybe(COUNT) | {"description": "Where the next page starts; null on the last."}
 
 CHECKPOINT = takes(
     "id", "message", "timestamp", "name", "session", "actor", "step", "parent", "pinned", "complete", "made_before",
     id=TEXT, message=TEXT, timestamp=TEXT, name=maybe(TEXT), session=maybe(TEXT), actor=maybe(TEXT),
     step=maybe({"type": "integer"}), parent=maybe(TEXT), pinned=TRUTH, complete=TRUTH,
-    made_before=maybe(TEXT) | {"description": "Set where a restore made it, of what it was about to replace."},
+    made_before=maybe(TEXT) | {"description": "Set if a restore saved it, before it replaced files."},
 )  # fmt: skip
 _ENTRY = takes("action", "path", "reason", action=TEXT, path=TEXT, reason=maybe(TEXT))
 _COUNTS: Schema = {"type": "object", "additionalProperties": COUNT, "description": "How many paths of each action."}
@@ -80,20 +80,20 @@ _MATCH = takes(
 
 SAVED = gives(
     checkpoint=CHECKPOINT,
-    is_new=TRUTH | {"description": "False where a checkpoint held this state already."},
+    is_new=TRUTH | {"description": "False if a checkpoint with this content existed already."},
     files_changed=COUNT,
-    uncovered=several(_UNCOVERED, "What it does not hold; failures first."),
+    uncovered=several(_UNCOVERED, "What it does not contain; failures first."),
     uncovered_total=COUNT,
 )
 LISTED = gives(checkpoints=several(CHECKPOINT, "Newest first."), next_before=maybe(TEXT))
 DIFF = gives(**{
-    "from": TEXT, "to": maybe(TEXT) | {"description": "Null: the folder as it is now."},
+    "from": TEXT, "to": maybe(TEXT) | {"description": "Null: the current folder."},
     "changes": several(_CHANGE, "Path by path."), "total": COUNT, "next_offset": NEXT,
-    "text": TEXT | {"description": "A unified diff, or some of it."}, "next_text_offset": NEXT,
+    "text": TEXT | {"description": "A unified diff, or a part of it."}, "next_text_offset": NEXT,
 })  # fmt: skip
 PLAN = gives(
     checkpoint=TEXT,
-    digest=TEXT | {"description": "Give it to checkpoint_restore. Another one once the folder changes."},
+    digest=TEXT | {"description": "Pass it to checkpoint_restore. It changes when the folder changes."},
     counts=_COUNTS,
     bytes_to_write=COUNT,
     entries=several(_ENTRY, "Path by path."),
@@ -102,10 +102,10 @@ PLAN = gives(
 )
 RESTORED = gives(
     checkpoint=TEXT,
-    undo_id=TEXT | {"description": "The checkpoint of what was there before."},
-    ok=TRUTH | {"description": "False where a path failed."},
+    undo_id=TEXT | {"description": "The safety checkpoint of the files before."},
+    ok=TRUTH | {"description": "False if a path failed."},
     counts=_COUNTS,
-    entries=several(_ENTRY, "Path by path, failures first; not all where there are many."),
+    entries=several(_ENTRY, "Path by path, failures first; not all if there are many."),
     total=COUNT,
 )
 FOUND = gives(matches=several(_MATCH, "By path."), total=COUNT, next_offset=NEXT)

@@ -1,4 +1,4 @@
-"""The tools: what each takes, does and gives, of one workspace that was chosen before any of them is called."""
+"""The tools: arguments, behaviour and result of each, on one workspace that is fixed at the start."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
-from holdfast.harmless import unescape_path
-from holdfast.mcp import answers, schemas
-from holdfast.mcp.answers import Answer
+from holdfast.escaping import unescape_path
+from holdfast.mcp import results, schemas
+from holdfast.mcp.remedies import MCP
+from holdfast.mcp.results import Answer
 from holdfast.mcp.schemas import Schema, flag, number, takes, text
+from holdfast.remedies import word_hint
 from holdfast.workspace import Workspace
 
 MATCHES_MAX = 1000
@@ -19,7 +21,7 @@ _ACTOR_MAX_CHARS = 200
 
 
 class Tool(NamedTuple):
-    """One tool, as a client is told of it."""
+    """One tool, as it is described to a client."""
 
     name: str
     title: str
@@ -28,7 +30,7 @@ class Tool(NamedTuple):
     gives: Schema
     does: Callable[..., Answer]
     changes: bool = False
-    """Whether it makes or changes anything, and so waits for others that do."""
+    """Whether it creates or changes anything, and so waits for others that do."""
     destroys: bool = False
     """Whether it changes files of the workspace (which are saved first)."""
     repeatable: bool = True
@@ -42,46 +44,44 @@ class Tools:
         self._workspace = workspace
         self._actor = actor
         self._session = session
-        self._told: object = None
-        self.all = {tool.name: tool for tool in (*self._changing(), *self._looking())}
+        self._reported: object = None
+        self.all = {tool.name: tool for tool in (*self._changing(), *self._reading())}
 
     def call(self, tool: Tool, arguments: dict[str, Any], *, client: str) -> Answer:
-        """Do what a tool does, and add what else there is to know (P4)."""
+        """Call a tool, and add notes to its result (P4)."""
         actor = self._actor or client[:_ACTOR_MAX_CHARS] or None
         if tool.name == "checkpoint_save":
             arguments = arguments | {"actor": actor}
         answer = tool.does(**arguments)
-        if tool.changes:  # the folder is now as a checkpoint has it, and what comes next is since then
-            self._workspace.first_looks.note(actor)
+        if tool.changes:  # the folder is now as in a checkpoint: later changes came after it
+            self._workspace.first_saves.note(actor)
         return answer | {"notes": [*answer.get("notes", ()), *self._recovered()]}
 
     def save(
         self, *, message: str = "", name: str | None = None, pinned: bool = False, actor: str | None = None
     ) -> Answer:
-        """Keep the workspace as it is. What the first save finds was there before the client looked."""
-        before = self._workspace.list(1, safety=True)
-        whose, metadata = self._workspace.first_looks.attribute(actor)
+        """Save the workspace. What the first save finds was there before the client started."""
+        author, metadata = self._workspace.first_saves.attribute(actor)
         saved = self._workspace.save(
-            message, name=name, pinned=pinned, actor=whose, session=self._session, metadata=metadata or None
+            message, name=name, pinned=pinned, actor=author, session=self._session, metadata=metadata or None
         )
-        is_new = not before or saved.sequence > before[0].sequence
         notes = (
-            [f"What this first save found is not attributed to {answers.words(actor or '')}."]
-            if is_new and whose != actor
+            [f"What this first save found is not attributed to {results.words(actor or '')}."]
+            if saved.is_new and author != actor
             else []
         )
         if not saved.complete:
-            notes.append("It is incomplete: some of `uncovered` should have been held.")
-        return answers.saved(saved, is_new=is_new) | {"notes": notes}
+            notes.append("It is incomplete: some of `uncovered` should have been saved.")
+        return results.saved(saved) | {"notes": notes}
 
     def list(
         self, *, limit: int = 20, before: str | None = None, session: str | None = None, safety: bool = False
     ) -> Answer:
-        """Pages are counted from a checkpoint, so that one which is saved meanwhile moves none."""
+        """List checkpoints. A page starts at a checkpoint, so that one saved meanwhile shifts nothing."""
         listed = self._workspace.list(limit + 1, session=session, safety=safety, before=before)
         there = listed[:limit]
         more = there[-1].id if len(listed) > limit else None
-        return {"checkpoints": [answers.checkpoint(each) for each in there], "next_before": more}
+        return {"checkpoints": [results.checkpoint(each) for each in there], "next_before": more}
 
     def diff(
         self,
@@ -95,7 +95,7 @@ class Tools:
     ) -> Answer:
         """What differs."""
         found = self._workspace.diff(a, b, _paths(paths))
-        return answers.diff(found, offset=offset, limit=limit, text_offset=text_offset)
+        return results.diff(found, offset=offset, limit=limit, text_offset=text_offset)
 
     def preview(
         self,
@@ -108,24 +108,26 @@ class Tools:
     ) -> Answer:
         """What a restore would do."""
         plan = self._workspace.preview(checkpoint, _paths(paths), keep_new=keep_new)
-        return answers.plan(plan, offset=offset, limit=limit)
+        return results.plan(plan, offset=offset, limit=limit)
 
     def restore(
         self, *, checkpoint: str, digest: str, paths: Sequence[str] | None = None, keep_new: bool = False
     ) -> Answer:
-        """Restore what was previewed, or nothing: the digest stands for the checkpoint, the wish and the folder."""
+        """Restore what was previewed, or nothing: the digest covers the checkpoint, the options and the folder."""
         chosen = _paths(paths)
         plan = self._workspace.preview(checkpoint, chosen, keep_new=keep_new)
         if plan.digest != digest:
             raise Conflict(
                 "this is not what was previewed, or the folder has changed since",
-                hint="Call checkpoint_preview with the same arguments, look at it, and give the digest that it has.",
+                hint="Call checkpoint_preview with the same arguments, check it, and pass its digest.",
             )
-        return _told(answers.restored(self._workspace.restore(plan.checkpoint, chosen, plan, keep_new=keep_new)))
+        return _with_failures(
+            results.restored(self._workspace.restore(plan.checkpoint, chosen, plan, keep_new=keep_new))
+        )
 
     def undo(self) -> Answer:
-        """Take the last restore back."""
-        return _told(answers.restored(self._workspace.undo()))
+        """Undo the last restore."""
+        return _with_failures(results.restored(self._workspace.undo()))
 
     def search(
         self,
@@ -136,39 +138,41 @@ class Tools:
         offset: int = 0,
         limit: int = 20,
     ) -> Answer:
-        """Always all matches up to the limit of all, so that pages of one search belong together."""
+        """Search for a text. Every page searches up to MATCHES_MAX, so that the pages of one search are consistent."""
         found = self._workspace.search(text, ignore_case=ignore_case, paths=_paths(paths), limit=MATCHES_MAX)
-        there, where = answers.page([answers.match(each) for each in found], offset, limit)
+        there, where = results.page([results.match(each) for each in found], offset, limit)
         capped = [f"There may be more than {MATCHES_MAX:,} matches; name paths."] if len(found) >= MATCHES_MAX else []
         return {"matches": there, **where, "notes": capped}
 
     def _recovered(self) -> Sequence[str]:
-        """How an interrupted restore was dealt with, once; why one could not be, each time."""
+        """How an interrupted restore was resolved, once; why one could not be, each time."""
         recovered, error = self._workspace.recovered, self._workspace.recovery_error
         notes = []
-        if recovered is not None and recovered is not self._told:
-            self._told = recovered
-            notes.append(answers.recovery(recovered))
+        if recovered is not None and recovered is not self._reported:
+            self._reported = recovered
+            notes.append(results.recovery(recovered))
         elif recovered is None and error is not None:
-            notes.append(answers.words(f"An interrupted restore could not be dealt with: {error}"))
+            notes.append(
+                results.words(f"An interrupted restore could not be finished: {error.message}. {word_hint(error, MCP)}")
+            )
         return notes
 
-    def _looking(self) -> Sequence[Tool]:
-        """All that an agent is told of the tools that change nothing."""
+    def _reading(self) -> Sequence[Tool]:
+        """The tools that change nothing."""
         return (
             Tool(
                 "checkpoint_list", "List checkpoints", "Checkpoints, newest first.",
-                takes(limit=number("The most to answer with.", 20, least=1, most=answers.ENTRIES_MAX),
-                      before=text("Only those older than this one: `next_before` of the answer before."),
+                takes(limit=number("Maximum number of results.", 20, least=1, most=results.ENTRIES_MAX),
+                      before=text("Only those older than this one: `next_before` of the previous result."),
                       session=text("Only those of this session."),
-                      safety=flag("Also those that restores made of what they replaced.")),
+                      safety=flag("Also the safety checkpoints that restores made before they changed files.")),
                 schemas.LISTED, self.list,
             ),
             Tool(
                 "checkpoint_diff", "Compare checkpoints",
-                "What differs between checkpoint a and checkpoint b, or the folder as it is now where b is left out.",
+                "What differs between checkpoint a and checkpoint b, or the current folder if b is omitted.",
                 takes(a=schemas.REF | {"default": "latest"}, b=schemas.REF, paths=schemas.PATHS, offset=schemas.OFFSET,
-                      limit=schemas.LIMIT, text_offset=number("Where in the text to begin: `next_text_offset`.", 0)),
+                      limit=schemas.LIMIT, text_offset=number("Where in the text to start: `next_text_offset`.", 0)),
                 schemas.DIFF, self.diff,
             ),
             Tool(
@@ -180,56 +184,57 @@ class Tools:
             ),
             Tool(
                 "checkpoint_search", "Search checkpoints",
-                "Which files and saved states have a text, where it came and went, and who brought it.",
-                takes("text", text=text("What to look for, as it stands.", 1000), ignore_case=flag("Or capital."),
+                "Which files and saved states contain a text, where it appeared and disappeared, and who added it.",
+                takes("text", text=text("What to search for, literally.", 1000), ignore_case=flag("Ignore case."),
                       paths=schemas.PATHS, offset=schemas.OFFSET,
-                      limit=number("The most to answer with.", 20, least=1, most=answers.ENTRIES_MAX)),
+                      limit=number("Maximum number of results.", 20, least=1, most=results.ENTRIES_MAX)),
                 schemas.FOUND, self.search,
             ),
         )  # fmt: skip
 
     def _changing(self) -> Sequence[Tool]:
-        """All that it is told of those that make or change something."""
+        """The tools that create or change something."""
         return (
             Tool(
                 "checkpoint_save", "Save a checkpoint",
-                "Keep the workspace as it is now. Costs little where little changed; changes no file.",
-                takes(message=text("Why, in a line.", 2000), name=text("A name to find it by; unique."),
+                "Save the workspace. Cheap if little changed; changes no file.",
+                takes(message=text("Why, in one line.", 2000), name=text("A name to find it by; unique."),
                       pinned=flag("Keep it when others are pruned.")),
                 schemas.SAVED, self.save, changes=True, repeatable=False,
             ),
             Tool(
                 "checkpoint_restore", "Restore a checkpoint",
-                "Make the workspace, or some paths, exactly as a checkpoint holds them: files change, and those made "
-                "since are removed. Call checkpoint_preview first, and give the same arguments and its digest. What is "
-                "there now is saved first; checkpoint_undo brings it back.",
-                takes("checkpoint", "digest", checkpoint=schemas.REF, digest=text("That of checkpoint_preview."),
+                "Restore the workspace, or some paths, exactly to a checkpoint: files change, and those created since "
+                "are removed. Call checkpoint_preview first, and pass the same arguments and its digest. The current "
+                "files are saved first; checkpoint_undo restores them.",
+                takes("checkpoint", "digest", checkpoint=schemas.REF, digest=text("The digest of checkpoint_preview."),
                       paths=schemas.PATHS, keep_new=schemas.KEEP_NEW),
                 schemas.RESTORED, self.restore, changes=True, destroys=True,
             ),
             Tool(
                 "checkpoint_undo", "Undo the last restore",
-                "Take back the last restore that was not taken back yet, whoever asked for it. What is there now is "
-                "saved first.",
+                "Undo the last restore that was not undone yet, whoever asked for it. Saves the current files first.",
                 takes(), schemas.RESTORED, self.undo, changes=True, destroys=True, repeatable=False,
             ),
         )  # fmt: skip
 
 
 def problem(error: HoldfastError) -> Answer:
-    """What a client is told of an error: its kind, what is so, what to do next."""
+    """An error as a result: its kind, its message, and what to do next."""
     kind = "not-found" if isinstance(error, NotFound) else type(error).__name__.lower()
-    return {"error": {"kind": kind, "message": answers.words(error.message), "hint": answers.words(error.hint)}}
+    return {
+        "error": {"kind": kind, "message": results.words(error.message), "hint": results.words(word_hint(error, MCP))}
+    }
 
 
-def _told(answer: Answer) -> Answer:
-    """A restore that did not do everything says so in words, too."""
+def _with_failures(answer: Answer) -> Answer:
+    """Add a note if a restore did not do everything."""
     failed = answer["counts"]["failed"]
     return answer if not failed else answer | {"notes": [f"{failed:,} paths could not be restored."]}
 
 
 def _paths(given: Sequence[str] | None) -> Sequence[str] | None:
-    """Paths as answers show them, as they are."""
+    """Decode paths that are written as results show them."""
     if given is None:
         return None
     for path in given:

@@ -63,10 +63,10 @@ _ROOMS = {
     "uncovered": {"Reason", "Uncovered"},
 }
 
-if not TYPE_CHECKING:  # a checker that saw this would take any name for one of ours
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 
     def __getattr__(name: str) -> object:
-        """Load a noun when it is first asked for: making all of their classes would be a third of a command's start."""
+        """Load a class when it is first used: making all of them would be a third of a command's start-up time."""
         if name not in __all__:
             raise AttributeError(f"module 'holdfast.model' has no attribute {name!r}")
         import importlib

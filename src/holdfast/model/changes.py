@@ -49,7 +49,7 @@ class CheckpointDiff:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Something that an agent did and that could not be undone, because somebody changed the same since."""
+    """Something that an agent did and that could not be undone, because somebody else changed the same lines since."""
 
     why: str
     actor: str
@@ -83,10 +83,10 @@ class Plan:
     blocked: dict[str, str]
     """Would be restored but cannot, and why: the restore would report them as failed."""
     missing: dict[str, str]
-    """Was there when the checkpoint was made, is gone now, and is not held: cannot be brought back."""
+    """Existed when the checkpoint was made, is gone now, and is not in the checkpoint: cannot be restored."""
     bytes_to_write: int
     digest: str
-    """Changes when the folder or the target does; hand the plan to `restore` to be held to it."""
+    """Changes when the folder or the target does. Pass the plan to `restore` to restore exactly this, or nothing."""
     keep_mine: bool = False
     """Only what an agent did is undone, and `checkpoint` is where that begins."""
     agent: str | None = None
@@ -123,7 +123,7 @@ class Restored:
 
     @property
     def ok(self) -> bool:
-        """Whether everything that was asked for was done (P4)."""
+        """Whether everything was done (P4)."""
         return not self.failed and not self.conflicts
 
 
@@ -133,7 +133,7 @@ class Recovery:
 
     verb: str
     target: str
-    outcome: str  # "finished" | "taken back"
+    outcome: str  # "finished" | "rolled back"
     found_id: str
     """The safety checkpoint of what was found."""
     failed: dict[str, str]
@@ -149,11 +149,11 @@ class Exported:
     failed: dict[str, str]
     """Not written, or not completely, and why."""
     missing: dict[str, str]
-    """What the checkpoint does not hold, and why."""
+    """What the checkpoint does not contain, and why."""
     leftovers: list[str]
-    """Folders beside it that exports which were killed have left; nothing needs them."""
+    """Folders next to it that killed exports left behind; nothing needs them."""
 
     @property
     def ok(self) -> bool:
-        """Whether everything that was asked for was written (P4)."""
+        """Whether everything was written (P4)."""
         return not self.failed

@@ -15,11 +15,11 @@ JSON = Any
 
 
 Progress = Callable[[str, int, int], None]
-"""Told (stage, done, total) while long work goes on; total is 0 when it is not known."""
+"""Called with (stage, done, total) during long work; total is 0 if it is unknown."""
 
 
 class Lazy(Protocol):
-    """Where a checkpoint's larger parts are read from when they are asked for."""
+    """Reads the larger parts of a checkpoint when they are first used."""
 
     def state(self, checkpoint: Checkpoint) -> dict[str, JSON]: ...
     def files_changed(self, checkpoint: Checkpoint) -> list[str]: ...
@@ -58,7 +58,10 @@ class Checkpoint:
     purged: tuple[str, ...] = ()
     """The paths that were taken out of it for good since it was made."""
     commit: str = ""
-    """The git commit that holds it."""
+    """The git commit in which it is stored."""
+    is_new: bool = field(default=False, repr=False, compare=False)
+    """Whether the call that returned this made the checkpoint: True from a `save` that did, False from one that found
+    nothing changed, and from every other call. Not stored, and not part of equality."""
     _lazy: Lazy | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -73,5 +76,5 @@ class Checkpoint:
 
     @property
     def uncovered(self) -> tuple[Uncovered, ...]:
-        """Everything that this checkpoint does not hold, with the reason."""
+        """Everything that this checkpoint does not contain, with the reason."""
         return self._lazy.uncovered(self) if self._lazy else ()

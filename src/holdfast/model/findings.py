@@ -37,18 +37,18 @@ class VerifyReport:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """What decides whether a save made now would hold a path."""
+    """What decides whether a save would include a path."""
 
     path: str
     held: bool
     exists: bool
     """Whether it is there; if not, the rest is about what would be so."""
     reason: Reason | None
-    """Of a path that is not held."""
+    """If the path is not included."""
     rule: str
     """The line that decides, as `FILE:LINE: PATTERN`; empty where none does."""
     in_checkpoint: str | None
-    """The id of the last checkpoint, if that holds it."""
+    """The id of the last checkpoint, if that contains it."""
     sentence: str
     """All of it, for people."""
 

@@ -1,6 +1,6 @@
-"""What a checkpoint does not hold, and why.
+"""What a checkpoint does not contain, and why.
 
-Apart from the checkpoint, so that who only lists them does not pay for these classes.
+In a file of its own, so that listing checkpoints does not load these classes (start-up cost).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why a checkpoint does not hold a path."""
+    """Why a checkpoint does not contain a path."""
 
     EXCLUDED = "excluded"  # by exclude_patterns or a .holdfastignore
     DEPENDENCIES = "dependencies"  # a dependency or build folder
@@ -18,17 +18,17 @@ class Reason(StrEnum):
     IGNORED_MANY = "ignored-many"  # ignored, and above the limit for all ignored files together
     GIT_DIRECTORY = "git-directory"  # a repository's own folder, .git or by another name
     OTHER_FILESYSTEM = "other-filesystem"  # a mount point
-    SOCKET = "socket"  # has no content that could be kept
-    RULES_NOT_APPLIED = "rules-not-applied"  # an ignore file that is too large: held, but its rules are not followed
+    SOCKET = "socket"  # has no content
+    RULES_NOT_APPLIED = "rules-not-applied"  # an ignore file that is too large: saved, but its rules are not applied
     UNREADABLE = "unreadable"
     CHANGED = "changed-while-read"
-    LIVE_DATABASE = "live-database"  # held, but written to while it was read: may be torn
-    NOTHING_HELD = "nothing-held"  # the rules left every file out
-    PURGED = "purged"  # was held, and was taken out of every checkpoint for good
+    LIVE_DATABASE = "live-database"  # saved, but written to while it was read: may be inconsistent
+    NOTHING_HELD = "nothing-held"  # the rules exclude every file
+    PURGED = "purged"  # was saved, and was removed from every checkpoint for good
 
     @property
     def is_failure(self) -> bool:
-        """Whether this was meant to be held and is not (rather than left out by a rule)."""
+        """Whether this should have been saved (rather than being excluded by a rule)."""
         return self in _FAILURES
 
 
@@ -37,7 +37,7 @@ _FAILURES = frozenset({Reason.UNREADABLE, Reason.CHANGED, Reason.LIVE_DATABASE, 
 
 @dataclass(frozen=True, slots=True)
 class Uncovered:
-    """A path that a checkpoint does not hold, and why. A folder stands for everything in it."""
+    """A path that a checkpoint does not contain, and why. A folder stands for everything in it."""
 
     path: str
     reason: Reason

@@ -12,7 +12,7 @@ class PurgePlan:
     """What a purge would take out of the checkpoints."""
 
     paths: list[str]
-    """What some checkpoint holds, the topmost folders first named; files of a folder are not named one by one."""
+    """What some checkpoint contains. A folder stands for the files in it."""
     checkpoints: list[str]
     """The ids of those that would be rewritten, under the same ids."""
     states: dict[str, list[str]]
@@ -22,12 +22,12 @@ class PurgePlan:
     """By id, those that repeat a line of it and would keep that; and where else it is repeated: `(name)`, `(session)`,
     `(actor)`, `(paths)`, `(attributes)`, `(rules)`. Under `(store)`: what belongs to no checkpoint."""
     bytes_freed: int
-    """What the store holds for these paths alone, before it is deflated."""
+    """The size of what is stored for these paths alone, before compression."""
     also_at: dict[str, str]
-    """Other paths that hold the same content, or repeat all of it or a key of it, and a checkpoint that has each. They
+    """Other paths with the same content, or repeat all of it or a key of it, and a checkpoint that has each. They
     stay as they are."""
     in_workspace: list[str]
-    """Still in the folder: the next save would hold them again, unless a `.holdfastignore` says not to."""
+    """Still in the folder: the next save would store them again, unless a `.holdfastignore` says not to."""
 
     def __bool__(self) -> bool:
         return bool(self.checkpoints)
@@ -60,7 +60,7 @@ class Pruned:
     over_bytes: int = 0
     """By how much what must stay is above the policy's `max_bytes`; 0 if it is not."""
     unfreed_bytes: int = 0
-    """What nothing needs any more and stays all the same, because the disk has no room to copy the rest of a pack."""
+    """What nothing needs any more and could not be freed, because the disk has no space to copy the rest of a pack."""
 
     def __bool__(self) -> bool:
         return bool(self.removed)

@@ -1,6 +1,6 @@
-"""Checkpoints of a project: its files, where git stands, the feature list, the progress file and the context in one.
+"""Checkpoints of a project: files, git state, feature list, progress file and context in one.
 
-manager = SyncCheckpointManager("project")  # CheckpointManager is the same for an event loop
+manager = SyncCheckpointManager("project")  # CheckpointManager is the same for asyncio
 good = manager.create_checkpoint("login works")
 manager.rollback(good.id)
 manager.undo()
@@ -11,18 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.project.aio import CheckpointManager
     from holdfast.project.attempt import Attempt
-    from holdfast.project.loop import CheckpointManager
     from holdfast.project.manager import SyncCheckpointManager
-    from holdfast.project.nouns import (
-        Adopted,
-        Checkpoint,
-        CheckpointType,
-        FeatureState,
-        Forked,
-        GitState,
-        RolledBack,
-    )
+    from holdfast.project.types import Adopted, Checkpoint, CheckpointType, FeatureState, Forked, GitState, RolledBack
 
 __all__ = [
     "Adopted",
@@ -37,14 +29,14 @@ __all__ = [
     "SyncCheckpointManager",
 ]
 
-_ROOMS = {"Attempt": "attempt", "CheckpointManager": "loop", "SyncCheckpointManager": "manager"}
+_MODULES = {"Attempt": "attempt", "CheckpointManager": "aio", "SyncCheckpointManager": "manager"}
 
-if not TYPE_CHECKING:  # a checker that saw this would take any name for one of ours
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 
     def __getattr__(name: str) -> object:
-        """Load a name when it is first asked for: who has no event loop does not pay for it."""
+        """Import a name on first use, so that a program without an event loop does not load asyncio."""
         if name not in __all__:
             raise AttributeError(f"module 'holdfast.project' has no attribute {name!r}")
         import importlib
 
-        return getattr(importlib.import_module(f"holdfast.project.{_ROOMS.get(name, 'nouns')}"), name)
+        return getattr(importlib.import_module(f"holdfast.project.{_MODULES.get(name, 'types')}"), name)

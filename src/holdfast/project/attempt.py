@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import HoldfastError, Refused
-from holdfast.project.nouns import Checkpoint, CheckpointType, RolledBack
-from holdfast.workspace.guard import is_failure, to_its_end
+from holdfast.project.types import Checkpoint, CheckpointType, RolledBack
+from holdfast.workspace.guard import GuardedStep
 
 if TYPE_CHECKING:
     from holdfast.project.manager import SyncCheckpointManager
 
-Elsewhere = Callable[[Callable[[], Any]], Awaitable[Any]]
+T = TypeVar("T")
+RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+_NOT_BEGUN, _UNDER_WAY, _SUCCEEDED, _ROLLED_BACK = "not begun", "under way", "succeeded", "rolled back"
+_NOT_ROLLED_BACK = "failed, and could not be rolled back"
 
 
-class Attempt:
-    """`with` or `async with`: success goes on, failure rolls back and is raised with a note of that.
+class Attempt(GuardedStep["Attempt"]):
+    """`with` or `async with`: a checkpoint, and a rollback to it on failure, which is raised with a note of that.
 
-    What counts as failing: every exception, Ctrl-C and a cancelled task included; not a `SystemExit` that says success.
-    While it is under way its checkpoint is pinned, so that nothing prunes it, however many are made meanwhile.
+    The checkpoint is pinned until the attempt ends, so that nothing prunes it, however many are saved meanwhile.
     """
 
     def __init__(
@@ -28,25 +29,26 @@ class Attempt:
         manager: SyncCheckpointManager,
         description: str,
         *,
-        elsewhere: Elsewhere | None = None,
-        **said: Any,
+        run_in_thread: RunInThread | None = None,
+        **label: Any,
     ) -> None:
+        """`label` is passed to `create_checkpoint`."""
         self._manager = manager
-        self._elsewhere = elsewhere
-        self._said = said
+        self._run_in_thread = run_in_thread
+        self._label = label
         self.description = description
         self.checkpoint: Checkpoint | None = None
         """What was saved before it."""
         self.rolled_back: RolledBack | None = None
         """What was rolled back after it failed."""
-        self.outcome = "not begun"
+        self.outcome = _NOT_BEGUN
         """`not begun`, `under way`, `succeeded`, `rolled back`, or `failed, and could not be rolled back`."""
         self.notes: list[str] = []
 
     @property
     def ok(self) -> bool | None:
-        """Whether it succeeded; None while that is open."""
-        return {"not begun": None, "under way": None}.get(self.outcome, self.outcome == "succeeded")
+        """Whether it succeeded; None before it ends."""
+        return None if self.outcome in (_NOT_BEGUN, _UNDER_WAY) else self.outcome == _SUCCEEDED
 
     @property
     def message(self) -> str:
@@ -55,66 +57,44 @@ class Attempt:
         return "; ".join((f"{self.description}: {self.outcome}", *rolled, *self.notes))
 
     def __enter__(self) -> Attempt:
-        if self.outcome == "under way":
+        if self.outcome == _UNDER_WAY:
             raise Refused(f"the attempt {self.description!r} is under way", hint="Make another one.")
         name = f"before {self.description}" if self.description else "before an attempt"
         self.checkpoint = self._manager.create_checkpoint(
-            name,
-            type=CheckpointType.AUTOMATIC,
-            pinned=True,
-            **self._said,
+            name, type=CheckpointType.AUTOMATIC, pinned=True, **self._label
         )
-        self.outcome, self.rolled_back, self.notes = "under way", None, []
+        self.outcome, self.rolled_back, self.notes = _UNDER_WAY, None, []
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _succeed(self) -> None:
+        self._end(_SUCCEEDED)
+
+    def _abandon(self) -> None:
+        self._end(_NOT_BEGUN)
+
+    def _fail(self, error: BaseException) -> None:
         if self.checkpoint is None:
             return
-        if error is None or not is_failure(error):
-            self.outcome = "succeeded"
-        else:
-            self._roll_back(self.checkpoint, error)
-        if self.outcome != "failed, and could not be rolled back":  # then it is still needed
-            self._let_go(self.checkpoint)
-
-    def _roll_back(self, checkpoint: Checkpoint, error: BaseException) -> None:
         try:
-            self.rolled_back = self._manager.rollback(checkpoint.id)
-        except (HoldfastError, OSError) as worse:  # what failed is raised, whatever came of it
-            self.outcome = "failed, and could not be rolled back"
+            self.rolled_back = self._manager.rollback(self.checkpoint.id)
+        except (HoldfastError, OSError) as worse:  # the step's own error is raised, whatever happens here
+            self.outcome = _NOT_ROLLED_BACK  # the checkpoint is still needed and stays pinned
             self.notes.append(str(worse))
+            error.add_note(f"holdfast: {self.message}")
         else:
-            self.outcome = "rolled back"
-        error.add_note(f"holdfast: {self.message}")
+            self.outcome = _ROLLED_BACK
+            error.add_note(f"holdfast: {self.message}")
+            self._end(_ROLLED_BACK)
 
-    def _let_go(self, checkpoint: Checkpoint) -> None:
-        """From now on the rules decide about it. What was attempted does not fail because of that."""
+    def _end(self, outcome: str) -> None:
+        """Unpin the checkpoint, so that retention decides about it. A failure to unpin does not fail the step."""
+        if self.checkpoint is None:
+            return
+        self.outcome = outcome
         try:
-            self._manager.let_go(checkpoint)
+            self._manager.unpin(self.checkpoint)
         except HoldfastError as error:
-            self.notes.append(f"{checkpoint.id} stays pinned: {error}")
+            self.notes.append(f"{self.checkpoint.id} stays pinned: {error}")
 
-    async def __aenter__(self) -> Attempt:
-        from asyncio import CancelledError
-
-        try:
-            await self._do(self.__enter__)
-        except CancelledError:  # nobody will leave what was never entered
-            if self.checkpoint is not None:
-                made, self.outcome = self.checkpoint, "not begun"
-                await self._do(lambda: self._let_go(made))
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._do(lambda: self.__exit__(kind, error, trace))
-
-    async def _do(self, work: Callable[[], Any]) -> None:
-        """Elsewhere than in the loop, to its end however often it is cancelled meanwhile."""
-        import asyncio
-
-        await to_its_end(self._elsewhere(work) if self._elsewhere else asyncio.to_thread(work))
+    def _in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
+        return self._run_in_thread(work) if self._run_in_thread else super()._in_thread(work)

@@ -1,4 +1,4 @@
-"""What a feature list says: which features are done, and which is being worked on. Pure; a list may have many shapes.
+"""Reading a feature list: which features are done, and which one is in progress. Pure; many layouts are accepted.
 
 A list of features, or a mapping with one (`features`, `tasks`, …), or a mapping of names to features. A feature is done
 if `passes`, `completed`, `done` … is true or its `status` says so. The current one is what the list names, else the one
@@ -26,12 +26,12 @@ _COMPLETED_KEYS = ("completed", "completed_features", "completedFeatures", "done
 
 
 class Features(NamedTuple):
-    """What a list says."""
+    """The content of a feature list."""
 
     current: str | None = None
     completed: Sequence[str] = ()
     note: str = ""
-    """Why nothing could be told."""
+    """Why nothing could be read."""
 
 
 class _Feature(NamedTuple):
@@ -42,16 +42,16 @@ class _Feature(NamedTuple):
 
 
 def read_features(data: bytes, name: str) -> Features:
-    """Read a feature list. What is no JSON, or says nothing of features, is no error: the note says so."""
+    """Read a feature list. If it is not JSON, or has no features, the note says so; that is no error."""
     try:
-        said = json.loads(data)
+        parsed = json.loads(data)
     except (ValueError, RecursionError) as error:
         why = str(error) if isinstance(error, json.JSONDecodeError) else "it cannot be decoded"
-        return Features(note=f"{name} is not JSON ({why}): it is kept as a file, and says nothing of features")
-    found = list(_features(said))
-    current, completed = _named(said, _CURRENT_KEYS), _listed(said)
+        return Features(note=f"{name} is not JSON ({why}): saved as a file, its features are unknown")
+    found = list(_features(parsed))
+    current, completed = _named(parsed, _CURRENT_KEYS), _listed(parsed)
     if not found and current is None and completed is None:
-        return Features(note=f"{name} says nothing of features: it is kept as a file")
+        return Features(note=f"{name} has no features: saved as a file")
     if completed is None:
         completed = [feature.name for feature in found if feature.is_done]
     if current is None:
@@ -61,34 +61,34 @@ def read_features(data: bytes, name: str) -> Features:
     return Features(current, completed)
 
 
-def _features(said: Any) -> Iterator[_Feature]:
-    if isinstance(said, Mapping):
-        inner = next((said[key] for key in _LISTS if isinstance(said.get(key), list | Mapping)), None)
+def _features(parsed: Any) -> Iterator[_Feature]:
+    if isinstance(parsed, Mapping):
+        inner = next((parsed[key] for key in _LISTS if isinstance(parsed.get(key), list | Mapping)), None)
         if inner is not None:
-            said = inner
-        elif not all(isinstance(value, Mapping) for value in said.values()):
+            parsed = inner
+        elif not all(isinstance(value, Mapping) for value in parsed.values()):
             return
-    if isinstance(said, Mapping):
-        yield from (_feature(value, name) for name, value in said.items())
-    elif isinstance(said, list):
-        yield from (_feature(value, str(number)) for number, value in enumerate(said, 1))
+    if isinstance(parsed, Mapping):
+        yield from (_feature(value, name) for name, value in parsed.items())
+    elif isinstance(parsed, list):
+        yield from (_feature(value, str(number)) for number, value in enumerate(parsed, 1))
 
 
-def _feature(said: Any, fallback: str) -> _Feature:
-    """One feature, by the name it has, or the one it stands under."""
-    if not isinstance(said, Mapping):
-        word = said if isinstance(said, str) else ""
+def _feature(parsed: Any, fallback: str) -> _Feature:
+    """One feature, by its own name, or the key it is under."""
+    if not isinstance(parsed, Mapping):
+        word = parsed if isinstance(parsed, str) else ""
         state = _word(word)
-        return _Feature(fallback, state in _DONE or said is True, state in _CURRENT, state not in _NEVER)
-    name = next((str(said[key]) for key in _NAMES if isinstance(said.get(key), str | int)), fallback)
-    states = {_word(said[key]) for key in _STATES if isinstance(said.get(key), str)}
-    done = bool(states & _DONE) or any(said.get(key) is True for key in _DONE_FLAGS)
-    current = bool(states & _CURRENT) or any(said.get(key) is True for key in _CURRENT_FLAGS)
+        return _Feature(fallback, state in _DONE or parsed is True, state in _CURRENT, state not in _NEVER)
+    name = next((str(parsed[key]) for key in _NAMES if isinstance(parsed.get(key), str | int)), fallback)
+    states = {_word(parsed[key]) for key in _STATES if isinstance(parsed.get(key), str)}
+    done = bool(states & _DONE) or any(parsed.get(key) is True for key in _DONE_FLAGS)
+    current = bool(states & _CURRENT) or any(parsed.get(key) is True for key in _CURRENT_FLAGS)
     return _Feature(name, done, current and not done, not done and not states & _NEVER)
 
 
-def _named(said: Any, keys: Sequence[str]) -> str | None:
-    values = (said.get(key) for key in keys) if isinstance(said, Mapping) else ()
+def _named(parsed: Any, keys: Sequence[str]) -> str | None:
+    values = (parsed.get(key) for key in keys) if isinstance(parsed, Mapping) else ()
     for value in values:
         if isinstance(value, Mapping):
             value = next((value[key] for key in _NAMES if key in value), None)
@@ -97,9 +97,9 @@ def _named(said: Any, keys: Sequence[str]) -> str | None:
     return None
 
 
-def _listed(said: Any) -> list[str] | None:
-    """The names that a list gives as completed, if it does."""
-    values = (said.get(key) for key in _COMPLETED_KEYS) if isinstance(said, Mapping) else ()
+def _listed(parsed: Any) -> list[str] | None:
+    """The names that the list declares completed; None if it has no such key."""
+    values = (parsed.get(key) for key in _COMPLETED_KEYS) if isinstance(parsed, Mapping) else ()
     for value in values:
         if isinstance(value, list):
             return [_feature(each, str(each)).name if isinstance(each, Mapping) else str(each) for each in value]

@@ -1,7 +1,7 @@
-"""The manager of a project's checkpoints, for plain scripts. `holdfast.project.loop` has the same for an event loop.
+"""The manager of a project's checkpoints. `holdfast.project.aio` has the same for asyncio.
 
-Everything of the folder is done by a `Workspace`. Here it is told what else belongs to a checkpoint (where git stands,
-the feature list, the progress file, the context), how long each type is kept, and what a rollback does besides.
+A `Workspace` saves and restores the folder. This adds the rest of a checkpoint (git state, feature list, progress file,
+context), the retention of each type, and what a rollback does besides restoring the folder.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING
 from holdfast import model
 from holdfast.errors import NotFound, Refused
 from holdfast.model import JSON, CheckpointDiff, Plan, VerifyReport
-from holdfast.project import record
+from holdfast.project import metadata
 from holdfast.project.attempt import Attempt
-from holdfast.project.ground import Ground
-from holdfast.project.nouns import Adopted, Checkpoint, CheckpointType, Forked, RolledBack, type_of
-from holdfast.project.papers import FEATURES, PROGRESS
+from holdfast.project.context import ProjectContext
+from holdfast.project.retention import Retention, as_policy
 from holdfast.project.rollback import Rollback
-from holdfast.project.rules import Retention, as_policy
-from holdfast.workspace import Workspace, given
-from holdfast.workspace.place import home_folder
+from holdfast.project.tracked_files import FEATURES, PROGRESS
+from holdfast.project.types import Adopted, Checkpoint, CheckpointType, Forked, RolledBack, type_of
+from holdfast.validation import check_limit, check_mapping, check_text
+from holdfast.workspace import Workspace
+from holdfast.workspace.store_paths import home_folder
 from holdfast.workspace.stored.ids import looks_like_id
-from holdfast.workspace.stored.spelling import OnUnknown, Spelling
+from holdfast.workspace.stored.state_json import OnUnknown, Spelling
 
 if TYPE_CHECKING:
     from holdfast.serde import Registry
@@ -36,7 +37,7 @@ Approve = Callable[[Plan], object]
 
 
 class SyncCheckpointManager:
-    """Checkpoints of a project: made, rolled back to, tried out, forked. Nothing is opened before the first call."""
+    """Saves, rolls back, forks and prunes the checkpoints of a project. Nothing is opened before the first call."""
 
     def __init__(
         self,
@@ -54,12 +55,12 @@ class SyncCheckpointManager:
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        """`feature_list` and `progress_file` are meant from the project's folder. `retention` is a policy, or says by
-        type how many are kept (None: for ever). `registry` and `on_unknown` are about classes in states, as `Workspace`
-        has them."""
+        """`feature_list` and `progress_file` are relative to the project's folder. `retention` is a policy, or the
+        number to keep of each type (None: all). `registry` and `on_unknown` are those of `Workspace`, for classes
+        in states."""
         self.project_dir = Path(os.path.abspath(project_dir))
         as_policy(retention, None)  # Refused now, not with the first checkpoint
-        self._ground = Ground(
+        self._project = ProjectContext(
             self.project_dir,
             {FEATURES: _text(feature_list), PROGRESS: _text(progress_file)},
             store=store,
@@ -80,20 +81,20 @@ class SyncCheckpointManager:
 
     @property
     def workspace(self) -> Workspace:
-        """The workspace that does the work; opened, or made, when it is first asked for."""
-        return self._ground.workspace
+        """The workspace of the project's folder, opened or created on first use."""
+        return self._project.workspace
 
     @property
     def spelling(self) -> Spelling:
-        """How the values of states are stored and made again."""
-        return self._ground.spelling
+        """How the values of states are encoded and decoded."""
+        return self._project.spelling
 
     @property
     def recovered(self) -> tuple[str, ...]:
-        """What interrupted rollbacks left to do, and how that was dealt with, for people."""
-        return tuple(self._ground.recovered)
+        """What interrupted rollbacks left unfinished, and how it was resolved, for people."""
+        return tuple(self._project.recovered)
 
-    # making checkpoints
+    # saving
 
     def create_checkpoint(
         self,
@@ -107,20 +108,20 @@ class SyncCheckpointManager:
         actor: str | None = None,
         pinned: bool = False,
     ) -> Checkpoint:
-        """Keep the project as it is now: git's position, files, feature list, progress file, context and named state.
+        """Save the project: files, git state, feature list, progress file, context and named state.
 
-        Checkpoints that the rules of their types no longer keep are pruned then.
+        Then prune the checkpoints that the retention of their types no longer keeps.
         """
         kind = type_of(type)
         _check(name, description, context, state)
         with self._rollback().settled(strict=False) as notes:
-            saved = self._ground.save(
+            saved = self._project.save(
                 kind, name, description, context, state, session=session, actor=actor, pinned=pinned
             )
-        view = record.view(saved)
-        return self._ground.pruned(replace(view, notes=(*view.notes, *notes)))
+        view = metadata.view(saved)
+        return self._project.pruned(replace(view, notes=(*view.notes, *notes)))
 
-    # finding them
+    # reading
 
     def list(
         self,
@@ -130,25 +131,25 @@ class SyncCheckpointManager:
         session: str | None = None,
     ) -> list[Checkpoint]:
         """The project's checkpoints, newest first; those of one type, or of one session."""
-        limit = given.a_count(limit, "limit")
+        limit = check_limit(limit)
         kind = None if type is None else type_of(type)
-        found = filter(record.is_typed, self.workspace.list(None, session=session))
-        chosen = [view for view in map(record.view, found) if kind is None or view.checkpoint_type is kind]
+        found = filter(metadata.is_typed, self.workspace.list(None, session=session))
+        chosen = [view for view in map(metadata.view, found) if kind is None or view.checkpoint_type is kind]
         return chosen[:limit]
 
     def get(self, checkpoint_id: str) -> Checkpoint:
-        """A checkpoint by id, unique beginning of an id, or name; of several with one name the newest."""
-        return record.view(self._find(checkpoint_id))
+        """A checkpoint by id, unique prefix of an id, or name; the newest if several have that name."""
+        return metadata.view(self._find(checkpoint_id))
 
     def state(self, checkpoint_id: str) -> dict[str, JSON]:
         """The named state that was saved with a checkpoint: conversation, todos, plan."""
-        return record.without_ours(self._find(checkpoint_id).state)
+        return metadata.without_own_names(self._find(checkpoint_id).state)
 
     def _find(self, ref: str) -> model.Checkpoint:
-        """The stored checkpoint that a reference names; a name goes before the beginning of an id."""
+        """The stored checkpoint that a reference names; a name takes precedence over the prefix of an id."""
         if isinstance(ref, str) and not (looks_like_id(ref) and "-" in ref):
-            for saved in filter(record.is_typed, self.workspace.list(None)):
-                if record.view(saved).name == ref:
+            for saved in filter(metadata.is_typed, self.workspace.list(None)):
+                if metadata.view(saved).name == ref:
                     return saved
         return self.workspace.get(ref)
 
@@ -157,7 +158,7 @@ class SyncCheckpointManager:
         return self.workspace.diff(self._find(from_id).id, None if to_id is None else self._find(to_id).id)
 
     def verify(self, checkpoint_id: str | None = None) -> VerifyReport:
-        """Read every byte of the store and name what is damaged; of one checkpoint, only what touches that."""
+        """Read every byte of the store and report damage; for one checkpoint, only what affects it."""
         found = None if checkpoint_id is None else self._find(checkpoint_id).id
         report = self.workspace.verify()
         if found is None:
@@ -165,19 +166,18 @@ class SyncCheckpointManager:
         return replace(report, problems=[each for each in report.problems if found in each.checkpoints])
 
     def delete(self, checkpoint_id: str, *, permanent: bool = False) -> Checkpoint:
-        """Delete a checkpoint. Refused for a feature's, which is kept for ever, unless `permanent` says that it is
-        meant."""
+        """Delete a checkpoint. Refused for a feature checkpoint unless `permanent`."""
         saved = self._find(checkpoint_id)
-        view = record.view(saved)
+        view = metadata.view(saved)
         if view.checkpoint_type is CheckpointType.FEATURE and not permanent:
             raise Refused(
-                f"{saved.id} is the checkpoint of a feature, which is kept for ever",
-                hint="Pass permanent=True if it is to go all the same.",
+                f"{saved.id} is a feature checkpoint, which is kept permanently",
+                hint="Pass permanent=True to delete it anyway.",
             )
         self.workspace.delete(saved.id)
         return view
 
-    # going back
+    # rolling back
 
     def preview(self, checkpoint_id: str) -> Plan:
         """What `rollback` would do to the files; nothing is touched."""
@@ -193,11 +193,11 @@ class SyncCheckpointManager:
         touch: bool = False,
         state: Mapping[str, JSON] | None = None,
     ) -> RolledBack:
-        """Bring back files, feature list, progress file and state, all or nothing; `undo` takes it back.
+        """Restore files, feature list, progress file and state, all or nothing; `undo` reverts it.
 
-        The user's branch, index and HEAD stay where they are; `head_moved` and `message` say if that is elsewhere than
-        it was. `git="reset"` with `confirm=True` sets the branch back too. Refused if that would lose commits. `state`
-        is the named state as it is now: it is kept for `undo`. `keep_new` and `touch` are as in `Workspace.restore`.
+        The user's branch, index and HEAD are not changed; `head_moved` and `message` say if HEAD has moved since.
+        `git="reset"` with `confirm=True` resets the branch too; Refused if that would lose commits. `state` is the
+        current named state, saved for `undo`. `keep_new` and `touch` are as in `Workspace.restore`.
         """
         back = self._rollback()
         with back.settled():
@@ -211,17 +211,17 @@ class SyncCheckpointManager:
         """Roll back to the newest checkpoint of the project. NotFound if there is none."""
         latest = self.list(1)
         if not latest:
-            raise NotFound("the project has no checkpoint yet", hint="Make one with create_checkpoint().")
+            raise NotFound("the project has no checkpoint yet", hint="Save one with create_checkpoint().")
         return self.rollback(latest[0].id, git=git, confirm=confirm, state=state)
 
     def undo(self, *, git: str = "keep", confirm: bool = False, touch: bool = False) -> RolledBack:
-        """Take back the last rollback that was not taken back yet; with `git="reset"` also the move of the branch."""
+        """Undo the last rollback that was not undone yet; with `git="reset"` also the move of the branch."""
         back = self._rollback()
         with back.settled():
             return back.undo(git=git, confirm=confirm, touch=touch)
 
     def recover(self) -> tuple[str, ...]:
-        """Go on with what an interruption left; every call that changes something does this first."""
+        """Finish an interrupted rollback; every call that changes something does this first."""
         with self._rollback().settled():
             return self.recovered
 
@@ -234,17 +234,16 @@ class SyncCheckpointManager:
         session: str | None = None,
         actor: str | None = None,
     ) -> Attempt:
-        """An automatic checkpoint before something risky, and a rollback to it if that fails: `with` or a call."""
+        """`with`: an automatic checkpoint before something risky, and a rollback to it if that fails."""
         return Attempt(self, description, context=context, state=state, session=session, actor=actor)
 
-    # side by side
+    # forks
 
     def fork(self, checkpoint_id: str, directory: _Path, *, store: _Path | None = None) -> Forked:
-        """A checkpoint, files and state, in a new or empty folder with a store of its own that knows where it came
-        from."""
+        """Copy a checkpoint, files and state, to a new or empty folder with its own store, which records the origin."""
         from holdfast.project.fork import fork
 
-        return fork(self._ground, self._find(checkpoint_id), directory, store=store)
+        return fork(self._project, self._find(checkpoint_id), directory, store=store)
 
     def adopt(
         self,
@@ -256,24 +255,24 @@ class SyncCheckpointManager:
     ) -> Adopted:
         """Make a fork's files and state those of the project: a checkpoint here, and a rollback to it.
 
-        What the project had is saved first; `undo` brings it back. Refused for what is no fork of this project.
-        `approve` is shown what would be done to the files; what it raises ends everything, with nothing changed.
+        The project is saved first; `undo` restores it. Refused if the folder is no fork of this project. `approve` gets
+        the plan for the files; if it raises, nothing is changed.
         """
         from holdfast.project.fork import adopt
 
-        return adopt(self._ground, self._rollback(), directory, store=store, state=state, approve=approve)
+        return adopt(self._project, self._rollback(), directory, store=store, state=state, approve=approve)
 
-    def let_go(self, checkpoint: Checkpoint) -> None:
-        """No longer pin what an attempt pinned, and let the rules decide about it."""
+    def unpin(self, checkpoint: Checkpoint) -> None:
+        """Unpin the checkpoint of an attempt, and let retention decide about it."""
         self.workspace.pin(checkpoint.id, pinned=False)
-        self._ground.pruned(checkpoint)
+        self._project.pruned(checkpoint)
 
     def close(self) -> None:
-        """End what `Workspace.watch` began, and close every file of the store; what is called later opens it again."""
-        self._ground.close()
+        """Stop watching, and close every file of the store; a later call opens it again."""
+        self._project.close()
 
     def _rollback(self) -> Rollback:
-        return Rollback(self._ground)
+        return Rollback(self._project)
 
 
 def _text(path: _Path | None) -> str | None:
@@ -282,13 +281,12 @@ def _text(path: _Path | None) -> str | None:
 
 def _check(name: object, description: object, context: object, state: object) -> None:
     for what, value in (("name", name), ("description", description)):
-        if not isinstance(value, str):
-            raise Refused(f"{what} is not text", hint=f"It is of type {type(value).__name__}.")
+        check_text(value, what)
     if not name:
-        raise Refused("a checkpoint needs a name", hint="Give a short one, such as before-refactor.")
+        raise Refused("a checkpoint needs a name", hint="Pass a short one, such as before-refactor.")
     for what, value in (("context", context), ("state", state)):
-        if value is not None and not isinstance(value, Mapping):
-            raise Refused(f"{what} is not a mapping", hint=f"It is of type {type(value).__name__}.")
+        if value is not None:
+            check_mapping(value, what)
     ours = [key for key in state if str(key).startswith("holdfast.")] if isinstance(state, Mapping) else []
     if ours:
-        raise Refused(f"a state is named {ours[0]!r}", hint="Names that begin with `holdfast.` are taken.")
+        raise Refused(f"a state is named {ours[0]!r}", hint="Names that begin with `holdfast.` are reserved.")

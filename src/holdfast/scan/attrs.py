@@ -1,13 +1,13 @@
-"""What git cannot say of a folder's entries, as text: a line each, the folder itself first under the name `.`.
+"""Attributes that git cannot store (P2), as text: a line for each entry of a folder, the folder itself first as `.`.
 
     MODE MTIME EXTRAS NAME
     100600 1731700000123456789 - .env
     100644 -1 owner=0:0,xattr.user.tag=Ymx1ZQ== notes.txt
 
-MODE is the whole mode in octal, type included; MTIME nanoseconds since 1970; EXTRAS is `-` or what else is so,
+MODE is the whole mode in octal, type included; MTIME nanoseconds since 1970; EXTRAS is `-` or other attributes,
 separated by commas; NAME runs to the end of the line, with `%` and newline written as `%25` and `%0A`. Entries that
 share a `link=` are one file under several names. `parts=SIZE` is a file of that size whose content is a tree of
-parts. Files of special kinds are here alone, without content in `files/`.
+parts. Pipes and devices have a line here only, and no content in `files/`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import stat
 from base64 import b64decode, b64encode
 from typing import NamedTuple
 
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, Remedy
 
 NOTHING = b"-"
 SPARSE = b"sparse"
-_FIRST_NS, _LAST_NS = -(1 << 63) * 10**9, (1 << 63) * 10**9 - 1  # what a system takes: seconds of 64 bits
+_FIRST_NS, _LAST_NS = -(1 << 63) * 10**9, (1 << 63) * 10**9 - 1  # the range of a system call: seconds of 64 bits
 _LAST_MODE = 0o177777
 PARTS = b"parts="
 _UNKEPT_XATTRS = ("security.selinux", "security.ima", "security.evm", "trusted.", "system.nfs4_acl")
 
 
 class Attr(NamedTuple):
-    """What is known of an entry beside its content."""
+    """The attributes of an entry."""
 
     mode: int
     mtime_ns: int
@@ -45,7 +45,7 @@ class Attr(NamedTuple):
 
     @property
     def owner(self) -> tuple[int, int] | None:
-        """User and group, where they are not those of the workspace."""
+        """User and group, if they differ from those of the workspace."""
         value = self._value(b"owner=")
         if value is None:
             return None
@@ -105,15 +105,15 @@ def decode(text: bytes) -> dict[str, Attr]:
             if not _FIRST_NS <= attr.mtime_ns <= _LAST_NS or not 0 <= attr.mode <= _LAST_MODE:
                 raise ValueError
             if extras != NOTHING:
-                _ = attr.owner, attr.parts_bytes, attr.device, attr.xattrs  # each can be read
+                _ = attr.owner, attr.parts_bytes, attr.device, attr.xattrs  # raises ValueError if one is malformed
             found[os.fsdecode(name)] = attr
     except ValueError:
-        raise Damaged("a folder's attributes cannot be read", hint="Run `holdfast verify`.") from None
+        raise Damaged("a folder's attributes cannot be read", remedy=Remedy("verify")) from None
     return found
 
 
 def extras_of(fd: int | None, status: os.stat_result, owner: tuple[int, int]) -> bytes:
-    """What is out of the ordinary about an open file or folder (or, without `fd`, about something not opened)."""
+    """The unusual attributes of an open file or folder (or, without `fd`, of an entry that cannot be opened)."""
     parts = []
     if (status.st_uid, status.st_gid) != owner:
         parts.append(b"owner=%d:%d" % (status.st_uid, status.st_gid))
@@ -141,7 +141,7 @@ def _xattrs(fd: int) -> list[bytes]:
 
 
 def is_kept_xattr(name: str) -> bool:
-    """Whether an extended attribute is the user's, rather than the system's own bookkeeping."""
+    """Whether an extended attribute is saved: not if the system sets it itself, or only root may."""
     return not name.startswith(_UNKEPT_XATTRS)
 
 

@@ -1,7 +1,7 @@
-"""Linux inotify, as far as it is needed: folders are watched, and what happened to them is read without waiting.
+"""The part of Linux inotify that `watch` needs: watch folders, and read events without waiting.
 
-Three calls of the C library and one structure; a package for that would be as long as this. The descriptor is a queue
-that a fork shares: a child that read from it would take events away from its parent, so it closes its copy.
+Three calls of the C library and one structure; the code to use a package would be as long. A forked child shares the
+queue, and would take events from its parent by reading: so it closes its copy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x40, 0x80, 0x100, 0x200
 DELETE_SELF, MOVE_SELF = 0x400, 0x800
 UNMOUNT, OVERFLOW, IGNORED, IS_FOLDER = 0x2000, 0x4000, 0x8000, 0x40000000
 NAMES = MOVED_FROM | MOVED_TO | CREATE | DELETE
-"""A name in the folder came, went or means another file."""
+"""A name in the folder was added, removed or replaced."""
 
 _ONLY_FOLDERS = 0x01000000
 _MASK = MODIFY | ATTRIB | CLOSE_WRITE | NAMES | DELETE_SELF | MOVE_SELF | _ONLY_FOLDERS
@@ -36,12 +36,12 @@ _LOCAL_FILE_SYSTEMS = {
     0x01021994: "tmpfs",
     0x794C7630: "overlay",
 }
-"""Where every change is made by this kernel, which then tells. On a network, others change files without a word."""
+"""Here every change is made by this kernel. On a network, other machines change files without an event."""
 
 _open: weakref.WeakSet[Inotify] = weakref.WeakSet()
 
 
-class Event(NamedTuple):
+class InotifyEvent(NamedTuple):
     """Something happened to a watched folder (no name) or to an entry of it."""
 
     watch: int
@@ -53,7 +53,7 @@ class Inotify:
     """A set of watched folders, and the queue of what happened to them."""
 
     def __init__(self) -> None:
-        """OSError where the system has no inotify, or no more of it to give."""
+        """OSError if the system has no inotify, or its limit is reached."""
         self._libc = ctypes.CDLL(None, use_errno=True)
         try:
             self._add, self._remove = self._libc.inotify_add_watch, self._libc.inotify_rm_watch
@@ -69,21 +69,21 @@ class Inotify:
 
     @property
     def is_open(self) -> bool:
-        return self._fd >= 0 and self._process == os.getpid()  # also of a fork that Python did not see
+        return self._fd >= 0 and self._process == os.getpid()  # also after a fork by C code, which calls no Python hook
 
     def add(self, folder: int) -> int:
-        """Watch the folder open at a descriptor, whatever its path means; the number of the watch."""
+        """Watch the folder open at a descriptor; return its number. A path could lead to another one."""
         watch = int(self._add(self._fd, b"/proc/self/fd/%d" % folder, _MASK))
         if watch < 0:
             raise _error()
         return watch
 
     def remove(self, watch: int) -> None:
-        """Watch a folder no longer; one that is gone is no error."""
+        """Stop watching a folder; no error if it is gone."""
         self._remove(self._fd, watch)
 
-    def read(self) -> Iterator[Event]:
-        """Everything that happened since the last time, without waiting for more."""
+    def read(self) -> Iterator[InotifyEvent]:
+        """All events since the last call, without waiting for more."""
         while True:
             try:
                 data = os.read(self._fd, _READ_BYTES)
@@ -93,11 +93,11 @@ class Inotify:
             while at < len(data):
                 watch, mask, _, size = _HEADER.unpack_from(data, at)
                 at += _HEADER.size
-                yield Event(watch, mask, os.fsdecode(data[at : at + size].rstrip(b"\0")))
+                yield InotifyEvent(watch, mask, os.fsdecode(data[at : at + size].rstrip(b"\0")))
                 at += size
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether something happens within a time; at once False if another thread has closed it."""
+        """Wait for an event; return whether there is one. False at once if another thread closed this."""
         poll, fd = select.poll(), self._fd
         if fd < 0:
             return False
@@ -110,13 +110,13 @@ class Inotify:
 
 
 def untold_file_system(folder: int) -> str:
-    """Why the kernel may not tell of every change in the folder open at a descriptor; empty if it does."""
+    """Why the kernel may not report every change in the folder open at a descriptor; empty if it does."""
     found = ctypes.create_string_buffer(512)
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "fstatfs") or libc.fstatfs(folder, found):
-        return "the kind of its file system cannot be told"
+        return "the type of its file system is unknown"
     kind = ctypes.c_ulong.from_buffer(found).value & 0xFFFFFFFF
-    return "" if kind in _LOCAL_FILE_SYSTEMS else f"its file system (0x{kind:x}) may change without telling"
+    return "" if kind in _LOCAL_FILE_SYSTEMS else f"its file system (0x{kind:x}) may change without events"
 
 
 def _error() -> OSError:

@@ -1,4 +1,4 @@
-"""How much is held of what git ignores: folders with few entries, and of all files the smallest that fit."""
+"""How much is saved of what git ignores: folders with few entries, and the smallest files that fit into a total."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.model import Reason
-from holdfast.scan import databases
-from holdfast.scan.folder import FLAGS, IGNORED, LEFT_OUT, SIZE, UNKNOWN, WIDTH
-from holdfast.scan.generated import BUILD_FOLDERS, DEPENDENCY_FOLDERS
-from holdfast.scan.handles import SHORTAGES, join
+from holdfast.scan import sqlite_files
+from holdfast.scan.cache import FLAGS, IGNORED, LEFT_OUT, SIZE, UNKNOWN, WIDTH
+from holdfast.scan.dir_handles import SHORTAGES, join
+from holdfast.scan.ignore import BUILD_FOLDERS, DEPENDENCY_FOLDERS
 
 if TYPE_CHECKING:
     from holdfast.scan.walk import Listing, Wanted
 
 
 class Limits(NamedTuple):
-    """What is ignored and larger than this is left out."""
+    """Ignored files and folders above these limits are left out."""
 
     file_max_bytes: int = 1 << 20
     total_max_bytes: int = 64 << 20
@@ -24,7 +24,7 @@ class Limits(NamedTuple):
 
 
 def hold_to_total(listing: Listing, wanted: Wanted, total_max_bytes: int) -> None:
-    """Leave out the largest ignored files when all of them together are too large, and take them back when not."""
+    """Leave out the largest ignored files if all of them together are too large, and include them again if not."""
     left = total_max_bytes
     candidates = _candidates(listing)
     fits = sum(size for size, _, _ in candidates) <= left
@@ -38,8 +38,8 @@ def hold_to_total(listing: Listing, wanted: Wanted, total_max_bytes: int) -> Non
 
 
 def _candidates(listing: Listing) -> list[tuple[int, str, list[int]]]:
-    """What counts towards the total: size, folder and places; a database and its sidecars (or what is named so) are
-    held together or not at all."""
+    """What counts towards the total: size, folder and places. A database and its sidecars are saved together or not at
+    all (P2)."""
     candidates = []
     for folder in listing.folders.values():
         if not folder.ignored_count:
@@ -48,7 +48,7 @@ def _candidates(listing: Listing) -> list[tuple[int, str, list[int]]]:
         rows = folder.rows
         for place, name in enumerate(folder.names):
             if rows[WIDTH * place + FLAGS] & IGNORED:
-                main = databases.database_name(name)
+                main = sqlite_files.database_name(name)
                 found.setdefault(main if main in found else name, []).append(place)
         for places in found.values():
             candidates.append((sum(rows[WIDTH * place + SIZE] for place in places), folder.path, places))
@@ -73,7 +73,7 @@ def _flip(listing: Listing, path: str, place: int, hold: bool, total_max_bytes: 
 
 
 def has_few_entries(fd: int, name: str, most: int) -> bool:
-    """Whether a folder, and what is below it, has no more entries than so many; what tools make does not count."""
+    """Whether a folder has at most `most` entries at any depth; entries of generated folders do not count."""
     left = most
     todo = [name]
     while todo:

@@ -1,7 +1,7 @@
-"""Reading what a walk found, without being fooled by what changes meanwhile.
+"""Reading the files that a walk found, although they may change at the same time (P2).
 
-A file is looked at before and after it is read; a file that keeps changing is reported rather than stored torn. The
-identity that is recorded is that of the file which was opened, whatever the name meant before.
+A file is `fstat`ed before and after it is read. One that keeps changing is reported (P4) instead of being saved half
+old, half new. The recorded identity is that of the file that was opened, whatever the name led to before.
 """
 
 from __future__ import annotations
@@ -10,37 +10,37 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from holdfast.errors import Conflict
 from holdfast.model import Reason
-from holdfast.scan import databases
+from holdfast.scan import sqlite_files
 from holdfast.scan.attrs import PARTS, extras_of
-from holdfast.scan.folder import CTIME, FAILED, FLAGS, INO, MODE, NO_CONTENT, SIZE, WIDTH, YOUNG, Folder, Rows
-from holdfast.scan.handles import SHORTAGES
+from holdfast.scan.cache import CTIME, FAILED, FLAGS, INO, MODE, NO_CONTENT, SIZE, WIDTH, YOUNG, Folder, Rows
+from holdfast.scan.dir_handles import SHORTAGES
 
 LARGE_BYTES = 8 << 20
 _PIECE_BYTES = 1 << 20
 _TRIES = 4
 _PAUSE_S = 0.02
-_TICK_NS = 20_000_000
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_TICK_NS = 20_000_000  # longer than a tick of the clock that stamps files
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # NONBLOCK: a name may be a pipe by now
 _ZEROS = bytes(_PIECE_BYTES)
 
 
 class Consumer(Protocol):
-    """What becomes of content: it is given a name, and kept somewhere."""
+    """Stores content and returns its name."""
 
     def whole(self, data: bytes) -> bytes:
-        """Take a small file and return the name of its content. May be called from several threads."""
+        """Store a small file and return the name of its content. May be called from several threads."""
 
     def pieces(self, size: int, pieces: Iterator[bytes]) -> bytes:
-        """Take a large file. Conflict if it is not `size` bytes long after all."""
+        """Store a large file. Conflict if it does not have `size` bytes after all."""
 
 
 class Outcome(NamedTuple):
-    """What reading an entry gave: its content's name, or why there is none."""
+    """The result of reading an entry: the name of its content, or why there is none."""
 
     content: bytes = b""
     reason: Reason | None = None
@@ -50,12 +50,23 @@ class Outcome(NamedTuple):
     vanished: bool = False
 
 
-def read_entry(folder: Folder, place: int, fd: int, owner: tuple[int, int], consumer: Consumer) -> Outcome:
-    """Read one entry of the folder open at `fd`, and put its true status into the folder's row."""
+def read_entry(
+    folder: Folder,
+    place: int,
+    fd: int,
+    owner: tuple[int, int],
+    consumer: Consumer,
+    *,
+    clock: Callable[[], int] = time.time_ns,
+) -> Outcome:
+    """Read one entry of the folder open at `fd`, and record the status of what was read in the folder's row.
+
+    `clock`: as `Walk` has it.
+    """
     name, mode = folder.names[place], folder.rows[WIDTH * place + MODE]
     try:
         if stat.S_ISREG(mode):
-            return _read_file(folder, place, fd, name, owner, consumer)
+            return _read_file(folder, place, fd, name, owner, consumer, clock)
         status = os.stat(name, dir_fd=fd, follow_symlinks=False)
         if stat.S_IFMT(status.st_mode) != stat.S_IFMT(mode):
             return Outcome(reason=Reason.CHANGED, detail="became something else while it was read", steady=False)
@@ -73,12 +84,20 @@ def read_entry(folder: Folder, place: int, fd: int, owner: tuple[int, int], cons
 
 
 def mark_failed(folder: Folder, place: int, outcome: Outcome) -> None:
-    """Record that an entry is not held, and why; the next scan tries again."""
+    """Record that an entry is not saved, and why (P4); the next scan tries again."""
     folder.rows[WIDTH * place + FLAGS] |= FAILED
     folder.skipped[folder.names[place]] = (outcome.reason or Reason.UNREADABLE, outcome.detail)
 
 
-def _read_file(folder: Folder, place: int, fd: int, name: str, owner: tuple[int, int], consumer: Consumer) -> Outcome:
+def _read_file(
+    folder: Folder,
+    place: int,
+    fd: int,
+    name: str,
+    owner: tuple[int, int],
+    consumer: Consumer,
+    clock: Callable[[], int],
+) -> Outcome:
     file, is_database = _open(name, fd), True
     try:
         for attempt in range(_TRIES):
@@ -89,8 +108,10 @@ def _read_file(folder: Folder, place: int, fd: int, name: str, owner: tuple[int,
                 if not stat.S_ISREG(before.st_mode):
                     break
                 _record(folder, place, before)
-            read = _read_large if folder.rows[WIDTH * place + SIZE] > LARGE_BYTES else _read_small
-            result = read(file, folder.rows, WIDTH * place, consumer)
+            if folder.rows[WIDTH * place + SIZE] > LARGE_BYTES:
+                result = _read_large(file, folder.rows, WIDTH * place, consumer)
+            else:
+                result = _read_small(file, folder.rows, WIDTH * place, consumer, clock)
             after = os.fstat(file)
             if result is not None and folder.has_status(place, after):  # nothing changed while it was read
                 content, is_database = result
@@ -98,7 +119,7 @@ def _read_file(folder: Folder, place: int, fd: int, name: str, owner: tuple[int,
                 return Outcome(content, steady=not attempt, is_database=is_database)
         return Outcome(reason=Reason.CHANGED, detail="changed again and again while it was read", steady=False)
     finally:
-        databases.close_file(file, is_database=is_database or name.endswith(databases.PARTS))
+        sqlite_files.close_file(file, is_database=is_database or name.endswith(sqlite_files.PARTS))
 
 
 def _extras(file: int, status: os.stat_result, owner: tuple[int, int]) -> bytes:
@@ -108,14 +129,16 @@ def _extras(file: int, status: os.stat_result, owner: tuple[int, int]) -> bytes:
     return extras
 
 
-def _read_small(file: int, rows: Rows, at: int, consumer: Consumer) -> tuple[bytes, bool] | None:
+def _read_small(
+    file: int, rows: Rows, at: int, consumer: Consumer, clock: Callable[[], int]
+) -> tuple[bytes, bool] | None:
     size = rows[at + SIZE]
     data = os.pread(file, size + 1, 0)
     if len(data) != size:
         return None
-    if rows[at + CTIME] > time.time_ns() - _TICK_NS and os.pread(file, size + 1, 0) != data:
-        return None  # written to within a tick of the clock: its times would not show it
-    return consumer.whole(data), data.startswith(databases.MAGIC)
+    if rows[at + CTIME] > clock() - _TICK_NS and os.pread(file, size + 1, 0) != data:
+        return None  # P2: changed within one tick of the clock, which its times cannot show
+    return consumer.whole(data), data.startswith(sqlite_files.MAGIC)
 
 
 def _read_large(file: int, rows: Rows, at: int, consumer: Consumer) -> tuple[bytes, bool] | None:
@@ -123,11 +146,11 @@ def _read_large(file: int, rows: Rows, at: int, consumer: Consumer) -> tuple[byt
         content = consumer.pieces(rows[at + SIZE], _pieces(file, rows[at + SIZE]))
     except Conflict:
         return None
-    return content, os.pread(file, len(databases.MAGIC), 0) == databases.MAGIC
+    return content, os.pread(file, len(sqlite_files.MAGIC), 0) == sqlite_files.MAGIC
 
 
 def _pieces(file: int, size: int) -> Iterator[bytes]:
-    """The content of a file; its holes are not read."""
+    """The content of a file in pieces; holes of a sparse file are not read."""
     at = 0
     while at < size:
         try:
@@ -146,7 +169,7 @@ def _pieces(file: int, size: int) -> Iterator[bytes]:
 
 
 def _is_hole(file: int, at: int) -> bool:
-    """Whether there is no data from here to the end (as opposed to a file system that cannot tell)."""
+    """Whether there is only a hole from here to the end; False also if the file system does not support SEEK_DATA."""
     try:
         os.lseek(file, at, os.SEEK_DATA)
     except OSError as error:
@@ -162,15 +185,15 @@ def _zeros(count: int) -> Iterator[bytes]:
 
 def _open(name: str, fd: int) -> int:
     try:
-        return databases.open_file(name, _FLAGS | os.O_NOATIME, fd)
+        return sqlite_files.open_file(name, _FLAGS | os.O_NOATIME, fd)
     except PermissionError:
-        return databases.open_file(name, _FLAGS, fd)  # only the owner may read without leaving a trace
+        return sqlite_files.open_file(name, _FLAGS, fd)  # Linux: only the owner may open with O_NOATIME
 
 
 def _record(folder: Folder, place: int, status: os.stat_result) -> None:
     at, rows = WIDTH * place, folder.rows
     is_same = rows[at + CTIME] == status.st_ctime_ns and rows[at + INO] == status.st_ino
-    flags = rows[at + FLAGS] | (0 if is_same else YOUNG)  # another one than the walk saw: look again next time
+    flags = rows[at + FLAGS] | (0 if is_same else YOUNG)  # not what the walk saw: read it again in the next scan
     folder.set_status(place, status, flags)
 
 

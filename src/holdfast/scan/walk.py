@@ -19,49 +19,36 @@ from typing import Protocol
 from holdfast import durable
 from holdfast.errors import Unavailable
 from holdfast.model import Reason
-from holdfast.scan import usergit
+from holdfast.scan import user_git
 from holdfast.scan.attrs import extras_of
-from holdfast.scan.folder import (
-    FAILED,
-    FLAGS,
-    IGNORED,
-    LEFT_OUT,
-    MODE,
-    UNKNOWN,
-    WIDTH,
-    YOUNG,
-    Folder,
-    Key,
-    columns,
-)
-from holdfast.scan.handles import SHORTAGES, Handles, join, split
+from holdfast.scan.cache import FAILED, FLAGS, IGNORED, LEFT_OUT, MODE, UNKNOWN, WIDTH, YOUNG, Folder, Key, columns
+from holdfast.scan.classify import Judge, is_partly, young
+from holdfast.scan.dir_handles import SHORTAGES, Handles, join, split
 from holdfast.scan.ignore import MAX_IGNORE_BYTES, Rules
-from holdfast.scan.judge import Judge, is_partly, young
 from holdfast.scan.limits import Limits, has_few_entries, hold_to_total
-from holdfast.scan.mounts import mounts_below
 
 GIT_FOLDER = "a repository's own folder"
-_ROUNDS = 8  # walks until every folder that a `.git` names is known as such; two, but for one that changes meanwhile
+_ROUNDS = 8  # until every git directory that a `.git` points to is known; two, unless one changes meanwhile
 RETRY = {Reason.UNREADABLE, Reason.CHANGED, Reason.OTHER_FILESYSTEM, Reason.LIVE_DATABASE}
 
 
 class Wanted(Protocol):
-    """What is held whatever the rules say: files that the user's git tracks, that the last checkpoint holds, that a
-    restore is about to replace."""
+    """What is saved whatever the rules say: files that the user's git tracks, that are in the last checkpoint, or that
+    a restore is about to replace (P1)."""
 
     def file(self, path: str, *, hard: bool) -> bool:
-        """Whether to hold a file; `hard`: although the user excluded it by name."""
+        """Whether to save a file; `hard`: although the user excluded it by name."""
 
     def folder(self, path: str, *, hard: bool) -> bool:
-        """Whether anything in a folder is to be held."""
+        """Whether to save anything in a folder."""
 
     @property
     def may_override(self) -> bool:
-        """Whether `hard` can be answered with yes at all."""
+        """Whether anything is saved although the user excluded it."""
 
 
 class Listing:
-    """What a walk found: the folders, parents before children, and what is still to be read."""
+    """The result of a walk: the folders, parents before children, and the entries that must be read."""
 
     def __init__(self, owner: tuple[int, int], device: int) -> None:
         self.folders: dict[str, Folder] = {}
@@ -89,8 +76,12 @@ class Walk:
         limits: Limits,
         rehash: bool = False,
         cover: Callable[[str, int], None] | None = None,
+        clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        """`cover` is told of each folder before it is looked at."""
+        """`cover` is called with each folder before it is read. `clock`: nanoseconds, of the clock that stamps files;
+        any other could make a file that changes during the scan look old enough to be trusted (P2).
+        """
+        self._clock = clock
         self._handles = handles
         self._root = root
         self._cache = cache
@@ -99,12 +90,12 @@ class Walk:
         self.limits = limits
         self.rehash = rehash
         self._cover = cover
-        self._named: set[str] = set()  # what a `.git` somewhere in the workspace names
-        self._mixed: set[str] = set()  # git directories with files of a project in them
-        self._has_listed = False  # whether the names of any folder were not known beforehand
+        self._named: set[str] = set()  # folders that a `.git` file somewhere in the workspace points to
+        self._mixed: set[str] = set()  # git directories that also contain files of a project
+        self._has_listed = False  # whether any folder had to be listed
         self.mounts = mounts_below(os.fsencode(root))
         status = os.fstat(handles.open(""))
-        self.began_ns = time.time_ns()
+        self.began_ns = clock()
         self.identity = (status.st_dev, status.st_ino, status.st_uid, status.st_gid)
         self.listing = Listing((status.st_uid, status.st_gid), status.st_dev)
 
@@ -119,7 +110,7 @@ class Walk:
         return self.listing
 
     def _descend(self, start: str, outer: Rules, start_context: str) -> None:
-        """Look at a folder and at everything below it."""
+        """Visit a folder and everything below it."""
         stack: list[tuple[str, Rules, str]] = [(start, outer, start_context)]
         while stack:
             path, rules, context = stack.pop()
@@ -130,7 +121,7 @@ class Walk:
                     stack.append((join(path, name), inner, contexts.get(name, context)))
 
     def _visit(self, path: str, rules: Rules, context: str) -> tuple[Folder, Rules, dict[str, str]] | None:
-        """Look at one folder and list it; None if it cannot be entered, which is then said of its parent."""
+        """Scan one folder; None if it cannot be entered, which is then recorded in its parent (P4)."""
         listing = self.listing
         try:
             if path in self.mounts:
@@ -138,9 +129,9 @@ class Walk:
                 return None
             fd = self._handles.open(path)
             if self._cover is not None:
-                self._cover(path, fd)
+                self._cover(path, fd)  # watch first, then read: a change in between is seen by one of the two
             status = os.fstat(fd)
-            if status.st_dev != listing.device:
+            if status.st_dev != listing.device:  # without mountinfo, a mount still has a device number of its own
                 self._leave_out(path, Reason.OTHER_FILESYSTEM, "a mount point")
                 return None
             found = self._look(path, fd, status, rules, context)
@@ -152,7 +143,7 @@ class Walk:
             return None
         except OSError as error:
             if error.errno in SHORTAGES:
-                raise
+                raise  # P4: no reason to leave this path out; the scan fails
             if not path or isinstance(error, FileNotFoundError | NotADirectoryError):
                 self._vanish(path, error)
             else:
@@ -167,8 +158,8 @@ class Walk:
     def moved(self) -> bool:
         """Whether a folder changed after it was walked: something may have moved past the walk unseen.
 
-        What moves leaves a folder, and a folder that lost a name is listed anew. If none was, every known entry was
-        seen in its place, and only the folders of which something is yet to be read are looked at.
+        A move changes the folder that loses the name, and that folder is listed again. If none was, every known entry
+        was in its place, and only the folders with something left to read are checked.
         """
         root = self._handles.open("")
         listing = self.listing
@@ -178,7 +169,7 @@ class Walk:
                 status = os.stat(path or ".", dir_fd=root, follow_symlinks=False)
             except OSError as error:
                 if error.errno == errno.ENAMETOOLONG:
-                    continue
+                    continue  # deeper than PATH_MAX: `stat` by path cannot reach it
                 return True
             if (status.st_ino, status.st_mtime_ns) != (key[1], key[3]):
                 return True
@@ -189,10 +180,12 @@ class Walk:
     def _look(
         self, path: str, fd: int, status: os.stat_result, outer: Rules, context: str
     ) -> tuple[Folder, Rules, dict[str, str]] | None:
-        """Look at a folder; None if it is a repository's own (P6), which may have become one since the last look."""
+        """Scan a folder; None if it is a git directory (P6), which it may have become since the last scan."""
         key = (status.st_dev, status.st_ino, status.st_mode, status.st_mtime_ns, status.st_ctime_ns)
         old = self._cache.get(path)
-        now = time.time_ns()
+        now = self._clock()  # before anything is read: what changes afterwards is young, and not trusted next time (P2)
+        # The names in a folder change its mtime and ctime. With both unchanged since a scan that was later than them,
+        # the names are the same, and only the known files need a `stat` (P8).
         if (
             old is not None
             and old.trusted
@@ -209,7 +202,7 @@ class Walk:
         return self._list(path, fd, status, key, outer, context, old, now)
 
     def _same_names(self, path: str, fd: int, old: Folder, now: int) -> Folder | None:
-        """Look at the known entries alone; None when the folder has to be listed after all."""
+        """Check the known entries alone; None if the folder has to be listed after all."""
         if old.skipped and not self._still_skipped(path, old):
             return None
         for name in old.probes:
@@ -230,7 +223,7 @@ class Walk:
         return folder
 
     def _changed(self, fd: int, old: Folder) -> list[tuple[str, os.stat_result]]:
-        """The known entries that are not as they were. FileNotFoundError if one is gone."""
+        """The known entries that changed. FileNotFoundError if one is gone. The hot loop of every save (P8)."""
         names, rows = old.looked_at()
         columns = iter(rows)
         lstat, rehash, is_settled = os.stat, self.rehash, old.is_settled
@@ -250,10 +243,11 @@ class Walk:
         return changed
 
     def _renew(self, folder: Folder, place: int, status: os.stat_result, now: int) -> bool:
-        """Take over a changed entry; False when it has to be judged anew."""
+        """Update a changed entry; False if it has to be classified again."""
         at = WIDTH * place
         flags = folder.rows[at + FLAGS]
         is_large = status.st_size > self.limits.file_max_bytes
+        # what was no file, or is none any more, or changes sides at the size limit, is for `classify` to decide
         if not stat.S_ISREG(status.st_mode) or stat.S_IFMT(folder.rows[at + MODE]) != stat.S_IFREG or flags & FAILED:
             return False
         if flags & (IGNORED | LEFT_OUT) and (is_large or flags & LEFT_OUT):
@@ -309,11 +303,11 @@ class Walk:
             found = sorted(entries, key=_name)
         names = {entry.name for entry in found}
         is_git = self._is_git(path, fd, names)
-        if is_git and path and usergit.is_all_git(split(path)[1], names):
+        if is_git and path and user_git.is_all_git(split(path)[1], names):
             return None
         (self._mixed.add if is_git else self._mixed.discard)(path)
         folder = Folder(path, key)
-        folder.like_git = usergit.may_be_git_dir(names)
+        folder.like_git = user_git.may_be_git_dir(names)
         folder.sources = (".gitignore" in names, ".holdfastignore" in names, ".git" in names)
         folder.trusted = not young(status, now)
         folder.extra = extras_of(fd, status, self.listing.owner)
@@ -329,13 +323,13 @@ class Walk:
         return folder, rules, judge.contexts
 
     def _rules_of(self, path: str, fd: int, outer: Rules, gitignore: bool, holdfastignore: bool, git: bool) -> Rules:
-        where = usergit.git_dir(self._root / path) if git else None
-        exclude = usergit.info_exclude(where) if where else None
+        where = user_git.git_dir(self._root / path) if git else None
+        exclude = user_git.info_exclude(where) if where else None
         if where:
             self.listing.repositories[path] = exclude or b""
         if git:
             inside = f"{self._root}/"
-            named = usergit.named_folders(self._root / path)
+            named = user_git.named_folders(self._root / path)
             self._named |= {each.removeprefix(inside) for each in named if each.startswith(inside)}
         rules = self.listing.rules[path] = outer.inside(
             path,
@@ -360,26 +354,26 @@ class Walk:
     # git directories
 
     def _is_git(self, path: str, fd: int, names: Set[str]) -> bool:
-        return usergit.may_be_git_dir(names) and usergit.is_git_dir(fd, named=path in self._named)
+        return user_git.may_be_git_dir(names) and user_git.is_git_dir(fd, named=path in self._named)
 
     def _is_git_at(self, path: str, *, alone: bool) -> bool:
         """Whether a folder is a git directory now; `alone`: with nothing of a project in it."""
         try:
             fd = self._handles.open(path)
             names = set(os.listdir(fd))
-            return self._is_git(path, fd, names) and (not alone or usergit.is_all_git(split(path)[1], names))
+            return self._is_git(path, fd, names) and (not alone or user_git.is_all_git(split(path)[1], names))
         except OSError as error:
             if error.errno in SHORTAGES:
                 raise
             return False
 
     def _met_too_early(self) -> bool:
-        """Whether a folder was taken for one of the project before the `.git` that names it was read."""
+        """Whether a git directory was taken for a project folder before the `.git` that points to it was read (P6)."""
         early = [path for path in self._named - self._mixed if path in self.listing.folders]
         return any(self._is_git_at(path, alone=False) for path in early)
 
     def is_small(self, fd: int, name: str) -> bool:
-        """Whether an ignored folder has few enough entries to be held."""
+        """Whether an ignored folder has few enough entries to be saved."""
         return has_few_entries(fd, name, self.limits.folder_max_entries)
 
     # what cannot be entered
@@ -390,11 +384,11 @@ class Walk:
         name = split(path)[1]
         parent = self._change_parent(path)
         parent.skipped[name] = (reason, detail)
-        if reason is Reason.GIT_DIRECTORY:  # it is asked each time whether it still is one, however large
+        if reason is Reason.GIT_DIRECTORY:  # checked again in each scan, whatever its size
             parent.probes = [other for other in parent.probes if other != name]
 
     def _vanish(self, path: str, error: OSError) -> None:
-        """A folder went while the walk was under way: it is absent, unless it is the workspace itself."""
+        """A folder was removed during the walk: it is absent, unless it is the workspace itself."""
         if not path:
             raise Unavailable(f"{self._root} is gone: {error.strerror}", hint="Is its disk still there?")
         self.listing.vanished = self._has_listed = True
@@ -414,3 +408,18 @@ class Walk:
 
 def _name(entry: os.DirEntry[str]) -> str:
     return entry.name
+
+
+def mounts_below(root: bytes) -> frozenset[str]:
+    """Mount points inside the workspace, also those of the same device (bind mounts)."""
+    found = set()
+    prefix = root.rstrip(b"/") + b"/"
+    try:
+        with open("/proc/self/mountinfo", "rb") as table:
+            for line in table:
+                where = line.split(b" ", 5)[4].decode("unicode_escape").encode("latin-1")
+                if where.startswith(prefix):
+                    found.add(os.fsdecode(where[len(prefix) :]))
+    except (OSError, IndexError, UnicodeDecodeError):
+        pass  # no mountinfo (not Linux, or a sandbox): a mount of another device is still known by its number
+    return frozenset(found)

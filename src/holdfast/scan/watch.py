@@ -1,11 +1,10 @@
-"""What changed in a workspace since it was looked at, as far as the kernel tells: a hint, never the truth.
+"""What changed in a workspace since the last scan, as far as the kernel reports it: a hint, never a proof (P2).
 
-A folder is watched before it is looked at, so a change is seen by the look or told afterwards. The queue is emptied
-when somebody asks, in the thread that asks. What it cannot tell ends in `doubt`, and doubt means: look at everything.
+A folder is watched before it is scanned, so a change is seen by the scan or reported afterwards. The queue is read by
+the caller's thread. Whatever the kernel cannot report sets `doubt`, and doubt means: scan everything.
 
-What it never tells: writes through a mapping that is still there (its end is told), and writes to a file of one name
-through a second name that was made in a folder that is not watched. Whoever relies on it looks at everything now and
-then all the same.
+The kernel never reports writes through a memory map (but its closing), nor writes to a watched file through a hard link
+in a folder that is not watched. So callers scan everything from time to time all the same.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import errno
 from collections.abc import Container, Iterable
 
 from holdfast.scan import inotify
-from holdfast.scan.handles import join
+from holdfast.scan.dir_handles import join
 
 _LIMITS = {
     errno.ENOSPC: "the system's limit for watched folders is reached (fs.inotify.max_user_watches)",
@@ -23,7 +22,7 @@ _LIMITS = {
 
 
 class Dirt:
-    """Folders that may not be as they were."""
+    """Folders that may have changed."""
 
     __slots__ = ("below", "folders")
 
@@ -117,7 +116,10 @@ class Watch:
             return True
         if self._is_draining:
             self.doubt = self.doubt or "it was interrupted while it was told of changes"
-        moved, self._is_draining = False, True  # until all is noted: what Ctrl-C cuts off here is told only once
+        moved, self._is_draining = (
+            False,
+            True,
+        )  # until all events are recorded: the kernel reports each only once, and Ctrl-C may interrupt this
         for event in self._queue.read():
             moved = self._take(event) or moved
         self._is_draining = False
@@ -128,7 +130,7 @@ class Watch:
         return self._dirt
 
     def clean(self) -> None:
-        """Begin anew; whoever needs `dirt` has taken it."""
+        """Start again with no changes; the caller has taken `dirt`."""
         self._dirt = Dirt()
 
     def wait(self, timeout_s: float) -> bool:
@@ -141,7 +143,7 @@ class Watch:
             self._queue.close()
         self.doubt = self.doubt or "it was closed"
 
-    def _take(self, event: inotify.Event) -> bool:
+    def _take(self, event: inotify.InotifyEvent) -> bool:
         watch, mask, name = event
         if mask & (inotify.OVERFLOW | inotify.UNMOUNT):
             self.doubt = "more happened than could be told" if mask & inotify.OVERFLOW else "it was unmounted"

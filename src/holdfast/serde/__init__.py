@@ -2,20 +2,14 @@
 
 `take_…` functions turn a value into simpler data, `make_…` functions turn that data into the value again.
 
-    serde       `Serde`, which the surfaces call
-    plain       is a value JSON-like already? Then it needs nothing else of this
-    encoding    values to MessagePack
-    decoding    MessagePack to values
-    table       the types, each with its number
-    registry    the user's classes, by their ids
-    kinds       how dataclasses, enums, named tuples, structs and models are taken apart
-    arrays, models, msgpack, zones    the same for NumPy, pydantic, msgspec, dates and times
-    subclasses  subclasses of plain types, which are stored as those where they carry nothing else
-    cannot      what is raised inside for a value that cannot be stored
-    unchanged   does a list still begin with what it held? Then that need not be encoded again
-    jsonform    encoded bytes as JSON with tags, and back
-    envelope    what is put around encoded bytes: compression, encryption
-    keys, keyfile, zstd    encryption, the file of its keys, compression
+    codec            `Serde`, which the surfaces call: values to MessagePack and back
+    types            the types, each with its number; values that need none, because MessagePack has them
+    registry         the user's classes by their ids, and how dataclasses, enums, structs and models become data
+    subclasses       subclasses of plain types, which are stored as those where they carry nothing else
+    list_prefix      does a list still begin with what it held? Then that need not be encoded again
+    jsonform         encoded bytes as JSON with tags, and back
+    envelope         what is put around encoded bytes: `compression` (zstandard), `encryption` (cryptography)
+    arrays, pydantic_models, msgpack    the only files that import NumPy, pydantic, msgspec
 """
 
 from __future__ import annotations
@@ -23,18 +17,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.serde.codec import Serde
+    from holdfast.serde.encryption import Keys, NoKey, NotEncrypted, read_keys
     from holdfast.serde.envelope import Envelope
     from holdfast.serde.jsonform import from_json, from_tagged, to_json, to_tagged
-    from holdfast.serde.keyfile import read_keys
-    from holdfast.serde.keys import Keys, NoKey, NotSealed
     from holdfast.serde.registry import Registry, Unknown, default_registry, register
-    from holdfast.serde.serde import Serde
 
 __all__ = [
     "Envelope",
     "Keys",
     "NoKey",
-    "NotSealed",
+    "NotEncrypted",
     "Registry",
     "Serde",
     "Unknown",
@@ -47,13 +40,13 @@ __all__ = [
     "to_tagged",
 ]
 
-if not TYPE_CHECKING:  # a checker that saw this would take any name for one of ours
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 
     def __getattr__(name: str) -> object:
-        """Load the names when one is first asked for: who only asks whether a value is plain does not pay for them."""
+        """Load the modules when a name is first used: callers of `types.is_plain` alone do not pay for them."""
         if name not in __all__:
             raise AttributeError(f"module 'holdfast.serde' has no attribute {name!r}")
-        from holdfast.serde import envelope, jsonform, keyfile, keys, registry, serde
+        from holdfast.serde import codec, encryption, envelope, jsonform, registry
 
-        rooms = (envelope, jsonform, keyfile, keys, registry, serde)
-        return next(vars(room)[name] for room in rooms if name in vars(room))
+        modules = (codec, encryption, envelope, jsonform, registry)
+        return next(vars(module)[name] for module in modules if name in vars(module))

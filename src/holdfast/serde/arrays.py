@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from holdfast.errors import Unavailable
-from holdfast.serde.cannot import Cannot
+from holdfast.serde.types import Unstorable
 
 
 def is_array(kind: type) -> bool:
@@ -52,9 +52,9 @@ def make_scalar(data: Any) -> Any:
 
 def _descr(dtype: Any) -> Any:
     """A dtype as text, or as a list of [name, dtype] and [name, dtype, shape], or with all that it says as a dict;
-    Cannot unless it comes back the same."""
+    Unstorable unless it comes back the same."""
     if dtype.hasobject or _has_metadata(dtype):
-        raise Cannot(f"an array of dtype {dtype} holds more than numbers and text")
+        raise Unstorable(f"an array of dtype {dtype} contains more than numbers and text")
     for describe in (_numpy().lib.format.dtype_to_descr, _whole):
         try:
             data = _listed(describe(dtype))
@@ -63,7 +63,7 @@ def _descr(dtype: Any) -> Any:
             continue
         if repr(same) == repr(dtype) and same == dtype and same.type is dtype.type:
             return data
-    raise Cannot(f"dtype {dtype} would not come back the same")
+    raise Unstorable(f"dtype {dtype} would not come back the same")
 
 
 def _has_metadata(dtype: Any) -> bool:
@@ -114,7 +114,7 @@ def _dtype(data: Any) -> Any:
 
 
 def _field_tuples(fields: Any) -> Any:
-    """Fields as numpy spells them: tuples of a name (or title and name), a dtype and perhaps a shape."""
+    """Fields as numpy writes them: tuples of a name (or title and name), a dtype and perhaps a shape."""
     return [(_tupled(name), _inner(dtype), *map(_tupled, shape)) for name, dtype, *shape in fields]
 
 

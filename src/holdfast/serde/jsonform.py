@@ -1,7 +1,10 @@
-"""The same values as JSON, for people and for programs in other languages: lossless, and made without any class.
+"""Encoded values as JSON, for people and for programs in other languages: lossless, and made without any class.
 
 JSON's own types stand for themselves. Everything else is tagged: an object with one key that begins with `$`, such as
-`{"$tuple": [1, 2]}`.
+`{"$tuple": [1, 2]}`. This is the one JSON form of values: states of a workspace are stored in it, flow states are shown
+in it, and values in a training run use it for everything but the plainest ones (`training.stored.leaves` says why).
+
+What `--json` and the MCP tools print is another job: fields of known results, which contain no user-defined types.
 """
 
 from __future__ import annotations
@@ -15,12 +18,12 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.errors import Damaged, Refused
-from holdfast.serde import table
-from holdfast.serde.encoding import take_int, take_text
+from holdfast.serde import types
+from holdfast.serde.codec import take_int, take_text
 from holdfast.serde.msgpack import Ext, decode, encode
 
 _MALFORMED = (ValueError, struct.error, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
-_CODES = {name: code for code, name in table.NAMES.items()}
+_CODES = {name: code for code, name in types.NAMES.items()}
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _MOST_BITS = 2_000  # of a number that Python reads from text whatever its limit is set to
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -90,18 +93,18 @@ class _Shower:
         return {"$bytes": base64.b64encode(value).decode()} if text is None else {"$utf8": text}
 
     def _extension(self, code: int, data: bytes) -> Any:
-        if code not in table.NAMES:
+        if code not in types.NAMES:
             return {"$ext": [code, base64.b64encode(data).decode()]}
         payload = decode(data)
-        if code == table.OBJECT:
+        if code == types.OBJECT:
             if not _is_object(payload):
                 return {"$ext": [code, base64.b64encode(data).decode()]}
             return {"$object": [payload[0], payload[1], self.show(decode(payload[2]))]}
-        if self._readable and code in (table.BIG_INT, table.LONE_TEXT) and isinstance(payload, bytes):
-            plain = _number(payload) if code == table.BIG_INT else _lone_text(payload)
+        if self._readable and code in (types.BIG_INT, types.LONE_TEXT) and isinstance(payload, bytes):
+            plain = _number(payload) if code == types.BIG_INT else _lone_text(payload)
             if plain is not None:
                 return plain
-        return {f"${table.NAMES[code]}": self.show(payload)}
+        return {f"${types.NAMES[code]}": self.show(payload)}
 
 
 def _is_object(payload: Any) -> bool:
@@ -129,7 +132,7 @@ def _text(value: bytes) -> str | None:
 
 def _number(payload: bytes) -> int | None:
     value = int.from_bytes(payload, "big", signed=True)
-    return value if _same(take_int(value, 0), table.BIG_INT, payload) and value.bit_length() < _MOST_BITS else None
+    return value if _same(take_int(value, 0), types.BIG_INT, payload) and value.bit_length() < _MOST_BITS else None
 
 
 def _lone_text(payload: bytes) -> str | None:
@@ -139,7 +142,7 @@ def _lone_text(payload: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     comes_back = json.loads(json.dumps(value)) == value
-    return value if comes_back and _same(take_text(value, 0), table.LONE_TEXT, payload) else None
+    return value if comes_back and _same(take_text(value, 0), types.LONE_TEXT, payload) else None
 
 
 def _same(taken: Any, code: int, payload: bytes) -> bool:
@@ -154,10 +157,11 @@ def _read(value: Any) -> Any:
         return [_read(item) for item in value]
     if not isinstance(value, dict):
         return take_int(value, 0) if type(value) is int else value
-    if len(value) != 1 or not next(iter(value)).startswith("$"):
+    tag = types.tag_of(value)
+    if tag is None:
         return {key: _read(item) for key, item in value.items()}
-    [(mark, item)] = value.items()
-    return _READERS[mark](item) if mark in _READERS else Ext(_CODES[mark[1:]], encode(_read(item)))
+    item = value[tag]
+    return _READERS[tag](item) if tag in _READERS else Ext(_CODES[tag[1:]], encode(_read(item)))
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
@@ -166,5 +170,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "$utf8": str.encode,
     "$float": _named_float,
     "$ext": lambda item: Ext(item[0], base64.b64decode(item[1], validate=True)),
-    "$object": lambda item: Ext(table.OBJECT, encode([item[0], item[1], encode(_read(item[2]))])),
+    "$object": lambda item: Ext(types.OBJECT, encode([item[0], item[1], encode(_read(item[2]))])),
 }

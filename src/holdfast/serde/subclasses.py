@@ -17,9 +17,9 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from holdfast.serde import models, msgpack
-from holdfast.serde.cannot import Cannot
-from holdfast.serde.kinds import OF_TYPING, UNSET, own, slots, static
+from holdfast.serde import msgpack, pydantic_models
+from holdfast.serde.registry import OF_TYPING, UNSET, own, slots, static
+from holdfast.serde.types import Unstorable
 
 Plainly = Callable[[Any], Any]
 
@@ -32,7 +32,7 @@ _READING = frozenset({
     "microseconds", "maxlen", "default_factory", "is_safe",
 })  # fmt: skip
 """What brings the content of a plain value: a class with its own may bring another one than is stored."""
-_HEAP_TYPE = 1 << 9  # of `__flags__`: made by a class statement. Others are written in C, and may hold anything
+_HEAP_TYPE = 1 << 9  # of `__flags__`: made by a class statement. Others are written in C, and may contain anything
 _POINTER_BYTES = tuple.__itemsize__
 
 
@@ -54,11 +54,11 @@ def _time(value: datetime.time) -> datetime.time:
 
 def _path(cls: type[pathlib.PurePath]) -> Plainly:
     def make(value: Any) -> Any:
-        """The same path; Cannot of a path of Windows, such as `./c:a`, whose text says another one (P2)."""
+        """The same path; Unstorable of a path of Windows, such as `./c:a`, whose text says another one (P2)."""
         text = pathlib.PurePath.__str__(value)
         made = cls(text)
         if made.parts != value.parts:
-            raise Cannot(f"it is written {text!r}, which is another path")
+            raise Unstorable(f"it is written {text!r}, which is another path")
         return made
 
     return make
@@ -92,13 +92,13 @@ _PLAINLY: dict[type, Plainly] = {
     uuid.UUID: lambda value: uuid.UUID(int=value.int, is_safe=value.is_safe),
     **{cls: _path(cls) for cls in _PATHS},
 }
-"""What makes the plain value of one of a subclass, whatever that makes of being asked."""
+"""Make the plain value from an object of a subclass, without running code of the subclass."""
 
 
 def plainly(kind: type) -> Plainly | None:
     """What makes the plain value of an object of a class; None if that has no plain base, or fields or members.
 
-    The function raises Cannot if the object carries anything else, and so does this if all objects of the class may.
+    The function raises Unstorable if the object carries anything else; so does this if all objects of the class may.
     """
     base = next((each for each in kind.__mro__ if each in _PLAINLY), None)
     if base is None or _has_names(kind):
@@ -107,36 +107,36 @@ def plainly(kind: type) -> Plainly | None:
     what = f"its type is {kind.__module__}.{kind.__qualname__}, a {base.__name__} that has"
     for each in added:
         if not each.__flags__ & _HEAP_TYPE:
-            raise Cannot(f"{what} content of its own")
+            raise Unstorable(f"{what} content of its own")
         if reading := sorted(name for name in _READING & vars(each).keys() if hasattr(base, name) or name == _MISSING):
-            raise Cannot(f"{what} its own {reading[0]!r}")
+            raise Unstorable(f"{what} its own {reading[0]!r}")
     held = list(slots(added))
     if kind.__basicsize__ > base.__basicsize__ + _POINTER_BYTES * (len(held) + _pointers(kind, base)):
-        raise Cannot(f"{what} content of its own")
+        raise Unstorable(f"{what} content of its own")
     make = _PLAINLY[base]
 
     def made(value: Any) -> Any:
         for name in held:
             if hasattr(value, name):
-                raise Cannot(f"{what} an attribute {name!r}")
+                raise Unstorable(f"{what} an attribute {name!r}")
         for name, attribute in own(value).items() if own(value) is not value else ():
             default = static(type(value), name, UNSET)
             if name not in OF_TYPING and not isinstance(default, cached_property) and default is not attribute:
-                raise Cannot(f"{what} an attribute {name!r}")
+                raise Unstorable(f"{what} an attribute {name!r}")
         return make(value)
 
     return made
 
 
 def _has_names(kind: type) -> bool:
-    """Whether its objects have names for what they hold, or are named themselves: such a class is registered."""
+    """Whether its objects have fields, or are members of an enum: such a class must be registered."""
     return (
         issubclass(kind, Enum)
         or hasattr(kind, "_fields")
         or hasattr(kind, "n_sequence_fields")  # such as time.struct_time
         or dataclasses.is_dataclass(kind)
         or hasattr(kind, "__attrs_attrs__")
-        or models.is_model(kind)
+        or pydantic_models.is_model(kind)
         or msgpack.is_struct(kind)
     )
 

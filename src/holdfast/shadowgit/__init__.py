@@ -1,29 +1,26 @@
-"""git's object format: objects, packs, refs of a bare repository. Knows nothing of workspaces.
+"""git's object format: objects, packs, refs of a bare repository. Knows nothing about workspaces.
 
-Whatever is stored is in packs; a ref for each checkpoint leads to it.
+All content is in packs; a ref for each checkpoint leads to it.
 
     store       the repository: objects through all packs
     refs        a tag for each checkpoint
-    objects, names       how objects are spelled; names that git forbids in a tree
-    pack, writer         reading one pack; writing one
-    merge, repack        packs become fewer: by copying; by the git program, with deltas
-    reindex     a pack that has lost its index
-    beside      what somebody's git keeps beside what we write
+    objects     how objects are encoded; names that git forbids in a tree
+    packs       reading one pack, writing one, restoring a lost index
+    pack_merge, git_repack    packs become fewer: by copying; by the git program, with deltas
+    git_files   loose objects and refs that a git program wrote into the store
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False  # as type checkers know it, without the cost of `typing`
 if TYPE_CHECKING:
-    from holdfast.shadowgit.merge import free_unneeded, merge_packs, packs_due, reachable, room_needed, trees_of
-    from holdfast.shadowgit.names import real_name, store_name
     from holdfast.shadowgit.objects import (
         EMPTY_TREE,
         EXECUTABLE_MODE,
         FILE_MODE,
         FOLDER_MODE,
         LINK_MODE,
-        Kind,
+        ObjectKind,
         PackEntry,
         TreeEntry,
         decode_commit,
@@ -31,10 +28,12 @@ if TYPE_CHECKING:
         encode_entry,
         encode_tree,
         object_id,
+        real_name,
+        store_name,
     )
-    from holdfast.shadowgit.pack import Pack
+    from holdfast.shadowgit.pack_merge import free_unneeded, merge_packs, packs_due, reachable, room_needed, trees_of
+    from holdfast.shadowgit.packs import Pack, PackWriter
     from holdfast.shadowgit.store import ObjectStore
-    from holdfast.shadowgit.writer import PackWriter
 
 __all__ = [
     "EMPTY_TREE",
@@ -42,7 +41,7 @@ __all__ = [
     "FILE_MODE",
     "FOLDER_MODE",
     "LINK_MODE",
-    "Kind",
+    "ObjectKind",
     "ObjectStore",
     "Pack",
     "PackEntry",
@@ -63,21 +62,19 @@ __all__ = [
     "trees_of",
 ]
 
-_ROOMS = {
-    "merge": {"free_unneeded", "merge_packs", "packs_due", "reachable", "room_needed", "trees_of"},
-    "names": {"real_name", "store_name"},
-    "pack": {"Pack"},
+_MODULES = {
+    "pack_merge": {"free_unneeded", "merge_packs", "packs_due", "reachable", "room_needed", "trees_of"},
+    "packs": {"Pack", "PackWriter"},
     "store": {"ObjectStore"},
-    "writer": {"PackWriter"},
 }
 
-if not TYPE_CHECKING:  # a checker that saw this would take any name for one of ours
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 
     def __getattr__(name: str) -> object:
-        """Load a name when it is first asked for: who lists checkpoints reads refs and no objects."""
+        """Load a module when a name of it is first used: listing checkpoints needs refs, and no objects."""
         if name not in __all__:
             raise AttributeError(f"module 'holdfast.shadowgit' has no attribute {name!r}")
         import importlib
 
-        room = next((room for room, names in _ROOMS.items() if name in names), "objects")
-        return getattr(importlib.import_module(f"holdfast.shadowgit.{room}"), name)
+        module = next((module for module, names in _MODULES.items() if name in names), "objects")
+        return getattr(importlib.import_module(f"holdfast.shadowgit.{module}"), name)

@@ -1,7 +1,8 @@
-"""git's objects: how they are hashed, how a tree and a commit are spelled, how an entry of a pack looks."""
+"""git's objects: hashes, the encoding of trees, commits and pack entries, and the names that a tree may contain."""
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
@@ -10,12 +11,12 @@ from typing import NamedTuple
 
 from isal import isal_zlib
 
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, Remedy
 
 DEFLATE_LEVEL = 1  # measured: the size of zlib's level 1 in a third of its time
 
 
-class Kind(IntEnum):
+class ObjectKind(IntEnum):
     """What an object is; the numbers are those of the pack format."""
 
     COMMIT = 1
@@ -24,7 +25,7 @@ class Kind(IntEnum):
     TAG = 4
 
 
-KIND_NAMES = {Kind.COMMIT: b"commit", Kind.TREE: b"tree", Kind.BLOB: b"blob", Kind.TAG: b"tag"}
+KIND_NAMES = {ObjectKind.COMMIT: b"commit", ObjectKind.TREE: b"tree", ObjectKind.BLOB: b"blob", ObjectKind.TAG: b"tag"}
 
 FOLDER_MODE = 0o040000
 FILE_MODE = 0o100644
@@ -54,7 +55,7 @@ class PackEntry(NamedTuple):
     crc: int
 
 
-def object_id(kind: Kind, data: bytes) -> bytes:
+def object_id(kind: ObjectKind, data: bytes) -> bytes:
     """The name of an object: the SHA-1 of its kind, size and content."""
     digest = sha1(b"%s %d\0" % (KIND_NAMES[kind], len(data)))
     digest.update(data)
@@ -74,7 +75,7 @@ def entry_header(kind: int, size: int) -> bytes:
     return bytes(out)
 
 
-def encode_entry(kind: Kind, oid: bytes, data: bytes) -> PackEntry:
+def encode_entry(kind: ObjectKind, oid: bytes, data: bytes) -> PackEntry:
     """Deflate an object for a pack."""
     deflater = isal_zlib.compressobj(DEFLATE_LEVEL)  # unlike its `compress`, this lets other threads run meanwhile
     entry = b"".join((entry_header(kind, len(data)), deflater.compress(data), deflater.flush()))
@@ -95,13 +96,11 @@ def decode_tree(data: bytes) -> Iterator[TreeEntry]:
         mode, _, name = data[position:end].partition(b" ")
         oid = data[end + 1 : end + 21]
         if end < 0 or len(oid) != 20 or not name:
-            raise Damaged("a tree object is cut short", hint="Run `holdfast verify` to see which checkpoints use it.")
+            raise Damaged("a tree object is cut short", remedy=Remedy("verify"))
         try:
             yield TreeEntry(int(mode, 8), name, oid)
         except ValueError:
-            raise Damaged(
-                "a tree object is malformed", hint="Run `holdfast verify` to see which checkpoints use it."
-            ) from None
+            raise Damaged("a tree object is malformed", remedy=Remedy("verify")) from None
         position = end + 21
 
 
@@ -131,5 +130,51 @@ def decode_commit(data: bytes) -> bytes:
     except ValueError:
         tree = b""
     if word != b"tree" or len(tree) != 20:
-        raise Damaged("a commit object is cut short", hint="Run `holdfast verify` to see which checkpoints use it.")
+        raise Damaged("a commit object is cut short", remedy=Remedy("verify"))
     return tree
+
+
+# Names that git forbids in a tree, or gives a meaning of its own, are stored under names that it takes as they are.
+#
+# git refuses a tree entry that is `.git` in any spelling a file system might fold into it (case, trailing dots and
+# spaces, `git~1`, characters that HFS+ ignores, the part after a backslash), and looks into `.gitmodules` and
+# `.gitattributes`. Such a name is stored with `.`, `~`, `\` and `%` written as `%2E`, `%7E`, `%5C` and `%25`. A plain
+# name that contains one of these four sequences, and the name `%` itself (used in `attrs/`), is escaped as well, so
+# that reading is unambiguous: a stored name with one of the sequences is unescaped, any other is what it says.
+
+_SPECIAL = re.compile(
+    rb"%(?:2E|7E|5C|25)|\A%\Z"
+    rb"|(?:\A|\\)(?:\.git[. ]*(?:\Z|[:\\])|git~|\.gitmodules|gitmod~|\.gitattributes|gitatt~|gi[0-9a-f]{4}~)",
+    re.IGNORECASE,
+)
+_SPECIAL_LINK = re.compile(rb"(?:\A|\\)(?:\.gitignore|gitign~|\.mailmap|mailma~|ma[0-9a-f]{4}~)", re.IGNORECASE)
+_HFS_IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+_HFS_END = re.compile("[\udc80-\udcff\ufffe\uffff]")  # where git's check for HFS+ takes a name to end
+_FIRST = frozenset(b".gGmM")
+_ESCAPE = re.compile(rb"[.~\\%]")
+_UNESCAPE = re.compile(rb"%(2E|7E|5C|25)")
+
+
+def store_name(name: bytes, *, is_link: bool = False) -> bytes:
+    """The name under which git keeps `name`."""
+    return _ESCAPE.sub(lambda match: b"%%%02X" % match[0][0], name) if _is_special(name, is_link) else name
+
+
+def real_name(stored: bytes) -> bytes:
+    """The name that `stored` stands for."""
+    return _UNESCAPE.sub(lambda match: bytes([int(match[1], 16)]), stored) if b"%" in stored else stored
+
+
+def _is_special(name: bytes, is_link: bool) -> bool:
+    if name.isascii():
+        if name[0] not in _FIRST and b"\\" not in name and b"%" not in name:
+            return False
+        spellings = [name]
+    else:
+        text = _HFS_IGNORED.sub("", name.decode("utf-8", "surrogateescape"))
+        shortest = _HFS_END.split(text, maxsplit=1)[0]
+        spellings = [spelling.encode("utf-8", "surrogateescape") for spelling in (text, shortest)]
+    return any(
+        _SPECIAL.search(spelling) is not None or (is_link and _SPECIAL_LINK.search(spelling) is not None)
+        for spelling in spellings
+    )

@@ -1,6 +1,6 @@
-"""The refs of a bare git repository: a tag for each checkpoint, and what makes git take a folder for a repository.
+"""The refs of a bare git repository: a tag for each checkpoint, and the files that git needs to see a repository.
 
-Apart from the objects, so that who only lists checkpoints does not load what reads them.
+Separate from the objects, so that listing checkpoints does not load the code that reads them (start-up cost).
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import re
 from pathlib import Path
 
 from holdfast import durable
-from holdfast.errors import Damaged, NotFound
+from holdfast.errors import Damaged, NotFound, Remedy
 
 CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n[gc]\n\tauto = 0\n"
 HEAD = b"ref: refs/heads/main\n"
-HINT = "Run `holdfast verify` to see which checkpoints use it."
+VERIFY = Remedy("verify")
 _PACKED_LINE = rb"[0-9a-f]{40} (refs/(?:tags|heads|remotes|notes|replace|original|bisect)/[^ ]+|refs/stash)"
 _PEELED_LINE = rb"\^[0-9a-f]{40}"
 
 
 class Refs:
-    """The refs of one repository. Reading is safe beside any writer; writing needs the store's lock."""
+    """The refs of one repository. Reading is safe during any write (P9); writing needs the store's lock."""
 
     def __init__(self, git_dir: Path) -> None:
         self.git_dir = git_dir
@@ -33,7 +33,7 @@ class Refs:
         return (self.git_dir / "HEAD").is_file() or bool(self.ref_names())
 
     def refs(self) -> dict[str, str]:
-        """The checkpoint ids and what each ref says (normally a commit's name in hex)."""
+        """The checkpoint ids and the text of each ref (normally a commit's name in hex)."""
         found = self._packed_refs()
         for name in self.loose_refs():
             try:
@@ -64,7 +64,7 @@ class Refs:
             return ""
 
     def refs_status(self) -> list[os.stat_result] | None:
-        """What changes whenever a ref comes, goes or is replaced; None where there is nothing to look at."""
+        """Changes whenever a ref is added, removed or replaced; None if there is no folder of refs."""
         try:
             found = [os.stat(self._tags)]
         except OSError:
@@ -87,13 +87,13 @@ class Refs:
         except (FileNotFoundError, NotADirectoryError):
             text = self._packed_refs().get(name, "")
             if not text:
-                raise NotFound(f"there is no checkpoint {name}", hint="See `holdfast log`.") from None
+                raise NotFound(f"there is no checkpoint {name}", remedy=Remedy("list")) from None
         try:
             oid = bytes.fromhex(text)
         except ValueError:
             oid = b""
         if len(oid) != 20:
-            raise Damaged(f"the ref of checkpoint {name} does not name a commit", hint=HINT)
+            raise Damaged(f"the ref of checkpoint {name} does not name a commit", remedy=VERIFY)
         return oid
 
     def sync_refs(self) -> None:
@@ -102,11 +102,11 @@ class Refs:
 
     def set_ref(self, name: str, commit: bytes) -> None:
         """Name a commit: the commit point of a save (P3)."""
-        via = self.git_dir / "new-ref"  # not in refs/, where git would take it for a ref
+        via = self.git_dir / "new-ref"  # not in refs/, where git would list it as a ref
         durable.write_atomically(self._tags / name, commit.hex().encode() + b"\n", via=via)
 
     def delete_ref(self, *names: str) -> None:
-        """Take names away, in their order: of each, the commit point of a deletion."""
+        """Delete refs, in this order: for each, the commit point of its deletion (P3)."""
         lines = self._packed_file().splitlines(keepends=True)
         packed = {b"refs/tags/" + os.fsencode(name) for name in names}
         rest = [line for line in lines if line.rstrip().partition(b" ")[2] not in packed]
@@ -119,7 +119,7 @@ class Refs:
             durable.sync_folder(self._tags)
 
     def packed_refs_problem(self) -> str:
-        """What is wrong with the file in which git packs refs, if anything; a cut between two lines is not seen."""
+        """What is wrong with `packed-refs`, if anything; a file cut between two lines cannot be detected."""
         if not (self.git_dir / "packed-refs").exists():
             return ""
         header, *lines = self._packed_file().split(b"\n")

@@ -1,9 +1,9 @@
 """The shadow repository: a bare git repository of packs, and a ref for each checkpoint.
 
-HEAD, config, description   what git needs to take it for a repository
+HEAD, config, description   what git needs to accept it as a repository
 objects/pack/               everything, in packs
-refs/tags/<id>              the commit of a checkpoint (or a line in packed-refs, if somebody ran `git gc`)
-refs/heads/main             a page that says what this is
+refs/tags/<id>              the commit of a checkpoint (or a line in packed-refs, after a `git gc`)
+refs/heads/main             a README for people who open the store with git
 """
 
 from __future__ import annotations
@@ -17,20 +17,18 @@ from typing import NamedTuple
 
 from holdfast import durable
 from holdfast.errors import Damaged
-from holdfast.shadowgit.beside import all_refs, loose_object
+from holdfast.shadowgit.git_files import all_refs, loose_object
 from holdfast.shadowgit.objects import (
     FILE_MODE,
-    Kind,
+    ObjectKind,
     TreeEntry,
     decode_tree,
     encode_commit,
     encode_tree,
     object_id,
 )
-from holdfast.shadowgit.pack import Header, Pack, apply_delta, delta_kind
-from holdfast.shadowgit.refs import CONFIG, HEAD, HINT, Refs
-from holdfast.shadowgit.reindex import index_lone_packs
-from holdfast.shadowgit.writer import PackWriter, sweep
+from holdfast.shadowgit.packs import Header, Pack, PackWriter, apply_delta, delta_kind, index_lone_packs, sweep
+from holdfast.shadowgit.refs import CONFIG, HEAD, VERIFY, Refs
 
 ABOUT = b"""# A Holdfast store
 
@@ -43,7 +41,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _MAX_DELTA_CHAIN = 4096
 
 
-class Found(NamedTuple):
+class PackedObject(NamedTuple):
     """Where an object is."""
 
     pack: Pack
@@ -51,7 +49,7 @@ class Found(NamedTuple):
 
 
 class ObjectStore(Refs):
-    """Objects by name, and refs. Reading is safe beside any writer; writing needs the store's lock."""
+    """Objects by name, and refs. Reading is safe during any write (P9); writing needs the store's lock."""
 
     def __init__(self, git_dir: Path) -> None:
         super().__init__(git_dir)
@@ -61,16 +59,16 @@ class ObjectStore(Refs):
         self._listed = False
 
     def create(self) -> None:
-        """Make an empty repository; what is there already stays. HEAD is written last: without it there is none."""
+        """Make an empty repository; files stay. P3: HEAD is written last; without it there is no repository."""
         for folder in (self.pack_folder, self.git_dir / "refs" / "heads", self._tags):
             durable.make_folder(folder)
-        for name in ("objects", "refs"):  # also where a process died after making them
+        for name in ("objects", "refs"):  # also if a process died after making them
             durable.sync_folder(self.git_dir / name)
         durable.write_atomically(self.git_dir / "config", CONFIG)
         writer = self.writer()
-        page = writer.add(Kind.BLOB, ABOUT)
-        tree = writer.add(Kind.TREE, encode_tree([TreeEntry(FILE_MODE, b"README.md", page)]))
-        commit = writer.add(Kind.COMMIT, encode_commit(tree, seconds=0, message="About this store"))
+        page = writer.add(ObjectKind.BLOB, ABOUT)
+        tree = writer.add(ObjectKind.TREE, encode_tree([TreeEntry(FILE_MODE, b"README.md", page)]))
+        commit = writer.add(ObjectKind.COMMIT, encode_commit(tree, seconds=0, message="About this store"))
         writer.commit()
         durable.write_atomically(self.git_dir / "refs" / "heads" / "main", commit.hex().encode() + b"\n")
         durable.write_atomically(self.git_dir / "HEAD", HEAD)
@@ -82,7 +80,7 @@ class ObjectStore(Refs):
         return PackWriter(self.pack_folder, has=self.has_sound)
 
     def sweep(self) -> None:
-        """Remove what dead writers left, and make again what is always the same. Needs the store's lock."""
+        """Remove what dead writers left, and restore files with constant content (P3). Needs the store's lock."""
         sweep(self.pack_folder)
         index_lone_packs(self.pack_folder)
         if not (self.git_dir / "HEAD").is_file():
@@ -93,20 +91,20 @@ class ObjectStore(Refs):
             durable.make_folder(self._tags)
 
     def has(self, oid: bytes) -> bool:
-        """Whether an object is here, as far as the packs listed last tell."""
+        """Whether an object is in one of the packs that were listed last."""
         return any(pack.find(oid) is not None for pack in self.packs())
 
     def has_sound(self, oid: bytes) -> bool:
-        """Whether a copy is here whose bytes are as they were written: only then need it not be stored again (P1)."""
+        """Whether there is an undamaged copy: only then need the object not be stored again (P1)."""
         holders = [pack for pack in self.packs() if pack.find(oid) is not None]
         if not holders or any(pack.is_sound(oid) for pack in holders):
             return bool(holders)
         try:
-            return bool(self.read(oid))  # a delta is sound if what it is made from is
+            return bool(self.read(oid))  # a delta is sound if its base is
         except Damaged:
             return False
 
-    def kind_and_size(self, oid: bytes) -> tuple[Kind, int]:
+    def kind_and_size(self, oid: bytes) -> tuple[ObjectKind, int]:
         """What an object is and how large, without reading it all."""
         found = self._find(oid)
         header = found.pack.header(found.offset)
@@ -115,16 +113,18 @@ class ObjectStore(Refs):
             return kind, len(data)
         return delta_kind(header.kind), header.size
 
-    def read(self, oid: bytes) -> tuple[Kind, bytes]:
-        """An object's content, proven to be what its name says; from outside the packs, if git put it there. Damaged
-        if it is nowhere."""
+    def read(self, oid: bytes) -> tuple[ObjectKind, bytes]:
+        """An object's content, checked against its name. Every copy is tried, then a loose object, if git made one.
+
+        Damaged if there is no good copy.
+        """
         damage = None
         for found in self._copies(oid):
             try:
                 kind, data = self._inflate(found.pack, found.offset)
                 if object_id(kind, data) == oid:
                     return kind, data
-                damage = Damaged(f"object {oid.hex()} is not what was stored", hint=HINT)
+                damage = Damaged(f"object {oid.hex()} is not what was stored", remedy=VERIFY)
             except Damaged as error:
                 damage = error
         loose = loose_object(self.git_dir, oid)
@@ -134,35 +134,35 @@ class ObjectStore(Refs):
 
     def blob(self, oid: bytes) -> bytes:
         """The content of a blob."""
-        return self._read_as(Kind.BLOB, oid)
+        return self._read_as(ObjectKind.BLOB, oid)
 
     def tree(self, oid: bytes) -> list[TreeEntry]:
         """The entries of a tree."""
-        return list(decode_tree(self._read_as(Kind.TREE, oid)))
+        return list(decode_tree(self._read_as(ObjectKind.TREE, oid)))
 
     def commit(self, oid: bytes) -> bytes:
         """The content of a commit."""
-        return self._read_as(Kind.COMMIT, oid)
+        return self._read_as(ObjectKind.COMMIT, oid)
 
     def packs(self) -> list[Pack]:
-        """The packs, newest listing."""
+        """The packs, as listed last."""
         if not self._listed:
             self.refresh()
         return list(self._packs.values())
 
     def close(self) -> None:
-        """Close every pack: at once, or when a thread that is reading it ends. Whoever reads again opens them again."""
+        """Close every pack: at once, or when a thread that is reading it ends. The next read opens them again."""
         with self._guard:
             self._packs, self._listed = {}, False
 
     def reopen(self) -> None:
-        """Open every pack anew, so that what is read is what is on the disk now."""
+        """Open every pack again, to read what is on the disk now."""
         with self._guard:
             self._packs = {}
         self.refresh()
 
     def refresh(self) -> None:
-        """List the packs anew. A pack that cannot be opened is passed over here and named by `verify`."""
+        """List the packs again. One that cannot be opened is skipped here and reported by `verify`."""
         with self._guard:
             try:
                 names = {name[:-4] for name in os.listdir(self.pack_folder) if _INDEX.fullmatch(name)}
@@ -177,36 +177,39 @@ class ObjectStore(Refs):
             self._packs = packs
             self._listed = True
 
-    def _read_as(self, kind: Kind, oid: bytes) -> bytes:
+    def _read_as(self, kind: ObjectKind, oid: bytes) -> bytes:
         found, data = self.read(oid)
         if found is not kind:
-            raise Damaged(f"object {oid.hex()} is a {found.name.lower()}, not a {kind.name.lower()}", hint=HINT)
+            raise Damaged(f"object {oid.hex()} is a {found.name.lower()}, not a {kind.name.lower()}", remedy=VERIFY)
         return data
 
-    def _find(self, oid: bytes) -> Found:
+    def _find(self, oid: bytes) -> PackedObject:
         found = self._copies(oid)
         if not found:
             raise _missing(oid)
         return found[0]
 
-    def _copies(self, oid: bytes) -> list[Found]:
-        """Every place in a pack where an object is. Others may be merging packs: only what two listings in turn, which
-        agree, do not show is not there."""
+    def _copies(self, oid: bytes) -> list[PackedObject]:
+        """Every copy of an object in a pack.
+
+        Another process may be merging packs: an object is missing only if two listings in a row are the same and
+        neither has it (P9).
+        """
         listings: list[set[str]] = []
         while True:
-            found = [Found(pack, offset) for pack in self.packs() if (offset := pack.find(oid)) is not None]
+            found = [PackedObject(pack, offset) for pack in self.packs() if (offset := pack.find(oid)) is not None]
             if found or (len(listings) > 1 and listings[-1] == listings[-2]):
                 return found
             self.refresh()
             listings.append(set(self._packs))
 
-    def _inflate(self, pack: Pack, offset: int) -> tuple[Kind, bytes]:
+    def _inflate(self, pack: Pack, offset: int) -> tuple[ObjectKind, bytes]:
         deltas: list[bytes] = []
         header = self._header(pack, offset)
         while pack.is_delta(header):
             deltas.append(pack.inflate(header))
             if len(deltas) > _MAX_DELTA_CHAIN:
-                raise Damaged(f"a chain of deltas in {pack.name} does not end", hint=HINT)
+                raise Damaged(f"a chain of deltas in {pack.name} does not end", remedy=VERIFY)
             if isinstance(header.base, int):
                 offset = header.base
             else:
@@ -222,17 +225,17 @@ class ObjectStore(Refs):
         return pack.header(offset)
 
     def commits(self, *, without: Container[str] = ()) -> Iterator[bytes]:
-        """Every commit that some ref names, but for the tags `without`; also what the refs of others name, whatever
-        that is. Damaged if one names nothing."""
+        """The target of every ref, except the tags `without`; also of refs that other programs made. Damaged if a ref
+        has none."""
         for name, text in all_refs(self.git_dir):
             if name.startswith("refs/tags/") and name.removeprefix("refs/tags/") in without:
                 continue
             if text.startswith("ref: "):
-                continue  # stands for another ref, which comes by itself
+                continue  # a symbolic ref: its target is listed too
             if not _COMMIT.fullmatch(text):
-                raise Damaged(f"{name} of the store is not a ref", hint=HINT)
+                raise Damaged(f"{name} of the store is not a ref", remedy=VERIFY)
             yield bytes.fromhex(text)
 
 
 def _missing(oid: bytes) -> Damaged:
-    return Damaged(f"object {oid.hex()} is missing from the store", hint=HINT)
+    return Damaged(f"object {oid.hex()} is missing from the store", remedy=VERIFY)

@@ -19,8 +19,8 @@ import pytest
 
 from holdfast.errors import Damaged, NotFound, Refused, Unavailable
 from holdfast.indexing import HashedWords, IndexRun, Pipeline, vectors
-from holdfast.indexing.sparse import pack
-from holdfast.indexing.store import Point
+from holdfast.indexing.sparse_vectors import pack
+from holdfast.indexing.vector_store import Point
 from holdfast.indexing.vectors import DATATYPES, Shape
 
 SHAPES = {"dense": Shape(4)}
@@ -65,7 +65,7 @@ def _run(texts: Mapping[str, str], store: Any, folder: Path) -> IndexRun:
 
 def made(shape: Shape, *numbers: float) -> bytes:
     """A vector as a store gets it."""
-    return vectors.derive(vectors.packed(numbers), shape)
+    return vectors.derive(vectors.pack_floats(numbers), shape)
 
 
 def point(name: str, *numbers: float, text: str = "text", document: str = "") -> Point:
@@ -80,7 +80,7 @@ def numbered(number: int) -> Point:
 
 
 class VectorStoreContract:
-    """The promises of `holdfast.indexing.store`."""
+    """The promises of `holdfast.indexing.vector_store`."""
 
     store: type[Any]
     many = 300
@@ -105,7 +105,7 @@ class VectorStoreContract:
         other.delete(collection, ids)
         other.close()
 
-    def spelt(self) -> str:
+    def printable(self) -> str:
         """How another process finds the class."""
         return f"{type(self).store.__module__}:{type(self).store.__qualname__}"
 
@@ -122,7 +122,7 @@ class VectorStoreContract:
         assert store.fingerprint("c") == said
         store.close()
 
-    def test_the_live_collection_changes_in_one_step_and_is_remembered(self, place: Path) -> None:
+    def test_live_collection_switches_atomically(self, place: Path) -> None:
         store = type(self).store(place)
         for name in "ab":
             store.create(name, SHAPES, {})
@@ -260,7 +260,7 @@ class VectorStoreContract:
         for name, blob in zip(names, given, strict=True):
             back = found[name].vectors["first"]
             assert len(back) == shape.size_bytes
-            wide = [vectors.widened(each, shape) for each in (blob, back)]  # it may have been made of length 1
+            wide = [vectors.to_float32(each, shape) for each in (blob, back)]  # it may have been made of length 1
             assert vectors.cosines(wide[:1], wide[1:])[0] > 0.9999
         assert opened.read("back", []) == {}
 
@@ -277,7 +277,7 @@ class VectorStoreContract:
         assert (len(scores), scores) == (20, sorted(scores, reverse=True))
         longer = opened.search("dense", [1, 2, 3, 4, 99, 99], limit=1)  # of a model that is stored cut
         assert longer[0].score == pytest.approx(scores[0], abs=1e-5)
-        with pytest.raises(Refused, match="3 numbers"):
+        with pytest.raises(Refused, match="3 dimensions"):
             opened.search("dense", [1, 2, 3])
 
     def test_many_at_once_are_taken_and_let_go(self, opened: Any) -> None:
@@ -289,7 +289,7 @@ class VectorStoreContract:
         opened.delete("c", [each.id for each in points[1:]])
         assert [each for each, _, _ in opened.scan("c")] == [points[0].id]
 
-    def test_sparse_vectors_are_kept_and_found_by_rare_places_first_or_refused(self, opened: Any) -> None:
+    def test_sparse_vectors_are_found_by_rare_terms_or_refused(self, opened: Any) -> None:
         if not type(self).store.keeps_sparse:
             with pytest.raises(Refused, match="sparse channel words") as caught:
                 Pipeline(source={}, embed={"words": HashedWords()}, store=opened)
@@ -324,7 +324,7 @@ class VectorStoreContract:
     # when something goes wrong
 
     def test_what_a_call_has_done_is_there_after_a_kill(self, place: Path) -> None:
-        command = [sys.executable, "-c", _WRITER, self.spelt(), str(place)]
+        command = [sys.executable, "-c", _WRITER, self.printable(), str(place)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as busy:
             assert busy.stdout is not None
             said = [busy.stdout.readline() for _ in range(6)]
@@ -401,7 +401,7 @@ class VectorStoreContract:
         store.upsert("c", [point(ONE, 1, 0, 0, 0)])
         store.close()
         ran = subprocess.run(
-            [sys.executable, "-c", _FULL, self.spelt(), str(place)], capture_output=True, text=True, check=False
+            [sys.executable, "-c", _FULL, self.printable(), str(place)], capture_output=True, text=True, check=False
         )
         assert "try again" in ran.stdout, json.dumps(ran.stderr)
         store = type(self).store(place)

@@ -2,30 +2,27 @@
 
     from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
 
-A run is a folder, or the beginning of names in an object store.
+A run is a folder, or a prefix in an object store.
 
-    checkpoints, manager     what is called: one save or load; all those of a loop
-    saving, loading          the life of each, in a folder
-    folder, retaining        the checkpoints of a run, their lock and markers; which of them stay
-    sweeping    what writers that died left, and what was replaced
-    tree, sharing            a state as JSON and tensors, and back; which tensors share memory
-    nodes       objects that hold tensors: named tuples, registered classes, nodes of JAX's trees
+    checkpoints, manager     the API: one save or load; all those of a training loop
+    save, load               a save and a load: their options and their steps
+    run_store                where checkpoints are stored: `RunStore`, the interface of a back end
+    folder, objects          the back ends: a folder, an object store (`object_client`: its requests)
+    retention, verify, diff  what to keep; what is damaged; what differs
+    location                 a run as a `Location`, for commands and pages
+    state_tree               a nested state as JSON and tensors, and back
+    object_nodes             objects that contain tensors: named tuples, registered classes, nodes of JAX trees
+    shared_memory            which tensors share memory
     frameworks/              PyTorch, NumPy and JAX
-    stored/                  the format
-    resume/                  random states, the circumstances of a run
-    grouping    which files are shared with the checkpoint before, and how the rest is divided into files
-    writing, reading, mapping    shards onto the disk; from it, verified; files as memory
-    background, staging      saves beside the loop; the copies that they write
-    lazily      tensors that are read when they are first asked for
-    checking, comparing      what is damaged; what differs
-    objects     the few calls of an object store
-    remote, remote_reading, briefly    the checkpoints of a run in one, as they are found and read
-    uploading, sending       a save to one; its objects
-    metrics, preemption, telling, threads    metrics, SIGTERM, errors of the system, threads of our own
-    garbage     Python's search for garbage, paused for a moment
+    stored/                  the stored format
+    shard_layout             which files to share with the previous checkpoint, and how to divide the rest
+    shard_writer, shard_reader    files with tensors, written and read
+    background, staging_buffers   saves in the background; the copies that they write
+    resume/                  random states, the environment
+    metrics, preemption, threads, gc_pause    metrics, SIGTERM, worker threads, the garbage collector
 """
 
-# A constant of this name is known to type checkers, as in `holdfast` itself
+# Type checkers treat a constant of this name as true, as in `holdfast` itself
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from holdfast.training.background import wait_for_save
@@ -55,10 +52,10 @@ _PLACES = {
     "wait_for_save": "background",
 }
 
-if not TYPE_CHECKING:  # a checker that saw this would take any name for one of ours
+if not TYPE_CHECKING:  # with this, a type checker would accept any name
 
     def __getattr__(name: str) -> object:
-        """Load a name when it is first asked for."""
+        """Import a name at its first use (start-up cost)."""
         if name not in _PLACES:
             raise AttributeError(f"module 'holdfast.training' has no attribute {name!r}")
         import importlib

@@ -1,4 +1,4 @@
-"""One save at a time, beside the training loop: its error is told by the next call, and its end is waited for."""
+"""Saves in the background, one at a time. The next call raises the error of the last one."""
 
 from __future__ import annotations
 
@@ -9,50 +9,50 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.training.staging import Arena
+from holdfast.training.staging_buffers import StagingBuffer
 
 _log = logging.getLogger("holdfast")
 
 
-class Lane:
-    """Where saves go on in the background; at most one, and with it one copy of a state."""
+class BackgroundSaver:
+    """Runs at most one save in the background, and owns the one copy of a state that this needs."""
 
     def __init__(self) -> None:
-        self.arena = Arena()
+        self.buffer = StagingBuffer()
         self.turn = threading.RLock()
-        """Held by who waits for the one before, copies and begins: of several threads, one after the other."""
+        """Held to wait for the previous save, copy the state and start the next one: one thread at a time."""
         self._thread: threading.Thread | None = None
-        self._fate: dict[str, str] = {}
-        """Who came first to a save that was interrupted as its thread began: the thread, or who waits for it."""
+        self._claim: dict[str, str] = {}
+        """Who decides about a save that was interrupted while its thread started: the thread, or a waiter."""
         self._result: dict[str, Any] | None = None
         self._error: BaseException | None = None
-        atexit.register(self._tell_at_exit)
-        os.register_at_fork(after_in_child=self._begin_anew)  # the thread is not in the child, nor is the save its own
+        atexit.register(self._log_at_exit)
+        os.register_at_fork(after_in_child=self._reset)  # a child has neither the thread nor the save
 
     def start(self, work: Callable[[], dict[str, Any]]) -> None:
-        """Begin a save. It is the caller's turn, and the one before has been waited for."""
-        fate: dict[str, str] = {}
+        """Start a save. The caller holds `turn`, and has waited for the previous one."""
+        claim: dict[str, str] = {}
 
         def run() -> None:
-            if fate.setdefault("taken by", "thread") != "thread":
-                return  # Ctrl-C came as it began, and it was given up
+            if claim.setdefault("by", "thread") != "thread":
+                return  # Ctrl-C arrived while the thread started, and the save was given up
             try:
                 self._result = work()
-            except BaseException as error:  # told by whoever waits
+            except BaseException as error:  # `wait` raises it
                 self._error = error
 
-        self._result, self._error, self._fate = None, None, fate
-        # Not a daemon: a process that ends waits for it
+        self._result, self._error, self._claim = None, None, claim
+        # Not a daemon: a process that ends waits for the save
         self._thread = threading.Thread(target=run, name="holdfast-save")
         self._thread.start()
-        fate.setdefault("taken by", "thread")  # if not by now, it will be
+        claim.setdefault("by", "thread")
 
     def wait(self) -> dict[str, Any] | None:
-        """Wait for the save in flight; returns what it says of itself, once. Raises its error, once."""
+        """Wait for the running save. Return its summary once, or raise its error once."""
         with self.turn:
-            # Interrupted within start() a thread may be on its way, or never come, and join() cannot tell: whoever is
-            # first decides, and a save that its caller never heard of is not begun any more.
-            if self._thread is not None and self._fate.setdefault("taken by", "waiter") == "thread":
+            # After an interrupt within start() the thread may be starting, or never start, and join() cannot tell.
+            # Whoever sets "by" first decides: a save whose caller got no answer is not started any more.
+            if self._thread is not None and self._claim.setdefault("by", "waiter") == "thread":
                 self._thread.join()
             result, error = self._result, self._error
             self._forget()
@@ -63,21 +63,21 @@ class Lane:
     def _forget(self) -> None:
         self._thread, self._result, self._error = None, None, None
 
-    def _begin_anew(self) -> None:
-        self.turn = threading.RLock()  # a thread that is not in the child may have had it
+    def _reset(self) -> None:
+        self.turn = threading.RLock()  # a thread that the child does not have may hold it
         self._forget()
 
-    def _tell_at_exit(self) -> None:
+    def _log_at_exit(self) -> None:
         if self._error is not None:
-            _log.error("the last save in the background failed, and nobody asked: %s", self._error)
+            _log.error("the last save in the background failed, and nobody waited for it: %s", self._error)
 
 
-lane = Lane()
+saver = BackgroundSaver()
 
 
 def wait_for_save() -> dict[str, Any] | None:
-    """Wait for the save that `block=False` began, and return what it says of itself; None if there is none.
+    """Wait for the save that `block=False` started. Return its summary; None if there is none.
 
     Raises the error of that save.
     """
-    return lane.wait()
+    return saver.wait()

@@ -1,4 +1,4 @@
-"""`save_checkpoint` and `load_checkpoint`: one state, one step, one folder."""
+"""`save_checkpoint` and `load_checkpoint`: one state, one step, one run."""
 
 from __future__ import annotations
 
@@ -9,24 +9,16 @@ import re
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from holdfast.errors import Damaged, NotFound, Refused
-from holdfast.training import background
-from holdfast.training.folder import TrainingFolder
-from holdfast.training.loading import Opened, find
-from holdfast.training.metrics import check_metrics
-from holdfast.training.resume import rng as random_states
-from holdfast.training.resume.environment import capture_environment, config_hash
-from holdfast.training.retaining import Keep
-from holdfast.training.saving import Wish, check_step, save
-from holdfast.training.stored import leaves
-from holdfast.training.stored.layout import check_step as check_number
+from holdfast.training import background, gc_pause
+from holdfast.training.folder import FolderRunStore
+from holdfast.training.load import LoadRequest, OpenCheckpoint, find_in_folder
+from holdfast.training.run_store import RunStore
+from holdfast.training.save import PendingSave, SaveRequest, check_is_free, prepare, save
 from holdfast.training.stored.layout import step_name
-from holdfast.training.threads import check_threads
-from holdfast.training.tree import flatten
 
 _log = logging.getLogger("holdfast")
 _TRIES = 5
@@ -58,66 +50,58 @@ def save_checkpoint(
     gate: Any = None,
     threads: int | None = None,
 ) -> dict[str, Any]:
-    """Save a state as the checkpoint of a step, durably, and return what there is to say of it (`meta["path"]` …).
+    """Save a state durably as the checkpoint of a step. Return a summary (`meta["path"]` …).
 
-    When this returns the checkpoint is on the disk, `last` and `best.json` are right, and what `keep_last_k`,
-    `keep_best_k` and `keep_every` have no reason to keep is gone; without `keep_last_k` and `keep_every` nothing goes.
-    An error leaves what was there, or that and the new one (P3). Tensors that did not change since the last checkpoint
-    are shared with it, not written again.
+    When this returns, the checkpoint is on the disk, `last` and `best.json` point at the right ones, and checkpoints
+    that `keep_last_k`, `keep_best_k` and `keep_every` do not keep are removed; without `keep_last_k` and `keep_every`
+    none is. An error leaves the old checkpoints, or these and the new one (P3). Tensors that did not change since the
+    last checkpoint are shared with it, not written again (P8).
 
-    Refused, with the path of the value, if something cannot be stored exactly, or if the step comes before the last
-    one; Conflict if the step is saved already. With `rewind` a step may go back, and replaces one of its number.
-    Refused if `last` or `best.json` is another program's; with `adopt` that one is kept as `last.replaced-1`.
-    With `block=False` this returns as soon as the state may be changed, and the rest goes on in the background: see
+    Refused, with the path of the value, if something cannot be stored exactly, or if the step is before the last one;
+    Conflict if the step is already saved. With `rewind` a step may go back, and replaces a checkpoint of its number.
+    Refused if another program wrote `last` or `best.json`; with `adopt` that file is kept as `last.replaced-1`.
+    With `block=False` this returns as soon as the state may be changed, and the rest happens in the background: see
     `wait_for_save`. The copy takes as much memory as the state, which is kept for the next save
-    (`meta["arena_bytes"]`). gate: the optimiser, or optimisers, whose next step waits until the state is copied from
+    (`meta["arena_bytes"]`). gate: the optimizer, or optimizers, whose next step waits until the state is copied from
     its device; without it everything on the device waits.
 
-    rng: keep the random states too. loader: keep the position of a data loader that has a `state_dict`. config: keep
-    its hash.
+    rng: also save the random states. loader: also save the position of a data loader that has a `state_dict`. config:
+    also save the hash of a configuration.
     """
-    return save_state(
-        out_dir, step, state, metrics=metrics, best_key=best_key, mode=mode, keep_last_k=keep_last_k,
-        keep_best_k=keep_best_k, keep_every=keep_every, pin=pin, rewind=rewind, adopt=adopt, rng=rng, loader=loader,
-        config=config, metadata=metadata, block=block, gate=gate, threads=threads,
+    request = SaveRequest(
+        metrics=metrics, best_key=best_key, mode=mode, keep_last_k=keep_last_k, keep_best_k=keep_best_k,
+        keep_every=keep_every, pin=pin, rewind=rewind, adopt=adopt, rng=rng, loader=loader, config=config,
+        metadata=metadata, block=block, gate=gate, threads=threads,
     )  # fmt: skip
+    return save_requested(out_dir, step, state, request)
 
 
-def save_state(
-    out_dir: str | os.PathLike[str], step: int, state: Any, *, keep_last_k: int | None = None,
-    keep_best_k: int | None = 1, keep_every: int | None = None, block: bool = True, gate: Any = None, **wishes: Any,
+def save_requested(
+    out_dir: str | os.PathLike[str], step: int, state: Any, request: SaveRequest
 ) -> dict[str, Any]:  # fmt: skip
-    """`save_checkpoint`, for those who may leave out the metric that decides (`needs_best=False`)."""
-    folder = run_of(out_dir)
-    optimizers = _optimizers(gate)
-    with background.lane.turn:
-        background.lane.wait()  # at most one in flight; an error of that one is told before anything else is done
-        wish = make_wish(step, state, keep=Keep(keep_last_k, keep_best_k, keep_every), **wishes)
-        if not block:
-            return _save_beside(folder, wish, optimizers)
-    return save_into(folder, wish)
+    """Save as `save_checkpoint` does."""
+    store, optimizers = open_run(out_dir), request.optimizers
+    saver = background.saver
+    with saver.turn:
+        saver.wait()  # one save at a time; an error of the previous one is raised before anything else happens
+        if not request.block:
+            return _save_in_background(store, prepare(step, state, request), optimizers)
+    with gc_pause.paused():  # until the many objects of a save are freed: none of them is cyclic garbage
+        return save(store, prepare(step, state, request))
 
 
-def _optimizers(gate: Any) -> list[Any]:
-    """The optimisers that are given as a gate; Refused if they are none."""
-    found = [] if gate is None else list(gate) if isinstance(gate, list | tuple) else [gate]
-    if not all(hasattr(optimizer, "register_step_pre_hook") for optimizer in found):
-        raise Refused("gate is not an optimiser of PyTorch", hint="Give the optimiser that changes the state, or none.")
-    return found
-
-
-def _save_beside(folder: TrainingFolder, wish: Wish, optimizers: list[Any]) -> dict[str, Any]:
-    check_step(folder, wish)  # what can be refused is refused at once
-    lane = background.lane
-    staged, copied = lane.arena.stage(wish.payloads, optimizers)
+def _save_in_background(store: RunStore, pending: PendingSave, optimizers: list[Any]) -> dict[str, Any]:
+    check_is_free(store, pending)  # what can be refused is refused at once
+    saver = background.saver
+    staged, wait_for_copies = saver.buffer.stage(pending.flat.payloads, optimizers)
 
     def work() -> dict[str, Any]:
-        copied()
-        return save_into(folder, replace(wish, payloads=staged))
+        wait_for_copies()
+        return save(store, replace(pending, flat=replace(pending.flat, payloads=staged)))
 
-    lane.start(work)
-    path = folder.path / step_name(wish.step)
-    return {"path": str(path), "step": wish.step, "pending": True, "arena_bytes": lane.arena.n_bytes}
+    saver.start(work)
+    path = store.path / step_name(pending.step)
+    return {"path": str(path), "step": pending.step, "pending": True, "arena_bytes": saver.buffer.n_bytes}
 
 
 def load_checkpoint(
@@ -133,133 +117,73 @@ def load_checkpoint(
     loader: Any = None,
     like: Any = None,
 ) -> Any:
-    """Load the state of a checkpoint: every byte is verified, and nothing is ever unpickled (P7).
+    """Load the state of a checkpoint. Every byte is verified, and nothing is unpickled (P7).
 
     path: a checkpoint (`meta["path"]`), `OUT_DIR/last`, `OUT_DIR/best.json`, or OUT_DIR with a `step`.
-    weights_only: tensors alone, in their places. only: names or beginnings of names of what is wanted. mmap: tensors
-    are mapped, and verified when they are first asked for. restore_rng: set the random states back. loader: set a
-    data loader's position back. like: a state of the same structure, for objects of classes that are not known
+    weights_only: load only tensors, in their places. only: load what has one of these names or prefixes. mmap: map
+    tensors, and verify each when it is first used. restore_rng: restore the random states. loader: restore the
+    position of this data loader. like: a state of the same structure, for objects whose classes are not known
     otherwise, such as a `TrainState` of Flax: its classes, and what they do not store, are taken from it.
 
     Damaged if a byte is not what was written; NotFound if there is no such checkpoint.
     """
+    request = LoadRequest(
+        weights_only=weights_only, map_location=map_location, mmap=mmap, only=only, verify=verify, like=like
+    )
     for tries_left in reversed(range(_TRIES)):
-        opened = open_checkpoint(path, step, verify=verify, mmap=mmap)
+        opened = open_checkpoint(path, step, verify=verify)
         try:
-            state = opened.state(weights_only=weights_only, only=only, map_location=map_location, like=like)
+            state = opened.state(request)
             break
         except (Damaged, NotFound):
             if not tries_left or not opened.is_gone:
                 raise  # else a save has pruned it while it was read, and there is a newer one (P9)
     if restore_rng or loader is not None:
-        for note in set_back(opened, rng=restore_rng, loader=loader):
+        for note in opened.restore(rng=restore_rng, loader=loader):
             _log.warning("%s: %s", opened.found.path, note)
     return state
 
 
-def set_back(opened: Opened, *, rng: bool, loader: Any) -> list[str]:
-    """Set random states and a data loader's position back; returns what could not be."""
-    resume = opened.resume()
-    if loader is not None:
-        if "loader" not in resume:
-            raise Refused(f"{opened.found.path} holds no position of a data loader", hint="Save it with loader=….")
-        loader.load_state_dict(resume["loader"])
-    if not rng:
-        return []
-    if "rng" not in resume:
-        raise Refused(f"{opened.found.path} holds no random states", hint="Leave restore_rng out.")
-    return random_states.restore_rng(resume["rng"])
-
-
-def make_wish(
-    step: int, state: Any, *, keep: Keep, metrics: Any = None, best_key: str | None = None, mode: str = "min",
-    pin: bool = False, rewind: bool = False, adopt: bool = False, rng: bool = True, loader: Any = None,
-    config: Any = None, metadata: Mapping[str, Any] | None = None, threads: int | None = None, needs_best: bool = True,
-) -> Wish:  # fmt: skip
-    """Check everything that is asked for, and take the state apart; nothing is copied or written."""
-    resume: dict[str, Any] = {}
-    if loader is not None:
-        if not hasattr(loader, "state_dict") or not hasattr(loader, "load_state_dict"):
-            raise Refused(
-                f"the loader is a {type(loader).__name__}, which does not tell its position",
-                hint="Give one with state_dict and load_state_dict, such as torchdata's StatefulDataLoader.",
-            )
-        resume["loader"] = loader.state_dict()
-    if rng:
-        resume["rng"] = random_states.capture_rng()
-    step = check_number(step)
-    checked = check_metrics(metrics, best_key if needs_best else None, mode)
-    flat = flatten(state, resume or None)
-    return Wish(
-        step=step, payloads=flat.payloads, tree=flat.tree, resume=flat.resume, created_at=_now(), notes=flat.notes,
-        metrics=checked,
-        best_key=best_key, mode=mode, keep=keep, pin=pin, rewind=rewind, adopt=adopt, threads=check_threads(threads),
-        metadata=_written(metadata),
-        environment=capture_environment(Path.cwd()), config_hash=config_hash(config),
-    )  # fmt: skip
-
-
-def _written(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Metadata as a manifest has them; Refused if they are none."""
-    given = {} if metadata is None else metadata
-    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-        raise Refused(f"metadata is {given!r:.80}", hint='Give a dict with text for keys, such as {"run": 7}.')
-    return {name: leaves.encode(value, f"metadata {name}") for name, value in given.items()}
-
-
-def run_of(out_dir: str | os.PathLike[str]) -> TrainingFolder:
-    """The run that a folder, or the URL of an object store, holds the checkpoints of."""
+def open_run(out_dir: str | os.PathLike[str]) -> RunStore:
+    """Return the store of a run: a folder, or the URL of an object store."""
     if not is_url(out_dir):
-        return _folder(folder_of(out_dir))
-    from holdfast.training.remote import RemoteFolder  # an extra: `holdfast[s3]`
+        return _folder_store(folder_of(out_dir))
+    from holdfast.training.objects import ObjectRunStore  # an extra: `holdfast[s3]`
 
-    found: Any = RemoteFolder(str(out_dir))  # the same verbs
-    return cast("TrainingFolder", found)
+    return ObjectRunStore(str(out_dir))
 
 
 @functools.lru_cache(maxsize=64)
-def _folder(path: Path) -> TrainingFolder:
-    """One for all who ask: the next save does not read again what the last has read (P8)."""
-    return TrainingFolder(path, briefly=True)
+def _folder_store(path: Path) -> FolderRunStore:
+    """One store for all callers, so that a save need not read what the last one has written (P8)."""
+    return FolderRunStore(path, brief=True)
 
 
-def save_into(folder: TrainingFolder, wish: Wish) -> dict[str, Any]:
-    """Save to a folder or an object store."""
-    if isinstance(folder, TrainingFolder):
-        return save(folder, wish)
-    from holdfast.training.uploading import save_remote
-
-    return save_remote(folder, wish)
-
-
-def open_checkpoint(path: str | os.PathLike[str], step: Any, *, verify: bool, mmap: bool) -> Opened:
+def open_checkpoint(path: str | os.PathLike[str], step: Any, *, verify: bool) -> OpenCheckpoint:
     """Find a checkpoint in a folder or an object store."""
     if not is_url(path):
-        return Opened(find(folder_of(path), step, verify=verify), verify=verify, mmap=mmap)
-    from holdfast.training.remote import find_remote
+        found, folder = find_in_folder(folder_of(path), step, verify=verify)
+        return OpenCheckpoint(found, folder.reader(found, verify=verify))
+    from holdfast.training.objects import find_object  # an extra: `holdfast[s3]`
 
-    found, folder = find_remote(str(path), step, verify=verify)
-    return Opened(found, mmap=mmap, reader=folder.reader(found, verify=verify))
+    found, store = find_object(str(path), step, verify=verify)
+    return OpenCheckpoint(found, store.reader(found, verify=verify))
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is that of an object store."""
+    """Whether a path is the URL of an object store."""
     return isinstance(path, str) and "://" in path and not path.startswith(_FILE)
 
 
 def folder_of(path: str | os.PathLike[str]) -> Path:
-    """The folder that was named; Refused if nothing was."""
+    """Return the folder that a path or a `file://` URL names. Refused if it names none."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
     if not isinstance(text, str) or not text or "\0" in text:
         raise Refused(f"the folder is {text!r}", hint="Name a folder for the checkpoints.")
     if text.startswith(_FILE):
         text = urllib.parse.unquote(text.removeprefix(_FILE))
         if not text.startswith("/"):
-            raise Refused(f"{_FILE}{text} is not a folder of this machine", hint="Write file:///FOLDER.")
-    elif _URL.match(text):  # a `Path` has one slash fewer than the URL that it was made of
-        raise Refused(f"{text} is a URL, not a folder", hint="Give s3://BUCKET/PREFIX as text, where that is possible.")
+            raise Refused(f"{_FILE}{text} is not a folder on this machine", hint="Write file:///FOLDER.")
+    elif _URL.match(text):  # `Path("s3://…")` has lost a slash
+        raise Refused(f"{text} is a URL, not a folder", hint="Pass s3://BUCKET/PREFIX as a str, not as a Path.")
     return Path(os.path.abspath(text))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds")

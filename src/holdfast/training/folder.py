@@ -1,120 +1,138 @@
-"""A folder of checkpoints: what is in it, its lock, its markers, and what becomes of what is no longer wanted."""
+"""A run in a folder: scanning, markers, pins, the lock, saving, removing, and cleaning up after writers that died."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import re
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from holdfast.durable import Lock, disk, make_folder, remove_tree, sync_folder, write_atomically
+from holdfast.durable.os_errors import os_errors
 from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused
-from holdfast.training import sweeping
-from holdfast.training.metrics import MODES
-from holdfast.training.reading import Reader, read_bytes, read_manifest
-from holdfast.training.stored import marker
+from holdfast.model import VerifyReport
+from holdfast.training import gc_pause
+from holdfast.training.retention import prune
+from holdfast.training.run_store import (
+    BrokenCheckpoint,
+    SaveStart,
+    StepPage,
+    StoredCheckpoint,
+    best_metric,
+    best_of,
+    log_skipped,
+    next_sequence,
+)
+from holdfast.training.save import PendingSave, check_is_free, documents, make_manifest, summarize
+from holdfast.training.shard_reader import Reader, read_bytes, read_manifest
+from holdfast.training.shard_writer import PreviousCheckpoint, WrittenShard, shards_of, write_shards
+from holdfast.training.stored import digests, marker
 from holdfast.training.stored.layout import (
     BEST,
+    INDEX,
     LAST,
     MANIFEST,
     PRIVATE,
     SCHEMA_VERSION,
+    STATE,
     check_schema,
+    rank_shard_name,
+    shard_name,
     step_name,
     step_of,
 )
-from holdfast.training.stored.manifest import Brief, Manifest
-from holdfast.training.telling import system_errors
+from holdfast.training.stored.manifest import Brief, FileEntry, Manifest, is_foreign
+from holdfast.training.stored.shards import Payload
+from holdfast.training.verify import verify_folders
 
 _log = logging.getLogger("holdfast")
 
 _PINS = "pins.json"
 _LOCK = "lock"
-_LOOKS = 5
+_SCANS = 5
 _MARKER_MAX_BYTES = 1 << 20
-_NO_EXCHANGE = (errno.EPERM, errno.EISDIR, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
-"""What is said where two folders cannot be exchanged (NFS, Lustre), or a folder be linked in place of that."""
 
+# Names in the private folder
+_SAVING = "saving"
+_REMOVING = "removing"
+_REPLACED = "replaced-"
+_TEMPORARY = re.compile(rf"{_SAVING}(-({LAST}|{re.escape(BEST)}|pins))?|({_REMOVING}-|{_REPLACED})step-[0-9]+")
+_STAGED = re.compile(r"model[-.][\w.-]*safetensors(\.index\.json)?|state\.json|manifest\.json")
+"""The files that a save writes into its staging folder."""
+_MARKER_STARTS = (b'{\n  "schema_version": ', b'{"schema_version": ')
+"""How markers and pins begin."""
+
+_NO_EXCHANGE = (errno.EPERM, errno.EISDIR, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+"""Errors of file systems that cannot exchange two folders (NFS, Lustre), or cannot link a folder."""
 
 _Identity = tuple[int, int, int]
 
 
 def _identity(path: Path) -> _Identity:
-    """What tells that the manifest of a checkpoint is the very file that it was."""
+    """Identify the manifest file of a checkpoint: equal as long as nobody replaced or changed it."""
     status = os.stat(path / MANIFEST)
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A checkpoint in a folder."""
+class FolderRunStore:
+    """The checkpoints of one run in a folder: a `RunStore`."""
 
-    path: Path
-    manifest: Manifest
-
-    @property
-    def step(self) -> int:
-        return self.manifest.step
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """What has the name of a checkpoint and cannot be read as one."""
-
-    path: Path
-    step: int
-    error: HoldfastError
-
-
-class TrainingFolder:
-    """The checkpoints of one run. Reading takes no lock: a checkpoint is there whole or not at all."""
-
-    def __init__(self, path: Path, *, verify: bool = True, briefly: bool = False) -> None:
-        """`briefly`: a look keeps what there is to say of each checkpoint, and reads no manifest twice; `full` does."""
+    def __init__(self, path: Path, *, verify: bool = True, brief: bool = False) -> None:
+        """brief: `scan` returns manifests without tensors and reads none twice; `full` reads a whole one."""
         self.path = path
         self._verify = verify
-        self._is_brief = briefly
+        self._is_brief = brief
         self._private = path / PRIVATE
         self._known: dict[str, tuple[_Identity, Manifest]] = {}
-        self._whole: tuple[_Identity, Manifest] | None = None
-        """The manifest that was written last, which the next save compares with."""
+        self._last_written: tuple[_Identity, Manifest, dict[str, WrittenShard]] | None = None
+        """The manifest and the shards of this process's last save, which the next save compares with."""
 
-    # looking
+    # reading
 
-    def look(self) -> tuple[list[Found], list[Broken]]:
-        """All checkpoints in the order in which they were saved, and what is broken.
+    def scan(self) -> tuple[list[StoredCheckpoint], list[BrokenCheckpoint]]:
+        """Return all checkpoints in the order in which they were saved, and those that cannot be read.
 
-        A writer may rename one away and another in while we look (P9): where that shows, we look again.
+        A writer may rename checkpoints meanwhile (P9); if that shows, this scans again.
         """
-        for _ in range(_LOOKS - 1):
-            found, broken, has_changed = self._look()
+        for _ in range(_SCANS - 1):
+            found, broken, has_changed = self._scan()
             if not has_changed:
                 return found, broken
-        found, broken, _ = self._look()
+        found, broken, _ = self._scan()
         return found, broken
 
-    def _look(self) -> tuple[list[Found], list[Broken], bool]:
-        """And whether something went while we looked, or all that was there."""
+    def page(self, limit: int | None, *, before: int | None = None) -> StepPage:
+        """Return the checkpoints with the greatest steps, below `before` if given. Reads no other manifests (P8)."""
+        steps = sorted((step for _, step in self._steps() if before is None or step < before), reverse=True)
+        chosen = steps[:limit]
+        found, broken, _ = self._scan(frozenset(chosen))
+        newest_first = sorted(found, key=lambda each: -each.step)
+        return StepPage(newest_first, broken, chosen[-1] if len(chosen) < len(steps) else None)
+
+    def _scan(self, only: frozenset[int] | None = None) -> tuple[list[StoredCheckpoint], list[BrokenCheckpoint], bool]:
+        """Scan once, all steps or `only` these; also return whether a checkpoint disappeared meanwhile."""
         found, broken, has_changed = [], [], False
-        steps = self._steps()
+        steps = [each for each in self._steps() if only is None or each[1] in only]
         before = self._known
-        self._known = {name: before[name] for name, _ in steps if name in before}
+        self._known = {name: before[name] for name, _ in steps if name in before} if only is None else before
         for name, step in steps:
             try:
                 manifest = self._manifest(name)
                 if manifest.step != step:
-                    raise Damaged(f"{self.path / name} says that it is step {manifest.step}", hint="Rename it back.")
-                found.append(Found(self.path / name, manifest))
+                    raise Damaged(f"{self.path / name} contains step {manifest.step}", hint="Rename it back.")
+                found.append(StoredCheckpoint(self.path / name, manifest))
             except HoldfastError as error:
                 if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EMFILE, errno.ENFILE):
-                    raise  # nothing can be said of any of them
+                    raise  # too many open files: this says nothing about the checkpoint
                 if os.path.lexists(self.path / name):
-                    broken.append(Broken(self.path / name, step, error))
+                    broken.append(BrokenCheckpoint(self.path / name, step, error))
                 else:
                     has_changed = True
         has_changed = has_changed or (not found and not broken and os.path.lexists(self.path / LAST))
@@ -122,11 +140,8 @@ class TrainingFolder:
 
     def _steps(self) -> list[tuple[str, int]]:
         steps = {step: name for name in self._folders(self.path) if (step := step_of(name)) is not None}
-        for name in self._folders(self._private):  # who was to replace it died in between: it is the step
-            if (
-                name.startswith(sweeping.REPLACED)
-                and (step := step_of(name.removeprefix(sweeping.REPLACED))) is not None
-            ):
+        for name in self._folders(self._private):  # its writer died while replacing it: this still is the step (P3)
+            if name.startswith(_REPLACED) and (step := step_of(name.removeprefix(_REPLACED))) is not None:
                 steps.setdefault(step, f"{PRIVATE}/{name}")
         return sorted((name, step) for step, name in steps.items())
 
@@ -139,11 +154,11 @@ class TrainingFolder:
                 return []
             if error.errno == errno.ENOTDIR:
                 raise Refused(f"{self.path} is a file", hint="Name a folder for the checkpoints.") from None
-            with system_errors("reading", path):
+            with os_errors(path, "reading"):
                 raise
 
     def _manifest(self, name: str) -> Manifest:
-        """Read a manifest, unless it is the very file that was read before."""
+        """Read a manifest, unless the file is the one that was read before."""
         try:
             identity = _identity(self.path / name)
         except OSError:
@@ -154,48 +169,24 @@ class TrainingFolder:
             known = self._known[name] = (identity, Brief.of(manifest) if self._is_brief else manifest)
         return known[1]
 
-    def reader(self, found: Found, *, verify: bool) -> Reader:
-        """What reads a checkpoint."""
-        return Reader(found.path, found.manifest, verify=verify)
-
-    def full(self, found: Found) -> Found:
-        """The same with its whole manifest."""
-        if not isinstance(found.manifest, Brief):
-            return found
-        return Found(found.path, read_manifest(found.path, verify=self._verify))
-
-    def written(self, found: Found) -> Found:
-        """The same, as this process has written it, if it did; for saves: what is loaded is read from the disk."""
-        with contextlib.suppress(OSError):
-            if self._whole and self._whole[0] == _identity(found.path):
-                return Found(found.path, self._whole[1])
-        return self.full(found)
-
-    def remember(self, new: Found) -> None:
-        """Keep the manifest of what was just written, so that the next save need not read it (P8)."""
-        with contextlib.suppress(OSError):
-            identity = _identity(new.path)
-            self._known[new.path.name] = (identity, Brief.of(new.manifest) if self._is_brief else new.manifest)
-            self._whole = (identity, new.manifest)
-
-    def get(self, step: int | str) -> Found:
-        """The checkpoint of a step, or `latest` or `best`; NotFound, or Damaged if it is there and broken."""
-        for _ in range(_LOOKS - 1):
+    def get(self, step: int | str) -> StoredCheckpoint:
+        """Return the checkpoint of a step, `latest` or `best`. NotFound, or Damaged if it is there but unreadable."""
+        for _ in range(_SCANS - 1):
             found = self._get(step)
             try:
                 return self.full(found)
             except Damaged:
                 if os.path.lexists(found.path):
-                    raise  # else another process has pruned it: look again (P9)
+                    raise  # else another process has pruned it: scan again (P9)
         return self.full(self._get(step))
 
-    def _get(self, step: int | str) -> Found:
-        found, broken = self.look()
+    def _get(self, step: int | str) -> StoredCheckpoint:
+        found, broken = self.scan()
         if step == "best":
             return self._best(found)
         if step == "latest":
             if found:
-                pass_over(broken)
+                log_skipped(broken)
                 return found[-1]
         else:
             for each in found:
@@ -210,241 +201,413 @@ class TrainingFolder:
         hint = f"There are: {steps}." if steps else "Save one first."
         raise NotFound(f"{self.path} has no checkpoint {step}", hint=hint)
 
-    def _best(self, found: list[Found]) -> Found:
-        decides = deciding(self)
-        if decides is None:
+    def _best(self, found: list[StoredCheckpoint]) -> StoredCheckpoint:
+        metric = best_metric(self)
+        if metric is None:
             raise NotFound(f"{self.path} has no best checkpoint", hint="Save with metrics and best_key.")
-        best = self.best_of(found, *decides)
+        best = best_of(found, *metric)
         if best is None:
-            raise NotFound(f"no checkpoint of {self.path} has a {decides[0]}", hint="Save with metrics.")
+            raise NotFound(f"no checkpoint of {self.path} has a value of {metric[0]}", hint="Save with metrics.")
         return best
 
-    @staticmethod
-    def best_of(found: list[Found], metric: str, mode: str) -> Found | None:
-        """The checkpoint with the best value; the first of equals, and never one that is no finite number."""
-        scored = [(each.manifest.score(metric, mode), -at, each) for at, each in enumerate(found)]
-        usable = [(score, at, each) for score, at, each in scored if score is not None]
-        return max(usable, key=lambda triple: triple[:2])[2] if usable else None
+    def full(self, found: StoredCheckpoint) -> StoredCheckpoint:
+        """Return the same checkpoint with its whole manifest."""
+        if not isinstance(found.manifest, Brief):
+            return found
+        return StoredCheckpoint(found.path, read_manifest(found.path, verify=self._verify))
 
-    # markers: written for people and other programs; what counts is in the manifests
+    def reader(self, found: StoredCheckpoint, *, verify: bool) -> Reader:
+        """Return a reader of its tensors and files."""
+        return Reader(found.path, found.manifest, verify=verify)
+
+    def verify(self) -> VerifyReport:
+        """Read every byte of every checkpoint, and name what is damaged."""
+        return verify_folders(*self.scan())
+
+    # markers
 
     def best_marker(self) -> dict[str, Any] | None:
-        """What `best.json` says; None if there is none."""
+        """Return the content of `best.json`; None if there is none of ours."""
         return self._marker(BEST)
 
     def last_marker(self) -> dict[str, Any] | None:
-        """What `last` says; None if there is none."""
+        """Return the content of `last`; None if there is none of ours."""
         return self._marker(LAST)
 
     def _marker(self, name: str) -> dict[str, Any] | None:
         return marker.decode(self._marker_bytes(name), str(self.path / name))
 
-    def foreign(self, names: Iterable[str]) -> list[str]:
-        """Which of these markers another program has made: a file, a folder or a link that is not ours."""
-        there = [name for name in names if os.path.lexists(self.path / name)]
-        return [name for name in there if not marker.is_ours(self._marker_bytes(name))]
-
-    def _rename_safely(self, name: str, aside: str) -> None:
-        """Rename what is not ours: the new name is on the disk before the old one goes, where links can be made."""
-        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            disk().link(name, aside, src_dir_fd=fd, dst_dir_fd=fd)
-            disk().fsync(fd)
-            disk().unlink(name, dir_fd=fd)
-        except OSError as error:
-            if error.errno not in (*_NO_EXCHANGE, errno.EMLINK, errno.ENOTSUP):  # a folder, or no links
-                raise
-            disk().rename(name, aside, src_dir_fd=fd, dst_dir_fd=fd)
-            disk().fsync(fd)
-        finally:
-            os.close(fd)
-
     def _marker_bytes(self, name: str) -> bytes:
         return read_bytes(self.path / name, _MARKER_MAX_BYTES)
 
-    def adopt(self, names: Iterable[str]) -> list[str]:
-        """Give markers of other programs another name, so that ours can be written (P1); returns what to say of it."""
+    def foreign_markers(self, names: Iterable[str]) -> list[str]:
+        """Return which of these markers another program wrote: a file, a folder or a link that is not ours."""
+        there = [name for name in names if os.path.lexists(self.path / name)]
+        return [name for name in there if not marker.is_ours(self._marker_bytes(name))]
+
+    def _adopt(self, names: Iterable[str]) -> list[str]:
+        """Rename markers of other programs, so that ours can be written (P1). Return notes about it."""
         notes = []
-        for name in self.foreign(names):
-            aside = sweeping.aside(self.path / name, "replaced")
-            self._rename_safely(name, aside.name)
-            notes.append(f"{self.path / name} {marker.FOREIGN}, and is kept as {aside.name}")
+        for name in self.foreign_markers(names):
+            kept = free_name(self.path / name, "replaced")
+            self._rename_foreign(name, kept.name)
+            notes.append(f"{self.path / name} {marker.FOREIGN}, and is kept as {kept.name}")
         return notes
 
-    def mark_last(self, found: Found) -> None:
-        """Let `last` point to a checkpoint; the greatest number that was ever given stays in it (P10)."""
+    def _rename_foreign(self, name: str, kept: str) -> None:
+        """Rename a file of another program. P1: where links work, the new name is durable before the old one goes."""
+        with _folder_fd(self.path) as fd:
+            try:
+                disk().link(name, kept, src_dir_fd=fd, dst_dir_fd=fd)
+                disk().fsync(fd)
+                disk().unlink(name, dir_fd=fd)
+            except OSError as error:
+                if error.errno not in (*_NO_EXCHANGE, errno.EMLINK, errno.ENOTSUP):  # a folder, or no hard links
+                    raise
+                disk().rename(name, kept, src_dir_fd=fd, dst_dir_fd=fd)
+                disk().fsync(fd)
+
+    def mark_last(self, found: StoredCheckpoint) -> None:
+        """Point `last` at a checkpoint. It also keeps the greatest sequence number that was ever given (P10)."""
         given = (self.last_marker() or {}).get("sequence", 0)
         sequence = max(found.manifest.sequence, given if isinstance(given, int) else 0)
         self._write_marker(LAST, {"step": found.step, "sequence": sequence, "path": found.path.name})
 
-    def mark_best(self, found: Found, metric: str, mode: str) -> bool:
-        """Let `best.json` point to a checkpoint; False if it does already."""
+    def mark_best(self, found: StoredCheckpoint, metric: str, mode: str) -> None:
+        """Point `best.json` at a checkpoint."""
         about = {
             "metric": metric, "mode": mode, "value": found.manifest.metric(metric),
             "step": found.step, "path": found.path.name,
         }  # fmt: skip
-        return self._write_marker(BEST, about)
+        self._write_marker(BEST, about)
 
-    def mark_rest(self, stay: list[Found]) -> None:
-        """Let the markers point to what stays, before what they point to loses its name."""
-        if stay and not self.foreign([LAST]):  # one of another program points to none of ours
-            self.mark_last(stay[-1])
-        with contextlib.suppress(Damaged):  # a `best.json` that nobody understands points nowhere
-            decides = deciding(self)
-            best = self.best_of(stay, *decides) if decides else None
-            if decides and best:
-                self.mark_best(best, *decides)
+    def repoint_markers(self, remaining: list[StoredCheckpoint]) -> None:
+        """Point the markers at what remains, before the checkpoint that they point at is removed or renamed."""
+        if remaining and not self.foreign_markers([LAST]):  # another program's marker points at none of ours
+            self.mark_last(remaining[-1])
+        with contextlib.suppress(Damaged):  # an unreadable `best.json` points nowhere
+            metric = best_metric(self)
+            best = best_of(remaining, *metric) if metric else None
+            if metric and best:
+                self.mark_best(best, *metric)
 
-    def _write_marker(self, name: str, about: dict[str, Any]) -> bool:
+    def _write_marker(self, name: str, about: dict[str, Any]) -> None:
         text = marker.encode(about)
         if self._marker_bytes(name) == text:
-            return False
-        if self.foreign([name]):  # P1: it came while we saved
+            return
+        if self.foreign_markers([name]):  # P1: another program wrote it during the save
             raise marker.refuse(self.path / name)
-        write_atomically(self.path / name, text, via=self._private / f"{sweeping.SAVING}-{name}", mode=0o644)
-        return True
+        write_atomically(self.path / name, text, via=self._private / f"{_SAVING}-{name}", mode=0o644)
+
+    # pins
+
+    def pinned(self) -> set[int]:
+        """Return the steps that are pinned. Damaged if that cannot be read."""
+        path = self._private / _PINS
+        try:
+            found = json.loads(path.read_bytes())
+            check_schema(found["schema_version"], str(path))
+            return {int(step) for step in found["steps"]}
+        except FileNotFoundError:
+            return set()
+        except (ValueError, TypeError, KeyError):
+            raise Damaged(f"{path} is corrupt", hint="Move it away, and pin the steps again.") from None
+
+    def pin(self, steps: set[int]) -> None:
+        """Replace the set of pinned steps."""
+        text = json.dumps({"schema_version": SCHEMA_VERSION, "steps": sorted(steps)}).encode() + b"\n"
+        write_atomically(self._private / _PINS, text, via=self._private / f"{_SAVING}-pins", mode=0o644)
 
     # writing
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the lock; what writers that died left behind is swept away first."""
-        self._check_is_ours_to_use()
-        with system_errors("writing to", self.path):
-            make_folder(self._private, mode=0o777)
-            lock = Lock(self._private / _LOCK)
-            lock.acquire()
-        try:
-            with system_errors("writing to", self.path):
-                self.sweep()
+        """Hold the lock (P9). First removes what writers that died left behind."""
+        self._check_is_usable()
+        lock = Lock(self._private / _LOCK)
+        try:  # before `acquire`: an interrupt right after it must not leave the lock held
+            with os_errors(self.path, "writing to"):
+                make_folder(self._private, mode=0o777)
+                lock.acquire()
+                self._clean_up()
                 yield
         finally:
             lock.release()
 
-    def _check_is_ours_to_use(self) -> None:
-        """Refuse, before anything is written, what would fail half way."""
+    def _check_is_usable(self) -> None:
+        """Refuse, before anything is written, a path that would fail half-way."""
         if os.path.lexists(self.path) and not self.path.is_dir():
-            what = "a file" if self.path.exists() else "a link that leads nowhere"
+            what = "a file" if self.path.exists() else "a broken link"
             raise Refused(f"{self.path} is {what}", hint="Name a folder for the checkpoints.")
         if os.path.lexists(self._private) and not self._private.is_dir():
             raise Refused(f"{self._private} is not a folder", hint="Move it away, or save elsewhere.")
 
-    def sweep(self) -> None:
-        """Remove what is half written or half removed. The lock is held, so nobody is at it."""
-        sweeping.sweep(self.path, self._private)
+    def begin_save(self, pending: PendingSave) -> SaveStart:
+        """Check that the step is free, and make the staging folder."""
+        found, broken = check_is_free(self, pending)
+        if pending.request.pin:
+            self.pinned()  # Damaged now, not after everything is written
+        self._free_step(pending.step, found, broken)
+        disk().mkdir(str(self._stage), mode=0o777)
+        return SaveStart(found)
 
     @property
-    def staged(self) -> Path:
+    def _stage(self) -> Path:
         """The folder in which the next checkpoint is put together."""
-        return self._private / sweeping.SAVING
+        return self._private / _SAVING
 
-    def stage(self) -> Path:
-        """Make that folder."""
-        disk().mkdir(str(self.staged), mode=0o777)
-        return self.staged
-
-    def publish(self, stage: Path, step: int, *, replaces: bool) -> Path:
-        """Give a complete stage its name: the commit point. Conflict if something of others has come there (P1)."""
+    def _free_step(self, step: int, found: list[StoredCheckpoint], broken: list[BrokenCheckpoint]) -> None:
+        """Rename a broken checkpoint that has the name of the step. Conflict if it is not one of ours (P1)."""
         target = self.path / step_name(step)
-        sync_folder(stage)  # P3: all of it is on the disk before anything names it
-        if replaces and target.exists():
-            self._exchange(stage, target)
-        else:
-            self._place(stage, target)
-        sync_folder(self.path)
-        return target
+        if any(each.path == target for each in found) or not os.path.lexists(target):
+            return
+        is_broken = any(each.path == target and os.path.lexists(target / MANIFEST) for each in broken)
+        if is_broken and not is_foreign(read_bytes(target / MANIFEST)):
+            self.repoint_markers(found)
+            self.set_aside(target)
+            return
+        raise Conflict(f"{target} exists and is not a Holdfast checkpoint", hint="Move it away, or save elsewhere.")
 
-    def _place(self, stage: Path, target: Path) -> None:
-        source_fd = os.open(stage.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        target_fd = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            disk().place(stage.name, target.name, src_dir_fd=source_fd, dst_dir_fd=target_fd, private=True)
-        except FileExistsError:
-            what = f"{target} came there while it was saved, and is not a checkpoint of Holdfast"
-            raise Conflict(what, hint="Move it away, and save again.") from None
-        finally:
-            os.close(source_fd)
-            os.close(target_fd)
+    def write_shards(
+        self,
+        step: int,
+        payloads: Sequence[Payload],
+        found: list[StoredCheckpoint],
+        *,
+        threads: int | None,
+        rank: int | None = None,
+    ) -> list[WrittenShard]:
+        """Write tensors into the staging folder, or link files of the newest of `found` (P8).
 
-    def _exchange(self, stage: Path, target: Path) -> None:
-        source_fd = os.open(stage.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        target_fd = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            disk().exchange(stage.name, target.name, src_dir_fd=source_fd, dst_dir_fd=target_fd)
-        except OSError as error:
-            if error.errno not in _NO_EXCHANGE:
-                raise
-            self._replace(stage, target)
-        finally:
-            os.close(source_fd)
-            os.close(target_fd)
+        When this returns their bytes are durable, and their names are not yet.
+        """
+        name = shard_name if rank is None else functools.partial(rank_shard_name, rank)
+        previous = self._previous(found, turn=self._next_sequence(found) if rank is None else None)
+        return write_shards(
+            self._stage, payloads, previous, algorithm=digests.preferred(), threads=threads, name=name
+        )  # fmt: skip
 
-    def _replace(self, stage: Path, target: Path) -> None:
-        """In two steps: for a moment the step is not there, and who dies then leaves the old one for `sweep`."""
-        aside = self._private / f"{sweeping.REPLACED}{target.name}"
-        disk().rename(str(target), str(aside))
+    def _previous(self, found: list[StoredCheckpoint], *, turn: int | None) -> PreviousCheckpoint | None:
+        """Return the newest checkpoint, to share its files; None if there is none, or it cannot be read any more."""
         try:
-            disk().rename(str(stage), str(target))
-        except BaseException:
-            disk().rename(str(aside), str(target))
+            return PreviousCheckpoint(found[-1].path, *self._as_written(found[-1]), turn=turn) if found else None
+        except HoldfastError as error:
+            _log.warning("no files are shared: %s", error)
+            return None
+
+    def _as_written(self, found: StoredCheckpoint) -> tuple[Manifest, dict[str, WrittenShard]]:
+        """Return manifest and shards as this process has written them, else as they are stored.
+
+        For saves only: what is loaded is read from the disk.
+        """
+        with contextlib.suppress(OSError):
+            if self._last_written and self._last_written[0] == _identity(found.path):
+                return self._last_written[1:]
+        manifest = self.full(found).manifest
+        return manifest, shards_of(manifest)
+
+    def _next_sequence(self, found: list[StoredCheckpoint]) -> int:
+        return next_sequence(self.last_marker(), found)
+
+    def commit_save(self, pending: PendingSave, shards: Sequence[WrittenShard], start: SaveStart) -> dict[str, Any]:
+        """Turn the staging folder into a checkpoint, move the markers, prune. Return the summary."""
+        request, found = pending.request, start.found
+        with gc_pause.paused():
+            shards = [shard.encoded() for shard in shards]
+            manifest = self._write_documents(pending, shards, found)
+        target = self.path / step_name(pending.step)
+        self._publish(pending, target, replaces=any(each.path == target for each in found))
+        new = StoredCheckpoint(target, manifest)
+        self._remember(new, shards)
+        found = [each for each in found if each.path != target] + [new]
+        adopted = self._adopt(pending.markers) if request.adopt else []
+        self.mark_last(new)
+        best = best_of(found, request.best_key, request.mode) if request.best_key else None
+        if best is not None and request.best_key:
+            self.mark_best(best, request.best_key, request.mode)
+        self._clean_up()  # what the new checkpoint replaced
+        pruned = prune(
+            self, found, request.keep, best_key=request.best_key, mode=request.mode, now=manifest.timestamp
+        )  # fmt: skip
+        summary = summarize(pending, new, shards, is_best=best is new, notes=adopted)
+        return summary | {"pruned": pruned.removed, "kept": pruned.kept}
+
+    def _write_documents(
+        self, pending: PendingSave, shards: Sequence[WrittenShard], found: list[StoredCheckpoint]
+    ) -> Manifest:
+        """Write the files that describe the shards, the manifest last."""
+        files = {}
+        for name, data in zip((INDEX, STATE), documents(pending, shards), strict=True):
+            _write_file(self._stage / name, data)
+            files[name] = FileEntry(len(data), digests.digest(data, digests.preferred()))
+        manifest = make_manifest(pending, shards, files, self._next_sequence(found))
+        _write_file(self._stage / MANIFEST, manifest.encode([shard.manifest_text for shard in shards]))
+        return manifest
+
+    def _publish(self, pending: PendingSave, target: Path, *, replaces: bool) -> None:
+        """Give the staging folder its name. On failure, remove the pin."""
+        if not pending.request.pin:
+            self._rename_stage(target, replaces=replaces)
+            return
+        pinned = self.pinned()
+        try:
+            self.pin(pinned | {pending.step})  # first: whoever sees the checkpoint sees it pinned
+            self._rename_stage(target, replaces=replaces)
+        except BaseException as error:
+            if isinstance(error, Conflict) or not os.path.lexists(target):
+                with contextlib.suppress(OSError):
+                    self.pin(pinned)
             raise
-        disk().rename(str(aside), str(stage))
 
-    def put_aside(self, path: Path) -> Path:
-        """Give a broken checkpoint another name, so that its step can be saved again; nothing of it is removed."""
-        aside = sweeping.aside(path, "damaged")
-        disk().rename(str(path), str(aside))
+    def _rename_stage(self, target: Path, *, replaces: bool) -> None:
+        """The commit point. Conflict if another program has taken the name (P1)."""
+        sync_folder(self._stage)  # P3: everything reaches the disk before anything names it
+        if replaces and target.exists():
+            self._exchange(target)
+        else:
+            self._place(target)
         sync_folder(self.path)
-        return aside
 
-    def remove(self, found: Found) -> None:
-        """Remove a checkpoint: in one step from sight, then from the disk."""
-        doomed = self._private / f"{sweeping.REMOVING}-{found.path.name}"
+    def _place(self, target: Path) -> None:
+        with _folder_fd(self._private) as source_fd, _folder_fd(self.path) as target_fd:
+            try:
+                disk().place(_SAVING, target.name, src_dir_fd=source_fd, dst_dir_fd=target_fd, private=True)
+            except FileExistsError:
+                what = f"{target} was created by another program during the save"
+                raise Conflict(what, hint="Move it away, and save again.") from None
+
+    def _exchange(self, target: Path) -> None:
+        with _folder_fd(self._private) as source_fd, _folder_fd(self.path) as target_fd:
+            try:
+                disk().exchange(_SAVING, target.name, src_dir_fd=source_fd, dst_dir_fd=target_fd)
+            except OSError as error:
+                if error.errno not in _NO_EXCHANGE:
+                    raise
+                self._replace(target)
+
+    def _replace(self, target: Path) -> None:
+        """Replace a checkpoint in two renames, where the file system cannot exchange folders (NFS, Lustre).
+
+        P3: a process that dies in between leaves the old one in the private folder, where `_steps` finds it.
+        """
+        old = self._private / f"{_REPLACED}{target.name}"
+        disk().rename(str(target), str(old))
+        try:
+            disk().rename(str(self._stage), str(target))
+        except BaseException:
+            disk().rename(str(old), str(target))
+            raise
+        disk().rename(str(old), str(self._stage))
+
+    def _remember(self, new: StoredCheckpoint, shards: Iterable[WrittenShard]) -> None:
+        """Keep what was just written, so that the next save need not read it (P8)."""
+        with contextlib.suppress(OSError):
+            identity = _identity(new.path)
+            self._known[new.path.name] = (identity, Brief.of(new.manifest) if self._is_brief else new.manifest)
+            self._last_written = (identity, new.manifest, {shard.name: shard for shard in shards if shard.tensors})
+
+    def abort_save(self) -> None:
+        """Remove the staging folder."""
+        with contextlib.suppress(OSError):
+            remove_tree(str(self._stage))
+
+    def set_aside(self, path: Path) -> Path:
+        """Rename a damaged checkpoint so that its step can be saved again. Nothing is removed (P1)."""
+        kept = free_name(path, "damaged")
+        disk().rename(str(path), str(kept))
+        sync_folder(self.path)
+        return kept
+
+    def remove(self, found: StoredCheckpoint) -> None:
+        """Remove a checkpoint: in one step from sight, then from the disk (P3)."""
+        doomed = self._private / f"{_REMOVING}-{found.path.name}"
         disk().rename(str(found.path), str(doomed))
         sync_folder(self.path)
         remove_tree(str(doomed))
 
-    def strangers(self, found: Found) -> list[str]:
-        """What lies in a checkpoint's folder and is not of it."""
-        return sweeping.strangers(found.path, self.full(found).manifest)
+    def foreign_files(self, found: StoredCheckpoint) -> list[str]:
+        """Return what lies in a checkpoint's folder and is not part of it."""
+        return _foreign_files(found.path, self.full(found).manifest)
 
-    # pins
+    # cleaning up
 
-    def pinned(self) -> set[int]:
-        """The steps that are pinned."""
-        try:
-            found = json.loads((self._private / _PINS).read_bytes())
-            check_schema(found["schema_version"], str(self._private / _PINS))
-            return {int(step) for step in found["steps"]}
-        except FileNotFoundError:
-            return set()
-        except (ValueError, TypeError, KeyError):
-            raise Damaged(
-                f"{self._private / _PINS} is not as it was written", hint="Move it away, and pin again what was pinned."
-            ) from None
+    def _clean_up(self) -> None:
+        """Remove what is half written, half removed or replaced. The lock is held, so no writer needs it.
 
-    def pin(self, steps: set[int]) -> None:
-        """Set which steps are pinned. The lock is held."""
-        text = json.dumps({"schema_version": SCHEMA_VERSION, "steps": sorted(steps)}).encode() + b"\n"
-        write_atomically(self._private / _PINS, text, via=self._private / f"{sweeping.SAVING}-pins", mode=0o644)
-
-
-def pass_over(broken: list[Broken]) -> None:
-    """Tell of what cannot be read, and may have been the newest (P4)."""
-    for each in broken:
-        _log.warning("passed over: %s", each.error)
+        What has such a name but is not ours, or contains something that is not, is renamed instead (P1).
+        """
+        for name in filter(_TEMPORARY.fullmatch, os.listdir(self._private)):
+            path, step = self._private / name, self.path / name.removeprefix(_REPLACED)
+            is_folder = path.is_dir() and not path.is_symlink()
+            manifest = _manifest_or_none(path) if is_folder else None
+            if name.startswith(_REPLACED) and not os.path.lexists(step):  # its writer died between two renames (P3)
+                disk().rename(str(path), str(step))
+                sync_folder(self.path)
+            elif manifest is not None and _foreign_files(path, manifest):
+                _keep_foreign(path, free_name(self.path / step_name(manifest.step), "replaced"))
+            elif not is_folder and _is_partial_marker(path):
+                disk().unlink(str(path))
+            elif is_folder and (manifest is not None or _is_partial_checkpoint(path)):
+                remove_tree(str(path))
+            else:
+                _keep_foreign(path, free_name(path, "replaced"))
 
 
-def deciding(folder: TrainingFolder) -> tuple[str, str] | None:
-    """The metric and the mode that decide which is the best; None if nothing does, Damaged if that cannot be told."""
-    found = folder.best_marker()
-    if found is None:
-        if not folder.foreign([BEST]):
-            return None
-        what = f"{folder.path / BEST} {marker.FOREIGN}, and does not tell which checkpoint is the best"
-        raise Damaged(what, hint="Move it away, and save once with best_key.")
-    metric, mode = found.get("metric"), found.get("mode")
-    if not isinstance(metric, str) or mode not in MODES:
-        what = f"{folder.path / BEST} does not tell which checkpoint is the best"
-        raise Damaged(what, hint="Save once with best_key.")
-    return metric, str(mode)
+def free_name(path: Path, word: str) -> Path:
+    """Return a name beside `path` that nothing has: `NAME.WORD-1`, `NAME.WORD-2` …"""
+    number = 1
+    while os.path.lexists(found := path.with_name(f"{path.name}.{word}-{number}")):
+        number += 1
+    return found
+
+
+@contextlib.contextmanager
+def _folder_fd(path: Path) -> Iterator[int]:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    fd = disk().create(str(path), mode=0o444)
+    try:
+        disk().write(fd, data)
+        disk().fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _foreign_files(path: Path, manifest: Manifest) -> list[str]:
+    ours = {*manifest.files, MANIFEST}
+    return sorted(name for name in os.listdir(path) if name not in ours)
+
+
+def _manifest_or_none(path: Path) -> Manifest | None:
+    """The manifest of a folder, if it was a whole checkpoint."""
+    try:
+        return read_manifest(path)
+    except HoldfastError:
+        return None
+
+
+def _is_partial_checkpoint(path: Path) -> bool:
+    with os.scandir(path) as entries:
+        return all(_STAGED.fullmatch(entry.name) and entry.is_file(follow_symlinks=False) for entry in entries)
+
+
+def _is_partial_marker(path: Path) -> bool:
+    """Whether a file is a marker or the pins, or the beginning of one. After a power loss the rest may be zeros."""
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        return False
+    with path.open("rb") as file:
+        found = file.read(len(max(_MARKER_STARTS, key=len))).rstrip(b"\0")
+    return any(found.startswith(start[: len(found)]) for start in _MARKER_STARTS)
+
+
+def _keep_foreign(path: Path, kept: Path) -> None:
+    _log.warning("kept, because Holdfast did not write all of it: %s", kept)
+    disk().rename(str(path), str(kept))
+    sync_folder(path.parent)
+    sync_folder(kept.parent)

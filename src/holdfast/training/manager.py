@@ -1,4 +1,4 @@
-"""`CheckpointManager`: checkpoints of a loop, from its first step to the one after a preemption."""
+"""`CheckpointManager`: the checkpoints of a training loop, from its first step to the restart after a preemption."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
 from holdfast.errors import Damaged, HoldfastError, NotFound, Refused, Unavailable
 from holdfast.model import VerifyReport
-from holdfast.training import background, checking, retaining
-from holdfast.training.checkpoints import run_of, save_state, set_back
-from holdfast.training.folder import Found, TrainingFolder, pass_over
-from holdfast.training.loading import Opened
+from holdfast.training import background, retention
+from holdfast.training.checkpoints import open_run, save_requested
+from holdfast.training.load import LoadRequest, OpenCheckpoint
 from holdfast.training.metrics import check_metrics
 from holdfast.training.preemption import Preemption
+from holdfast.training.run_store import StoredCheckpoint, best_of, log_skipped
+from holdfast.training.save import SaveRequest
 from holdfast.training.stored.layout import check_step
 
 _log = logging.getLogger("holdfast")
@@ -27,7 +27,7 @@ _log = logging.getLogger("holdfast")
 
 @dataclass(frozen=True, slots=True)
 class TrainingCheckpoint:
-    """What there is to say of a checkpoint, without its state."""
+    """A checkpoint without its state."""
 
     step: int
     path: str
@@ -44,12 +44,12 @@ class TrainingCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A state to go on from."""
+    """A state to continue from."""
 
     state: Any
     checkpoint: TrainingCheckpoint
     problems: tuple[str, ...]
-    """What was damaged and passed over, or could not be restored."""
+    """Damaged checkpoints that were skipped, and what could not be restored (P4)."""
 
     @property
     def step(self) -> int:
@@ -57,11 +57,11 @@ class Resumed:
 
 
 class CheckpointManager:
-    """Saves every so many steps, keeps what is wanted, and finds what to go on from.
+    """Saves every `save_steps` steps, prunes by the policy, and finds the checkpoint to continue from.
 
-    As a context manager it also answers SIGTERM: the next `maybe_save` saves, whatever its step, and ends the process
-    as the signal would have. Leaving the block waits for a save in the background, and passes a signal on that neither
-    `maybe_save` nor `should_stop` has told of.
+    As a context manager it also handles SIGTERM: the next `maybe_save` saves, whatever its step, and then lets the
+    signal end the process. Leaving the block waits for a save in the background, and re-raises a signal that neither
+    `maybe_save` nor `should_stop` has reported.
     """
 
     def __init__(
@@ -82,27 +82,26 @@ class CheckpointManager:
         adopt: bool = False,
     ) -> None:
         if save_steps is not None and check_step(save_steps) == 0:
-            raise Refused("save_steps is 0", hint="Give 1 or more, or None to save only when told.")
+            raise Refused("save_steps is 0", hint="Give 1 or more, or None to save only with save().")
         check_metrics(None, None, mode)
-        self._folder = run_of(root)
+        self._store = open_run(root)
         self._save_steps = save_steps
-        self._keep = retaining.Keep(keep_last, keep_best, keep_every)
-        self._best_key = best_key
-        self._mode: Literal["min", "max"] = mode
-        self._options: dict[str, Any] = {"rng": rng, "loader": loader, "config": config, "adopt": adopt}
-        self._block = block
-        self._gate = gate
+        self._request = SaveRequest(
+            keep_last_k=keep_last, keep_best_k=keep_best, keep_every=keep_every, best_key=best_key, mode=mode,
+            block=block, rng=rng, loader=loader, config=config, gate=gate, adopt=adopt, needs_best=False,
+        )  # fmt: skip
+        _ = self._request.keep  # Refused if it is invalid
         self._rewinds = False
         self._preemption = Preemption()
 
     @property
-    def root(self) -> Path:
-        """The folder of the checkpoints."""
-        return self._folder.path
+    def root(self) -> Any:
+        """The folder, or the URL, of the checkpoints."""
+        return self._store.path
 
     @property
     def should_stop(self) -> bool:
-        """Whether SIGTERM has come. Who is told so ends the loop, and decides when the process ends."""
+        """Whether SIGTERM was received. A caller that reads True ends the loop, and decides when the process ends."""
         return self._preemption.tell()
 
     # saving
@@ -110,17 +109,17 @@ class CheckpointManager:
     def maybe_save(
         self, step: int, state: Any | Callable[[], Any], metrics: Mapping[str, float] | None = None, **options: Any
     ) -> dict[str, Any] | None:
-        """Save if it is time: every `save_steps` steps, or because SIGTERM has come. None if it is not.
+        """Save if it is time: every `save_steps` steps, or after SIGTERM. Return None if it is not.
 
-        state: the state, or a function that makes it, which is called only if it is time.
+        state: the state, or a function that returns it, which is called only if it is time.
         """
         if self.should_stop:
             meta = None
             try:
                 self.wait()
-            except Exception as error:  # of a save before this one, which there may be no more time for
+            except Exception as error:  # of the previous save: this one may be the last chance to save anything
                 _log.error("an earlier save failed: %s", error)
-            if not self._has_saved(step):  # by the call before this one, as it may be
+            if not self._has_saved(step):  # the previous call may have saved it
                 meta = self.save(step, state, metrics, **options | {"block": True})
             self._preemption.end()
             return meta
@@ -131,140 +130,126 @@ class CheckpointManager:
     def save(
         self, step: int, state: Any | Callable[[], Any], metrics: Mapping[str, float] | None = None, **options: Any
     ) -> dict[str, Any]:
-        """Save now; `options` are those of `save_checkpoint`. Without the metric that decides, it is not the best."""
-        wishes: dict[str, Any] = {
-            "metrics": metrics, "best_key": self._best_key, "needs_best": False, "mode": self._mode,
-            "keep_last_k": self._keep.last, "keep_best_k": self._keep.best,
-            "keep_every": self._keep.every, "rewind": self._rewinds,
-            "block": self._block, "gate": self._gate, **self._options,
-        }  # fmt: skip
-        made = state() if callable(state) else state
-        return save_state(str(self.root), step, made, **wishes | options)
+        """Save now; `options` are those of `save_checkpoint`. Without its metric, it cannot be the best checkpoint."""
+        request = replace(self._request, **{"metrics": metrics, "rewind": self._rewinds, **options})
+        return save_requested(str(self.root), step, state() if callable(state) else state, request)
 
     def _has_saved(self, step: int) -> bool:
-        return any(each.step == check_step(step) for each in self._folder.look()[0]) and not self._rewinds
+        return any(each.step == check_step(step) for each in self._store.scan()[0]) and not self._rewinds
 
     def wait(self) -> dict[str, Any] | None:
-        """Wait for a save in the background; raises its error."""
+        """Wait for a save in the background, and raise its error."""
         return background.wait_for_save()
 
     # finding
 
     def history(self) -> list[TrainingCheckpoint]:
-        """All checkpoints, in the order in which they were saved; what is broken is logged and left out."""
-        found, broken = self._folder.look()
-        pass_over(broken)
-        pinned = self._folder.pinned()
-        return [_noun(each, pinned) for each in found]
+        """Return all checkpoints, in the order in which they were saved. Unreadable ones are logged and left out."""
+        found, broken = self._store.scan()
+        log_skipped(broken)
+        pinned = self._store.pinned()
+        return [_checkpoint(each, pinned) for each in found]
 
     def latest(self) -> TrainingCheckpoint | None:
-        """The newest checkpoint that is whole; None if there is none. Its bytes are not read."""
+        """Return the newest checkpoint with a sound manifest; None if there is none. Its tensors are not read."""
         found = self.history()
         return found[-1] if found else None
 
     def best(self) -> TrainingCheckpoint | None:
-        """The best checkpoint; None if there is none."""
-        found, _ = self._folder.look()
-        if self._best_key is not None:
-            best = self._folder.best_of(found, self._best_key, self._mode)
-            return _noun(best, self._folder.pinned()) if best else None
+        """Return the best checkpoint; None if there is none."""
+        if self._request.best_key is not None:
+            best = best_of(self._store.scan()[0], self._request.best_key, self._request.mode)
+            return _checkpoint(best, self._store.pinned()) if best else None
         try:
-            return _noun(self._folder.get("best"), self._folder.pinned())
+            return _checkpoint(self._store.get("best"), self._store.pinned())
         except NotFound:
             return None
 
     def verify(self) -> VerifyReport:
         """Read every byte of every checkpoint, and name what is damaged."""
-        if isinstance(self._folder, TrainingFolder):
-            return checking.verify(*self._folder.look())
-        from holdfast.training.remote_reading import verify_remote  # an extra: `holdfast[s3]`
-
-        return verify_remote(self._folder)
+        return self._store.verify()
 
     def resume(
         self, step: int | Literal["latest", "best"] = "latest", *, rng: bool = True, **options: Any
     ) -> Resumed | None:
-        """Load what to go on from; None if nothing was saved yet. `options` are those of `load_checkpoint`.
+        """Load the checkpoint to continue from; None if there is none. `options` are those of `load_checkpoint`.
 
-        `latest`: a checkpoint that is damaged is reported, put aside, and the newest sound one is used instead.
-        Random states and the data loader's position are set back. Damaged if none is sound.
+        With `latest`, a damaged checkpoint is reported and renamed (P1), and the newest sound one is used instead.
+        Random states and the position of the data loader are restored. Damaged if no checkpoint is sound.
         """
         background.wait_for_save()
-        found, broken = self._folder.look()
+        request = LoadRequest(**options)
+        found, broken = self._store.scan()
         if not found and not broken:
             return None
         if step != "latest":
             self._rewinds = True
-            return self._resumed(self._folder.get(step), (), rng, options)
+            return self._load(self._store.get(step), (), rng, request)
         problems = [str(each.error) for each in broken]
         for each in reversed(found):
             try:
-                resumed = self._resumed(each, tuple(problems), rng, options)
+                resumed = self._load(each, tuple(problems), rng, request)
             except (Damaged, NotFound) as error:
-                if self._folder.reader(each, verify=False).is_gone:
-                    return self.resume(step, rng=rng, **options)  # another process has pruned it: look again
+                if self._store.reader(each, verify=False).is_gone:
+                    return self.resume(step, rng=rng, **options)  # another process has pruned it: scan again (P9)
                 if isinstance(error, NotFound):
-                    raise  # of what was asked for
-                _log.warning("passed over: %s", error)
+                    raise  # of the names in `only`
+                _log.warning("skipped: %s", error)
                 problems.append(str(error))
                 continue
-            self._put_aside(found[found.index(each) + 1 :])
+            self._set_aside(found[found.index(each) + 1 :])
             if any(other.step > each.step for other in found):
-                self._rewinds = True  # the run was set back, and comes to steps again that it left
+                self._rewinds = True  # the run goes back, and will save these steps again
             return resumed
         raise Damaged(f"no checkpoint of {self.root} is sound: {problems[0]}", hint="Restore a backup of the folder.")
 
-    def _resumed(self, found: Found, problems: tuple[str, ...], rng: bool, options: dict[str, Any]) -> Resumed:
-        opening = {name: value for name, value in options.items() if name in ("verify", "mmap")}
-        whole = self._folder.full(found)
-        reader = self._folder.reader(whole, verify=options.get("verify", True))
-        opened = Opened(whole, **opening, reader=reader)
-        state = opened.state(**{name: value for name, value in options.items() if name not in opening})
-        loader = self._options["loader"]
-        kept = opened.resume()
-        notes = set_back(opened, rng=rng and "rng" in kept, loader=loader if "loader" in kept else None)
-        if rng and self._options["rng"] and "rng" not in kept:
-            notes.append(f"{found.path} holds no random states, so none are restored")
-        if loader is not None and "loader" not in kept:
-            notes.append(f"{found.path} holds no position of a data loader, so it begins anew")
-        return Resumed(state, _noun(found, self._folder.pinned()), (*problems, *notes))
+    def _load(self, found: StoredCheckpoint, problems: tuple[str, ...], rng: bool, request: LoadRequest) -> Resumed:
+        whole = self._store.full(found)
+        opened = OpenCheckpoint(whole, self._store.reader(whole, verify=request.verify))
+        state = opened.state(request)
+        loader, stored = self._request.loader, opened.resume()
+        notes = opened.restore(rng=rng and "rng" in stored, loader=loader if "loader" in stored else None)
+        if rng and self._request.rng and "rng" not in stored:
+            notes.append(f"{found.path} has no random states, so none are restored")
+        if loader is not None and "loader" not in stored:
+            notes.append(f"{found.path} has no position of a data loader, so it starts from the beginning")
+        return Resumed(state, _checkpoint(found, self._store.pinned()), (*problems, *notes))
 
-    def _put_aside(self, damaged: list[Found]) -> None:
-        """What is damaged keeps its bytes and loses its name, so that its step can be saved again."""
+    def _set_aside(self, damaged: list[StoredCheckpoint]) -> None:
+        """Rename damaged checkpoints, so that their steps can be saved again. Nothing is removed (P1)."""
         if not damaged:
             return
         self._rewinds = True
         try:
-            with self._folder.writing():
+            with self._store.writing():
                 known = {(each.path, each.manifest.sequence) for each in damaged}
-                found = self._folder.look()[0]  # somebody may have put a sound one there meanwhile
+                found = self._store.scan()[0]  # another process may have saved a sound one there meanwhile
                 doomed = [each for each in found if (each.path, each.manifest.sequence) in known]
-                self._folder.mark_rest([each for each in found if each not in doomed])
+                self._store.repoint_markers([each for each in found if each not in doomed])
                 for each in doomed:
-                    _log.warning("put aside: %s", self._folder.put_aside(each.path))
-        except (Unavailable, Refused) as error:  # a folder that can only be read is still good to go on from
-            _log.warning("what is damaged stays where it is: %s", error)
+                    _log.warning("damaged, and kept as %s", self._store.set_aside(each.path))
+        except (Unavailable, Refused) as error:  # a read-only folder can still be resumed from
+            _log.warning("damaged checkpoints keep their names: %s", error)
 
     # keeping
 
     def pin(self, step: int, *, pinned: bool = True) -> None:
-        """Keep a checkpoint whatever the policy says; or no longer."""
-        with self._folder.writing():  # nobody prunes it between the look and the pin
-            found = self._folder.get(check_step(step))
-            steps = self._folder.pinned()
-            self._folder.pin(steps | {found.step} if pinned else steps - {found.step})
-            self._folder.get(found.step)  # an object store has no lock: NotFound if it was pruned meanwhile
+        """Keep a checkpoint whatever the policy says, or no longer."""
+        with self._store.writing():  # no prune may come between finding and pinning it
+            found = self._store.get(check_step(step))
+            steps = self._store.pinned()
+            self._store.pin(steps | {found.step} if pinned else steps - {found.step})
+            self._store.get(found.step)  # an object store has no lock: NotFound if it was pruned meanwhile
 
-    def prune(self, *, dry_run: bool = False) -> retaining.Trimmed:
-        """Remove what the policy has no reason to keep, or only say what that is."""
+    def prune(self, *, dry_run: bool = False) -> retention.Pruned:
+        """Remove what the policy does not keep, or with `dry_run` only return what that is."""
         background.wait_for_save()
-        found, _ = self._folder.look()
-        options: dict[str, Any] = {"best_key": self._best_key, "mode": self._mode, "now": datetime.now(UTC)}
+        request = self._request
+        options: dict[str, Any] = {"best_key": request.best_key, "mode": request.mode, "now": datetime.now(UTC)}
         if dry_run:
-            return retaining.plan(self._folder, found, self._keep, **options)
-        with self._folder.writing():
-            found, _ = self._folder.look()
-            return retaining.prune(self._folder, found, self._keep, **options)
+            return retention.plan(self._store, self._store.scan()[0], request.keep, **options)
+        with self._store.writing():
+            return retention.prune(self._store, self._store.scan()[0], request.keep, **options)
 
     # the block
 
@@ -275,25 +260,25 @@ class CheckpointManager:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         is_over = False
         try:
-            with _told_beside(value):
-                background.wait_for_save()  # a signal that comes meanwhile does not cost the last save
+            with _note_on(value):
+                background.wait_for_save()  # before the signal is handled: it must not cost the last save
             is_over = value is None
         finally:
-            self._preemption.leave(is_over=is_over)  # a save that failed is told of, and not ended by the signal
+            self._preemption.leave(is_over=is_over)  # the error of a failed save is raised, not ended by the signal
 
 
 @contextlib.contextmanager
-def _told_beside(other: BaseException | None) -> Iterator[None]:
-    """An error of the save must not hide the one that ended the block."""
+def _note_on(other: BaseException | None) -> Iterator[None]:
+    """Add an error of the save as a note to the one that ended the block, which it must not hide."""
     try:
         yield
     except HoldfastError as error:
         if other is None:
             raise
-        other.add_note(f"the save in the background failed too: {error}")
+        other.add_note(f"the save in the background failed, too: {error}")
 
 
-def _noun(found: Found, pinned: set[int]) -> TrainingCheckpoint:
+def _checkpoint(found: StoredCheckpoint, pinned: set[int]) -> TrainingCheckpoint:
     manifest = found.manifest
     metrics = {name: manifest.metric(name) for name in manifest.metrics}
     return TrainingCheckpoint(

@@ -1,5 +1,5 @@
-"""Work for a few threads, done by threads of our own: the standard library's pools refuse work once a process ends,
-which is when a save that goes on in the background must still be finished."""
+"""Worker threads. The pools of the standard library refuse work while the process ends, when a background save must
+still finish, so they cannot be used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from holdfast.errors import Refused
+from holdfast.validation import check_limit
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -18,15 +18,13 @@ THREADS = 4
 
 def check_threads(threads: object) -> int | None:
     """Return a number of threads; Refused unless it is a whole number, 1 or more, or None."""
-    if threads is None or (isinstance(threads, int) and not isinstance(threads, bool) and threads >= 1):
-        return threads
-    raise Refused(f"threads is {threads!r}", hint="Give a whole number, 1 or more, or None.")
+    return check_limit(threads, "threads", least=1)
 
 
 def each(function: Callable[[T], R], items: Sequence[T], *, threads: int | None = None) -> list[R]:
     """Call a function with each item, in a few threads, and return the results in order.
 
-    The first error ends the work and is raised, once all threads have stopped.
+    The first error stops the work, and is raised when all threads have ended.
     """
     count = min(THREADS if threads is None else threads, len(items))
     if count <= 1:
@@ -38,11 +36,13 @@ def each(function: Callable[[T], R], items: Sequence[T], *, threads: int | None 
             helper.start()
         for helper in helpers:
             helper.join()
-    except BaseException as error:  # Ctrl-C: nobody goes on with work that its owner has given up
+    except BaseException as error:  # P3: after Ctrl-C no thread may go on writing
         work.error = error
         for helper in helpers:
-            with contextlib.suppress(RuntimeError):  # it has not begun, and will not
+            with contextlib.suppress(RuntimeError):  # it was not started
                 helper.join()
+        if isinstance(error, RuntimeError) and isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None  # CPython: Ctrl-C within Thread.start() may become a RuntimeError
         raise
     if work.error is not None:
         raise work.error
@@ -65,5 +65,5 @@ class _Work(Generic[T, R]):
                 return
             try:
                 self.results[pair[0]] = self._function(pair[1])
-            except BaseException as error:  # raised again by whoever waits
+            except BaseException as error:  # `each` raises it
                 self.error = error

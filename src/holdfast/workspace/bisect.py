@@ -1,4 +1,4 @@
-"""Bisecting: the first checkpoint at which something fails, found by halves, each in a folder of its own."""
+"""Bisecting: find the first checkpoint at which a test fails by binary search, each exported to a folder."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from holdfast.workspace.workspace import Workspace
 
 Test = Callable[[Path, Checkpoint], bool | None]
-"""Told a folder with the files of a checkpoint; says whether it is good there, or None if that cannot be told."""
+"""Called with a folder that contains the files of a checkpoint; returns whether it is good, or None to skip it."""
 
 Tell = Callable[[Checkpoint, str, int], None]
-"""Told each checkpoint, what it turned out to be, and how many tests are left at most."""
+"""Called with each checkpoint, its verdict, and how many tests are left at most."""
 
 _WORDS = {True: "good", False: "bad", None: "skipped"}
 
@@ -28,7 +28,7 @@ class Bisection:
     """One search between a good and a bad checkpoint."""
 
     def __init__(self, line: Sequence[Checkpoint], test: Callable[[Checkpoint], bool | None], tell: Tell) -> None:
-        """`line`: in order; the first is to be good and the last bad."""
+        """`line`: checkpoints in order; the first must be good and the last bad."""
         self._line = line
         self._test = test
         self._tell = tell
@@ -36,7 +36,7 @@ class Bisection:
         self._good, self._bad = 0, len(line) - 1
 
     def run(self) -> Bisected:
-        """Refused if the first is not good or the last not bad: then there is nothing between them to be found."""
+        """Search. Refused if the first is not good or the last not bad."""
         if self._try(self._good) is not True:
             raise Refused(f"{self._line[0].id} is not good itself", hint="Give an earlier checkpoint as GOOD.")
         if self._try(self._bad) is not False:
@@ -86,22 +86,22 @@ def bisect(
             except (Damaged, NotFound):
                 if checkpoint in (line[0], line[-1]):
                     raise
-                return None  # deleted meanwhile, or damaged: the others still tell
+                return None  # deleted meanwhile, or damaged: skip it
             try:
                 return test(place, checkpoint)
             finally:
-                with contextlib.suppress(OSError):  # what cannot be removed now goes with the rest
+                with contextlib.suppress(OSError):  # removed with the temporary folder later
                     durable.remove_tree(str(place))
 
         return Bisection(line, try_one, tell or _nothing).run()
 
 
 def _line(good: Checkpoint, bad: Checkpoint, saves: Iterable[Checkpoint]) -> list[Checkpoint]:
-    """The checkpoints from a good one to a bad one, in order. Refused if the good one does not come first."""
+    """Return the checkpoints from a good one to a bad one, in order. Refused if the good one is not older."""
     if good.sequence >= bad.sequence:
-        raise Refused(f"{good.id} does not come before {bad.id}", hint="Give the earlier, good one first.")
+        raise Refused(f"{good.id} is not older than {bad.id}", hint="Give the earlier, good one first.")
     return [good, *(each for each in saves if good.sequence < each.sequence < bad.sequence), bad]
 
 
 def _nothing(checkpoint: Checkpoint, verdict: str, left: int) -> None:
-    """Tell nobody."""
+    """Do nothing."""

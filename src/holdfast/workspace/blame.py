@@ -1,8 +1,7 @@
-"""Blaming: which checkpoint each line of a file came with, and so whose window it was made in.
+"""Blame: which checkpoint, and so which actor, each line of a file came from.
 
-A file is followed back along what the folder went through. Only where its content differs from one checkpoint to the
-next is it read; where it was renamed, it is followed under its older name. What was gone through is not held: memory
-does not grow with the number of checkpoints (P8).
+Follows a file back through the checkpoints of the folder, across renames. Reads it only where its content differs from
+one checkpoint to the next. Memory does not grow with the number of checkpoints (P8).
 """
 
 from __future__ import annotations
@@ -11,28 +10,28 @@ import os
 import stat
 from typing import NamedTuple
 
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import NotFound, Refused, Remedy
 from holdfast.model import Blame, BlamedLine, Checkpoint, Origin
-from holdfast.scan import databases
-from holdfast.scan.handles import Handles, split
-from holdfast.shadowgit import Kind, TreeEntry, object_id, store_name
+from holdfast.scan import sqlite_files
+from holdfast.scan.dir_handles import Handles, split
+from holdfast.shadowgit import ObjectKind, TreeEntry, object_id, store_name
+from holdfast.workspace.stored.attribution import USER, actor_of
 from holdfast.workspace.stored.catalog import Row
-from holdfast.workspace.stored.differ import find_renames
-from holdfast.workspace.stored.gathering import TEXT_MAX_BYTES, Gathering
-from holdfast.workspace.stored.lines import Hunk, hunks, is_text, split_lines
+from holdfast.workspace.stored.diff import find_renames
+from holdfast.workspace.stored.object_sink import TEXT_MAX_BYTES, ObjectSink
 from holdfast.workspace.stored.record import Node
 from holdfast.workspace.stored.repository import WITHOUT, Repository
+from holdfast.workspace.stored.text_merge import Hunk, hunks, is_text, split_lines
 from holdfast.workspace.stored.tree import TreeReader
-from holdfast.workspace.stored.windows import USER, actor_of
 
 _MOST_FOUND = 1024
 
 
 class _Version(NamedTuple):
-    """A file as it was at one moment."""
+    """A file at one checkpoint, or now."""
 
     checkpoint: Checkpoint | None
-    """None: now."""
+    """None stands for now."""
     path: str
     oid: bytes
 
@@ -42,21 +41,21 @@ class Blamer:
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
-        self._source = Gathering(repository.objects, None)
+        self._source = ObjectSink(repository.objects)
         self._fresh: dict[bytes, bytes] = {}
         self._found: dict[tuple[bytes, str], TreeEntry | None] = {}
 
     def blame_now(self, path: str, root: str) -> Blame:
-        """The file as it is in the folder. NotFound if it is not there."""
+        """Blame a file of the folder as it is now. NotFound if there is none."""
         status, data = _read(path, root)
         if data is None:
             return self._blame(_Version(None, path, self._known(path, status)))
-        oid = object_id(Kind.BLOB, data)
+        oid = object_id(ObjectKind.BLOB, data)
         self._fresh[oid] = data
         return self._blame(_Version(None, path, oid))
 
     def _known(self, path: str, status: os.stat_result) -> bytes:
-        """The content of a large file, if it is the one that was saved last, by its size and time; nothing if not."""
+        """Return the id of a large file if it is unchanged since the last save, by size and time; empty if not."""
         head = self._repository.head()
         entry = TreeReader(self._source).find(self._root_of(head), path) if head else None
         if entry is None or not entry.is_file or entry.attr.mtime_ns != status.st_mtime_ns:
@@ -65,7 +64,7 @@ class Blamer:
         return entry.oid if (self._source.size(entry.oid) if size is None else size) == status.st_size else b""
 
     def blame(self, path: str, checkpoint: Checkpoint) -> Blame:
-        """The file as a checkpoint has it. NotFound if it has none there."""
+        """Blame a file of a checkpoint. NotFound if there is none."""
         row = self._repository.catalog.by_id(checkpoint.id)
         found = self._version(row, path) if row else None
         if found is None:
@@ -95,7 +94,7 @@ class Blamer:
     def _passed(
         self, older: _Version, newer: _Version, pending: dict[int, int]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Which of some lines of a version an older one has (by its own count), and which are left."""
+        """Split lines of a version into those that an older one has (with its line numbers) and the rest."""
         if older.oid == newer.oid or not pending:
             return pending, {}
         before, after = self._text(older), self._text(newer)
@@ -114,7 +113,7 @@ class Blamer:
         return gone, left
 
     def _whole(self, version: _Version) -> Origin:
-        """Where the content as a whole came from."""
+        """Return the origin of the content as a whole."""
         while True:
             older, is_end = self._older(version)
             same = next((each for each in older if each.oid == version.oid), None)
@@ -125,8 +124,8 @@ class Blamer:
     # going back
 
     def _older(self, version: _Version) -> tuple[list[_Version], bool]:
-        """The file in what a version came from: the parent, and for what is left of an agent's work, where it began.
-        And whether there is nothing that it came from."""
+        """Return the file in the predecessors of a version (the parent; for an undo of an agent also its start), and
+        whether there are none."""
         rows = self._befores(version.checkpoint)
         found = [self._version(row, version.path) or self._renamed(row, version) for row in rows]
         return [each for each in found if each is not None], version.checkpoint is not None and not rows
@@ -149,7 +148,7 @@ class Blamer:
         return _Version(self._repository.checkpoint(row), path, oid) if oid is not None else None
 
     def _content(self, row: Row, path: str) -> bytes | None:
-        """The content of a file or link in a checkpoint. Only the folders on the way are read, without attributes."""
+        """Return the content id of a file or link. Reads only the folders above it, without attributes."""
         if not path:
             return None  # the folder itself
         *folders, name = path.split("/")
@@ -162,12 +161,14 @@ class Blamer:
         found = self._entry(tree, name)
         if found is None or not found.is_folder:
             return found and found.oid
-        root = self._root_of(self._repository.checkpoint(row))  # a folder, or a large file in parts: attributes tell
+        root = self._root_of(
+            self._repository.checkpoint(row)
+        )  # a folder, or a large file in chunks: only attributes tell
         entry = TreeReader(self._source).find(root, path)
         return entry.oid if entry is not None and (entry.is_file or entry.is_link) else None
 
     def _entry(self, tree: bytes, name: str) -> TreeEntry | None:
-        """What a stored folder has under a name. Most checkpoints share most folders with the one looked at before."""
+        """Return an entry of a stored folder, with a cache: neighbouring checkpoints share most folders."""
         key = (tree, name)
         if key not in self._found:
             if len(self._found) >= _MOST_FOUND:
@@ -178,7 +179,7 @@ class Blamer:
 
     def _renamed(self, row: Row, version: _Version) -> _Version | None:
         if version.checkpoint is None:
-            return None  # that would take a look at the whole folder
+            return None  # that would need a scan of the folder
         before = self._root_of(self._repository.checkpoint(row))
         changes = TreeReader(self._source).diff(before, self._root_of(version.checkpoint))
         for old, new in find_renames(changes, self._source):
@@ -195,7 +196,7 @@ class Blamer:
         return data if data is not None and len(data) <= TEXT_MAX_BYTES and is_text(data) else None
 
     def _is_in_parts(self, oid: bytes) -> bool:
-        return self._repository.objects.kind_and_size(oid)[0] is Kind.TREE
+        return self._repository.objects.kind_and_size(oid)[0] is ObjectKind.TREE
 
     def _origin(self, version: _Version, *, is_older: bool) -> Origin:
         checkpoint = version.checkpoint
@@ -203,7 +204,7 @@ class Blamer:
 
 
 def _changed_lines(before: bytes, after: bytes) -> list[Hunk]:
-    """Where two texts differ. Lines that both begin or end with are not compared one by one: most edits are small."""
+    """Return where two texts differ. Skips the common beginning and end first: most edits are small."""
     start = before.rfind(b"\n", 0, _same(before, after)) + 1
     before, after, skipped = before[start:], after[start:], before.count(b"\n", 0, start)
     tail = _same(before[::-1], after[::-1])
@@ -214,7 +215,7 @@ def _changed_lines(before: bytes, after: bytes) -> list[Hunk]:
 
 
 def _same(one: bytes, other: bytes) -> int:
-    """How many bytes two texts have in common from the beginning."""
+    """Return the length of the common prefix of two texts."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -226,7 +227,7 @@ def _same(one: bytes, other: bytes) -> int:
 
 
 def _read(path: str, root: str) -> tuple[os.stat_result, bytes | None]:
-    """A file of the folder, and its content unless that is too large to have lines."""
+    """Read a file of the folder; the content is None if it is too large."""
     folder, name = split(path)
     try:
         with Handles(root) as handles:
@@ -238,7 +239,7 @@ def _read(path: str, root: str) -> tuple[os.stat_result, bytes | None]:
                 raise Refused(f"{path or '.'} is not a file", hint="Name a file.")
             if status.st_size > TEXT_MAX_BYTES:
                 return status, None
-            with databases.reading(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, fd) as file:
+            with sqlite_files.reading(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, fd) as file:
                 return status, os.pread(file, TEXT_MAX_BYTES, 0)
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFound(f"{path} is not there", hint="Name a checkpoint that has it: holdfast blame PATH REF.") from None
+        raise NotFound(f"{path} does not exist", remedy=Remedy("blame_checkpoint")) from None

@@ -1,4 +1,7 @@
-"""What saves, restores and recovers, put together; loaded when a workspace first needs more than to read."""
+"""The scanner, the saver, the restorer and the recoverer of one workspace.
+
+A module of its own so that listing checkpoints loads none of them.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,19 @@ from typing import TYPE_CHECKING
 from holdfast.scan.limits import Limits
 from holdfast.workspace.capture.save import Saver
 from holdfast.workspace.capture.scanner import Scanner
+from holdfast.workspace.pathspec import Paths, as_text, parse_scope
+from holdfast.workspace.stored.object_sink import ObjectSink
 from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.stored.tree import TreeReader
 
 if TYPE_CHECKING:
-    from holdfast.workspace.restore.recover import Recoverer
+    from holdfast.model import CheckpointDiff
+    from holdfast.workspace.restore.recovery import Recoverer
     from holdfast.workspace.restore.restore import Restorer
 
 
 class Engine:
-    """The parts that look at a folder, or change it."""
+    """The parts of a workspace that scan or change the folder."""
 
     def __init__(
         self,
@@ -31,6 +38,7 @@ class Engine:
         home: Path,
         config_home: Path,
         clock: Callable[[], datetime],
+        file_clock: Callable[[], int],
     ) -> None:
         self._repository = repository
         self.scanner = Scanner(
@@ -40,17 +48,42 @@ class Engine:
             limits=Limits(*ignored_max_bytes),
             home=home,
             config_home=config_home,
+            file_clock=file_clock,
         )
         self.saver = Saver(repository, self.scanner, clock)
 
     @cached_property
     def restorer(self) -> Restorer:
-        from holdfast.workspace.restore.restore import Restorer  # who only saves does not pay for it
+        from holdfast.workspace.restore.restore import Restorer  # start-up cost: a save does not need it
 
         return Restorer(self._repository, self.scanner, self.saver)
 
     @cached_property
     def recoverer(self) -> Recoverer:
-        from holdfast.workspace.restore.recover import Recoverer  # as above
+        from holdfast.workspace.restore.recovery import Recoverer  # as above
 
         return Recoverer(self._repository, self.scanner, self.saver, self.restorer)
+
+    def diff(self, a: str, b: str | None, paths: Paths | None) -> CheckpointDiff:
+        """Compare two checkpoints; without `b`, a checkpoint with the folder as it is now."""
+        from holdfast.workspace.stored.diff import make_diff  # start-up cost: a save does not need it
+
+        repository = self._repository
+        first = repository.find(a)
+        sink = ObjectSink(repository.objects, keep_files=True)
+        reader = TreeReader(sink)
+        before = repository.contents(first).root
+        if b is None:
+            snapshot, _ = self.scanner.take(sink, head=repository.head())
+            second, after, uncovered = None, snapshot.root, snapshot.uncovered
+        else:
+            other = repository.find(b)
+            second, after, uncovered = other.id, repository.contents(other).root, list(other.uncovered)
+        scope = parse_scope(
+            as_text(paths),
+            self.scanner.root,
+            lambda path: any(reader.find(root, path) for root in (before, after)),
+            lambda: (path for root in (before, after) for path, _ in reader.walk(root)),
+        )
+        changes = (change for change in reader.diff(before, after) if change.path in scope)
+        return make_diff(first.id, second, changes, sink, (first.uncovered, uncovered))

@@ -1,8 +1,8 @@
-"""Exporting: a checkpoint's files, exactly as they were, in a folder of their own.
+"""Exporting the files of a checkpoint, exactly as they were, into a new folder.
 
-Order of writes (P3): a new folder beside the place, that only its owner can enter; everything into it, as a restore
-would write it; then, when all of it is durable, one rename. A crash before that leaves the folder beside the place,
-under a name that says what it is; nothing needs it, and the next export names it.
+Order of writes (P3): a private temporary folder next to the destination; everything into it, as a restore would write
+it; then, when all of it is durable, one rename. A crash before that leaves the temporary folder, under a name that says
+what it is; the next export reports it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pathlib import Path
 
 from holdfast import durable
 from holdfast.durable import disk
-from holdfast.errors import Conflict, Damaged, NotFound, Refused, Unavailable
+from holdfast.errors import Conflict, Damaged, NotFound, Refused, Remedy, Unavailable
 from holdfast.model import Checkpoint, Exported, Progress
 from holdfast.scan.attrs import Attr
-from holdfast.scan.databases import family
-from holdfast.scan.handles import Handles, upwards
+from holdfast.scan.dir_handles import Handles, upwards
+from holdfast.scan.sqlite_files import family
 from holdfast.scan.walk import Listing
-from holdfast.workspace.given import a_path
+from holdfast.validation import check_path
+from holdfast.workspace.pathspec import Scope, parse_scope
 from holdfast.workspace.restore.apply import Application
-from holdfast.workspace.scope import Scope, parse_scope
 from holdfast.workspace.stored.record import Node
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import Change, Entry, TreeReader
@@ -35,7 +35,7 @@ _STAGE = ".holdfast-stage"
 
 
 class Exporter:
-    """Exports checkpoints of one workspace. Needs no lock, and changes nothing of workspace or store."""
+    """Exports checkpoints of one workspace. Needs no lock, and changes neither workspace nor store."""
 
     def __init__(self, repository: Repository, root: Path) -> None:
         self._repository = repository
@@ -51,7 +51,7 @@ class Exporter:
         skip_damaged: bool = False,
         progress: Progress | None = None,
     ) -> Exported:
-        """Write a checkpoint into a new or empty folder. On an error there is none of it."""
+        """Write a checkpoint into a new or empty folder. On an error nothing of it is there."""
         place = self._place(directory)
         node = self._repository.contents(checkpoint).root
         scope = parse_scope(
@@ -62,7 +62,7 @@ class Exporter:
         )
         entries = dict(self._reader.walk(node))
         changes = self._changes(entries, {path for path in entries if self._is_chosen(node, path, scope)})
-        uncovered = checkpoint.uncovered  # now: once all of it is in place, nothing may fail
+        uncovered = checkpoint.uncovered  # read now: nothing may fail after the rename
         leftovers = sorted(str(path) for path in place.parent.glob(f"{PREFIX}*"))
         temporary = place.parent / f"{PREFIX}{secrets.token_hex(4)}"
         try:
@@ -70,7 +70,7 @@ class Exporter:
             failed = self._write(temporary, changes, skip_damaged=skip_damaged, progress=progress)
             _put_in_place(temporary, place)
         except BaseException:
-            with contextlib.suppress(OSError):  # what is left of it is named by the next export
+            with contextlib.suppress(OSError):  # the next export reports what remains
                 durable.remove_tree(str(temporary))
             raise
         return Exported(
@@ -83,16 +83,16 @@ class Exporter:
         )
 
     def _place(self, directory: str | os.PathLike[str]) -> Path:
-        place = Path(os.path.realpath(a_path(directory, "the folder to write to")))
+        place = Path(os.path.realpath(check_path(directory, "the folder to write to")))
         for other, what in ((self._root, "workspace"), (self._repository.folder, "store")):
             if place.is_relative_to(other) or other.is_relative_to(place):
-                raise Refused(f"{place} and the {what} are inside one another", hint="Name a folder elsewhere.")
+                raise Refused(f"{place} and the {what} are inside one another", hint="Choose a folder elsewhere.")
         if not place.parent.is_dir():
-            raise NotFound(f"{place.parent} is not a folder", hint="Make it first.")
+            raise NotFound(f"{place.parent} is not a folder", hint="Create it first.")
         if os.path.lexists(place) and not place.is_dir():
-            raise Refused(f"{place} is not a folder", hint="Name a new or an empty one.")
+            raise Refused(f"{place} is not a folder", hint="Choose a new or an empty one.")
         if place.is_dir() and any(place.iterdir()):
-            raise Refused(f"{place} is not empty", hint="Name a new or an empty folder.")
+            raise Refused(f"{place} is not empty", hint="Choose a new or an empty folder.")
         return place
 
     def _is_chosen(self, node: Node, path: str, scope: Scope) -> bool:
@@ -103,7 +103,7 @@ class Exporter:
         return bool(others) and any(self._reader.is_sidecar(node, each) for each in (path, *others))
 
     def _changes(self, entries: dict[str, Entry], chosen: set[str]) -> dict[str, Change]:
-        """What is to be made, folders before what is in them; those above a chosen path come with it."""
+        """Return what to write, folders before their content, including folders above chosen paths."""
         chosen = chosen | {above for path in chosen for above in upwards(path)} | {""}
         empty = Entry(Attr(stat.S_IFDIR | 0o700, 0, b"-"), b"")
         return {path: Change(path, None if path else empty, entries[path]) for path in sorted(chosen)}
@@ -111,7 +111,7 @@ class Exporter:
     def _write(
         self, folder: Path, changes: dict[str, Change], *, skip_damaged: bool, progress: Progress | None
     ) -> dict[str, str]:
-        """Write everything into an empty folder, durably; what could not be, and why."""
+        """Write everything into an empty folder, durably; return what could not be written, and why."""
         with Handles(str(folder)) as handles:
             listing = Listing(self._owner(), os.fstat(handles.open("")).st_dev)
             application = Application(
@@ -128,7 +128,7 @@ class Exporter:
         return {path or ".": why for path, why in failed.items()}
 
     def _owner(self) -> tuple[int, int]:
-        """Whose the files are that do not say otherwise: the workspace's owner, where we can give them to that one."""
+        """Return the owner for files that store none: the workspace's owner, if we are allowed to set it."""
         status = os.stat(self._root)
         if os.geteuid() in (0, status.st_uid):
             return status.st_uid, status.st_gid
@@ -136,22 +136,22 @@ class Exporter:
 
 
 def _put_in_place(temporary: Path, place: Path) -> None:
-    """Rename, durably: the commit point. On an error there is what was there before."""
+    """Rename, durably: the commit point (P3). On an error the destination is as before."""
     mode = stat.S_IMODE(place.stat().st_mode) if place.is_dir() else None
-    if mode is not None:  # it was made with a mode on purpose
+    if mode is not None:  # keep the mode of an existing empty folder
         _set_mode(temporary, mode)
     try:
         disk().rename(str(temporary), str(place))
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-            raise Conflict(f"something came to {place} meanwhile", hint="Name a new or an empty folder.") from None
+            raise Conflict(f"{place} was created meanwhile", hint="Choose a new or an empty folder.") from None
         if error.errno == errno.EBUSY:
-            raise Refused(f"{place} is in use, perhaps as a mount point", hint="Name a new folder in it.") from None
+            raise Refused(f"{place} is in use, perhaps as a mount point", hint="Choose a new folder in it.") from None
         raise
     try:
         durable.sync_folder(place.parent)
     except OSError as error:
-        disk().rename(str(place), str(temporary))  # what cannot be made durable is not said to be there
+        disk().rename(str(place), str(temporary))  # P3: do not report success for what is not durable
         if mode is not None:
             disk().mkdir(str(place))
             _set_mode(place, mode)
@@ -173,5 +173,6 @@ def _damage(paths: dict[str, str]) -> Damaged:
     some = ", ".join(sorted(paths)[:5]) + (", …" if len(paths) > 5 else "")
     return Damaged(
         f"this checkpoint is damaged, and {len(paths)} of its files cannot be exported: {some}",
-        hint="Nothing was written. Export the rest with skip_damaged (--skip-damaged), or use another.",
+        hint="Nothing was written.",
+        remedy=Remedy("skip_damaged", verb="export"),
     )

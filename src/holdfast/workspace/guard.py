@@ -1,50 +1,100 @@
-"""A step under guard: saved before, and taken back if it fails."""
+"""A guarded step: a checkpoint before it, and a restore if it fails."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from contextlib import ContextDecorator, ExitStack, suppress
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from holdfast import durable
 from holdfast.errors import HoldfastError, Refused
-from holdfast.model import JSON, Checkpoint, Restored
+from holdfast.model import Checkpoint, Restored
 
 if TYPE_CHECKING:
-    from holdfast.scan.githead import Head
+    from holdfast.scan.git_head import Head
+    from holdfast.workspace.requests import SaveRequest
     from holdfast.workspace.workspace import Workspace
 
+E = TypeVar("E")
 T = TypeVar("T")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _SHOWN = 5
 
 
-class Guard(ContextDecorator):
-    """Saves on entering, and restores when an error comes out; `with`, `async with`, or a decorator of a function.
+class GuardedStep(ABC, Generic[E]):
+    """A step with a checkpoint before it, and a restore if it fails; for `with` and `async with`.
 
-    What counts as failing: every exception, Ctrl-C and a cancelled task included; not a `SystemExit` that says
-    success, nor the closing of a generator. The error goes on, with a note of what was restored. If the restore
-    fails, the note says that, and the checkpoint stays to be restored by hand.
+    Every exception is a failure, Ctrl-C and a cancelled task included; not a `SystemExit` of success, nor the closing
+    of a generator. The failure is raised in any case, with a note of what was restored. A subclass says how to save
+    and how to restore.
     """
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        message: str,
-        *,
-        state: Mapping[str, JSON] | None,
-        session: str | None,
-        actor: str | None,
-        step: int | None,
+    @abstractmethod
+    def __enter__(self) -> E:
+        """Save, and protect the checkpoint from pruning until the step has ended."""
+
+    @abstractmethod
+    def _succeed(self) -> None:
+        """End the protection of the checkpoint."""
+
+    @abstractmethod
+    def _fail(self, error: BaseException) -> None:
+        """Restore, note on the error what was done, and end the protection. Raises nothing."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None or not _is_failure(error):
+            self._succeed()
+        else:
+            self._fail(error)
+
+    async def __aenter__(self) -> E:
+        from asyncio import CancelledError  # late: asyncio takes longer to import than all of this
+
+        try:
+            return await self._to_the_end(self.__enter__)
+        except CancelledError:  # nothing exits what was never entered
+            await self._to_the_end(self._abandon)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._to_the_end(lambda: self.__exit__(kind, error, trace))
+
+    def _abandon(self) -> None:
+        """Undo `__enter__`, for a step that will not run."""
+        self._succeed()
+
+    async def _to_the_end(self, work: Callable[[], T]) -> T:
+        """Run in a thread, and wait even if cancelled: whatever comes next finds the folder at rest."""
+        from holdfast.durable.aio import wait_to_the_end
+
+        return await wait_to_the_end(self._in_thread(work))
+
+    def _in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
+        import asyncio
+
+        return asyncio.to_thread(work)
+
+
+class Guard(GuardedStep[Checkpoint], ContextDecorator):
+    """Saves on entering, and restores when the step fails; `with`, `async with`, or a decorator of a function.
+
+    If the restore fails, the note says so, and the checkpoint stays to be restored by hand.
+    """
+
+    def __init__(self, workspace: Workspace, request: SaveRequest) -> None:
         self._workspace = workspace
-        self._message = message
-        self._said: dict[str, Any] = {"state": state, "session": session, "actor": actor, "step": step}
-        self._held = ExitStack()
+        self._request = request
+        self._protection = ExitStack()
         self._git: GitPosition | None = None
         self.checkpoint: Checkpoint | None = None
         """What was saved before the step."""
@@ -54,56 +104,38 @@ class Guard(ContextDecorator):
     def __enter__(self) -> Checkpoint:
         self.restored = None
         self._git = git_position(self._workspace)
-        looks, actor = self._workspace.first_looks, self._said["actor"]
-        whose, metadata = looks.attribute(actor)  # what is there before the first step is not of who takes it
-        self.checkpoint = self._workspace.save(
-            self._message, **(self._said | {"actor": whose, "metadata": metadata or None})
-        )
-        looks.note(actor)
-        self._held.enter_context(self._workspace.hold(self.checkpoint.id))  # the step may save, and others prune
+        first_saves, actor = self._workspace.first_saves, self._request.actor
+        author, metadata = first_saves.attribute(actor)  # what is there before the first step was not made by its actor
+        self.checkpoint = self._workspace.save_request(replace(self._request, actor=author, metadata=metadata))
+        first_saves.note(actor)
+        self._protection.enter_context(self._workspace.hold(self.checkpoint.id))  # the step may save, and others prune
         return self.checkpoint
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._held:
-            self._take_back(error)
+    def _succeed(self) -> None:
+        self._protection.close()
 
-    def _take_back(self, error: BaseException | None) -> None:
-        if error is None or self.checkpoint is None or not is_failure(error):
-            return
+    def _fail(self, error: BaseException) -> None:
+        with self._protection:
+            if self.checkpoint is not None:
+                self._restore(self.checkpoint.id, error)
+
+    def _restore(self, checkpoint_id: str, error: BaseException) -> None:
         try:
-            self.restored = take_back(self._workspace, self.checkpoint.id)
+            self.restored = restore_after_failure(self._workspace, checkpoint_id)
         except HoldfastError as worse:
-            error.add_note(f"holdfast: {self._workspace.path} could not be restored to {self.checkpoint.id}: {worse}")
+            error.add_note(f"holdfast: {self._workspace.path} could not be restored to {checkpoint_id}: {worse}")
         else:
             about_git = git_since(self._git, git_position(self._workspace), undo="Workspace.undo()")
-            error.add_note(f"holdfast: {_told(self._workspace, self.restored)}" + (about_git and f"; {about_git}"))
-
-    async def __aenter__(self) -> Checkpoint:
-        import asyncio  # costs more to import than all of this; whoever comes here has it
-
-        try:
-            return await to_its_end(asyncio.to_thread(self.__enter__))
-        except asyncio.CancelledError:  # nobody will leave what was never entered
-            await to_its_end(asyncio.to_thread(self._held.close))
-            raise
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        import asyncio
-
-        await to_its_end(asyncio.to_thread(self.__exit__, kind, error, trace))
+            error.add_note(f"holdfast: {_summary(self._workspace, self.restored)}" + (about_git and f"; {about_git}"))
 
     def _recreate_cm(self) -> Guard:
         """A guard of its own for each call of a decorated function."""
-        return Guard(self._workspace, self._message, **self._said)
+        return Guard(self._workspace, self._request)
 
     def __call__(self, func: _Function) -> _Function:
         if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
             raise Refused(
-                f"{func.__qualname__} is a generator, which does its work after the guard has gone",
+                f"{func.__qualname__} is a generator, which runs after the guard has ended",
                 hint="Use `with ws.guard(…)` inside it.",
             )
         if not inspect.iscoroutinefunction(func):
@@ -117,8 +149,8 @@ class Guard(ContextDecorator):
         return guarded  # type: ignore[return-value]  # the same signature, which functools.wraps cannot say
 
 
-def take_back(workspace: Workspace, checkpoint_id: str) -> Restored:
-    """Restore after a step that failed; where the step removed the folder itself, make that again first."""
+def restore_after_failure(workspace: Workspace, checkpoint_id: str) -> Restored:
+    """Restore a folder after a failed step; recreate the folder first if the step removed it."""
     if not os.path.lexists(workspace.path):
         with suppress(OSError):  # it is on a disk that is gone: the restore says so
             durable.disk().mkdir(str(workspace.path))
@@ -126,7 +158,7 @@ def take_back(workspace: Workspace, checkpoint_id: str) -> Restored:
 
 
 class GitPosition(NamedTuple):
-    """Where the user's own git stands."""
+    """Commit and branch of the user's own repository, and the operation in progress there."""
 
     head: Head
     under_way: str
@@ -137,20 +169,23 @@ class GitPosition(NamedTuple):
 
 
 def git_position(workspace: Workspace) -> GitPosition | None:
-    """Where git stands now; None where there is no repository, or it cannot be told."""
-    from holdfast.scan import githead, usergit  # as late as the rest of what looks at a folder
+    """Read the position of the user's git; None if there is no repository, or it cannot be read."""
+    from holdfast.scan import (
+        git_head,  # as late as the rest of what looks at a folder
+        user_git,
+    )
 
     try:
-        repository = usergit.repository_of(workspace.path)
-        git = usergit.git_dir(repository) if repository is not None else None
+        repository = user_git.repository_of(workspace.path)
+        git = user_git.git_dir(repository) if repository is not None else None
     except OSError:
         return None
-    return GitPosition(githead.read_head(git), githead.under_way(git)) if git is not None else None
+    return GitPosition(git_head.read_head(git), git_head.under_way(git)) if git is not None else None
 
 
 def git_since(before: GitPosition | None, now: GitPosition | None, *, undo: str) -> str:
-    """What became of git in a step whose files were restored: git itself is left as it is (P6). Empty if nothing."""
-    from holdfast.scan.githead import ending
+    """Describe how git changed in a step whose files were restored; empty if it did not. Git is only read (P6)."""
+    from holdfast.scan.git_head import ending
 
     if before is None or now is None or before == now:
         return ""
@@ -163,34 +198,15 @@ def git_since(before: GitPosition | None, now: GitPosition | None, *, undo: str)
     return f"git moved from {before} to {now}{left}, and stays there: only files were restored"
 
 
-async def to_its_end(work: Awaitable[T]) -> T:
-    """Wait for work until it has ended, however often one is cancelled meanwhile: whoever comes next finds the folder
-    still."""
-    import asyncio
-
-    going = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not going.done():
-        try:
-            await asyncio.wait([going])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    result = going.result()
-    if cancelled is not None:
-        raise cancelled
-    return result
-
-
-def is_failure(error: BaseException) -> bool:
-    """Whether a step that ends so has failed."""
+def _is_failure(error: BaseException) -> bool:
     if isinstance(error, SystemExit):
         return error.code not in (None, 0)
     return not isinstance(error, GeneratorExit)
 
 
-def _told(workspace: Workspace, done: Restored) -> str:
+def _summary(workspace: Workspace, done: Restored) -> str:
     text = f"{workspace.path} was restored to {done.checkpoint}"
-    text += f" ({len(done.written)} written, {len(done.removed)} removed; `holdfast undo` takes that back)"
+    text += f" ({len(done.written)} written, {len(done.removed)} removed; undo() reverts that)"
     if done.failed:
         some = ", ".join(list(done.failed)[:_SHOWN]) + (", …" if len(done.failed) > _SHOWN else "")
         text += f"; {len(done.failed)} could not be restored: {some}"

@@ -1,7 +1,7 @@
-"""Searching: which checkpoints have a text, in files and in states, and where it came and went.
+"""Searching all checkpoints for a text, in files and states: from which checkpoint to which they contain it.
 
-Checkpoints are gone through in order, and only what differs from the one before is looked at; each content is read
-once, however many paths and checkpoints have it.
+Goes through the checkpoints in order, and examines only what differs from the one before; each content is read once
+(P8).
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from holdfast.errors import Damaged, Refused
+from holdfast.errors import Damaged, Refused, Remedy
 from holdfast.model import Checkpoint, Match, Progress
 from holdfast.shadowgit import EMPTY_TREE, FOLDER_MODE, TreeEntry
-from holdfast.workspace.scope import Scope
-from holdfast.workspace.stored.parts import Sieve, list_parts
+from holdfast.workspace.pathspec import Scope
+from holdfast.workspace.stored.chunking import Sieve, list_parts
 from holdfast.workspace.stored.record import Contents
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.state import PROBE_BYTES, read_texts, spelled, state_names
 from holdfast.workspace.stored.tree import Change, Entry, TreeReader
 
 IN_STATE = "(state) "
-"""What stands before the name of a state where a path stands otherwise."""
+"""The prefix of a state's name in place of a path."""
 EXCERPT_MAX_CHARS = 200
-_BINARY_BYTES = 8000  # as git judges
-_OVERLAP_BYTES = 64 << 10  # what is looked at again of a part, with the next one
+_BINARY_BYTES = 8000  # the same test as git
+_OVERLAP_BYTES = 64 << 10  # how much of a chunk is searched again with the next one
 
 
 class Line(NamedTuple):
-    """Where a text is in a file."""
+    """The line of a match."""
 
     number: int
     text: str
 
 
-class Needle:
-    """What is looked for: a text as it stands, or an expression."""
+class SearchPattern:
+    """The text or regular expression to search for."""
 
     def __init__(self, text: str, *, regex: bool = False, ignore_case: bool = False) -> None:
         if not isinstance(text, str) or not text:
@@ -45,19 +45,21 @@ class Needle:
         try:
             as_bytes = text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
-            raise Refused(f"{text!r} has half of a character", hint="No file can have it; leave that out.") from None
+            raise Refused(f"{text!r} contains a lone surrogate", hint="No file can contain it; leave it out.") from None
         self._literal = None if regex or ignore_case else as_bytes
         self._probe = None if regex or ignore_case else spelled(text)[:PROBE_BYTES]
         try:
             flags = re.MULTILINE | (re.IGNORECASE if ignore_case else 0)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FutureWarning)  # of what `[[` may mean to another Python
+                warnings.simplefilter("ignore", FutureWarning)  # about `[[` in future versions of Python
                 self._pattern = re.compile(text if regex else re.escape(text), flags)
         except re.error as error:
-            raise Refused(f"{text!r} is not an expression: {error}", hint="Search without -E (regex)?") from None
+            raise Refused(
+                f"{text!r} is not a valid regular expression: {error}", remedy=Remedy("search_literally")
+            ) from None
 
     def find(self, pieces: Iterator[bytes]) -> Line | None:
-        """The first line of a content with it; None also where the content is not text."""
+        """Return the first matching line of a content; None if there is none, or if it is binary."""
         tail, lines = b"", 0
         for number, piece in enumerate(pieces):
             if not number and b"\0" in piece[:_BINARY_BYTES]:
@@ -71,11 +73,11 @@ class Needle:
         return None
 
     def may_be_in_state(self, data: bytes) -> bool:
-        """Whether parts of a stored state may have it; one that is no text as it stands may be in any."""
+        """Whether chunks of a stored state may match; a regular expression may match any."""
         return self._probe is None or self._probe in data
 
     def find_in_text(self, text: str) -> Line | None:
-        """The first line of a text with it."""
+        """Return the first matching line of a text."""
         data = text.encode("utf-8", "surrogatepass")
         place = self._place(data)
         return None if place is None else Line(data.count(b"\n", 0, place) + 1, _excerpt(data, place))
@@ -93,7 +95,7 @@ class Searcher:
     """One search over all checkpoints of a store."""
 
     def __init__(
-        self, repository: Repository, needle: Needle, scope: Scope, *, limit: int, skip_damaged: bool = False
+        self, repository: Repository, needle: SearchPattern, scope: Scope, *, limit: int, skip_damaged: bool = False
     ) -> None:
         self._repository = repository
         self._needle = needle
@@ -107,7 +109,7 @@ class Searcher:
         self._closed: list[Match] = []
 
     def run(self, progress: Progress | None = None) -> list[Match]:
-        """What was found, by path and in order of appearance. Safety checkpoints count like any other."""
+        """Return all matches, by path and in order of appearance, including safety checkpoints."""
         rows = self._repository.catalog.newest(limit=None, session=None, safety=True)
         checkpoints = [self._repository.checkpoint(row) for row in reversed(rows)]
         before: Contents | None = None
@@ -129,7 +131,7 @@ class Searcher:
         self, before: Contents | None, after: Contents, previous: Checkpoint | None, checkpoint: Checkpoint
     ) -> None:
         if before is None or before.root != after.root:
-            reader = TreeReader(self._repository.objects)  # a new one each time: it remembers every folder that it read
+            reader = TreeReader(self._repository.objects)  # a new one each time: it caches every folder
             for change in _settled(reader.diff(before.root if before else None, after.root)):
                 if change.path in self._scope:
                     self._note(change.path, self._look(change.after), previous, checkpoint)
@@ -144,7 +146,7 @@ class Searcher:
         return state_names(self._repository.objects, contents.state)
 
     def _note(self, path: str, line: Line | None, previous: Checkpoint | None, checkpoint: Checkpoint) -> None:
-        """Remember that a path has it from here on, or no longer."""
+        """Record that a path matches from here on, or no longer."""
         if line is None and path in self._open and previous is not None:
             self._closed.append(replace(self._open.pop(path), last=previous, disappeared_in=checkpoint))
         elif line is not None and path not in self._open and not self._is_full():
@@ -188,7 +190,7 @@ class Searcher:
 
 
 def _settled(changes: Iterator[Change]) -> Iterator[Change]:
-    """One change for each path: where a folder made way for a file, both are told, and only the second counts."""
+    """Yield one change per path: if a file replaced a folder there are two, and only the second counts."""
     held: dict[str, Change] = {}
     for change in changes:
         known = held.get(change.path)
@@ -198,7 +200,7 @@ def _settled(changes: Iterator[Change]) -> Iterator[Change]:
 
 
 def _excerpt(data: bytes, at: int) -> str:
-    """The line at a place; of a long one, what is around the place."""
+    """Return the line at an offset; of a long one, the part around it."""
     start = data.rfind(b"\n", 0, at) + 1
     end = data.find(b"\n", at)
     line = data[max(start, at - EXCERPT_MAX_CHARS // 4) : len(data) if end < 0 else end][: 8 * EXCERPT_MAX_CHARS]

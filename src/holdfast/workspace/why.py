@@ -1,4 +1,4 @@
-"""Why a path is held, or is not: the one rule that decides, as a save made now would."""
+"""Why a save now would include a path or not: the one rule that decides."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ from typing import NamedTuple
 
 from holdfast import durable
 from holdfast.model import Checkpoint, Reason, Why
-from holdfast.scan import usergit
-from holdfast.scan.databases import database_name, is_sidecar
-from holdfast.scan.folder import IGNORED, MODE, WIDTH, Folder
-from holdfast.scan.generated import DEPENDENCY_FOLDERS
-from holdfast.scan.handles import Handles, split, upwards
-from holdfast.scan.ignore import EXCLUDED, INCLUDED, MAX_IGNORE_BYTES, Sources, Verdict, decide_path
+from holdfast.scan import user_git
+from holdfast.scan.cache import IGNORED, MODE, WIDTH, Folder
+from holdfast.scan.dir_handles import Handles, split, upwards
+from holdfast.scan.ignore import DEPENDENCY_FOLDERS, EXCLUDED, INCLUDED, MAX_IGNORE_BYTES, Sources, Verdict, decide_path
+from holdfast.scan.sqlite_files import database_name, is_sidecar
 from holdfast.workspace.capture.scanner import Judged, Scanner
-from holdfast.workspace.scope import inside
+from holdfast.workspace.pathspec import inside
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import TreeReader
 
 _BECAUSE = {
     Reason.EXCLUDED: "it is excluded",
-    Reason.DEPENDENCIES: "it is a dependency or build folder, which a tool can make again",
+    Reason.DEPENDENCIES: "it is a dependency or build folder, which a tool can create again",
     Reason.IGNORED_LARGE: "git's rules ignore it, and it is above {file_max}",
-    Reason.IGNORED_MANY: "git's rules ignore it, and it is part of more than is held of what they ignore",
-    Reason.GIT_DIRECTORY: "a repository's own folder is never held",
+    Reason.IGNORED_MANY: "git's rules ignore it, and the ignored files together exceed the limit",
+    Reason.GIT_DIRECTORY: "a git directory is never saved",
     Reason.OTHER_FILESYSTEM: "another file system begins there",
     Reason.SOCKET: "a socket has no content",
     Reason.UNREADABLE: "it cannot be read",
@@ -40,7 +39,7 @@ class _Decision(NamedTuple):
 
 
 def why(path: str, repository: Repository, scanner: Scanner) -> Why:
-    """What decides about a path. Refused outside the workspace."""
+    """Say what decides about a path. Refused outside the workspace."""
     wanted = inside(path, scanner.root)
     head = repository.head()
     judged = scanner.judge(head)
@@ -66,7 +65,7 @@ def why(path: str, repository: Repository, scanner: Scanner) -> Why:
 
 
 class _Asker:
-    """Asks a listing about one path, from the top down, as the walk went."""
+    """Evaluates a scan for one path, from the top down, as the walk did."""
 
     def __init__(self, judged: Judged, handles: Handles, root: Path) -> None:
         self._judged = judged
@@ -92,7 +91,7 @@ class _Asker:
                 return self._file(path, folder, place)
             return left_out or self._absent(path, is_folder, folder)
         if left_out is not None and path in self._judged.listing.folders:
-            return _Decision(True, f"{left_out.because}; but something in it is held", rule=left_out.rule)
+            return _Decision(True, f"{left_out.because}; but something in it is included", rule=left_out.rule)
         if left_out is not None:
             return left_out
         return self._held(path, self._judged.listing.folders[path]) if path else _Decision(True, "it is the workspace")
@@ -106,7 +105,7 @@ class _Asker:
         return self._held(path, folder, is_folder=False, anyway=anyway)
 
     def _absent(self, path: str, is_folder: bool, folder: Folder) -> _Decision:
-        """What would be so of a path that is not there."""
+        """Decide about a path that does not exist."""
         for here in reversed([each for each in upwards(path) if is_folder or each != path]):
             name = here.rpartition("/")[2]
             if name == ".git":
@@ -129,30 +128,28 @@ class _Asker:
         return _Decision(False, text, reason, rule)
 
     def _held(self, path: str, folder: Folder, *, is_folder: bool = True, anyway: str = "") -> _Decision:
-        """Say why a path is held; `anyway`: what holds it although it is ignored and not small."""
+        """Say why a path is included; `anyway`: why, although it is ignored and not small."""
         verdict = self._verdict(path, is_folder)
         rule = verdict.rule if verdict else folder.context
         if not rule:
-            return _Decision(True, "nothing leaves it out")
+            return _Decision(True, "no rule excludes it")
         if verdict is not None and verdict.kind == INCLUDED:
-            return _Decision(True, "a line brings it in, whatever git's rules say", rule=rule)
+            return _Decision(True, "a rule includes it, whatever git's rules say", rule=rule)
         if anyway:
-            return _Decision(True, f"a rule leaves it out, but {anyway}", rule=rule)
+            return _Decision(True, f"a rule excludes it, but {anyway}", rule=rule)
         most = self._judged.limits.file_max_bytes
-        return _Decision(
-            True, f"git's rules ignore it, and of what they ignore files up to {most:,} bytes are", rule=rule
-        )
+        return _Decision(True, f"git's rules ignore it, but files up to {most:,} bytes are included anyway", rule=rule)
 
     def _verdict(self, path: str, is_folder: bool) -> Verdict | None:
         return decide_path(self._judged.rules, path, is_dir=is_folder, sources=self._sources)
 
     def _sources(self, folder: str) -> Sources:
-        git = usergit.git_dir(self._root / folder)
+        git = user_git.git_dir(self._root / folder)
         return Sources(
             gitignore=self._text(folder, ".gitignore"),
             holdfastignore=self._text(folder, ".holdfastignore"),
             repository=git is not None,
-            info_exclude=usergit.info_exclude(git) if git else None,
+            info_exclude=user_git.info_exclude(git) if git else None,
         )
 
     def _text(self, folder: str, name: str) -> bytes | None:
@@ -164,7 +161,7 @@ class _Asker:
 
 
 def _names_a_folder(path: str) -> bool:
-    """Whether what is not there would be a folder, going by its name."""
+    """Whether a path that does not exist would be a folder, by its name."""
     name = path.rpartition("/")[2]
     return not name or name == ".git" or name in DEPENDENCY_FOLDERS
 
@@ -190,8 +187,8 @@ def _holder(repository: Repository, head: Checkpoint | None, path: str) -> str |
 
 
 def _sentence(path: str, found: _Decision, *, exists: bool) -> str:
-    verb = ("is held" if found.held else "is not held") if exists else "is not there; it would "
+    verb = ("is included" if found.held else "is not included") if exists else "does not exist; it would "
     if not exists:
-        verb += "be held" if found.held else "not be held"
+        verb += "be included" if found.held else "not be included"
     rule = f" ({found.rule})" if found.rule else ""
     return f"{path} {verb}: {found.because}{rule}"

@@ -1,52 +1,72 @@
-"""The workspace: what people and programs call."""
+"""`Workspace`: saves, lists, compares, restores and verifies checkpoints of one folder."""
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from holdfast import durable
-from holdfast.errors import HoldfastError, NotFound, Unavailable
-from holdfast.workspace import given, place
-from holdfast.workspace.attribution import FirstLooks
-from holdfast.workspace.keeping import Keeping
-from holdfast.workspace.plainly import plain_errors
+from holdfast.durable.os_errors import os_errors
+from holdfast.errors import HoldfastError, NotFound, Remedy, Unavailable
+from holdfast.validation import check_count, check_limit, check_optional_text, check_path, check_patterns
+from holdfast.workspace import store_paths
 from holdfast.workspace.restore.journal import Journal
+from holdfast.workspace.store_trust import check_private
+from holdfast.workspace.stored.attribution import FirstSaves
 from holdfast.workspace.stored.repository import Repository, plain_text
-from holdfast.workspace.stored.spelling import OnUnknown, Spelling
-from holdfast.workspace.trust import check_private
-from holdfast.workspace.verbs import Verbs
+from holdfast.workspace.stored.state_json import OnUnknown, Spelling
 
 if TYPE_CHECKING:
     from holdfast.model import (
         JSON,
+        Bisected,
+        Blame,
         Checkpoint,
         CheckpointDiff,
+        Compacted,
+        Exported,
+        Match,
         Plan,
         Progress,
+        Pruned,
+        Purged,
+        PurgePlan,
         Recovery,
         Restored,
+        Usage,
+        VerifyReport,
+        Why,
     )
+    from holdfast.retention import Policy
     from holdfast.serde import Registry
-    from holdfast.workspace.capture.save import Details
-    from holdfast.workspace.capture.watching import Watching
+    from holdfast.workspace.bisect import Tell, Test
+    from holdfast.workspace.capture.save import StateAndMetadata
+    from holdfast.workspace.capture.watch_state import Watching
     from holdfast.workspace.engine import Engine
-    from holdfast.workspace.restore.restore import Wish
-    from holdfast.workspace.scope import Paths
+    from holdfast.workspace.guard import Guard
+    from holdfast.workspace.pathspec import Paths
+    from holdfast.workspace.requests import RestoreRequest, SaveRequest
+    from holdfast.workspace.upkeep.purge import Purger
+
+Place = str | os.PathLike[str]
+_UNCHANGED = "Nothing was saved or changed."
 
 
-class Workspace(Verbs, Keeping):
-    """A folder whose states are kept: saved, listed, compared, restored, undone, verified.
+class Workspace:
+    """A folder and its checkpoints.
 
-    Any number of processes and threads may use one workspace at once. Writers wait for each other; readers wait for
-    nobody. An interrupted restore is finished, or taken back, before anything else; `recovered` says which, and
-    `recovery_error` why that could not be done yet: until it is, checkpoints can be read and nothing can be written.
-    An interrupted purge is continued before anything is written; `purge_error` says why it could not be.
+    Any number of processes and threads may use one workspace at once. Writers wait for each other; readers never wait
+    (P9). An interrupted restore is finished or rolled back before anything else (P3); `recovered` says which. If that
+    fails, `recovery_error` says why: until it succeeds, checkpoints can be read but nothing can be written. An
+    interrupted purge is continued before the next write; `purge_error` says why it could not be.
     """
 
     def __init__(
@@ -67,41 +87,42 @@ class Workspace(Verbs, Keeping):
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        """Open a folder's store, or make it (unless `create` is False: NotFound). With `watch`, as by `watch()`.
+        """Open a folder's store, or create it (unless `create` is False: NotFound). `watch` calls `watch()`.
 
-        `registry`: your classes that may be in a state; None stands for those of `holdfast.serde.register`.
-        `on_unknown`: what is made of others that are met in one: "raise", "keep" them opaque, or make nothing, and have
+        `registry`: your classes that a state may contain; None stands for those of `holdfast.serde.register`.
+        `on_unknown`: what to do with a class that is not registered: "raise", "keep" its values opaque, or return
         such states as `Tagged` JSON.
-        Refused for the home folder and places of the system, for a store inside the workspace, and for a store that
-        others made or may change or read, unless `trust_store`.
+        Refused for the home folder and system folders, for a store inside the workspace, and for a store that other
+        users own or can read or write, unless `trust_store`.
         """
         environ = os.environ if environ is None else environ
-        home = Path(home) if home is not None else place.home_folder()
-        exclude_patterns = given.patterns(exclude_patterns)
-        self.path = place.real_workspace(path, home=home, allow_home=allow_home, store=store, environ=environ)
-        self.store = place.store_folder(self.path, store=store, environ=environ)
+        home = Path(home) if home is not None else store_paths.home_folder()
+        exclude_patterns = check_patterns(exclude_patterns)
+        self.path = store_paths.real_workspace(path, home=home, allow_home=allow_home, store=store, environ=environ)
+        self.store = store_paths.store_folder(self.path, store=store, environ=environ)
         if not trust_store:
-            with plain_errors(self.store):
-                check_private(self.store, environ)  # P7: before anything in it is read
+            with os_errors(self.store, outcome=_UNCHANGED):
+                check_private(self.store, environ)  # P7: before reading anything in it
         self._repository = Repository(self.store, Spelling(registry, on_unknown=on_unknown))
         self._clock = clock or _now
         self._environ = environ
         self._engine_options: dict[str, Any] = {
             "exclude_patterns": exclude_patterns,
             "ignored_max_bytes": (
-                given.a_count(ignored_file_max_bytes, "ignored_file_max_bytes", optional=False) or 0,
-                given.a_count(ignored_total_max_bytes, "ignored_total_max_bytes", optional=False) or 0,
+                check_count(ignored_file_max_bytes, "ignored_file_max_bytes"),
+                check_count(ignored_total_max_bytes, "ignored_total_max_bytes"),
             ),
             "home": home,
+            "file_clock": time.time_ns,
             "config_home": Path(environ.get("XDG_CONFIG_HOME") or home / ".config"),
         }
         self._engine_made: Engine | None = None
         self._engine_lock = threading.Lock()
-        self.first_looks = FirstLooks()
+        self.first_saves = FirstSaves()
         self.recovered: Recovery | None = None
         self.recovery_error: HoldfastError | None = None
-        self.purge_error = None
-        with plain_errors(self.store):
+        self.purge_error: HoldfastError | None = None
+        with os_errors(self.store, outcome=_UNCHANGED):
             self._open(create=create)
         if watch:
             self.watch()
@@ -127,47 +148,77 @@ class Workspace(Verbs, Keeping):
         include: Paths = (),
         progress: Progress | None = None,
     ) -> Checkpoint:
-        """Keep the folder as it is now, with named state (any values that `holdfast.serde` knows), in one checkpoint.
+        """Save the folder as it is now, with named state (any values that `holdfast.serde` knows), in one checkpoint.
 
-        With nothing changed this returns the checkpoint that the folder stands at (the latest, or what was restored),
-        unless `allow_empty` (or a name or a pin asks for one of its own). `rehash` reads every file instead of
-        trusting times; what `include` names is held whatever the rules say. What could not be held is in the result's
-        `uncovered`, and `complete` is then False (P4). On an error nothing is left behind.
+        If nothing changed, return the checkpoint that the folder is at (the latest, or the one restored), unless
+        `allow_empty`, a name or a pin asks for a new one. `is_new` of the result says whether this call made it; that
+        is decided under the store's lock, so of several processes that save the same content exactly one made it.
+        `rehash` reads every file instead of trusting times; paths in `include` are saved whatever the ignore rules
+        say. What could not be saved is in the result's `uncovered`, and `complete` is then False (P4). On an error
+        nothing is left behind (P3).
         """
-        from holdfast.workspace.capture.save import make_label
-        from holdfast.workspace.scope import as_text, inside
+        from holdfast.workspace.pathspec import as_text, inside
+        from holdfast.workspace.requests import SaveRequest
 
-        wanted = [inside(path, self.path) for path in as_text(include) or ()]
-        label = make_label(
-            message, session=session, actor=actor, step=step, metadata=metadata, name=name, pinned=pinned
-        )
-        with self._writing():
-            return self._engine.saver.save(
-                label, state=state, allow_empty=allow_empty, rehash=rehash, progress=progress, include=wanted
+        return self.save_request(
+            SaveRequest(
+                message,
+                state=state,
+                session=session,
+                actor=actor,
+                step=step,
+                metadata=metadata,
+                name=name,
+                pinned=pinned,
+                allow_empty=allow_empty,
+                rehash=rehash,
+                include=[inside(path, self.path) for path in as_text(include) or ()],
+                progress=progress,
             )
+        )
+
+    def save_request(self, request: SaveRequest) -> Checkpoint:
+        """Do what `save` does, with its arguments in one object."""
+        with self._writing():
+            return self._engine.saver.save(request)
 
     def save_changes(
         self,
         message: str = "",
         *,
-        details: Callable[[], Details],
+        details: Callable[[], StateAndMetadata],
         session: str | None = None,
         actor: str | None = None,
         progress: Progress | None = None,
     ) -> Checkpoint | None:
-        """Keep the folder as it is now if it is not as `head()` holds it; None if it is.
+        """Save the folder if it differs from `head()`; None if it does not.
 
-        For whoever says who changed what: unlike `save`, an older checkpoint that holds the same is no reason to make
-        none. `details` is called once, only if there is something to save, and under the store's lock.
+        For attribution: `save` may return an older checkpoint with the same content, this never does. `details` is
+        called once, only if there is something to save, and under the store's lock.
         """
-        from holdfast.workspace.capture.save import make_label
+        from holdfast.workspace.requests import SaveRequest
 
-        label = make_label(message, session=session, actor=actor, step=None, metadata=None, name=None, pinned=False)
+        request = SaveRequest(message, session=session, actor=actor, progress=progress)
         with self._writing():
-            return self._engine.saver.save_changes(label, details=details, progress=progress)
+            return self._engine.saver.save_changes(request, details)
+
+    def import_from(
+        self, other: Workspace, ref: str, message: str = "", *, metadata: Mapping[str, JSON] | None = None
+    ) -> Checkpoint:
+        """Copy a checkpoint of another workspace, files and state, into this one as a new checkpoint.
+
+        The folder is not changed; `restore` the new checkpoint for that.
+        """
+        from holdfast.workspace.import_checkpoint import import_checkpoint
+        from holdfast.workspace.requests import SaveRequest
+
+        label = SaveRequest(message, metadata=metadata).label()
+        found, source = other.get(ref), other._repository
+        with self._writing():
+            return import_checkpoint(self._repository, source, found, label, self._clock())
 
     def delete(self, ref: str) -> Checkpoint:
-        """Delete a checkpoint; its id is never used again. Others are not touched."""
+        """Delete a checkpoint; its id is never used again. Other checkpoints do not change."""
         with self._writing():
             checkpoint = self._repository.find(ref)
             self._repository.delete(checkpoint)
@@ -184,13 +235,13 @@ class Workspace(Verbs, Keeping):
         safety: bool = False,
         before: str | None = None,
     ) -> list[Checkpoint]:
-        """Checkpoints, newest first; with `safety` also those taken before restores.
+        """List checkpoints, newest first; with `safety` also those saved before restores.
 
-        `actor` is an agent, whose sub-agents count with it, or `user`. `before` is any reference: only what is older
-        is listed, so that the last of one page begins the next; the id of one that was deleted meanwhile does as well.
+        `actor` is an agent, including its sub-agents, or `user`. `before` is any reference, and only older checkpoints
+        are listed: pass the last id of one page to get the next, even if that checkpoint was deleted meanwhile.
         """
-        limit, session = given.a_count(limit, "limit"), plain_text(given.a_text(session, "session"))
-        actor = plain_text(given.a_text(actor, "actor"))
+        limit, session = check_limit(limit), plain_text(check_optional_text(session, "session"))
+        actor = plain_text(check_optional_text(actor, "actor"))
         with self._reading():
             older = None if before is None else self._repository.page_end(before)
             rows = self._repository.catalog.newest(
@@ -199,21 +250,100 @@ class Workspace(Verbs, Keeping):
             return [self._repository.checkpoint(row) for row in rows]
 
     def get(self, ref: str) -> Checkpoint:
-        """A checkpoint by id, unique prefix of an id, name, `latest` or `latest~2`."""
+        """Get a checkpoint by id, unique prefix of an id, name, `latest` or `latest~2`."""
         with self._reading():
             return self._repository.find(ref)
 
     def head(self) -> Checkpoint | None:
-        """The checkpoint that the folder was last made equal to: the newest save, or what the last restore went to."""
+        """Get the checkpoint that the folder was last equal to: the newest save, or the target of the last restore."""
         with self._reading():
             return self._repository.head()
 
     def diff(self, a: str, b: str | None = None, paths: Paths | None = None) -> CheckpointDiff:
-        """What differs between two checkpoints, or between one and the folder as it is now."""
-        from holdfast.workspace.comparing import compare
+        """Compare two checkpoints, or one with the folder as it is now."""
+        with self._reading():
+            return self._repository.consistently(lambda: self._engine.diff(a, b, paths))
+
+    def state(self, ref: str, name: str) -> JSON:
+        """Read one named state of a checkpoint, and no other. NotFound if it has none of that name."""
+
+        def look() -> JSON:
+            return self._repository.one_state(self._repository.find(ref), name)
 
         with self._reading():
-            return self._repository.consistently(lambda: compare(self._repository, self._engine.scanner, a, b, paths))
+            return self._repository.consistently(look)
+
+    def search(
+        self,
+        text: str,
+        *,
+        regex: bool = False,
+        ignore_case: bool = False,
+        paths: Paths | None = None,
+        limit: int = 1000,
+        skip_damaged: bool = False,
+        progress: Progress | None = None,
+    ) -> builtins.list[Match]:
+        """Search files and states of all checkpoints for a text: from which checkpoint to which they contain it, and
+        who added and removed it. The path of a state is `(state) NAME`.
+
+        Includes safety checkpoints, but not binary files. Returns at most `limit` matches, sorted by path.
+        """
+        from holdfast.workspace.pathspec import as_text, open_scope
+        from holdfast.workspace.search import Searcher, SearchPattern
+
+        limit = check_count(limit, "limit")
+        needle, scope = SearchPattern(text, regex=regex, ignore_case=ignore_case), open_scope(as_text(paths), self.path)
+
+        def look() -> builtins.list[Match]:
+            searcher = Searcher(self._repository, needle, scope, limit=limit, skip_damaged=skip_damaged)
+            return searcher.run(progress)
+
+        with self._reading():
+            return self._repository.consistently(look)
+
+    def blame(self, path: Place, ref: str | None = None) -> Blame:
+        """Say which actor and checkpoint each line of a file came from, as it is now or in a checkpoint.
+
+        A binary file counts as one line. NotFound if there is no such file.
+        """
+        from holdfast.workspace.blame import Blamer
+        from holdfast.workspace.pathspec import inside
+
+        name = inside(check_path(path, "path"), self.path)
+
+        def look() -> Blame:
+            with self._repository.catalog.kept_open():
+                blamer = Blamer(self._repository)
+                if ref is None:
+                    return blamer.blame_now(name, os.fspath(self.path))
+                return blamer.blame(name, self._repository.find(ref))
+
+        with self._reading():
+            return self._repository.consistently(look)
+
+    def why(self, path: Place) -> Why:
+        """Say whether a save now would include a path, and which rule decides. Reads nothing but ignore files."""
+        from holdfast.workspace.why import why
+
+        with self._reading():
+            return why(check_path(path, "the path"), self._repository, self._engine.scanner)
+
+    def beginning(self, agent: str | None = None, *, whole_session: bool = False) -> Checkpoint:
+        """Get the checkpoint before the latest turn, or session, of an agent (None: the one that saved last).
+
+        For `restore(…, keep_mine=True)`. Without a turn in the metadata, the one before its session; without a session
+        either, the one before its latest checkpoints in a row. NotFound if the folder comes from none of them.
+        """
+        from holdfast.workspace.stored.attribution import beginning
+
+        def look() -> Checkpoint:
+            with self._repository.catalog.kept_open():
+                return beginning(self._repository, agent, whole_session=whole_session)
+
+        check_optional_text(agent, "agent")
+        with self._reading():
+            return self._repository.consistently(look)
 
     # going back
 
@@ -227,17 +357,23 @@ class Workspace(Verbs, Keeping):
         agent: str | None = None,
         unsaved_by: str | None = None,
     ) -> Plan:
-        """What `restore` would do; nothing is touched. Hand the plan to `restore` to be held to it."""
-        from holdfast.workspace.restore.restore import Wish
-        from holdfast.workspace.restore.reversal import make_reversal
-        from holdfast.workspace.scope import as_text
+        """Compute what `restore` would do. Pass the plan to `restore`, which then does exactly that or raises."""
+        from holdfast.workspace.pathspec import as_text
+        from holdfast.workspace.requests import RestoreRequest
 
         chosen = as_text(paths)
 
         def look() -> Plan:
-            target = self._repository.find(ref)
-            reversal = make_reversal(target, keep_mine=keep_mine, agent=agent, unsaved_by=unsaved_by)
-            return self._engine.restorer.preview(Wish("restore", target, chosen, keep_new, reversal=reversal))
+            request = RestoreRequest(
+                "restore",
+                self._repository.find(ref),
+                chosen,
+                keep_new=keep_new,
+                keep_mine=keep_mine,
+                agent=agent,
+                unsaved_by=unsaved_by,
+            )
+            return self._engine.restorer.preview(request)
 
         with self._reading():
             return self._repository.consistently(look)
@@ -257,22 +393,20 @@ class Workspace(Verbs, Keeping):
         state: Mapping[str, JSON] | None = None,
         progress: Progress | None = None,
     ) -> Restored:
-        """Make the folder, or some paths of it, exactly as a checkpoint holds them.
+        """Make the folder, or some paths of it, exactly as they are in a checkpoint.
 
-        What is there now is saved first, so that `undo` brings it back (P1); `state` is saved with it. Files made
-        since are removed, unless `keep_new`; ignored files, what the checkpoint does not hold, and repositories
-        cloned since stay and are named in `kept`. Conflict if the folder no longer matches a given `plan`. On an
-        error everything is as it was. With `touch`, files that get another content get the present time instead of
-        their own, so that build tools which compare times build again; ignored outputs that are newer than what was
-        replaced are in `stale_outputs`.
+        Saves what is there first, so that `undo` restores it (P1), with `state`. Removes files created since, unless
+        `keep_new`. Ignored files, what the checkpoint does not cover, and repositories cloned since stay and are listed
+        in `kept`. Conflict if the folder no longer matches a given `plan`. On an error everything is as it was (P3).
+        With `touch`, files whose content changes get the present time instead of the stored one, so that build tools
+        which compare times build again. Ignored outputs that are newer than what was replaced are in `stale_outputs`.
 
-        With `keep_mine` only what an agent did since is undone (None: every actor but the user), and everything else
-        stays; what cannot be told apart is left as it is and named in `conflicts`. What no checkpoint has yet is the
-        user's, unless `unsaved_by` says whose it is.
+        With `keep_mine`, undo only what an `agent` changed since (None: every actor but the user); everything else
+        stays. Changes that overlap are left as they are and listed in `conflicts`. Unsaved changes are the user's,
+        unless `unsaved_by` names another actor.
         """
-        from holdfast.workspace.restore.restore import Wish
-        from holdfast.workspace.restore.reversal import make_reversal
-        from holdfast.workspace.scope import as_text
+        from holdfast.workspace.pathspec import as_text
+        from holdfast.workspace.requests import RestoreRequest
 
         with self._writing():
             target = self._repository.find(ref)
@@ -280,38 +414,114 @@ class Workspace(Verbs, Keeping):
                 keep_new, paths = keep_new or plan.keep_new, paths if paths is not None else plan.paths
                 keep_mine, agent = keep_mine or plan.keep_mine, agent or plan.agent
                 unsaved_by = unsaved_by or plan.unsaved_by
-            reversal = make_reversal(target, keep_mine=keep_mine, agent=agent, unsaved_by=unsaved_by)
-            said = None if state is None else dict(state)
-            wish = Wish("restore", target, as_text(paths), keep_new, skip_damaged, state=said, reversal=reversal)
-            wish = wish._replace(touch_ns=self._touch_ns(touch))
-            return self._restore(wish, plan=plan, progress=progress)
+            request = RestoreRequest(
+                "restore",
+                target,
+                as_text(paths),
+                keep_new=keep_new,
+                skip_damaged=skip_damaged,
+                keep_mine=keep_mine,
+                agent=agent,
+                unsaved_by=unsaved_by,
+                touch_ns=self._touch_ns(touch),
+                state=None if state is None else dict(state),
+                progress=progress,
+            )
+            return self._restore(request, plan=plan)
 
     def undo(
         self, *, touch: bool = False, state: Mapping[str, JSON] | None = None, progress: Progress | None = None
     ) -> Restored:
-        """Take back the last restore that was not taken back yet. NotFound if there is none.
+        """Undo the last restore that was not undone yet. NotFound if there is none.
 
-        What is there now is saved first, and `state` with it. `touch` is as in `restore`.
+        Saves what is there first, with `state` (P1). `touch` is as in `restore`.
         """
         with self._writing():
-            wish = self._engine.restorer.wish_to_undo()
-            said = None if state is None else dict(state)
-            return self._restore(wish._replace(state=said, touch_ns=self._touch_ns(touch)), progress=progress)
+            request = self._engine.restorer.undo_request()
+            saved = None if state is None else dict(state)
+            return self._restore(replace(request, state=saved, touch_ns=self._touch_ns(touch), progress=progress))
 
     def redo(self, *, touch: bool = False, progress: Progress | None = None) -> Restored:
-        """Take back the last undo. NotFound if there is none since the last restore."""
+        """Redo what the last undo reverted. NotFound if there is none since the last restore."""
         with self._writing():
-            wish = self._engine.restorer.wish_to_redo()
-            return self._restore(wish._replace(touch_ns=self._touch_ns(touch)), progress=progress)
+            request = self._engine.restorer.redo_request()
+            return self._restore(replace(request, touch_ns=self._touch_ns(touch), progress=progress))
+
+    def next_undo(self) -> Checkpoint | None:
+        """Get the safety checkpoint that `undo` would restore; None if there is nothing to undo."""
+        with self._reading():
+            done = self._repository.history().done
+            return done[-1] if done else None
+
+    def export(
+        self,
+        ref: str,
+        directory: Place,
+        paths: Paths | None = None,
+        *,
+        skip_damaged: bool = False,
+        progress: Progress | None = None,
+    ) -> Exported:
+        """Write a checkpoint's files, or some of them, exactly as they were, into a new or empty folder elsewhere.
+
+        All of it is there, or nothing (P3). What could not be written is in `failed`, what the checkpoint does not
+        cover in `missing`.
+        """
+        from holdfast.workspace.export import Exporter
+        from holdfast.workspace.pathspec import as_text
+
+        chosen = as_text(paths)
+
+        def look() -> Exported:
+            exporter = Exporter(self._repository, self.path)
+            target = self._repository.find(ref)
+            return exporter.export(target, directory, chosen, skip_damaged=skip_damaged, progress=progress)
+
+        with self._reading():
+            return self._repository.consistently(look)
+
+    def guard(
+        self,
+        message: str = "",
+        *,
+        state: Mapping[str, JSON] | None = None,
+        session: str | None = None,
+        actor: str | None = None,
+        step: int | None = None,
+    ) -> Guard:
+        """Save now, and restore if the block fails: `with ws.guard("risky step"):`, or as a decorator.
+
+        The error is raised in any case, with a note of what was restored. `with … as` gives the checkpoint.
+        """
+        from holdfast.workspace.guard import Guard
+        from holdfast.workspace.requests import SaveRequest
+
+        return Guard(self, SaveRequest(message, state=state, session=session, actor=actor, step=step))
+
+    def bisect(
+        self, good: str, bad: str, test: Test, *, tell: Tell | None = None, scratch: Place | None = None
+    ) -> Bisected:
+        """Find the first checkpoint at which a test fails, by binary search.
+
+        `test` is called with a folder that contains the files of a checkpoint, and the checkpoint; it returns whether
+        that is good, or None to skip it. `tell` is called with each result. Refused if `good` is not good or `bad` is
+        not bad.
+        """
+        from holdfast.workspace.bisect import bisect
+
+        above = None if scratch is None else Path(scratch)
+        return bisect(self, good, bad, test, tell=tell, scratch=above)
 
     def _touch_ns(self, touch: bool) -> int | None:
         return self._engine.saver.now_ns() if touch else None
 
-    def _restore(self, wish: Wish, *, plan: Plan | None = None, progress: Progress | None) -> Restored:
-        """Restore; what was interrupted in the midst of a step is finished or taken back at once, from what the disk
-        says, and by the next call if that is interrupted too. Needs the lock."""
+    def _restore(self, request: RestoreRequest, *, plan: Plan | None = None) -> Restored:
+        """Restore; if it is interrupted in the middle of a step, recover at once from the journal. Needs the lock.
+
+        If that is interrupted too, the next call recovers.
+        """
         try:
-            return self._engine.restorer.restore(wish, plan=plan, progress=progress)
+            return self._engine.restorer.restore(request, plan=plan)
         except HoldfastError:
             raise
         except BaseException:
@@ -320,17 +530,134 @@ class Workspace(Verbs, Keeping):
                     self.recovered = self._engine.recoverer.recover()
             raise
 
+    # upkeep of the store
+
+    def verify(self, *, progress: Progress | None = None) -> VerifyReport:
+        """Read every byte of the store, and report what is damaged and which checkpoints that affects."""
+        from holdfast.workspace.upkeep.verify import Verifier
+
+        with self._reading():
+            return Verifier(self._repository, progress).run()
+
+    def prune(
+        self, policy: Policy, dry_run: bool = True, *, lazily: bool = False, plan: Pruned | None = None
+    ) -> Pruned:
+        """Delete the checkpoints that a policy does not keep, and free their disk space. A dry run only plans.
+
+        Never deleted: pinned and named checkpoints, the current and the latest, and what an undo, a redo or an
+        interrupted restore needs (P1). With `plan`, nothing that is not in it. `lazily` frees the disk space in a later
+        call, once enough checkpoints are deleted. Damaged if it is unknown what the other checkpoints need.
+        """
+        from holdfast.workspace.upkeep.prune import Upkeep
+
+        upkeep, now = Upkeep(self._repository), self._clock()
+        if dry_run:
+            with self._reading():
+                return self._repository.consistently(lambda: upkeep.plan(policy, now))
+        with self._writing():
+            only = None if plan is None else {checkpoint.id for checkpoint in plan.removed}
+            return upkeep.prune(policy, now, lazily=lazily, only=only)
+
+    def compact(self) -> Compacted:
+        """Make the store as small as possible: the git program, if it is installed, computes deltas. This is slow."""
+        from holdfast.scan.user_git import git_program
+        from holdfast.workspace.upkeep.prune import Upkeep
+
+        git = git_program(self._environ)
+        with self._writing():
+            return Upkeep(self._repository).compact(git)
+
+    def merge(self) -> None:
+        """Merge all packs into one now, and free the space of deleted checkpoints."""
+        from holdfast.workspace.upkeep.prune import Upkeep
+
+        with self._writing():
+            Upkeep(self._repository).merge()
+
+    def pin(self, ref: str, pinned: bool = True) -> Checkpoint:
+        """Pin a checkpoint, so that it is never pruned, or unpin it. Its id, number and time stay."""
+        from holdfast.workspace.upkeep.prune import Upkeep
+
+        with self._writing():
+            return Upkeep(self._repository).pin(self._repository.find(ref), pinned=pinned)
+
+    def usage(self, *, paths: int | None = 20) -> Usage:
+        """Measure disk usage: of the files of the store, by checkpoint, and by path (the `paths` largest).
+
+        Reads every folder of every checkpoint once: seconds for thousands of checkpoints.
+        """
+        from holdfast.workspace.upkeep.usage import measure
+
+        paths = check_limit(paths, "paths")
+        with self._reading():
+            return self._repository.consistently(lambda: measure(self._repository, paths=paths))
+
+    @overload
+    def purge(
+        self, *paths: Place, dry_run: Literal[True], lines: bool = False, progress: Progress | None = None
+    ) -> PurgePlan: ...
+
+    @overload
+    def purge(
+        self, *paths: Place, dry_run: Literal[False] = False, lines: bool = False, progress: Progress | None = None
+    ) -> Purged: ...
+
+    def purge(
+        self, *paths: Place, dry_run: bool = False, lines: bool = False, progress: Progress | None = None
+    ) -> PurgePlan | Purged:
+        """Remove the content of files, folders or globs from every checkpoint, for good; the folder does not change.
+
+        The checkpoints keep their ids and record what was removed. With `dry_run`, only plan. NotFound if no checkpoint
+        has it. In states, messages and metadata, copies of the whole content or of a word that looks like a key are
+        redacted; with `lines`, copies of whole lines too. The next call that writes continues an interrupted purge.
+        Conflict if a ref that somebody else made in the store needs the content.
+        """
+        from holdfast.workspace.pathspec import as_text
+
+        chosen = as_text(paths) or []
+        if dry_run:
+            with self._reading():
+                return self._repository.consistently(
+                    lambda: self._purger().plan(chosen, lines=lines, progress=progress)
+                )
+        with self._writing():
+            done = self._purger().purge(chosen, lines=lines, progress=progress)
+            self.purge_error = None
+            return done
+
+    def kind_rules(self) -> dict[str, Policy | None]:
+        """Get the retention policy of each type of checkpoint in this store; None keeps a type for ever."""
+        from holdfast.workspace.upkeep.type_policies import read_kinds
+
+        return read_kinds(self._repository.own)
+
+    def set_kind_rules(self, kinds: Mapping[str, Policy | None]) -> None:
+        """Set the retention policy of each type of checkpoint, for prunes whose own policy has no rule for the type."""
+        from holdfast.workspace.upkeep.type_policies import write_kinds
+
+        with self._writing():
+            write_kinds(self._repository.own, kinds)
+
+    @contextlib.contextmanager
+    def hold(self, ref: str) -> Iterator[Checkpoint]:
+        """Protect a checkpoint from being pruned by any process: `with ws.hold(ref):`. `delete` still deletes it."""
+        with contextlib.ExitStack() as held:
+            with self._writing():  # not while a prune is between planning and deleting: it would not see the hold
+                checkpoint = self._repository.find(ref)
+                held.enter_context(self._repository.holds.hold(checkpoint.id))
+            yield checkpoint
+
     # watching
 
     def watch(self) -> Watching:
-        """From now on have the kernel tell what changes, so that a save costs what changed, not what there is.
+        """Let the kernel report changes from now on, so that a save costs what changed, not what there is (P8).
 
-        For processes that save more than once. Only a hint: wherever it leaves a doubt, everything is looked at.
+        For processes that save more than once. It is only a hint: if it is in doubt, a save scans everything.
         """
         return self._engine.scanner.watch()
 
     def close(self) -> None:
-        """End `watch` and close every file of the store. Everything works on, and opens again what it needs."""
+        """Stop watching and close all files of the store. The workspace stays usable, and reopens what it needs."""
         watching = self._engine_made and self._engine_made.scanner.watching
         if watching:
             watching.close()
@@ -342,69 +669,81 @@ class Workspace(Verbs, Keeping):
     def _engine(self) -> Engine:
         with self._engine_lock:
             if self._engine_made is None:
-                from holdfast.workspace.engine import Engine  # who only reads checkpoints does not pay for it
+                from holdfast.workspace.engine import Engine  # start-up cost: reading checkpoints does not need it
 
                 self._engine_made = Engine(self.path, self._repository, clock=self._clock, **self._engine_options)
             return self._engine_made
 
     def _open(self, *, create: bool) -> None:
         if self._repository.exists:
-            place.check_is_store(self.store)
+            store_paths.check_is_store(self.store)
         else:
             if not create:
-                raise NotFound(f"{self.path} has no checkpoints yet", hint="Make the first with `holdfast save`.")
+                raise NotFound(f"{self.path} has no checkpoints yet", remedy=Remedy("save_first"))
             self._create()
-        place.check_owner(self.store, self.path)
+        store_paths.check_owner(self.store, self.path)
         self._repository.sync()
         if Journal(self._repository.own).exists and self._repository.lock.acquire(wait=False):
             try:
-                with plain_errors(self.store):
+                with os_errors(self.store, outcome=_UNCHANGED):
                     self.recovered = self._engine.recoverer.recover()
             except HoldfastError as error:
-                self.recovery_error = error  # reading goes on; whoever writes meets it again
+                self.recovery_error = error  # reading still works; the next write raises it
             finally:
                 self._repository.lock.release()
 
     def _create(self) -> None:
-        place.check_room(self.store)
+        store_paths.check_room(self.store)
         durable.make_folder(self._repository.own)
         with self._repository.lock:
             if not self._repository.exists:
-                place.check_owner(self.store, self.path)
-                place.write_owner(self.store, self.path, self._environ)
+                store_paths.check_owner(self.store, self.path)
+                store_paths.write_owner(self.store, self.path, self._environ)
                 for folder in (self.store, *self.store.parents[:3]):
-                    with contextlib.suppress(PermissionError):  # who made it may have died before it was durable
+                    with contextlib.suppress(PermissionError):  # its maker may have died before this
                         durable.sync_folder(folder)
                 self._repository.objects.create()
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        with plain_errors(self.store):
+        with os_errors(self.store, outcome=_UNCHANGED):
             self._check_is_there()
             self._repository.sync()
             yield
 
     def _check_is_there(self) -> None:
         if not self._repository.exists:
-            raise Unavailable(f"the store {self.store} is gone", hint="Open the workspace anew to make another.")
+            raise Unavailable(f"the store {self.store} is gone", hint="Open the workspace again to create another.")
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """The store, alone; what dead writers left is swept, and what they interrupted is finished first."""
-        with plain_errors(self.store):
+        """Hold the store's lock; first remove what dead writers left and finish what they interrupted (P3, P9)."""
+        with os_errors(self.store, outcome=_UNCHANGED):
             self._check_is_there()
             with self._repository.lock:
-                place.check_owner(self.store, self.path)
+                store_paths.check_owner(self.store, self.path)
                 self._repository.objects.refresh()
                 self._repository.sweep()
                 with self._repository.catalog.kept_open():
                     self._repository.sync()
                     if Journal(self._repository.own).exists:
                         self.recovered = self._engine.recoverer.recover() or self.recovered
-                    # not before: only the folder itself can end a restore
-                    place.write_owner(self.store, self.path, self._environ)
+                    # after recovery: a restore can only be finished in the folder it began in
+                    store_paths.write_owner(self.store, self.path, self._environ)
                     self._resume_purge()
                     yield
+
+    def _purger(self) -> Purger:
+        from holdfast.workspace.upkeep.purge import Purger
+
+        return Purger(self._repository, self.path)
+
+    def _resume_purge(self) -> None:
+        """Continue an interrupted purge; if that fails, not again in this process, since it is slow. Needs the lock."""
+        if not self._repository.is_purging:
+            self.purge_error = None
+        elif self.purge_error is None:
+            self.purge_error = self._purger().resume()
 
 
 def _now() -> datetime:

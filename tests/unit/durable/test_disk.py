@@ -72,9 +72,7 @@ class TestCreate:
 
 
 class TestWriting:
-    def test_everything_is_written_though_the_system_takes_a_byte_at_a_time(
-        self, tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_partial_writes_are_continued(self, tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch) -> None:
         whole_write, whole_pwrite = os.write, os.pwrite
         monkeypatch.setattr(os, "write", lambda fd, data: whole_write(fd, data[:1]))
         monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: whole_pwrite(fd, data[:1], offset))
@@ -101,7 +99,7 @@ class TestPlace:
         assert (tmp_path / "place").read_bytes() == b"came first"
         assert (tmp_path / "new").read_bytes() == b"new"
 
-    def test_a_link_is_moved_itself_and_one_in_the_way_is_not_followed(self, tmp_path: Path, folder: int) -> None:
+    def test_symlinks_are_moved_and_not_followed(self, tmp_path: Path, folder: int) -> None:
         (tmp_path / "link").symlink_to("nowhere")
         Disk().place("link", "place", src_dir_fd=folder, dst_dir_fd=folder)
         (tmp_path / "new").write_bytes(b"new")
@@ -155,7 +153,7 @@ class TestExchange:
 
 
 @pytest.mark.parametrize("at", range(1, 6))
-def test_what_an_editor_puts_in_place_between_the_steps_of_an_exchange_is_not_lost(
+def test_editor_write_between_exchange_steps_is_not_lost(
     tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     """Editors write a new file and rename it over the old one. `at` is the step before which that happens."""
@@ -246,7 +244,7 @@ class TestMetadata:
         assert (tmp_path / "file").stat().st_mtime_ns == -1
 
 
-def test_another_disk_is_in_use_until_the_end_of_its_block_however_it_ends() -> None:
+def test_use_disk_lasts_until_its_block_ends() -> None:
     real, other = disk(), Disk()
     with pytest.raises(KeyError), use_disk(other):
         assert disk() is other

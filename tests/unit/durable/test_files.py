@@ -49,7 +49,7 @@ class TestWriteAtomically:
         assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o600
         assert os.listdir(tmp_path) == ["file"]
 
-    def test_the_content_is_on_the_medium_before_the_name_and_the_name_before_the_end(self, tmp_path: Path) -> None:
+    def test_content_is_synced_before_the_name_and_the_name_too(self, tmp_path: Path) -> None:
         watched = Watched()
         with use_disk(watched):
             write_atomically(tmp_path / "file", b"content")
@@ -67,9 +67,7 @@ class TestWriteAtomically:
         assert watched.calls == ["write file.new", "rename file.new file"]
 
     @pytest.mark.parametrize("step", ["write", "fsync", "rename"])
-    def test_a_failure_at_any_step_leaves_the_old_content_and_the_next_call_works(
-        self, tmp_path: Path, step: str
-    ) -> None:
+    def test_failure_at_any_step_leaves_the_old_content(self, tmp_path: Path, step: str) -> None:
         write_atomically(tmp_path / "file", b"old")
         with use_disk(Watched(fail_at=step)), pytest.raises(OSError, match="Input/output error"):
             write_atomically(tmp_path / "file", b"new")
@@ -135,7 +133,7 @@ class TestRemoveTree:
         assert (tmp_path / "outside" / "file").read_bytes() == b"precious"
         assert not (tmp_path / "tree").exists()
 
-    def test_a_link_in_the_place_of_the_folder_is_an_error_and_nothing_goes(self, tmp_path: Path) -> None:
+    def test_link_in_place_of_the_folder_is_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "outside").mkdir()
         (tmp_path / "outside" / "file").write_bytes(b"precious")
         (tmp_path / "tree").symlink_to("outside")

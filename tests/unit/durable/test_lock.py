@@ -111,9 +111,7 @@ def test_threads_exclude_each_other(path: Path, is_shared: bool) -> None:
     assert most_inside == 1
 
 
-def test_a_thread_that_gives_the_lock_back_leaves_it_to_the_one_that_has_taken_it_meanwhile(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_release_does_not_take_the_lock_of_another_thread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the kernel's freeing the lock and the last line of `release`, another thread may have it."""
     shared, flock = Lock(path), fcntl.flock
 
@@ -135,7 +133,7 @@ def test_a_thread_that_gives_the_lock_back_leaves_it_to_the_one_that_has_taken_i
     assert open_below(path.parent) == before
 
 
-def test_processes_exclude_each_other_and_a_killed_owner_frees_the_lock(path: Path, start: Start) -> None:
+def test_lock_excludes_processes_and_is_freed_by_a_kill(path: Path, start: Start) -> None:
     owner = start(HOLD, path)
     assert first_line(owner) == "held"
     assert not is_free(path)
@@ -154,7 +152,7 @@ def test_a_waiting_writer_gets_the_lock_when_its_owner_is_killed(path: Path, sta
     killer.join()
 
 
-def test_a_forked_child_does_not_keep_the_lock_of_its_parent_alive(path: Path, start: Start) -> None:
+def test_forked_child_does_not_keep_the_parents_lock(path: Path, start: Start) -> None:
     owner = start(HOLD_AND_FORK, path)
     child = int(first_line(owner))
     try:
@@ -182,7 +180,7 @@ def test_a_child_that_ends_does_not_free_the_lock_of_its_parent(path: Path) -> N
     assert ran.stdout == "False\n"
 
 
-def test_a_child_that_was_forked_while_a_thread_waited_does_not_keep_the_lock(path: Path) -> None:
+def test_child_forked_during_a_wait_does_not_keep_the_lock(path: Path) -> None:
     """The child has a copy of the file that the thread waited with, and nothing closes it there."""
     script = f"""if True:
         import os, threading, time
@@ -208,7 +206,7 @@ def test_a_child_that_was_forked_while_a_thread_waited_does_not_keep_the_lock(pa
     assert ran.stdout == "True\n"
 
 
-def test_waiting_ends_with_an_error_that_names_the_owner_and_what_to_do(path: Path, start: Start) -> None:
+def test_timeout_names_the_owner_and_what_to_do(path: Path, start: Start) -> None:
     owner = start(HOLD, path)
     first_line(owner)
     with pytest.raises(Unavailable, match=rf"\({owner.pid}\) has been writing to this store for 0 seconds") as caught:
@@ -229,7 +227,7 @@ def test_waiting_in_vain_leaves_no_descriptor_open(path: Path) -> None:
     ("call", "error"),
     [("fcntl.flock", OSError(errno.ENOLCK, "No locks available")), ("time.sleep", KeyboardInterrupt())],
 )
-def test_what_ends_the_waiting_is_raised_and_leaves_no_descriptor_open(
+def test_interrupted_wait_leaves_no_descriptor_open(
     path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: BaseException
 ) -> None:
     def fail(*_: object) -> None:

@@ -48,7 +48,7 @@ def test_a_change_has_its_impact(
     assert replace(old, **changed).is_compatible_with(old) == (impact in (N, C), impact)
 
 
-def test_the_same_asymmetric_settings_without_a_family_are_the_same() -> None:
+def test_equal_asymmetric_settings_without_family_are_equal() -> None:
     unknown = replace(ASYMMETRIC, embed_model_family=None)
     assert unknown.is_compatible_with(unknown) == (True, N)
 

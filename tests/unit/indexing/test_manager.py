@@ -25,7 +25,7 @@ from holdfast.indexing import (
     get_checkpoint_settings_map,
 )
 from holdfast.indexing.manager import KEPT
-from holdfast.testing.faults import ForgetfulDisk, PowerLoss
+from holdfast.testing.faulty_disks import ForgetfulDisk, PowerLoss
 
 FINGERPRINT = CheckpointSettingsFingerprint(
     "asymmetric", "voyage-4-large", "voyage-4", "voyage-4-nano", None, "qdrant", "h", 1024, "float32"
@@ -51,7 +51,7 @@ class TestCheckpoint:
     def test_each_has_its_own_session(self) -> None:
         assert IndexingCheckpoint().session_id != IndexingCheckpoint().session_id
 
-    def test_it_matches_the_settings_that_it_was_made_with_in_any_order(self) -> None:
+    def test_matches_its_settings_in_any_order(self) -> None:
         made = IndexingCheckpoint(settings=settings(exclude={"a", "b"}, size=20))
         assert made.matches_settings(settings(size=20, exclude={"b", "a"}))
         assert not made.matches_settings(settings(size=40, exclude={"a", "b"}))
@@ -70,7 +70,7 @@ class TestCheckpoint:
         made = IndexingCheckpoint(start_time=now - timedelta(days=9), last_checkpoint=now - age)
         assert made.is_stale(now=now) is stale
 
-    def test_it_is_stale_under_other_settings_or_when_it_ends_before_it_began(self) -> None:
+    def test_is_stale_under_other_settings_or_with_bad_times(self) -> None:
         made = IndexingCheckpoint(settings=settings(size=1))
         assert not made.is_stale(settings=settings(size=1))
         assert made.is_stale(settings=settings(size=2))
@@ -199,3 +199,8 @@ class TestValidity:
             manager.is_index_valid_for_config(IndexingCheckpoint(), FINGERPRINT)
         with pytest.raises(Refused, match="embed_model"):
             manager.is_index_valid_for_config(save(manager), {"vector_store": "x"})
+
+    def test_unknown_key_is_refused(self, manager: CheckpointManager) -> None:
+        """A misspelt key that is ignored would make every index look valid."""
+        with pytest.raises(Refused, match="unknown key 'dimensions'"):
+            manager.is_index_valid_for_config(save(manager), {**asdict(FINGERPRINT), "dimensions": 256})

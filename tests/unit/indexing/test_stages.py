@@ -7,8 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
+from holdfast.adapters.models.wordllama import WordLlama
 from holdfast.indexing.chunking import PlainChunker
+from holdfast.indexing.pipeline import text_of
+from holdfast.indexing.splitters import Splitter
 from holdfast.indexing.stages import stage_of
+from holdfast.indexing.word_model import HashedWords
 
 
 def _cutter(size: int) -> Callable[[str], list[str]]:
@@ -69,3 +75,30 @@ def test_a_declared_version_stands_for_the_source() -> None:
 def test_what_cannot_be_seen_is_named() -> None:
     thing = object()
     assert stage_of(lambda text: [text, thing]).unseen == ("thing",)
+
+
+@pytest.mark.parametrize(
+    ("shipped", "name"),
+    [
+        (PlainChunker(), "holdfast.indexing.chunking.PlainChunker"),
+        (HashedWords(), "holdfast.indexing.words.HashedWords"),
+        (Splitter, "holdfast.indexing.splitters.Splitter"),
+        (WordLlama, "holdfast.adapters.models.wordllama.WordLlama"),
+    ],
+)
+def test_stored_names_outlive_their_modules(shipped: Callable[..., Any], name: str) -> None:
+    """A ledger compares these: another name would embed every document again."""
+    assert stage_of(shipped).implementation == name
+
+
+@pytest.mark.parametrize(
+    ("stage", "fingerprint"),
+    [
+        (text_of, "b3:beaa6f6914380ca0ac65951d048815d1e84d7593e2fde2009416879e38860a4e"),
+        (PlainChunker(), "b3:97763dac1ad3d09bc8bdf1bb3ca084e6abb29b4845e4934a68e2acc18682f387"),
+        (HashedWords(), "b3:7f5d5ec101ab90acca2e3fbee31f873c319f63f0adecc156a67b9a6ab4d7248b"),
+    ],
+)
+def test_stages_of_holdfast_keep_their_fingerprint(stage: Any, fingerprint: str) -> None:
+    """An edit of their words, or of where they are, must not make every index stale."""
+    assert stage_of(stage).fingerprint == fingerprint

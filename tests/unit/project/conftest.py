@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.project import SyncCheckpointManager
-from holdfast.testing.contracts import describe
+from holdfast.testing.disk_contract import describe
 
 FEATURES = [
     {"id": "auth-001", "status": "completed"},

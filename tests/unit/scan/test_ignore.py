@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.scan.generated import BUILD_FOLDERS, DEPENDENCY_FOLDERS
 from holdfast.scan.ignore import (
+    BUILD_FOLDERS,
+    DEPENDENCY_FOLDERS,
     EXCLUDED,
     IGNORED,
     INCLUDED,
@@ -86,7 +87,7 @@ class TestPrecedence:
         assert verdict_of(inner, "src/a.txt") == (IGNORED, "src/.gitignore:2: *.txt")
         assert verdict_of(outer, "a.txt") is None
 
-    def test_a_gitignore_outranks_info_exclude_which_outranks_the_users_file(self) -> None:
+    def test_gitignore_outranks_info_exclude_and_excludes_file(self) -> None:
         rules = Rules.root(excludes_file=b"a\nb\nc\n")
         rules = rules.inside("", gitignore=b"!a\n", info_exclude=b"a\n!b\n", repository=True)
 
@@ -94,7 +95,7 @@ class TestPrecedence:
         assert verdict_of(rules, "b") is None
         assert verdict_of(rules, "c") == (IGNORED, "core.excludesFile:3: c")
 
-    def test_of_two_holdfastignores_the_deeper_decides_and_exclude_patterns_outrank_both(self) -> None:
+    def test_deeper_holdfastignore_wins_below_exclude_patterns(self) -> None:
         rules = Rules.root(exclude_patterns=["*.a", "!x.b"])
         rules = rules.inside("", holdfastignore=b"!*.a\n*.b\n*.c\n").inside("src", holdfastignore=b"*.b\n!*.c\n")
 
@@ -103,7 +104,7 @@ class TestPrecedence:
         assert verdict_of(rules, "src/y.b") == (EXCLUDED, "src/.holdfastignore:1: *.b")
         assert verdict_of(rules, "src/x.c") == (INCLUDED, "src/.holdfastignore:2: !*.c")
 
-    def test_of_two_holdfastignores_the_deeper_decides_without_exclude_patterns_too(self) -> None:
+    def test_deeper_holdfastignore_wins(self) -> None:
         rules = Rules.root().inside("", holdfastignore=b"*.b\n").inside("src", holdfastignore=b"!*.b\n")
 
         assert verdict_of(rules, "src/x.b") == (INCLUDED, "src/.holdfastignore:1: !*.b")
@@ -114,7 +115,7 @@ class TestPrecedence:
         assert verdict_of(rules, "src/a.env") == (INCLUDED, ".holdfastignore:1: !*.env")
         assert verdict_of(rules, "src/a.iso") == (EXCLUDED, ".holdfastignore:2: *.iso")
 
-    def test_exclude_patterns_are_taken_as_they_stand_and_the_last_decides(self) -> None:
+    def test_last_exclude_pattern_decides(self) -> None:
         rules = Rules.root(exclude_patterns=["#notes", "a ", "*.log", "!b.log", "/top", "new\nline", "cut\0off"])
 
         assert verdict_of(rules, "#notes") == (EXCLUDED, "exclude_patterns: #notes")
@@ -147,13 +148,13 @@ class TestScope:
         assert [verdict_of(inner, f"lib/x.{end}") is not None for end in "abcd"] == [False, False, True, True]
         assert [verdict_of(rules, f"x.{end}") is not None for end in "abcd"] == [True, True, False, False]
 
-    def test_holdfasts_own_rules_and_the_users_file_go_on_inside_a_repository(self) -> None:
+    def test_own_rules_and_excludes_file_apply_in_a_repository(self) -> None:
         rules = Rules.root(exclude_patterns=["*.a"], excludes_file=b"*.b\n").inside("", holdfastignore=b"*.c\n")
         inner = rules.inside("lib", repository=True)
 
         assert [verdict_of(inner, f"lib/x.{end}") is not None for end in "abc"] == [True, True, True]
 
-    def test_anchored_lines_of_the_users_file_start_at_the_repository(self) -> None:
+    def test_anchored_excludes_file_lines_start_at_the_repository(self) -> None:
         rules = Rules.root(excludes_file=b"/a\n").inside("", repository=True)
         inner = rules.inside("lib", repository=True)
 
@@ -299,7 +300,7 @@ class TestWholePaths:
         assert decided("src/gen/y") == "src/.gitignore:2: gen"
         assert decided("gen/y") is None
 
-    def test_each_folder_is_asked_from_the_root_down_and_none_below_what_is_left_out(self) -> None:
+    def test_folders_below_an_ignored_one_are_not_asked(self) -> None:
         asked = []
 
         def sources(folder: str) -> Sources:
@@ -331,7 +332,7 @@ class TestWholePaths:
 
         assert verdict == Verdict(EXCLUDED, "built-in: node_modules")
 
-    def test_a_dependency_folder_that_a_rule_excludes_is_excluded_by_that_rule(self) -> None:
+    def test_excluded_dependency_folder_names_the_rule(self) -> None:
         root = Rules.root(exclude_patterns=["node_modules"])
 
         verdict = decide_path(root, "node_modules/a", is_dir=False, sources=no_sources)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import time
 from array import array
 from collections.abc import Callable, Iterator
 from hashlib import sha1
@@ -15,7 +16,7 @@ import pytest
 from holdfast.errors import Conflict
 from holdfast.model import Reason
 from holdfast.scan.attrs import Attr
-from holdfast.scan.folder import CTIME, FAILED, INO, MODE, MTIME, SIZE, UNKNOWN, WIDTH, YOUNG, Folder
+from holdfast.scan.cache import CTIME, FAILED, INO, MODE, MTIME, SIZE, UNKNOWN, WIDTH, YOUNG, Folder
 from holdfast.scan.read import LARGE_BYTES, Outcome, mark_failed, read_entry
 
 
@@ -55,9 +56,9 @@ class Read:
             [status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_nlink, 0],
         )
 
-    def now(self, keeper: Keeper) -> Outcome:
+    def now(self, keeper: Keeper, *, clock: Callable[[], int] = time.time_ns) -> Outcome:
         try:
-            return read_entry(self.folder, 0, self._fd, self.owner, keeper)
+            return read_entry(self.folder, 0, self._fd, self.owner, keeper, clock=clock)
         finally:
             os.close(self._fd)
 
@@ -130,7 +131,7 @@ def test_a_database_is_told_from_other_files(tmp_path: Path, file: Path) -> None
 
 
 class TestMeanwhile:
-    def test_a_file_that_changed_once_is_read_again_and_held_as_it_is_then(self, tmp_path: Path, file: Path) -> None:
+    def test_file_changed_once_is_read_again(self, tmp_path: Path, file: Path) -> None:
         keeper = Keeper(lambda times: file.write_bytes(b"changed!") and None if times == 1 else None)
         reading = Read(tmp_path, "file")
         outcome = reading.now(keeper)
@@ -143,17 +144,13 @@ class TestMeanwhile:
             status.st_ctime_ns,
         ]
 
-    def test_a_file_that_changed_since_the_walk_is_looked_at_again_by_the_next(
-        self, tmp_path: Path, file: Path
-    ) -> None:
+    def test_file_changed_since_the_walk_is_rescanned_next_time(self, tmp_path: Path, file: Path) -> None:
         reading = Read(tmp_path, "file")
         file.write_bytes(b"changed!")
         assert reading.now(Keeper()).content == sha1(b"changed!").digest()
         assert reading.folder.flags(0) & YOUNG
 
-    def test_a_file_that_was_replaced_since_the_walk_is_the_one_that_is_recorded(
-        self, tmp_path: Path, file: Path
-    ) -> None:
+    def test_file_replaced_since_the_walk_is_recorded(self, tmp_path: Path, file: Path) -> None:
         reading = Read(tmp_path, "file")
         (tmp_path / "new").write_bytes(b"CONTENT")
         os.utime(tmp_path / "new", ns=(0, file.stat().st_mtime_ns))
@@ -162,9 +159,7 @@ class TestMeanwhile:
         assert reading.folder.rows[INO] == file.stat().st_ino
         assert reading.folder.flags(0) & YOUNG
 
-    def test_a_file_that_never_holds_still_is_not_held_and_said_to_have_changed(
-        self, tmp_path: Path, file: Path
-    ) -> None:
+    def test_constantly_changing_file_is_reported_as_changed(self, tmp_path: Path, file: Path) -> None:
         def grow(_: int) -> None:
             with open(file, "ab") as opened:
                 opened.write(b"more")
@@ -189,9 +184,7 @@ class TestMeanwhile:
         assert outcome.reason is None
 
     @pytest.mark.parametrize("swap", ["pipe", "link", "folder"])
-    def test_a_file_that_became_something_else_is_not_followed_and_not_held(
-        self, tmp_path: Path, file: Path, swap: str
-    ) -> None:
+    def test_file_that_changed_its_type_is_not_followed(self, tmp_path: Path, file: Path, swap: str) -> None:
         reading = Read(tmp_path, "file")
         file.unlink()
         (tmp_path / "secret").write_bytes(b"secret")
@@ -211,7 +204,7 @@ class TestMeanwhile:
         assert reading.now(Keeper()).reason is Reason.CHANGED
 
 
-def test_an_entry_that_failed_is_named_with_the_reason_and_not_held(tmp_path: Path, file: Path) -> None:
+def test_failed_entry_is_named_with_its_reason(tmp_path: Path, file: Path) -> None:
     reading = Read(tmp_path, "file")
     mark_failed(reading.folder, 0, Outcome(reason=Reason.UNREADABLE, detail="Input/output error"))
     assert reading.folder.flags(0) & FAILED
@@ -229,13 +222,12 @@ def test_a_large_file_that_became_a_pipe_is_not_read_as_one(tmp_path: Path, file
     assert stat.S_ISREG(read.attr.mode) and not keeper.kept
 
 
-def test_a_file_written_to_within_a_tick_is_read_until_two_looks_agree(
+def test_recently_written_file_is_read_until_two_reads_agree(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody writes just after the first look; as long as the clock does not move on, the times do not show it."""
     read, keeper, real = Read(tmp_path, "file"), Keeper(), os.pread
     looks = [b"conTENT"]  # what was there before, of the same size
-    monkeypatch.setattr("time.time_ns", lambda: file.stat().st_ctime_ns)
     monkeypatch.setattr("os.pread", lambda *given: looks.pop() if looks else real(*given))
-    assert read.now(keeper).content == sha1(b"content").digest()
+    assert read.now(keeper, clock=lambda: file.stat().st_ctime_ns).content == sha1(b"content").digest()
     assert keeper.kept == [b"content"]

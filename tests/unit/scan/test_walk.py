@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import time
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,13 +14,12 @@ import pytest
 from holdfast.errors import Unavailable
 from holdfast.model import Reason
 from holdfast.scan.attrs import Attr
-from holdfast.scan.folder import UNKNOWN, YOUNG, Folder
-from holdfast.scan.handles import Handles, join
+from holdfast.scan.cache import UNKNOWN, YOUNG, Folder
+from holdfast.scan.dir_handles import Handles, join
 from holdfast.scan.ignore import Rules
 from holdfast.scan.limits import Limits
 from holdfast.scan.walk import Listing, Walk
-
-SETTLED_S = 0.06  # longer than what counts as young
+from waiting import settle
 
 
 class Chosen:
@@ -165,7 +163,7 @@ class TestSecondLook:
 
     def test_nothing_is_looked_into_when_nothing_changed(self, root: Path, look: Look) -> None:
         write(root, "a/file", "b/file")
-        time.sleep(SETTLED_S)
+        settle(root)
         cache = learnt(look())
         listing = look(cache)
         assert not listing.pending
@@ -174,7 +172,7 @@ class TestSecondLook:
 
     def test_only_the_file_that_changed_is_read(self, root: Path, look: Look) -> None:
         write(root, "a/file", "a/other", "b/file")
-        time.sleep(SETTLED_S)
+        settle(root)
         cache = learnt(look())
         write(root, "a/file", data=b"changed")
         listing = look(cache)
@@ -185,7 +183,7 @@ class TestSecondLook:
     def test_every_kind_of_change_is_seen(self, root: Path, look: Look, change: str) -> None:
         write(root, "folder/file")
         write(root.parent, "new", data=b"CONTENT")
-        time.sleep(SETTLED_S)
+        settle(root.parent)
         cache = learnt(look())
         file, times = root / "folder/file", (root / "folder/file").stat()
         if change == "rename over":
@@ -206,7 +204,7 @@ class TestSecondLook:
 
     def test_what_came_and_went_is_seen_without_reading_the_rest(self, root: Path, look: Look) -> None:
         write(root, "kept", "gone", "folder/inner")
-        time.sleep(SETTLED_S)
+        settle(root)
         cache = learnt(look())
         (root / "gone").unlink()
         (root / "folder/inner").unlink()
@@ -220,7 +218,7 @@ class TestSecondLook:
     @pytest.mark.parametrize("swap", ["to folder", "to link", "to pipe"])
     def test_a_file_that_became_something_else_is_seen(self, root: Path, look: Look, swap: str) -> None:
         write(root, "folder/thing")
-        time.sleep(SETTLED_S)
+        settle(root)
         cache = learnt(look())
         (root / "folder/thing").unlink()
         if swap == "to folder":
@@ -246,12 +244,12 @@ class TestSecondLook:
 
     def test_everything_is_read_when_that_is_asked_for(self, root: Path, look: Look) -> None:
         write(root, "a/file", "b/file")
-        time.sleep(SETTLED_S)
+        settle(root)
         assert pending(look(learnt(look()), rehash=True)) == {"a/file", "b/file"}
 
     def test_a_rule_that_came_is_applied_where_nothing_else_changed(self, root: Path, look: Look) -> None:
         write(root, "folder/file.log")
-        time.sleep(SETTLED_S)
+        settle(root)
         cache = learnt(look())
         listing = look(cache, rules=Rules.root(exclude_patterns=["*.log"]))
         assert left_out(listing) == {"folder/file.log": Reason.EXCLUDED}
@@ -259,7 +257,7 @@ class TestSecondLook:
     def test_a_limit_that_changed_is_applied_to_a_file_that_changed(self, root: Path, look: Look) -> None:
         write(root, ".gitignore", data=b"*.db\n")
         write(root, "a.db", data=b"small")
-        time.sleep(SETTLED_S)
+        settle(root)
         cache = learnt(look(limits=Limits(file_max_bytes=10)))
         write(root, "a.db", data=b"x" * 11)
         listing = look(cache, limits=Limits(file_max_bytes=10))
@@ -282,7 +280,7 @@ class TestRules:
         write(root, "large.db", data=b"x" * 11)
         assert "large.db" in held(look(limits=Limits(file_max_bytes=10), wanted=Chosen("large.db")))
 
-    def test_the_largest_go_first_when_all_ignored_files_together_are_too_large(self, root: Path, look: Look) -> None:
+    def test_largest_ignored_files_are_dropped_first(self, root: Path, look: Look) -> None:
         write(root, ".gitignore", data=b"*.db\n")
         for size in (30, 40, 50):
             write(root, f"{size}.db", data=b"x" * size)
@@ -299,7 +297,7 @@ class TestRules:
 
     def test_only_what_is_wanted_of_a_dependency_folder_is_held(self, root: Path, look: Look) -> None:
         write(root, "node_modules/ours/index.js", "node_modules/theirs/index.js")
-        time.sleep(SETTLED_S)
+        settle(root)
         wanted = Chosen("node_modules/ours/index.js")
         first = look(wanted=wanted)
         assert held(first) == {"node_modules/ours/index.js"}
@@ -320,17 +318,13 @@ class TestRules:
         assert {"data/1", "data/inner/2"} < held(look(limits=Limits(folder_max_entries=3)))
         assert left_out(look(limits=Limits(folder_max_entries=2))) == {"data": Reason.IGNORED_MANY}
 
-    def test_what_the_user_excluded_is_left_out_even_if_it_is_wanted_unless_a_restore_needs_it(
-        self, root: Path, look: Look
-    ) -> None:
+    def test_excluded_path_is_held_only_if_a_restore_needs_it(self, root: Path, look: Look) -> None:
         write(root, "secret/key", "public")
         rules = Rules.root(exclude_patterns=["secret"])
         assert held(look(rules=rules, wanted=Chosen("secret/key"))) == {"public"}
         assert held(look(rules=rules, wanted=Chosen("secret/key", hard=True))) == {"public", "secret/key"}
 
-    def test_a_git_folder_is_left_out_at_any_depth_and_makes_its_folder_a_repository(
-        self, root: Path, look: Look
-    ) -> None:
+    def test_git_folder_is_left_out_and_marks_a_repository(self, root: Path, look: Look) -> None:
         write(root, "nested/file")
         subprocess.run(["git", "init", "--quiet", root / "nested"], check=True)
         listing = look()
@@ -343,7 +337,7 @@ class TestRules:
         write(root, "file", data=b"x" * 11)
         assert "file" in held(look(limits=Limits(file_max_bytes=10)))
 
-    def test_a_folder_called_like_an_ignore_file_has_no_rules_and_is_held(self, root: Path, look: Look) -> None:
+    def test_folder_named_like_an_ignore_file_is_held(self, root: Path, look: Look) -> None:
         write(root, ".gitignore/file", "folder/.holdfastignore/file")
         assert held(look()) == {".gitignore/file", "folder/.holdfastignore/file"}
 
@@ -360,7 +354,7 @@ class TestMeanwhile:
         self, root: Path, look: Look, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         write(root, "kept/file", "gone/file")
-        time.sleep(SETTLED_S)  # else the folder is too young to be trusted anyway
+        settle(root)  # else the folder is too young to be trusted anyway
         real_open = Handles.open
 
         def open_late(self: Handles, path: str) -> int:
@@ -381,7 +375,7 @@ class TestMeanwhile:
         self, root: Path, look: Look, monkeypatch: pytest.MonkeyPatch, is_known: bool
     ) -> None:
         write(root, "a/file", "b/file", "b/moves")
-        time.sleep(SETTLED_S)
+        settle(root)
         cache = look().folders if is_known else {}
         real_open = Handles.open
 
@@ -396,9 +390,9 @@ class TestMeanwhile:
             assert held(walk.run()) == {"a/file", "b/file"}
             assert walk.moved()
 
-    def test_a_file_that_is_renamed_before_it_could_be_read_is_noticed(self, root: Path, look: Look) -> None:
+    def test_file_renamed_before_the_read_is_noticed(self, root: Path, look: Look) -> None:
         write(root, "a/file", "b/file")
-        time.sleep(SETTLED_S)
+        settle(root)
         cache = look().folders
         write(root, "a/file", data=b"changed")
         with Handles(str(root)) as handles:

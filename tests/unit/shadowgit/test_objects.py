@@ -15,7 +15,7 @@ from holdfast.shadowgit import (
     FILE_MODE,
     FOLDER_MODE,
     LINK_MODE,
-    Kind,
+    ObjectKind,
     TreeEntry,
     decode_commit,
     encode_commit,
@@ -29,14 +29,14 @@ Git = Callable[..., bytes]
 
 ENTRIES = [
     TreeEntry(FOLDER_MODE, b"a", EMPTY_TREE),
-    TreeEntry(FILE_MODE, b"a-b", object_id(Kind.BLOB, b"")),
-    TreeEntry(FILE_MODE, b"a.b", object_id(Kind.BLOB, b"")),
-    TreeEntry(EXECUTABLE_MODE, b"a0", object_id(Kind.BLOB, b"")),
-    TreeEntry(LINK_MODE, b"A", object_id(Kind.BLOB, b"")),
-    TreeEntry(FILE_MODE, b"\xff", object_id(Kind.BLOB, b"")),
-    TreeEntry(FILE_MODE, b"new\nline", object_id(Kind.BLOB, b"")),
+    TreeEntry(FILE_MODE, b"a-b", object_id(ObjectKind.BLOB, b"")),
+    TreeEntry(FILE_MODE, b"a.b", object_id(ObjectKind.BLOB, b"")),
+    TreeEntry(EXECUTABLE_MODE, b"a0", object_id(ObjectKind.BLOB, b"")),
+    TreeEntry(LINK_MODE, b"A", object_id(ObjectKind.BLOB, b"")),
+    TreeEntry(FILE_MODE, b"\xff", object_id(ObjectKind.BLOB, b"")),
+    TreeEntry(FILE_MODE, b"new\nline", object_id(ObjectKind.BLOB, b"")),
     TreeEntry(FOLDER_MODE, b"a!", EMPTY_TREE),
-    TreeEntry(FILE_MODE, b" ", object_id(Kind.BLOB, b"")),
+    TreeEntry(FILE_MODE, b" ", object_id(ObjectKind.BLOB, b"")),
 ]
 
 
@@ -51,7 +51,7 @@ def repository(tmp_path: Path, git: Git) -> Path:
 @pytest.mark.parametrize("content", [b"", b"content\n", bytes(range(256)) * 100])
 def test_an_object_has_the_name_that_git_gives_it(repository: Path, git: Git, content: bytes) -> None:
     named = git("-C", repository, "hash-object", "--stdin", given=content)
-    assert object_id(Kind.BLOB, content).hex().encode() == named.strip()
+    assert object_id(ObjectKind.BLOB, content).hex().encode() == named.strip()
 
 
 def test_the_empty_tree_has_the_name_that_git_gives_it(repository: Path, git: Git) -> None:
@@ -61,7 +61,7 @@ def test_the_empty_tree_has_the_name_that_git_gives_it(repository: Path, git: Gi
 def test_a_tree_is_sorted_as_git_sorts_it(repository: Path, git: Git) -> None:
     lines = [b"%06o %s %s\t%s" % (mode, _kind(mode), oid.hex().encode(), name) for mode, name, oid in ENTRIES]
     named = git("-C", repository, "mktree", "-z", given=b"\0".join(lines) + b"\0").strip()
-    assert object_id(Kind.TREE, encode_tree(reversed(ENTRIES))).hex().encode() == named
+    assert object_id(ObjectKind.TREE, encode_tree(reversed(ENTRIES))).hex().encode() == named
 
 
 def _kind(mode: int) -> bytes:
@@ -96,7 +96,7 @@ def test_a_tree_of_garbage_is_damaged(tree: bytes) -> None:
 def test_git_takes_a_commit_whatever_its_message_says(repository: Path, git: Git, message: str) -> None:
     commit = encode_commit(EMPTY_TREE, seconds=1_700_000_000, message=message)
     named = git("-C", repository, "hash-object", "-w", "-t", "commit", "--stdin", given=commit).strip()
-    assert named == object_id(Kind.COMMIT, commit).hex().encode()
+    assert named == object_id(ObjectKind.COMMIT, commit).hex().encode()
     git("-C", repository, "update-ref", "HEAD", named.decode())
     assert git("-C", repository, "fsck", "--strict", "--no-dangling", must_work=False) == b""
 
@@ -120,16 +120,16 @@ def test_a_commit_of_garbage_is_damaged(commit: bytes) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 2047, 2048, 262143, 262144, 2**32, 2**40])
 def test_the_size_before_an_object_is_spelled_as_in_git(size: int) -> None:
-    header = entry_header(Kind.BLOB, size)
-    assert header[0] >> 4 & 7 == Kind.BLOB
+    header = entry_header(ObjectKind.BLOB, size)
+    assert header[0] >> 4 & 7 == ObjectKind.BLOB
     assert [bool(byte & 0x80) for byte in header] == [True] * (len(header) - 1) + [False]
     rest = sum((byte & 0x7F) << (4 + 7 * place) for place, byte in enumerate(header[1:]))
     assert (header[0] & 15) + rest == size
 
 
-def test_an_entry_names_its_content_and_carries_a_checksum_of_its_bytes() -> None:
-    oid = object_id(Kind.BLOB, b"x" * 1000)
-    entry = encode_entry(Kind.BLOB, oid, b"x" * 1000)
+def test_entry_has_object_id_and_checksum() -> None:
+    oid = object_id(ObjectKind.BLOB, b"x" * 1000)
+    entry = encode_entry(ObjectKind.BLOB, oid, b"x" * 1000)
     assert entry.oid == oid
     assert len(entry.data) < 100
     assert entry.crc == zlib.crc32(entry.data)

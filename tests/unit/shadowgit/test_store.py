@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.durable import Disk, use_disk
 from holdfast.errors import Damaged, NotFound
-from holdfast.shadowgit import EMPTY_TREE, FILE_MODE, Kind, ObjectStore, TreeEntry, encode_commit, encode_tree
+from holdfast.shadowgit import EMPTY_TREE, FILE_MODE, ObjectKind, ObjectStore, TreeEntry, encode_commit, encode_tree
 
 Git = Callable[..., bytes]
 
@@ -25,9 +25,9 @@ class CutOff(Disk):
 
 def add_commit(store: ObjectStore, message: str) -> bytes:
     writer = store.writer()
-    page = writer.add(Kind.BLOB, message.encode())
-    tree = writer.add(Kind.TREE, encode_tree([TreeEntry(FILE_MODE, b"page", page)]))
-    commit = writer.add(Kind.COMMIT, encode_commit(tree, seconds=0, message=message))
+    page = writer.add(ObjectKind.BLOB, message.encode())
+    tree = writer.add(ObjectKind.TREE, encode_tree([TreeEntry(FILE_MODE, b"page", page)]))
+    commit = writer.add(ObjectKind.COMMIT, encode_commit(tree, seconds=0, message=message))
     writer.commit()
     store.refresh()
     return commit
@@ -49,7 +49,7 @@ def ask(store: ObjectStore, git: Git) -> Git:
 
 
 class TestCreate:
-    def test_git_takes_it_for_a_sound_repository_that_explains_itself(self, ask: Git) -> None:
+    def test_store_is_a_sound_git_repository(self, ask: Git) -> None:
         assert ask("fsck", "--strict", must_work=False) == b""
         assert b"holdfast" in ask("show", "HEAD:README.md").lower()
         assert ask("rev-parse", "--is-bare-repository").strip() == b"true"
@@ -128,9 +128,7 @@ class TestRefs:
             store.ref(name)
         assert store.refs().keys() == refs.keys()
 
-    def test_a_ref_whose_writing_was_cut_off_is_not_one_for_us_or_for_git(
-        self, store: ObjectStore, refs: dict[str, bytes], ask: Git
-    ) -> None:
+    def test_torn_ref_does_not_exist_for_us_or_git(self, store: ObjectStore, refs: dict[str, bytes], ask: Git) -> None:
         with use_disk(CutOff()), pytest.raises(InterruptedError):
             store.set_ref("a4-32", refs["a1-8"])
         assert store.ref_names() == store.refs().keys() == refs.keys()
@@ -185,9 +183,7 @@ class TestAfterGitPackedTheRefs:
         store.set_ref("a4-32", refs["a1-8"])
         assert store.ref_names() == {*refs, "a4-32"}
 
-    def test_every_commit_that_a_ref_names_is_told_the_page_about_the_store_too(
-        self, store: ObjectStore, refs: dict[str, bytes], ask: Git
-    ) -> None:
+    def test_every_commit_named_by_a_ref_is_listed(self, store: ObjectStore, refs: dict[str, bytes], ask: Git) -> None:
         page = bytes.fromhex(ask("rev-parse", "main").decode())
         assert set(store.commits()) == {*refs.values(), page}
 

@@ -17,12 +17,14 @@ import torch
 
 from holdfast import durable
 from holdfast.errors import Conflict, Refused, Unavailable
-from holdfast.testing.faults import FailingDisk
+from holdfast.testing.faulty_disks import FailingDisk
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint, wait_for_save
-from holdfast.training.background import Lane, lane
-from holdfast.training.folder import TrainingFolder
+from holdfast.training.background import BackgroundSaver, saver
+from holdfast.training.folder import FolderRunStore
 
 from .scenes import same, small_state
+
+pytestmark = pytest.mark.extras
 
 
 def test_the_state_may_change_as_soon_as_it_returns(tmp_path: Path) -> None:
@@ -56,14 +58,14 @@ def test_every_kind_of_state_goes_the_same_way(tmp_path: Path) -> None:
 
 def test_memory_is_that_of_one_state_and_is_used_again(tmp_path: Path) -> None:
     state = {"x": torch.ones(1_000_000), "y": torch.ones(10)}
-    lane.arena.release()
+    saver.buffer.release()
     sizes = {save_checkpoint(tmp_path, step, state, block=False, rng=False)["arena_bytes"] for step in range(4)}
     wait_for_save()
     assert sizes == {4_000_000 // 4096 * 4096 + 4096 + 40}
-    room = lane.arena._room.data_ptr()
+    room = saver.buffer._buffer.data_ptr()
     save_checkpoint(tmp_path, 9, {"x": torch.ones(10)}, block=False)
     wait_for_save()
-    assert lane.arena._room.data_ptr() == room
+    assert saver.buffer._buffer.data_ptr() == room
 
 
 def test_two_threads_that_save_do_not_get_each_others_weights(tmp_path: Path) -> None:
@@ -83,7 +85,7 @@ def test_two_threads_that_save_do_not_get_each_others_weights(tmp_path: Path) ->
         def load_state_dict(self, state: Any) -> None: ...
 
     thread = threading.Thread(target=save_other)
-    with TrainingFolder(other).writing():  # what the other thread has begun is not written before we have copied
+    with FolderRunStore(other).writing():  # what the other thread has begun is not written before we have copied
         save_checkpoint(one, 1, {"x": torch.full((1000,), 1.0)}, block=False, loader=Slow())
     thread.join()
     wait_for_save()
@@ -123,7 +125,7 @@ def test_a_process_that_ends_waits_for_its_save(tmp_path: Path) -> None:
 
 
 def test_an_error_that_nobody_asks_for_is_logged_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    alone = Lane()
+    alone = BackgroundSaver()
 
     def fail() -> dict[str, object]:
         raise Unavailable("the disk is gone")
@@ -132,7 +134,7 @@ def test_an_error_that_nobody_asks_for_is_logged_at_the_end(caplog: pytest.LogCa
     assert alone._thread is not None
     alone._thread.join()
     with caplog.at_level(logging.ERROR):
-        alone._tell_at_exit()
+        alone._log_at_exit()
     assert "the disk is gone" in caplog.text
     with pytest.raises(Unavailable):
         alone.wait()
@@ -147,7 +149,7 @@ def test_the_end_of_a_block_tells_the_error(tmp_path: Path) -> None:
         manager.save(1, {"x": 1})
 
 
-def test_the_error_of_a_save_does_not_hide_the_one_that_ended_the_block(tmp_path: Path) -> None:
+def test_save_error_does_not_hide_the_block_error(tmp_path: Path) -> None:
     with (
         durable.use_disk(FailingDisk(at=4, error=errno.EIO, once=False)),
         pytest.raises(KeyError, match="mine") as raised,
@@ -155,7 +157,7 @@ def test_the_error_of_a_save_does_not_hide_the_one_that_ended_the_block(tmp_path
     ):
         manager.save(1, {"x": 1})
         raise KeyError("mine")
-    assert "the save in the background failed too" in raised.value.__notes__[0]
+    assert "the save in the background failed, too" in raised.value.__notes__[0]
 
 
 @pytest.mark.filterwarnings("ignore:This process")  # that is what is tried
@@ -171,7 +173,7 @@ def test_a_forked_child_has_no_save_in_flight(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:This process")
 def test_a_forked_child_is_not_told_of_a_save_of_its_parent() -> None:
-    alone = Lane()
+    alone = BackgroundSaver()
     alone.start(lambda: {"step": 1})
     assert alone._thread is not None
     alone._thread.join()
@@ -184,8 +186,8 @@ def test_a_forked_child_is_not_told_of_a_save_of_its_parent() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process")
-def test_a_forked_child_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
-    alone = Lane()
+def test_forked_child_does_not_wait_for_the_save_thread() -> None:
+    alone = BackgroundSaver()
     has_turn, may_go = threading.Event(), threading.Event()
 
     def copy() -> None:
@@ -205,8 +207,8 @@ def test_a_forked_child_does_not_wait_for_a_thread_that_it_does_not_have() -> No
     assert status == 0
 
 
-def test_the_next_step_of_an_optimiser_waits_once_and_its_hooks_do_not_gather() -> None:
-    from holdfast.training.frameworks.torch_gate import _once_before_step, held_by
+def test_optimizer_step_waits_once_and_removes_its_hook() -> None:
+    from holdfast.training.frameworks.cuda_copies import _once_before_step, held_by
 
     weight = torch.nn.Parameter(torch.ones(2))
     optimizer = torch.optim.Adam([weight])
@@ -247,8 +249,8 @@ def _interrupted_start(monkeypatch: pytest.MonkeyPatch, *, is_launched: bool) ->
     return met
 
 
-def test_a_save_interrupted_before_its_thread_has_begun_is_given_up_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone, done = Lane(), []
+def test_save_interrupted_before_its_thread_starts_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, done = BackgroundSaver(), []
     met = _interrupted_start(monkeypatch, is_launched=False)
     with pytest.raises(KeyboardInterrupt):
         alone.start(lambda: {"done": done.append(1)})
@@ -261,7 +263,7 @@ def test_a_save_interrupted_before_its_thread_has_begun_is_given_up_for_good(mon
 
 
 def test_a_save_interrupted_as_its_thread_runs_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone, runs, may_go = Lane(), threading.Event(), threading.Event()
+    alone, runs, may_go = BackgroundSaver(), threading.Event(), threading.Event()
 
     def work() -> dict[str, Any]:
         runs.set()

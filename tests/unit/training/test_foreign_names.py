@@ -15,11 +15,13 @@ import torch
 from holdfast.durable import use_disk
 from holdfast.durable.disk import Disk
 from holdfast.errors import Conflict, Damaged, Refused
-from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint, uploading, wait_for_save
-from holdfast.training.folder import TrainingFolder
-from holdfast.training.remote import RemoteFolder
+from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint, wait_for_save
+from holdfast.training.folder import FolderRunStore
+from holdfast.training.objects import ObjectRunStore
 
 from .conftest import Faulty
+
+pytestmark = pytest.mark.extras
 
 FOREIGN = b'{"schema_version": 1, "metric": "loss", "mode": "min", "value": 0.1, "path": "ckpt-7.pt"}'
 
@@ -182,7 +184,7 @@ class TestSteps:
         folder = tmp_path / "step-00000001"
         folder.mkdir()
         (folder / "manifest.json").write_text('{"kind": "another.program"}')
-        with pytest.raises(Conflict, match="not a checkpoint of Holdfast"):
+        with pytest.raises(Conflict, match="not a Holdfast checkpoint"):
             _save(tmp_path, 1)
         assert (folder / "manifest.json").read_text() == '{"kind": "another.program"}'
 
@@ -196,12 +198,12 @@ class TestSteps:
                 (folder / "theirs.pt").write_text("theirs")
 
         _save(tmp_path, 1)
-        with use_disk(MeddlingDisk(meddle)), pytest.raises(Conflict, match="came there"):
+        with use_disk(MeddlingDisk(meddle)), pytest.raises(Conflict, match="created by another program"):
             _save(tmp_path, 2, pin=True)
         assert os.listdir(folder) == ([] if empty else ["theirs.pt"])
         assert CheckpointManager(tmp_path).latest().step == 1  # type: ignore[union-attr]
         folder.rename(tmp_path / "moved")
-        assert TrainingFolder(tmp_path).pinned() == set()
+        assert FolderRunStore(tmp_path).pinned() == set()
         _save(tmp_path, 2)
 
 
@@ -210,81 +212,81 @@ class TestSteps:
 
 @pytest.mark.parametrize("name", ["last", "best.json"])
 def test_a_save_to_a_store_refuses_to_replace_a_marker(name: str, url: str) -> None:
-    objects = RemoteFolder(url).objects
+    client = ObjectRunStore(url).client
     for content in (FOREIGN, b"\x80\x02", b""):
-        objects.put(name, content)
+        client.put(name, content)
         for options in ({}, {"rewind": True}):
             with pytest.raises(Refused, match=name):
                 _save(url, 1, **options)
         with pytest.raises(Refused, match=name):
             _save(url, 1, block=False)
             wait_for_save()
-        assert objects.get(name) == content
-    assert {entry.key for entry in objects.list()} == {name}
+        assert client.get(name) == content
+    assert {entry.key for entry in client.list()} == {name}
 
 
 @pytest.mark.parametrize("name", ["last", "best.json"])
 def test_adopting_in_a_store_keeps_a_marker_beside(name: str, url: str) -> None:
-    objects = RemoteFolder(url).objects
-    objects.put(f"{name}.replaced-1", b"older")
-    objects.put(name, FOREIGN)
+    client = ObjectRunStore(url).client
+    client.put(f"{name}.replaced-1", b"older")
+    client.put(name, FOREIGN)
     meta = _save(url, 1, adopt=True)
     assert any(f"kept as {name}.replaced-2" in note for note in meta["notes"])
     assert _save(url, 2, adopt=True)["notes"] == []
-    assert objects.get(f"{name}.replaced-1") == b"older"
-    assert objects.get(f"{name}.replaced-2") == FOREIGN
-    assert json.loads(objects.get(name) or b"")["step"] == 2
+    assert client.get(f"{name}.replaced-1") == b"older"
+    assert client.get(f"{name}.replaced-2") == FOREIGN
+    assert json.loads(client.get(name) or b"")["step"] == 2
 
 
 def test_a_marker_that_comes_during_a_save_to_a_store_is_kept(url: str, server: tuple[Faulty, str]) -> None:
-    objects = RemoteFolder(url).objects
+    client = ObjectRunStore(url).client
     _save(url, 1)
     server[0].once(
-        "PUT /" + url.removeprefix("s3://") + "/step-00000002/manifest.json", lambda: objects.put("last", b"x")
+        "PUT /" + url.removeprefix("s3://") + "/step-00000002/manifest.json", lambda: client.put("last", b"x")
     )
     with pytest.raises(Refused, match="last"):
         _save(url, 2)
-    assert objects.get("last") == b"x"
+    assert client.get("last") == b"x"
     assert load_checkpoint(url, step=2)["x"].tolist() == [2, 2, 2]  # it was committed before
 
 
 def test_resume_in_a_store_leaves_the_markers_of_others(url: str) -> None:
     for step in (1, 2):
         save_checkpoint(url, step, {"x": torch.full((3,), float(step))})
-    folder = RemoteFolder(url)
+    folder = ObjectRunStore(url)
     file = folder.get(2).manifest.tensors["x"].file
-    folder.objects.put(f"step-00000002/{file}", b"")
+    folder.client.put(f"step-00000002/{file}", b"")
     for name in ("last", "best.json"):
-        folder.objects.put(name, FOREIGN)
+        folder.client.put(name, FOREIGN)
     resumed = CheckpointManager(url).resume()
     assert resumed is not None
     assert resumed.step == 1
     for name in ("last", "best.json"):
-        assert folder.objects.get(name) == FOREIGN
+        assert folder.client.get(name) == FOREIGN
 
 
 def test_a_sweep_of_a_store_removes_only_names_of_ours(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    objects = RemoteFolder(url).objects
+    client = ObjectRunStore(url).client
     theirs = [
         "step-00000009/model-00001-of-00002.safetensors", "step-00000009/model-final.bin", "step-00000009/state-x.json",
         ".holdfast/sequence-of-events.txt", ".holdfast/sequence-000000000099", "step-00000001/model-card.md",
     ]  # fmt: skip
     for key in theirs:
-        objects.put(key, b"theirs")
+        client.put(key, b"theirs")
     ours = ["step-00000008/model-" + "0" * 32 + ".safetensors", ".holdfast/sequence-000000000000"]
     for key, data in zip(ours, (b"half", b""), strict=True):
-        objects.put(key, data)
-    monkeypatch.setattr(uploading, "_LITTER_AFTER", timedelta(seconds=-1))
+        client.put(key, data)
+    monkeypatch.setattr("holdfast.training.objects._ABANDONED_AFTER", timedelta(seconds=-1))
     _save(url, 1)
-    keys = {entry.key for entry in objects.list()}
+    keys = {entry.key for entry in client.list()}
     assert not keys & set(ours)
     assert set(theirs) <= keys
 
 
 def test_a_step_of_a_store_with_another_manifest_is_not_moved(url: str) -> None:
-    objects = RemoteFolder(url).objects
-    objects.put("step-00000001/manifest.json", b'{"kind": "another.program"}')
-    with pytest.raises(Conflict, match="not a checkpoint of Holdfast"):
+    client = ObjectRunStore(url).client
+    client.put("step-00000001/manifest.json", b'{"kind": "another.program"}')
+    with pytest.raises(Conflict, match="not a Holdfast checkpoint"):
         _save(url, 1)
-    assert objects.get("step-00000001/manifest.json") == b'{"kind": "another.program"}'
-    assert {entry.key for entry in objects.list()} == {"step-00000001/manifest.json"}
+    assert client.get("step-00000001/manifest.json") == b'{"kind": "another.program"}'
+    assert {entry.key for entry in client.list()} == {"step-00000001/manifest.json"}

@@ -21,11 +21,14 @@ import torch
 
 from holdfast import durable
 from holdfast.errors import Damaged, NotFound, Refused, Unavailable
-from holdfast.testing.faults import FailingDisk
+from holdfast.testing.faulty_disks import FailingDisk
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
-from holdfast.training.background import lane
-from holdfast.training.folder import Found, TrainingFolder
+from holdfast.training.background import saver
+from holdfast.training.folder import FolderRunStore
 from holdfast.training.preemption import Preemption
+from holdfast.training.run_store import StoredCheckpoint
+
+pytestmark = pytest.mark.extras
 
 
 def steps(folder: Path) -> list[int]:
@@ -73,9 +76,7 @@ def test_a_new_folder_has_nothing_to_go_on_from(tmp_path: Path) -> None:
     assert manager.history() == []
 
 
-def test_a_damaged_newest_is_reported_and_the_newest_good_is_used(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_damaged_newest_is_reported_and_the_next_is_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     manager = CheckpointManager(tmp_path)
     metas = [manager.save(step, {"x": torch.full((10,), float(step))}) for step in (1, 2, 3)]
     damage(metas[2]["path"])
@@ -83,7 +84,7 @@ def test_a_damaged_newest_is_reported_and_the_newest_good_is_used(
     assert resumed is not None
     assert (resumed.step, resumed.state["x"][0].item()) == (2, 2.0)
     assert "step-00000003" in resumed.problems[0]
-    assert "passed over" in caplog.text
+    assert "skipped" in caplog.text
     manager.save(3, {"x": torch.ones(1)})
     assert steps(tmp_path) == [1, 2, 3]
     assert (tmp_path / "step-00000003.damaged-1").is_dir()
@@ -136,7 +137,7 @@ def test_verify_names_what_is_damaged_and_what_it_touches(tmp_path: Path) -> Non
     }
 
 
-@pytest.mark.parametrize("when", ["holdfast.training.checking.read_manifest", "holdfast.training.checking.each"])
+@pytest.mark.parametrize("when", ["holdfast.training.verify.read_manifest", "holdfast.training.verify.each"])
 def test_what_is_pruned_while_it_is_verified_is_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
@@ -160,7 +161,7 @@ def test_a_shard_that_no_manifest_names_is_named_by_verify(tmp_path: Path) -> No
     manager = CheckpointManager(tmp_path)
     path = Path(manager.save(1, {"x": torch.ones(3)})["path"])
     (path / "model-00009-of-00009.safetensors").write_bytes(b"extra")
-    assert [problem.detail for problem in manager.verify().problems] == ["is not of this checkpoint"]
+    assert [problem.detail for problem in manager.verify().problems] == ["is not part of this checkpoint"]
 
 
 def test_a_marker_of_a_newer_version_keeps_nobody_from_going_on(tmp_path: Path) -> None:
@@ -174,7 +175,7 @@ def test_a_marker_of_a_newer_version_keeps_nobody_from_going_on(tmp_path: Path) 
     assert steps(tmp_path) == [1, 2]  # who cannot say what the markers mean does not touch what they point to
 
 
-def test_a_number_that_was_given_to_what_is_put_aside_is_not_given_again(tmp_path: Path) -> None:
+def test_number_of_a_set_aside_checkpoint_is_not_reused(tmp_path: Path) -> None:
     for step in (1, 2):
         save_checkpoint(tmp_path, step, {"x": torch.full((3,), float(step))})
     damage(str(tmp_path / "step-00000002"))
@@ -184,7 +185,7 @@ def test_a_number_that_was_given_to_what_is_put_aside_is_not_given_again(tmp_pat
     assert manager.save(2, {"x": 2})["sequence"] == 3
 
 
-def test_a_run_that_was_set_back_and_then_restarted_goes_past_the_steps_that_it_left(tmp_path: Path) -> None:
+def test_rewound_run_goes_past_its_abandoned_steps(tmp_path: Path) -> None:
     for step in (100, 200, 300):
         CheckpointManager(tmp_path).save(step, {"x": step})
     manager = CheckpointManager(tmp_path)
@@ -203,7 +204,7 @@ def test_a_run_that_was_set_back_and_then_restarted_goes_past_the_steps_that_it_
 
 
 @pytest.mark.parametrize("kind", [np.random.PCG64, np.random.Philox, np.random.SFC64])
-def test_a_generator_that_is_not_the_usual_one_of_numpy_goes_on_too(kind: Any, tmp_path: Path) -> None:
+def test_other_numpy_generators_are_restored(kind: Any, tmp_path: Path) -> None:
     usual = np.random.get_bit_generator()
     manager = CheckpointManager(tmp_path)
     try:
@@ -224,20 +225,18 @@ def test_a_generator_that_is_not_the_usual_one_of_numpy_goes_on_too(kind: Any, t
         np.random.set_bit_generator(usual)
 
 
-def test_a_sound_one_that_another_puts_in_place_meanwhile_is_not_put_aside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrently_repaired_checkpoint_is_not_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in (1, 2):
         save_checkpoint(tmp_path, step, {"x": torch.full((3,), float(step))})
     damage(str(tmp_path / "step-00000002"))
-    writing = TrainingFolder.writing
+    writing = FolderRunStore.writing
 
-    def after_another(folder: TrainingFolder) -> Any:
-        monkeypatch.setattr(TrainingFolder, "writing", writing)
+    def after_another(folder: FolderRunStore) -> Any:
+        monkeypatch.setattr(FolderRunStore, "writing", writing)
         save_checkpoint(tmp_path, 2, {"x": torch.full((3,), 5.0)}, rewind=True)
         return writing(folder)
 
-    monkeypatch.setattr(TrainingFolder, "writing", after_another)
+    monkeypatch.setattr(FolderRunStore, "writing", after_another)
     resumed = CheckpointManager(tmp_path).resume()
     assert resumed is not None
     assert resumed.step == 1
@@ -248,14 +247,14 @@ def test_what_is_pruned_while_one_waits_to_pin_it_is_not_found(tmp_path: Path, m
     manager, other = (CheckpointManager(tmp_path, keep_last=1) for _ in range(2))
     for step in (1, 2):
         save_checkpoint(tmp_path, step, {"x": step})
-    writing = TrainingFolder.writing
+    writing = FolderRunStore.writing
 
-    def after_another(folder: TrainingFolder) -> Any:
-        monkeypatch.setattr(TrainingFolder, "writing", writing)
+    def after_another(folder: FolderRunStore) -> Any:
+        monkeypatch.setattr(FolderRunStore, "writing", writing)
         other.prune()
         return writing(folder)
 
-    monkeypatch.setattr(TrainingFolder, "writing", after_another)
+    monkeypatch.setattr(FolderRunStore, "writing", after_another)
     with pytest.raises(NotFound, match="no checkpoint 1"):
         manager.pin(1)
     assert not (tmp_path / ".holdfast" / "pins.json").exists()
@@ -340,7 +339,7 @@ class Run:
 
 
 @pytest.mark.parametrize("block", [True, False])
-def test_a_run_that_was_stopped_and_resumed_has_bitwise_the_same_losses(block: bool, tmp_path: Path) -> None:
+def test_resumed_run_has_bitwise_the_same_losses(block: bool, tmp_path: Path) -> None:
     whole = Run()
     expected = [whole.step() for _ in range(30)]
 
@@ -362,7 +361,7 @@ def test_a_run_that_was_stopped_and_resumed_has_bitwise_the_same_losses(block: b
 
 
 def test_a_loader_that_does_not_tell_its_position_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="does not tell its position"):
+    with pytest.raises(Refused, match="has no state_dict"):
         save_checkpoint(tmp_path, 1, {}, loader=[1, 2])
 
 
@@ -384,19 +383,17 @@ def test_the_circumstances_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found.config_hash == CheckpointManager(tmp_path / "out").history()[-1].config_hash
 
 
-def test_the_best_is_looked_for_again_if_another_process_prunes_it_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_best_is_looked_up_again_after_a_concurrent_prune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"best_key": "loss", "keep_last_k": 1}
     save_checkpoint(tmp_path, 1, {}, metrics={"loss": 2.0}, **options)
-    full = TrainingFolder.full
+    full = FolderRunStore.full
 
-    def late(folder: TrainingFolder, found: Found) -> Found:
+    def late(folder: FolderRunStore, found: StoredCheckpoint) -> StoredCheckpoint:
         monkeypatch.undo()
         save_checkpoint(tmp_path, 2, {}, metrics={"loss": 1.0}, **options)
         return full(folder, found)
 
-    monkeypatch.setattr(TrainingFolder, "full", late)
+    monkeypatch.setattr(FolderRunStore, "full", late)
     best = CheckpointManager(tmp_path).best()
     assert best is not None and best.step == 2
 
@@ -416,7 +413,7 @@ with CheckpointManager(sys.argv[1], save_steps=100) as manager:
 """
 
 
-def test_sigterm_saves_at_the_next_step_and_then_ends_the_process(tmp_path: Path) -> None:
+def test_sigterm_saves_at_the_next_step_and_ends_the_process(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", _LOOP, str(tmp_path)], capture_output=True, text=True, check=False)
     assert ended.returncode == -signal.SIGTERM, ended.stderr
     assert ended.stdout == ""
@@ -486,14 +483,14 @@ def test_a_signal_that_the_loop_was_told_of_is_its_own(tmp_path: Path, came: lis
     assert came == []
 
 
-def test_an_earlier_save_that_failed_does_not_cost_the_one_that_sigterm_asks_for(
+def test_failed_save_does_not_prevent_the_sigterm_save(
     tmp_path: Path, came: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     with CheckpointManager(tmp_path, save_steps=1, block=False) as manager:
         with durable.use_disk(FailingDisk(at=4, error=errno.EIO, once=False)):
             manager.maybe_save(1, {"step": 1})
-            assert lane._thread is not None
-            lane._thread.join()
+            assert saver._thread is not None
+            saver._thread.join()
         os.kill(os.getpid(), signal.SIGTERM)
         manager.maybe_save(2, {"step": 2})
     assert came == [signal.SIGTERM]
@@ -501,12 +498,12 @@ def test_an_earlier_save_that_failed_does_not_cost_the_one_that_sigterm_asks_for
     assert "an earlier save failed: writing to" in caplog.text
 
 
-def test_a_signal_that_comes_while_the_end_waits_does_not_cost_the_last_save(tmp_path: Path) -> None:
+def test_signal_during_the_final_wait_keeps_the_last_save(tmp_path: Path) -> None:
     saved: list[bool] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: saved.append((tmp_path / "step-00000001").is_dir()))
     try:
         with contextlib.ExitStack() as held, CheckpointManager(tmp_path, block=False) as manager:
-            held.enter_context(TrainingFolder(tmp_path).writing())  # the save cannot end before the signal has come
+            held.enter_context(FolderRunStore(tmp_path).writing())  # the save cannot end before the signal has come
             manager.save(1, {"step": 1})
             held.callback(os.kill, os.getpid(), signal.SIGTERM)
             threading.Timer(0.05, held.close).start()
@@ -515,12 +512,12 @@ def test_a_signal_that_comes_while_the_end_waits_does_not_cost_the_last_save(tmp
     assert saved == [True]
 
 
-def test_a_last_save_that_failed_is_told_of_though_a_signal_has_come(tmp_path: Path, came: list[int]) -> None:
+def test_failed_last_save_is_reported_despite_a_signal(tmp_path: Path, came: list[int]) -> None:
     with pytest.raises(Unavailable, match="writing to"), CheckpointManager(tmp_path, block=False) as manager:
         with durable.use_disk(FailingDisk(at=4, error=errno.EIO, once=False)):
             manager.save(1, {"step": 1})
-            assert lane._thread is not None
-            lane._thread.join()
+            assert saver._thread is not None
+            saver._thread.join()
         os.kill(os.getpid(), signal.SIGTERM)
     assert came == []
 
@@ -551,7 +548,7 @@ def test_what_a_checkpoint_does_not_hold_is_among_the_problems(tmp_path: Path) -
     save_checkpoint(tmp_path, 1, {}, rng=False)
     resumed = CheckpointManager(tmp_path, loader=Loader()).resume()
     assert resumed is not None
-    assert [problem.split(" holds ")[1].split(",")[0] for problem in resumed.problems] == [
+    assert [problem.split(" has ")[1].split(",")[0] for problem in resumed.problems] == [
         "no random states", "no position of a data loader",
     ]  # fmt: skip
     for manager, options in (

@@ -10,13 +10,16 @@ import pytest
 import torch
 
 from holdfast.errors import Conflict, Damaged, NotFound, Unavailable
-from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint, sending, wait_for_save
+from holdfast.training import CheckpointManager, load_checkpoint, objects, save_checkpoint, wait_for_save
 
 from .conftest import Faulty
 from .scenes import remote_state as state
 from .scenes import same
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # what the server says of its own dependencies
+pytestmark = [
+    pytest.mark.extras,
+    pytest.mark.filterwarnings("ignore"),  # what the server says of its own dependencies
+]
 
 
 def test_a_run_in_an_object_store_is_as_one_in_a_folder(url: str) -> None:
@@ -42,7 +45,7 @@ def test_a_tensor_that_did_not_change_is_not_sent_again(url: str, server: tuple[
 
 
 def test_what_a_store_would_not_copy_is_sent_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "_COPY_MAX_BYTES", 10_000)
+    monkeypatch.setattr(objects, "_COPY_MAX_BYTES", 10_000)
     save_checkpoint(url, 1, state(1), rng=False)
     assert save_checkpoint(url, 2, state(1), rng=False)["files_shared"] == 0
     assert same(state(1), load_checkpoint(url))
@@ -63,18 +66,16 @@ def test_a_manager_resumes_verifies_and_saves_beside_the_loop(url: str) -> None:
 
 
 def test_two_that_save_one_step_cannot_overwrite_each_other(url: str) -> None:
-    from holdfast.training.checkpoints import make_wish
-    from holdfast.training.remote import RemoteFolder
-    from holdfast.training.retaining import Keep
-    from holdfast.training.uploading import save_remote
+    from holdfast.training.objects import ObjectRunStore
+    from holdfast.training.save import SaveRequest, prepare, save
 
     outcomes: list[Any] = []
 
     def direct(worker: int) -> None:
         """As another process would: in this one, saves wait for each other."""
-        wish = make_wish(1, {"x": torch.full((2_000_000,), float(worker))}, keep=Keep(), rng=False)
+        pending = prepare(1, {"x": torch.full((2_000_000,), float(worker))}, SaveRequest(rng=False))
         try:
-            outcomes.append(save_remote(RemoteFolder(url), wish))
+            outcomes.append(save(ObjectRunStore(url), pending))
         except Conflict as error:
             outcomes.append(error)
 

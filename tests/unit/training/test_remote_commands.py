@@ -14,7 +14,10 @@ from holdfast.training import save_checkpoint
 
 from .conftest import Faulty
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # what the server says of its own dependencies
+pytestmark = [
+    pytest.mark.extras,
+    pytest.mark.filterwarnings("ignore"),  # what the server says of its own dependencies
+]
 
 
 @pytest.fixture
@@ -41,14 +44,14 @@ def test_info_takes_a_url(holdfast: Callable[..., Any], url: str) -> None:
     assert holdfast("training", "info", "9", "--dir", url)[0] == 3
     code, found = holdfast("training", "info", "--dir", "s3://no-such-bucket/x")
     assert (code, found["error"]["kind"]) == (3, "not-found")
-    assert "no such bucket" in found["error"]["message"]
+    assert "the bucket does not exist" in found["error"]["message"]
 
 
 def test_the_general_commands_take_a_url(holdfast: Callable[..., Any], url: str, server: tuple[Faulty, str]) -> None:
     server[0].requests.clear()
     code, found = holdfast("-C", url, "log")
-    assert (code, [each["step"] for each in found["checkpoints"]]) == (0, [3, 2, 1])
-    assert [each["tensors"] for each in found["checkpoints"]] == [2, 2, 2]
+    assert (code, [each["step"] for each in found["items"]]) == (0, [3, 2, 1])
+    assert [each["tensors"] for each in found["items"]] == [2, 2, 2]
     assert len(server[0].requests) <= 4  # not more with more checkpoints
     assert holdfast("-C", url, "show", "2")[1]["checkpoint"]["metrics"] == {"loss": 0.5}
     code, found = holdfast("-C", url, "diff", "1", "3")
@@ -57,13 +60,26 @@ def test_the_general_commands_take_a_url(holdfast: Callable[..., Any], url: str,
     code, found = holdfast("-C", url, "diff", "latest~2", "latest~1")
     assert [(each["name"], each["max_change"]) for each in found["changes"]] == [("w", 1.0)]
     assert holdfast("-C", url, "verify")[0] == 0
-    assert holdfast("-C", url, "prune", "--keep-last", "1", "--dry-run")[1]["plan"]["removed"] == [1]
-    assert holdfast("-C", url, "prune", "--keep-last", "1", "--yes")[1]["pruned"]["removed"] == [1]
-    assert [each["step"] for each in holdfast("-C", url, "log")[1]["checkpoints"]] == [3, 2]
+    assert [
+        each["step"] for each in holdfast("-C", url, "prune", "--keep-last", "1", "--dry-run")[1]["plan"]["removed"]
+    ] == [1]
+    assert [each["step"] for each in holdfast("prune", url, "--keep-last", "1", "--yes")[1]["pruned"]["removed"]] == [1]
+    assert [each["step"] for each in holdfast("-C", url, "log")[1]["items"]] == [3, 2]
     assert holdfast("-C", "foo://x", "log")[0] == 6
 
 
-@pytest.mark.parametrize("command", ["log", "show", "diff", "verify", "prune"])
-def test_a_url_behind_the_command_is_told_where_it_goes(command: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main([command, "s3://bucket/x"]) == 2
-    assert f"holdfast -C s3://bucket/x {command}" in capfd.readouterr().err
+def test_a_url_behind_the_command_is_the_same_as_with_c(holdfast: Callable[..., Any], url: str) -> None:
+    for words in (["log", "-n", "2"], ["show", "best"], ["diff", "1", "2"], ["verify"], ["usage"]):
+        assert holdfast(words[0], url, *words[1:]) == holdfast("-C", url, *words)
+
+
+def test_pages_pins_and_deletions(holdfast: Callable[..., Any], url: str) -> None:
+    page = holdfast("log", url, "-n", "2")[1]
+    assert ([each["step"] for each in page["items"]], page["next"]) == ([3, 2], "2")
+    page = holdfast("log", url, "-n", "2", "--before", page["next"])[1]
+    assert ([each["step"] for each in page["items"]], page["next"]) == ([1], None)
+    assert holdfast("pin", url, "1")[1]["checkpoint"]["pinned"]
+    assert holdfast("prune", url, "--keep-last", "1", "--yes")[1]["plan"]["removed"] == []
+    assert [each["step"] for each in holdfast("rm", url, "latest", "1", "--yes")[1]["deleted"]] == [3, 1]
+    assert [each["step"] for each in holdfast("log", url)[1]["items"]] == [2]
+    assert holdfast("show", url)[1]["checkpoint"]["step"] == 2

@@ -13,9 +13,12 @@ from holdfast.training import CheckpointManager, load_checkpoint
 
 from .scenes import same
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # what the server says of its own dependencies
+pytestmark = [
+    pytest.mark.extras,
+    pytest.mark.filterwarnings("ignore"),  # what the server says of its own dependencies
+]
 
-_SCRIPT = Path(__file__).parents[2] / "adapters" / "dcp_ranks.py"
+_SCRIPT = Path(__file__).parents[1] / "adapters" / "dcp_ranks.py"
 
 
 def run(act: str, folder: Path, ranks: int, url: str) -> list[str]:
@@ -30,7 +33,7 @@ def run(act: str, folder: Path, ranks: int, url: str) -> list[str]:
     return sorted(path.name for path in folder.glob(f"{act}-done-*"))
 
 
-def test_ranks_save_to_a_store_and_one_that_dies_leaves_what_was_there(url: str, tmp_path: Path) -> None:
+def test_dying_rank_leaves_the_remote_store_as_it_was(url: str, tmp_path: Path) -> None:
     assert run("in_store", tmp_path, 3, url) == [f"in_store-done-{rank}" for rank in range(3)]
     before = load_checkpoint(url)  # on one machine, without DCP
     assert (before["epoch"], before["rank1"]["mine"]) == (3, 1)

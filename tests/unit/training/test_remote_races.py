@@ -10,21 +10,23 @@ import torch
 
 from holdfast.errors import Conflict, NotFound, Unavailable
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
-from holdfast.training.checkpoints import make_wish
-from holdfast.training.remote import RemoteFolder
-from holdfast.training.retaining import Keep
-from holdfast.training.uploading import save_remote
+from holdfast.training.objects import ObjectRunStore
+from holdfast.training.save import SaveRequest, prepare
+from holdfast.training.save import save as save_to
 
 from .conftest import Faulty
 from .scenes import remote_state, same
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # what the server says of its own dependencies
+pytestmark = [
+    pytest.mark.extras,
+    pytest.mark.filterwarnings("ignore"),  # what the server says of its own dependencies
+]
 
 
-def save_as_another(url: str, step: int, state: Any, *, keep_last: int | None = None, **wishes: Any) -> dict[str, Any]:
+def save_as_another(url: str, step: int, state: Any, *, keep_last: int | None = None, **options: Any) -> dict[str, Any]:
     """Save as another process would: in this one, saves wait for each other."""
-    wish = make_wish(step, state, keep=Keep(keep_last), rng=False, **wishes)
-    return save_remote(RemoteFolder(url), wish)
+    request = SaveRequest(keep_last_k=keep_last, rng=False, **options)
+    return save_to(ObjectRunStore(url), prepare(step, state, request))
 
 
 @pytest.mark.parametrize("moment", ["/step-00000001/manifest.json", "PUT /{bucket}/runs/exp1/last"])
@@ -35,10 +37,8 @@ def test_savers_of_two_steps_count_on_and_both_are_told(url: str, server: tuple[
     save_checkpoint(url, 1, {"x": 1}, metrics={"loss": 0.5}, **wishes)
     history = CheckpointManager(url).history()
     assert [(each.sequence, each.step, each.pinned) for each in history] == [(1, 1, True), (2, 2, True)]
-    folder = RemoteFolder(url)
-    last, best = folder.last_marker(), folder.best_marker()
-    assert last is not None
-    assert best is not None
+    folder = ObjectRunStore(url)
+    last, best = (json.loads(folder.client.get(name) or b"") for name in ("last", "best.json"))
     assert (last["step"], best["step"]) == (2, 2)
     assert [entry["step"] for entry in last["history"]] == [1, 2]
 
@@ -48,17 +48,17 @@ def test_a_number_is_given_once_whoever_looked_first(url: str, server: tuple[Fau
     server[0].once("/state-", lambda: save_as_another(url, 2, {"x": 2}))
     assert save_checkpoint(url, 1, {"x": 1})["sequence"] == 2
     assert load_checkpoint(url) == {"x": 1}
-    assert json.loads(RemoteFolder(url).objects.get("last") or b"")["step"] == 1
+    assert json.loads(ObjectRunStore(url).client.get("last") or b"")["step"] == 1
 
 
 def test_of_two_savers_of_one_step_the_second_takes_back_its_own(url: str, server: tuple[Faulty, str]) -> None:
     server[0].once("PUT /{}/runs/exp1/step-00000001/manifest".format(url.split("/")[2]),
                    lambda: save_as_another(url, 1, remote_state(2)))  # fmt: skip
-    with pytest.raises(Conflict, match="by somebody else"):
+    with pytest.raises(Conflict, match="another process saved step 1"):
         save_checkpoint(url, 1, remote_state(1), rng=False)
     assert same(remote_state(2), load_checkpoint(url))
-    manifest = RemoteFolder(url).get(1).manifest
-    assert {entry.key for entry in RemoteFolder(url).objects.list("step-00000001")} == {
+    manifest = ObjectRunStore(url).get(1).manifest
+    assert {entry.key for entry in ObjectRunStore(url).client.list("step-00000001")} == {
         f"step-00000001/{name}" for name in (*manifest.files, "manifest.json")
     }
     assert CheckpointManager(url).verify().ok
@@ -68,7 +68,7 @@ def test_who_sets_a_step_back_replaces_only_what_was_there(url: str, server: tup
     save_checkpoint(url, 1, {"x": 1})
     assert save_checkpoint(url, 1, {"x": 2}, rewind=True)["sequence"] == 2
     server[0].once("/state-", lambda: save_as_another(url, 1, {"x": 3}, rewind=True))
-    with pytest.raises(Conflict, match="by somebody else"):
+    with pytest.raises(Conflict, match="another process saved step 1"):
         save_checkpoint(url, 1, {"x": 4}, rewind=True)
     assert load_checkpoint(url) == {"x": 3}
 
@@ -153,7 +153,7 @@ def test_a_resume_from_what_is_just_pruned_finds_the_newer(url: str, server: tup
         assert resumed is not None
         assert same(remote_state(step), resumed.state)
         assert resumed.problems == ()
-    with pytest.raises(NotFound, match="nothing that is called"):
+    with pytest.raises(NotFound, match="has nothing named"):
         CheckpointManager(url).resume(only=["nothing"])
 
 
@@ -165,6 +165,6 @@ def test_two_that_prune_at_once_do_not_trip(url: str, server: tuple[Faulty, str]
     server[0].once("POST", lambda: CheckpointManager(url, keep_last=1).prune())
     assert pruner.prune().removed == [1, 2]
     assert [each.step for each in manager.history()] == [3]
-    assert {entry.key.partition("/")[0] for entry in RemoteFolder(url).objects.list()} == {
+    assert {entry.key.partition("/")[0] for entry in ObjectRunStore(url).client.list()} == {
         ".holdfast", "last", "step-00000003",
     }  # fmt: skip

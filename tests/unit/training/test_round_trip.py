@@ -18,6 +18,8 @@ from holdfast.training import load_checkpoint, save_checkpoint
 
 from .scenes import same, small_state
 
+pytestmark = pytest.mark.extras
+
 DTYPES = [
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
     torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.bool, torch.complex32, torch.complex64,
@@ -111,13 +113,13 @@ def test_a_strided_tensor_twice_is_one_again(tmp_path: Path) -> None:
     assert loaded["b"][0] == 9.0
 
 
-def test_pieces_of_one_buffer_that_do_not_overlap_are_stored_apart(tmp_path: Path) -> None:
+def test_disjoint_views_of_one_buffer_are_stored_apart(tmp_path: Path) -> None:
     flat, matrix = torch.randn(100), torch.randn(6, 6)
     state = {"a": flat[:40], "b": flat[40:], "even": matrix[:, ::2], "odd": matrix[:, 1::2]}
     assert same(state, trip(state, tmp_path))
 
 
-def test_a_conjugate_that_is_there_twice_is_one_again_and_with_its_original_refused(tmp_path: Path) -> None:
+def test_shared_conjugate_is_shared_again(tmp_path: Path) -> None:
     original = torch.randn(5, dtype=torch.complex64)
     flipped = original.conj()
     loaded = trip({"a": flipped, "b": flipped, "c": flipped[1:3]}, tmp_path)
@@ -225,7 +227,7 @@ def refused() -> dict[str, tuple[Any, str]]:
     return {
         "an object": (Opaque(), "Opaque"),
         "a function": (len, "builtin_function_or_method"),
-        "a quantised tensor": (quantised, "quantised"),
+        "a quantised tensor": (quantised, "quantized"),
         "a meta tensor": (torch.ones(2, device="meta"), "meta"),
         "a tensor that overlaps itself": (torch.arange(5).as_strided((3, 3), (1, 1)), "overlap"),
         "objects in an array": (np.array([Opaque()]), "object"),
@@ -234,7 +236,7 @@ def refused() -> dict[str, tuple[Any, str]]:
         "an array whose elements have no bytes": (np.zeros(2, "V0"), "V0"),
         "a masked array": (np.ma.masked_array([1, 2], [True, False]), "MaskedArray"),
         "a subclass of a tensor": (torch.ones(2).as_subclass(_Subclass), "_Subclass"),
-        "what holds itself": (holds_itself, "nested too deeply"),
+        "what contains itself": (holds_itself, "nested too deeply"),
         "a subclass of a dict": (type("Own", (dict,), {})(), "Own"),
         "a subclass of a dict with items": (type("Own", (dict,), {})(a=1), "Own"),
         "a subclass of a dict with numbers for keys": (type("Own", (dict,), {})({1: 2}), "Own"),

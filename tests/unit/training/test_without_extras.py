@@ -13,6 +13,8 @@ from holdfast.errors import Unavailable
 from holdfast.training import load_checkpoint, save_checkpoint
 from holdfast.training.stored import digests
 
+pytestmark = pytest.mark.extras
+
 _BARE = """
 import sys
 for name in ("blake3", "msgspec", "isal", "pygit2", "rich", "click", "platformdirs"):
@@ -57,7 +59,7 @@ assert load_checkpoint(sys.argv[1], verify=False) == {"x": 1}
 
 def test_a_digest_that_nobody_knows_is_damage() -> None:
     assert digests.preferred() == "blake3"
-    with pytest.raises(Exception, match="no digest 'md5'"):
+    with pytest.raises(Exception, match="unknown digest algorithm: 'md5'"):
         digests.new("md5")
     assert issubclass(Unavailable, Exception)
 

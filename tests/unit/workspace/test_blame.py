@@ -10,7 +10,7 @@ import pytest
 from holdfast import NotFound, Refused
 from holdfast.model import Blame
 from holdfast.workspace.blame import _changed_lines
-from holdfast.workspace.stored.lines import split_lines
+from holdfast.workspace.stored.text_merge import split_lines
 
 
 def told(found: Blame) -> list[tuple[str, str | None]]:
@@ -88,7 +88,7 @@ def test_what_an_undo_brought_back_is_still_its_makers(project, ws):
     assert found.lines[9].origin.actor == "user"
 
 
-def test_after_a_restore_the_lines_are_those_of_what_was_restored(project, ws):
+def test_blame_after_restore_is_that_of_the_restored_file(project, ws):
     project.write("a", b"one\n")
     first = ws.save("first")
     project.write("a", b"agent\n")
@@ -110,7 +110,7 @@ def test_a_link_is_answered_for_by_where_it_leads(project, ws):
     assert [line.text for line in ws.blame("link").lines] == ["nowhere"]
 
 
-def test_what_is_not_there_is_not_found_and_what_is_no_file_refused(project, ws):
+def test_missing_path_is_not_found_and_folder_is_refused(project, ws):
     project.write("folder/a")
     first = ws.save("first")
     with pytest.raises(NotFound, match="nothing"):
@@ -123,6 +123,7 @@ def test_what_is_not_there_is_not_found_and_what_is_no_file_refused(project, ws)
         ws.blame("../outside")
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_checkpoints(project, ws):
     for number in range(400):
         project.write(f"file-{number}", b"content\n")
@@ -168,7 +169,7 @@ def test_names_that_git_forbids_and_large_files_are_followed(project, ws):
         ws.blame("x", last.id)
 
 
-def test_lines_in_common_are_skipped_without_a_difference_to_the_answer():
+def test_skipping_common_lines_does_not_change_the_answer():
     dice = random.Random(9)
     for _ in range(400):
         old = [dice.choice([b"a\n", b"b\n", b"c\n", b"\n"]) for _ in range(dice.randrange(12))]

@@ -15,7 +15,7 @@ import pytest
 from holdfast import Workspace
 from holdfast.adapters.agents.helper import Code, Helper
 from holdfast.flow import Checkpoint, CheckpointMetadata, open_states
-from holdfast.indexing.ledger.opening import open_ledger
+from holdfast.indexing.ledger import open_ledger
 from holdfast.project import SyncCheckpointManager
 from holdfast.training import CheckpointManager, load_checkpoint
 from holdfast.workspace.service.service import CheckpointService
@@ -98,7 +98,7 @@ def _use_states(folder: Path) -> None:
 def _use_training(folder: Path) -> None:
     numpy = pytest.importorskip("numpy")
     with CheckpointManager(folder.parent / "run") as manager:
-        manager.save(1, {"weights": numpy.zeros(4)})
+        manager.save(1, {"sizes": numpy.zeros(4)})
     load_checkpoint(folder.parent / "run")
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import Refused, Unavailable, Workspace
+from holdfast.configuration import parse_size, parse_span
 from holdfast.retention import Policy
 from holdfast.workspace.config import Settings, in_force, read_settings
-from holdfast.workspace.quantities import parse_size, parse_span
 from unprivileged import unprivileged
 
 WHOLE = """\
@@ -46,7 +46,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     assert settings.retention == Policy(100, timedelta(days=30), 10, 3, max_bytes=1_500_000_000)
     assert settings.watch
     assert settings.file == "holdfast.toml"
-    assert settings.given >= {"exclude_patterns", "retention.keep_for"}
+    assert settings.keys_in_file >= {"exclude_patterns", "retention.keep_for"}
 
 
 def test_the_section_of_a_pyproject_is_the_same(tmp_path: Path) -> None:
@@ -57,7 +57,11 @@ def test_the_section_of_a_pyproject_is_the_same(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").unlink()
     (tmp_path / "holdfast.toml").write_text(WHOLE)
     own = read_settings(tmp_path)
-    assert (section.options(), section.retention, section.given) == (own.options(), own.retention, own.given)
+    assert (section.options(), section.retention, section.keys_in_file) == (
+        own.options(),
+        own.retention,
+        own.keys_in_file,
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,32 +82,51 @@ def test_two_configurations_contradict_each_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("exclude_pattern = []", "no key 'exclude_pattern'", "Did you mean exclude_patterns?"),
-        ("colour = 1", "no key 'colour'", "The keys are exclude_patterns,"),
-        ("[retention]\nkeep_lats = 1", "no key 'retention.keep_lats'", "Did you mean retention.keep_last?"),
-        ("keep_last = 1", "no key 'keep_last'", "The keys are"),
-        ("exclude_patterns = '*.log'", "exclude_patterns is '*.log'", "a list of texts"),
-        ("exclude_patterns = [1]", "exclude_patterns is [1]", "a list of texts"),
-        ("ignored_file_max_bytes = -1", "ignored_file_max_bytes is -1", "whole number"),
-        ("ignored_file_max_bytes = true", "ignored_file_max_bytes is True", "whole number"),
-        ("ignored_file_max_bytes = 'much'", "ignored_file_max_bytes is 'much', which is not a size", "2 GiB"),
-        ("ignored_file_max_bytes = '1 GiB'", "is greater than ignored_total_max_bytes", "67108864"),
-        ("watch = 'yes'", "watch is 'yes'", "true or false"),
-        ("retention = 3", "retention is 3", "[retention]"),
-        ("[retention]\nkeep_last = 1.5", "retention.keep_last is 1.5", "whole number"),
-        ("[retention]\nkeep_for = 30", "retention.keep_for is 30", "30d"),
-        ("[retention]\nkeep_for = '30 years'", "retention.keep_for is '30 years', which is not a duration", "30d"),
-        ("[retention]\nkeep_every = 0", "keep_every is 0", "1 or more"),
-        ("exclude_patterns = [", "is not TOML", "Fix"),
+        ("exclude_pattern = []", "1: unknown key 'exclude_pattern'", "Did you mean exclude_patterns?"),
+        ("colour = 1", "1: unknown key 'colour'", "The keys are exclude_patterns,"),
+        ("[retention]\nkeep_lats = 1", "2: unknown key 'retention.keep_lats'", "Did you mean retention.keep_last?"),
+        ("keep_last = 1", "1: unknown key 'keep_last'", "The keys are"),
+        ("exclude_patterns = '*.log'", "1: exclude_patterns is '*.log'", "Expected `array`, got `str`"),
+        ("exclude_patterns = ['a', 1]", "1: exclude_patterns is ['a', 1]", "Expected `str`, got `int`"),
+        ("ignored_file_max_bytes = -1", "1: ignored_file_max_bytes is -1", "0 or more"),
+        ("ignored_file_max_bytes = true", "1: ignored_file_max_bytes is True", "whole number"),
+        ("ignored_file_max_bytes = 'much'", "1: ignored_file_max_bytes is 'much'", "2 GiB"),
+        ("ignored_file_max_bytes = '1 GiB'", "1: ignored_file_max_bytes is greater than ignored_total", "67108864"),
+        ("# a switch\n\nwatch = 'yes'", "3: watch is 'yes'", "Expected `bool`"),
+        ("retention = 3", "1: retention is 3", "Expected `table`, got `int`"),
+        ("[retention]\nkeep_last = 1.5", "2: retention.keep_last is 1.5", "Expected `int"),
+        ("[retention]\nkeep_last = -1", "2: retention.keep_last is -1", "`int` >= 0"),
+        ("[retention]\nkeep_last = 1\nkeep_for = 30", "3: retention.keep_for is 30", "30d"),
+        ("[retention]\nkeep_for = '30 years'", "2: retention.keep_for is '30 years'", "s, m, h, d or w"),
+        ("[retention]\nkeep_every = 0", "2: retention.keep_every is 0", "`int` >= 1"),
+        ("retention = { keep_every = 0 }", "1: retention.keep_every is 0", "`int` >= 1"),
+        ("retention.keep_last = 1\nretention.keep_every = 0", "2: retention.keep_every is 0", "`int` >= 1"),
+        ("exclude_patterns = [\n  'a',\n  1,\n]", "1: exclude_patterns is ['a', 1]", "Expected `str`"),
+        ('exclude_patterns = ["""\nwatch = 1\n"""]\nwatch = 1', "4: watch is 1", "Expected `bool`"),
+        ('"a` - at `$.b" = 1', ": Object contains unknown field", ""),
+        ("exclude_patterns = [", " is not TOML", "Fix"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_file_and_key(tmp_path: Path, text: str, message: str, hint: str) -> None:
+def test_an_invalid_file_is_refused_with_file_line_and_key(tmp_path: Path, text: str, message: str, hint: str) -> None:
     (tmp_path / "holdfast.toml").write_text(text)
     with pytest.raises(Refused) as caught:
         read_settings(tmp_path)
-    assert caught.value.message.startswith("holdfast.toml")
-    assert message in caught.value.message
+    assert caught.value.message.startswith(f"holdfast.toml{':' if message[0].isdigit() else ''}{message}")
     assert hint in caught.value.hint
+
+
+def test_lines_count_from_the_top_of_a_pyproject(tmp_path: Path) -> None:
+    text = "[project]\nname = 'x'\nwatch = 1\n\n[tool.holdfast]\nexclude_patterns = []\nwatch = 1\n"
+    (tmp_path / "pyproject.toml").write_bytes(text.replace("\n", "\r\n").encode())
+    with pytest.raises(Refused, match=r"^pyproject.toml:7: watch is 1"):
+        read_settings(tmp_path)
+
+
+@pytest.mark.parametrize("before", ["# a line\n" * 6000, f'exclude_patterns = ["""{chr(10) * 3000}"""]\n'])
+def test_no_line_is_better_than_a_slow_one(tmp_path: Path, before: str) -> None:
+    (tmp_path / "holdfast.toml").write_text(f"{before}watch = 1\n")
+    with pytest.raises(Refused, match=r"^holdfast.toml: watch is 1"):
+        read_settings(tmp_path)
 
 
 def test_the_section_must_be_a_table(tmp_path: Path) -> None:
@@ -193,10 +216,15 @@ def test_each_type_can_have_a_rule_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("rule", "said"),
-    [("-1", "types.automatic"), ('"10"', "forever"), ("true", "types.automatic"), ("{ keep = 1 }", "keep_")],
+    [
+        ("-1", "toml:3: retention.types.automatic is -1"),
+        ('"10"', "'forever', a whole number, a table"),
+        ("true", "toml:3: retention.types.automatic is True"),
+        ("{ keep = 1 }", "toml:3: unknown key 'retention.types.automatic.keep'"),
+    ],
 )
 def test_a_rule_of_a_type_that_makes_no_sense_is_refused(tmp_path: Path, rule: str, said: str) -> None:
-    (tmp_path / "holdfast.toml").write_text(f"[retention.types]\nautomatic = {rule}\n")
+    (tmp_path / "holdfast.toml").write_text(f"[retention.types]\nmanual = 3\nautomatic = {rule}\n")
     with pytest.raises(Refused, match=said):
         read_settings(tmp_path)
 

@@ -14,7 +14,7 @@ import pytest
 from holdfast import Workspace
 from holdfast.durable import use_disk
 from holdfast.model import Reason
-from holdfast.testing.faults import CountingDisk, KillingDisk, die_in_child
+from holdfast.testing.faulty_disks import CountingDisk, KillingDisk, die_in_child
 from unprivileged import unprivileged
 
 MODES = ["wal", "delete", "truncate", "persist"]
@@ -304,7 +304,7 @@ class TestAfterAKilledWriter:
 
 
 class TestWhatGoesTogether:
-    def test_a_database_does_not_come_to_a_sidecar_that_cannot_be_saved(self, root: Path, ws: Workspace) -> None:
+    def test_database_is_not_restored_beside_an_unsavable_sidecar(self, root: Path, ws: Workspace) -> None:
         path = root / "app.db"
         make(path)
         ws.save("before")
@@ -316,7 +316,7 @@ class TestWhatGoesTogether:
         assert path.read_bytes() == theirs  # the journal still fits it
 
     @pytest.mark.parametrize("mode", MODES)
-    def test_a_database_that_is_gone_comes_back_beside_its_old_sidecars(self, root: Path, mode: str) -> None:
+    def test_missing_database_is_restored_despite_old_sidecars(self, root: Path, mode: str) -> None:
         ws = Workspace(root, store=root.parent / "store", home=root.parent, environ={}, ignored_file_max_bytes=64 << 10)
         (root / ".gitignore").write_text("*-wal\n*-journal\n*-shm\n")
         path = root / "app.db"
@@ -361,7 +361,7 @@ class TestWhatGoesTogether:
         ws.restore("latest")
         assert rows(path) == now
 
-    def test_a_journal_that_appears_while_the_database_is_read_is_held(self, root: Path, ws: Workspace) -> None:
+    def test_journal_that_appears_during_the_read_is_saved(self, root: Path, ws: Workspace) -> None:
         path = root / "app.db"
         make(path)
         mine = rows(path)

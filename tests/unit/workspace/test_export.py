@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import Damaged, NotFound, Refused, Unavailable, Workspace, durable
-from holdfast.testing.contracts import describe, differences
-from holdfast.testing.faults import FailingDisk, every_point
+from holdfast.testing.disk_contract import describe, differences
+from holdfast.testing.faulty_disks import FailingDisk, every_point
 from holdfast.workspace.export import PREFIX
 
 

@@ -273,10 +273,9 @@ def test_undo_agent_over_checkpoints_that_hold_it(shaped: Scene) -> None:
 
 
 @pytest.fixture
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+def settled(scene: Scene) -> None:
     """Everything is old enough for its times to be trusted by the next look."""
-    now = time.time_ns
-    monkeypatch.setattr("time.time_ns", lambda: now() + 10**10)
+    scene.ws._engine_options["file_clock"] = lambda: time.time_ns() + 10**10
 
 
 @pytest.mark.usefixtures("settled")
@@ -386,7 +385,7 @@ def test_git_init_bare_in_a_project_keeps_the_project_held(scene: Scene, place: 
     assert scene.git("cat-file", "blob", blob, cwd=folder) == "one\n"
 
 
-def test_a_workspace_that_is_a_bare_repository_holds_nothing_of_it(scene: Scene) -> None:
+def test_bare_repository_as_workspace_is_left_out(scene: Scene) -> None:
     scene.git("init", "-q", "--bare", ".")
     saved = scene.ws.save("one")
     assert "objects" in _left_out(saved)

@@ -1,4 +1,4 @@
-"""A guarded step that fails is taken back, and the error goes on."""
+"""A guarded step that fails is rolled back, and the error goes on."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_async_with_guards_too(project, ws: Workspace) -> None:
 
 
 @pytest.mark.usefixtures("before")
-def test_a_step_that_is_cancelled_again_and_again_still_ends_taken_back(project, ws: Workspace) -> None:
+def test_step_cancelled_repeatedly_is_still_taken_back(project, ws: Workspace) -> None:
     async def main() -> None:
         begun = asyncio.Event()
 
@@ -168,7 +168,7 @@ def test_a_step_that_is_cancelled_again_and_again_still_ends_taken_back(project,
 
         task = asyncio.create_task(work())
         await begun.wait()
-        with ws._repository.lock:  # it cannot be taken back meanwhile
+        with ws._repository.lock:  # it cannot be rolled back meanwhile
             for _ in range(3):
                 task.cancel()
                 await asyncio.wait([task], timeout=0.01)
@@ -180,7 +180,7 @@ def test_a_step_that_is_cancelled_again_and_again_still_ends_taken_back(project,
 
 
 @pytest.mark.usefixtures("before")
-def test_a_step_that_is_cancelled_as_it_begins_is_not_done_and_holds_nothing(project, ws: Workspace) -> None:
+def test_step_cancelled_at_its_start_does_nothing(project, ws: Workspace) -> None:
     guard = ws.guard("step")
 
     async def work() -> None:
@@ -226,14 +226,14 @@ def test_a_save_that_fails_keeps_the_step_from_being_done(project, ws: Workspace
 
 
 @pytest.mark.usefixtures("before")
-def test_a_step_that_saves_much_while_others_prune_is_taken_back_all_the_same(project, ws: Workspace) -> None:
+def test_step_is_taken_back_though_others_prune(project, ws: Workspace) -> None:
     other = project.open()
     with pytest.raises(Broken) as caught, ws.guard("step") as checkpoint:
         for number in range(5):
             project.write("a", b"%d" % number)
             other.save(f"{number}")
         kept = other.prune(Policy(keep_last=1), dry_run=False).kept
-        assert kept[checkpoint.id] == "held by a step under way"
+        assert kept[checkpoint.id] == "held by a running step"
         raise Broken
     assert "was restored" in caught.value.__notes__[0]
     assert is_before(project)
@@ -283,11 +283,11 @@ def test_a_hold_begins_while_nobody_can_prune_or_sweep(project, ws: Workspace, m
         project.write("a", b"more")
         ws.save()
         kept = project.open().prune(Policy(keep_last=0), dry_run=False).kept
-        assert kept[checkpoint.id] == "held by a step under way"
+        assert kept[checkpoint.id] == "held by a running step"
 
 
 @pytest.mark.usefixtures("before")
-def test_an_async_step_holds_its_checkpoint_no_longer_than_it_lasts(project, ws: Workspace) -> None:
+def test_async_step_unpins_its_checkpoint_at_the_end(project, ws: Workspace) -> None:
     async def scene() -> None:
         async with ws.guard():
             assert len(os.listdir(project.store / "holdfast" / "held")) == 1

@@ -116,7 +116,7 @@ def test_only_some_paths(project, ws: Workspace) -> None:
     assert len(ws.search("Needle", limit=2)) == 2
 
 
-def test_a_text_across_two_parts_of_a_large_file_is_found_in_its_line(project, ws: Workspace) -> None:
+def test_text_across_two_chunks_is_found(project, ws: Workspace) -> None:
     line = b"0123456789abcdef" * 4 + b"\n"
     data = bytearray(line * ((9 << 20) // len(line)))
     project.write("large", bytes(data))
@@ -133,7 +133,7 @@ def test_a_text_across_two_parts_of_a_large_file_is_found_in_its_line(project, w
 
 def _part_sizes(project, ws: Workspace) -> list[int]:
     from holdfast.shadowgit import FOLDER_MODE
-    from holdfast.workspace.stored.parts import list_parts
+    from holdfast.workspace.stored.chunking import list_parts
     from holdfast.workspace.stored.record import read_contents
 
     objects = ObjectStore(project.store)

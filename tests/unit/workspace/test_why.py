@@ -25,7 +25,7 @@ def test_a_plain_file_is_held_because_nothing_leaves_it_out(project, ws: Workspa
     project.write("src/a.py")
     found = ws.why("src/a.py")
     assert (found.held, found.exists, found.reason, found.rule) == (True, True, None, "")
-    assert found.sentence == "src/a.py is held: nothing leaves it out"
+    assert found.sentence == "src/a.py is included: no rule excludes it"
     assert agrees(ws, "src/a.py")
 
 
@@ -73,7 +73,7 @@ def test_a_file_that_the_last_checkpoint_holds_stays_held(project, ws: Workspace
     project.write(".gitignore", b"*.bin\n")
     found = ws.why("grown.bin")
     assert found.held
-    assert "the last checkpoint holds it" in found.sentence
+    assert "the last checkpoint contains it" in found.sentence
     assert found.in_checkpoint == first.id
 
 
@@ -104,7 +104,7 @@ def test_a_path_that_is_not_there_is_judged_as_if_it_were(project, ws: Workspace
     assert (absent.exists, absent.held) == (False, True)
     assert (excluded.exists, excluded.held, excluded.rule) == (False, False, ".holdfastignore:1: *.log")
     assert (folder.held, folder.rule) == (False, ".holdfastignore:2: cache/")
-    assert absent.sentence.startswith("new.py is not there; it would be held")
+    assert absent.sentence.startswith("new.py does not exist; it would be included")
 
 
 def test_what_a_link_leads_to_is_not_held(project, ws: Workspace) -> None:
@@ -126,12 +126,12 @@ def test_a_folder_of_which_only_something_is_held_says_so(project, ws: Workspace
     subprocess.run(["git", "-C", str(project.root), "init", "-q"], check=True)
     subprocess.run(["git", "-C", str(project.root), "add", "-f", "node_modules/mine.js"], check=True)
     project.write("node_modules/other.js")
-    assert "something in it is held" in ws.why("node_modules").sentence
+    assert "something in it is included" in ws.why("node_modules").sentence
     assert ws.why("node_modules/mine.js").held
     assert not ws.why("node_modules/other.js").held
 
 
-def test_the_workspace_itself_is_held_and_what_is_outside_is_refused(ws: Workspace) -> None:
+def test_workspace_root_is_held_and_outside_is_refused(ws: Workspace) -> None:
     assert ws.why(".").held
     with pytest.raises(Refused, match="outside"):
         ws.why("../other")
@@ -162,5 +162,5 @@ def test_a_sidecar_is_held_because_its_database_is(project, ws: Workspace) -> No
     project.write("app.db-wal", b"log")
     project.write(".holdfastignore", b"*-wal\n")
     found = ws.why("app.db-wal")
-    assert found.sentence == "app.db-wal is held: it goes with the database app.db: nothing leaves it out"
+    assert found.sentence == "app.db-wal is included: it goes with the database app.db: no rule excludes it"
     assert agrees(ws, "app.db-wal")

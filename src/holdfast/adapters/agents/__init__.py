@@ -1,6 +1,6 @@
-"""Coding agents: their hooks tell when a tool begins and ends, and each time the workspace is saved if it changed.
+"""Coding agents: their hooks report when a tool starts and ends, and each time the workspace is saved if it changed.
 
-`holdfast hook AGENT` is called by the agent. `client` hands the event to a background helper (`helper`), or to a child
-that becomes it; `hook` reads it, asks `windows` whose the changes are, and saves. Nothing is imported here: the client
-has milliseconds.
+The agent runs `holdfast hook AGENT`. `client` sends the event to a background helper (`helper`), or to a child that
+becomes it; `hook` reads it, asks `attribution` who made the changes, and saves. Nothing is imported here: every hook
+loads this.
 """

@@ -6,9 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.adapters.agents.agent import TIMEOUT_S, Agent, Entry, Places, Scope, grouped, read_common, with_id
-from holdfast.adapters.agents.event import Event, Kind
-from holdfast.adapters.agents.fields import Fields
+from holdfast.adapters.agents.base import (
+    TIMEOUT_S,
+    Agent,
+    HookEntry,
+    Places,
+    SettingsScope,
+    grouped,
+    read_common,
+    with_id,
+)
+from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind
 
 NAME = "claude-code"
 
@@ -17,14 +25,14 @@ _READING = (
     "TaskOutput", "ToolSearch", "AskUserQuestion", "ExitPlanMode", "EnterPlanMode", "TaskCreate", "TaskGet", "TaskList",
     "TaskUpdate",
 )  # fmt: skip
-_TOOLS = f"^(?!(?:{'|'.join(_READING)})$)"  # any tool that is not known to change nothing, unheard-of ones too
+_TOOLS = f"^(?!(?:{'|'.join(_READING)})$)"  # any tool that is not known to be read-only, unknown ones too
 _EVENTS: dict[str, str | None] = {
     "SessionStart": None,
     "UserPromptSubmit": None,
     "PreToolUse": _TOOLS,
     "PostToolUse": _TOOLS,
     "PostToolUseFailure": _TOOLS,
-    "PostToolBatch": None,  # all that is told of a tool that the user denied
+    "PostToolBatch": None,  # the only event after the user denies a tool
     "SubagentStart": None,
     "SubagentStop": None,
     "PreCompact": None,
@@ -32,44 +40,44 @@ _EVENTS: dict[str, str | None] = {
     "SessionEnd": None,
 }
 KINDS = {
-    "SessionStart": Kind.START,
-    "UserPromptSubmit": Kind.PROMPT,
-    "PreToolUse": Kind.BEFORE,
-    "PostToolUse": Kind.AFTER,
-    "PostToolUseFailure": Kind.AFTER,
-    "PermissionDenied": Kind.AFTER,
-    "PostToolBatch": Kind.BATCH,
-    "SubagentStart": Kind.SUB_START,
-    "SubagentStop": Kind.SUB_STOP,
-    "PreCompact": Kind.COMPACT,
-    "Stop": Kind.STOP,
-    "StopFailure": Kind.STOP,
-    "SessionEnd": Kind.END,
+    "SessionStart": EventKind.START,
+    "UserPromptSubmit": EventKind.PROMPT,
+    "PreToolUse": EventKind.BEFORE,
+    "PostToolUse": EventKind.AFTER,
+    "PostToolUseFailure": EventKind.AFTER,
+    "PermissionDenied": EventKind.AFTER,
+    "PostToolBatch": EventKind.BATCH,
+    "SubagentStart": EventKind.SUB_START,
+    "SubagentStop": EventKind.SUB_STOP,
+    "PreCompact": EventKind.COMPACT,
+    "Stop": EventKind.STOP,
+    "StopFailure": EventKind.STOP,
+    "SessionEnd": EventKind.END,
 }
 
 
-def _settings(places: Places, scope: Scope) -> Path:
-    if scope is Scope.USER:
+def _settings(places: Places, scope: SettingsScope) -> Path:
+    if scope is SettingsScope.USER:
         return _data(places) / "settings.json"
-    return places.project / ".claude" / "settings.local.json"  # the private one: our entry names a path of this machine
+    return places.project / ".claude" / "settings.local.json"  # the private one: the entry names a path on this machine
 
 
 def _data(places: Places) -> Path:
     return places.chosen("CLAUDE_CONFIG_DIR", ".claude")
 
 
-def _entries(words: Sequence[str]) -> list[Entry]:
+def _entries(words: Sequence[str]) -> list[HookEntry]:
     handler = {"type": "command", "command": words[0], "args": list(words[1:]), "timeout": TIMEOUT_S}
     return grouped(_EVENTS, handler)
 
 
-def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
+def _read(fields: EventFields, environ: Mapping[str, str]) -> AgentEvent:
     if fields.text("cursor_version"):
         from holdfast.adapters.agents import cursor  # Cursor runs the hooks of Claude Code too
 
         return cursor.AGENT.read(fields, environ)
     if fields.text("timestamp") and "CLAUDE_CODE_ENTRYPOINT" not in environ:
-        from holdfast.adapters.agents import copilot  # so do Copilot and VS Code, which say when
+        from holdfast.adapters.agents import copilot  # so do Copilot and VS Code, which say so
 
         return copilot.AGENT.read(fields, environ)
     event = read_common(
@@ -86,7 +94,7 @@ def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
 
 
 def _version(environ: Mapping[str, str]) -> str:
-    """It tells its children what it is: `claude-code_2-1-325_…`."""
+    """The version in AI_AGENT, which it sets for child processes: `claude-code_2-1-325_…`."""
     _, _, rest = environ.get("AI_AGENT", "").partition("claude-code_")
     return rest.partition("_")[0].replace("-", ".")
 
@@ -107,8 +115,8 @@ AGENT = Agent(
     forked=_forked,
     not_covered=(
         "Files outside the project folder are not saved.",
-        "A command in the background goes on after its tool has ended; what it changes while the agent works is the"
-        " agent's, and what it changes between two turns is taken for the user's.",
+        "A background command continues after its tool has ended; what it changes during a turn is attributed to the"
+        " agent, and what it changes between turns to the user.",
         "The conversation is written late by the agent: the last lines before a tool may be missing.",
     ),
 )

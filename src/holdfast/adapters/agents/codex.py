@@ -1,4 +1,4 @@
-"""Codex: hooks in a `hooks.json` that takes no unknown field; each entry has to be trusted by the user once."""
+"""Codex: hooks in a `hooks.json` that allows no unknown field; the user has to trust each entry once."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from holdfast.adapters.agents.agent import (
+from holdfast.adapters.agents.base import (
     TIMEOUT_S,
     Agent,
-    Entry,
+    HookEntry,
     Places,
-    Scope,
+    SettingsScope,
     command_line,
     grouped,
     read_common,
     with_id,
 )
 from holdfast.adapters.agents.claude_code import KINDS
-from holdfast.adapters.agents.event import Event, Kind
-from holdfast.adapters.agents.fields import Fields
+from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind
 
 NAME = "codex"
 
-_EVENTS: dict[str, str | None] = {  # no matcher: every tool; those that only read are passed over by the hook
+_EVENTS: dict[str, str | None] = {  # no matcher: every tool; the hook skips read-only ones
     "SessionStart": None,
     "UserPromptSubmit": None,
     "PreToolUse": None,
@@ -38,7 +37,7 @@ _EVENTS: dict[str, str | None] = {  # no matcher: every tool; those that only re
     "SessionEnd": None,
 }
 _LAST_TIMEOUT_S = 3
-_NAMESPACES = ("", "collaboration", "multi_agent_v1")  # which it puts before the name of a tool, with nothing between
+_NAMESPACES = ("", "collaboration", "multi_agent_v1")  # prefixes of tool names, without a separator
 _OF_SUB_AGENTS = (
     "spawn_agent", "wait_agent", "wait", "send_input", "send_message", "followup_task", "resume_agent",
     "interrupt_agent", "close_agent", "list_agents",
@@ -49,8 +48,8 @@ _READING = frozenset(
 )
 
 
-def _settings(places: Places, scope: Scope) -> Path:
-    folder = _data(places) if scope is Scope.USER else places.project / ".codex"
+def _settings(places: Places, scope: SettingsScope) -> Path:
+    folder = _data(places) if scope is SettingsScope.USER else places.project / ".codex"
     return folder / "hooks.json"
 
 
@@ -58,9 +57,9 @@ def _data(places: Places) -> Path:
     return places.chosen("CODEX_HOME", ".codex")
 
 
-def _entries(words: Sequence[str]) -> list[Entry]:
+def _entries(words: Sequence[str]) -> list[HookEntry]:
     handler = {"type": "command", "command": command_line(words)}
-    last = {"SessionEnd": None}  # it waits three seconds and no longer, and warns of whoever asks for more
+    last = {"SessionEnd": None}  # it waits at most three seconds, and warns about a longer timeout
     others = {event: matcher for event, matcher in _EVENTS.items() if event not in last}
     return [
         *grouped(others, {**handler, "timeout": TIMEOUT_S}),
@@ -68,7 +67,7 @@ def _entries(words: Sequence[str]) -> list[Entry]:
     ]
 
 
-def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
+def _read(fields: EventFields, environ: Mapping[str, str]) -> AgentEvent:
     event = read_common(
         NAME,
         fields,
@@ -76,20 +75,20 @@ def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
         reading=_READING,
         delegating=_DELEGATING,
     )
-    # of a command that goes on when the model goes on, no end is told before it has ended
-    return replace(event, still_running=True) if event.kind is Kind.STOP else event
+    # a command that continues in the background reports its end only when it has ended
+    return replace(event, still_running=True) if event.kind is EventKind.STOP else event
 
 
 def trusted_hash(event: str, group: Mapping[str, Any], handler: Mapping[str, Any]) -> str:
-    """What Codex notes of a hook that the user accepts; any other, and it does not run."""
+    """The hash that Codex stores when the user accepts a hook; with any other it does not run."""
     matcher = {} if group.get("matcher") is None else {"matcher": group["matcher"]}
-    said = {"event_name": event, **matcher, "hooks": [{"timeout": 600, "async": False, **handler}]}
-    spelled = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    hashed = {"event_name": event, **matcher, "hooks": [{"timeout": 600, "async": False, **handler}]}
+    spelled = json.dumps(hashed, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return f"sha256:{sha256(spelled.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:
-    """A rollout says its id in its name and in its first line."""
+    """A rollout has its id in its name and in its first line."""
     stem = name.removesuffix(".jsonl").removesuffix(old).rstrip("-") or "rollout"
     for key in ("id", "session_id"):
         data = with_id(data, key, old, new, lines=1)
@@ -107,8 +106,8 @@ AGENT = Agent(
     resume="codex resume {}",
     forked=_forked,
     not_covered=(
-        "Nothing, until the hooks are trusted: start codex once and accept them (/hooks).",
+        "Nothing is covered until the hooks are trusted: start codex once and accept them (/hooks).",
         "Files outside the project folder are not saved.",
-        "Where it names no file of the conversation, none is kept.",
+        "The conversation is saved only if Codex names its file.",
     ),
 )

@@ -1,7 +1,7 @@
-"""Bringing a conversation back: as a new one that the agent can resume, beside the one that goes on.
+"""Restoring a conversation as a new one that the agent can resume, next to the current one.
 
-What is there is never overwritten. The new file stands in the agent's own folder, next to the old one, under a new id;
-where the agent could not read it there, it is put into a folder of ours, for people.
+No existing file is overwritten. The new file goes into the agent's own folder, next to the old one, under a new id; if
+the agent cannot resume it, it goes into a folder of Holdfast, for people to read.
 """
 
 from __future__ import annotations
@@ -17,94 +17,95 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
-from holdfast.adapters.agents.agent import Agent, Places
-from holdfast.adapters.agents.folders import own_folder
-from holdfast.adapters.agents.registry import NAMES, find_agent
-from holdfast.adapters.agents.transcript import MOST_HASHED_BYTES, STATE
-from holdfast.errors import Damaged, NotFound
+from holdfast.adapters.agents.base import AGENT_NAMES, Agent, Places, find_agent
+from holdfast.adapters.agents.protocol import state_folder
+from holdfast.adapters.agents.transcript import MAX_HASHED_BYTES, STATE
+from holdfast.errors import Damaged, NotFound, Remedy
 
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A conversation as a checkpoint holds it, proved whole."""
+class SavedConversation:
+    """The conversation of a checkpoint, verified."""
 
     agent: Agent
     session: str
     path: Path
     data: bytes
     is_there: bool
-    """The agent's own file is exactly this: nothing was said since."""
+    """The agent's own file is exactly this: nothing was added since."""
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
-    """A conversation that was brought back."""
+class RestoredConversation:
+    """A restored conversation."""
 
     agent: str
     session: str
     path: str
-    """The file that holds it now."""
+    """The file that contains it now."""
     resume: str
-    """What to run to go on with it; empty where the agent cannot."""
+    """The command that resumes it; empty if the agent cannot."""
     is_new: bool
     """False: the agent's own file is still as it was."""
 
 
-def find_kept(checkpoint_id: str, state: Mapping[str, Any]) -> Kept:
-    """Read the conversation of a checkpoint, and prove that it is what was kept. NotFound where there is none."""
-    said = state.get(STATE)
-    if not isinstance(said, dict) or said.get("agent") not in NAMES:
+def read_conversation(checkpoint_id: str, state: Mapping[str, Any]) -> SavedConversation:
+    """Read and verify the conversation of a checkpoint. NotFound if it has none."""
+    stored = state.get(STATE)
+    if not isinstance(stored, dict) or stored.get("agent") not in AGENT_NAMES:
         raise NotFound(
-            f"{checkpoint_id} holds no conversation of an agent", hint="Those that hooks make do: see `holdfast log`."
+            f"{checkpoint_id} contains no conversation of an agent",
+            hint="Checkpoints of hooks do.",
+            remedy=Remedy("list"),
         )
-    agent, path = find_agent(said["agent"]), Path(str(said.get("path") or ""))
-    now = _beginning(path, said.get("bytes"))
-    data = _content(said)
-    if data is None and now is not None and sha256(now[0]).hexdigest() == said.get("sha256"):
-        data = now[0]  # such files only grow: what was there is the beginning of what is there
+    agent, path = find_agent(stored["agent"]), Path(str(stored.get("path") or ""))
+    now = _beginning(path, stored.get("bytes"))
+    data = _content(stored)
+    if data is None and now is not None and sha256(now[0]).hexdigest() == stored.get("sha256"):
+        data = now[0]  # such files only grow: what was saved is the beginning of the current file
     if data is None:
         raise NotFound(
-            f"{checkpoint_id} does not hold the conversation: {said.get('missing', 'it has no content')}",
-            hint="Restore the files alone: leave out --with-conversation.",
+            f"{checkpoint_id} does not contain the conversation: {stored.get('missing', 'it has no content')}",
+            remedy=Remedy("files_only"),
         )
-    if sha256(data).hexdigest() != said.get("sha256") or len(data) != said.get("bytes"):
-        raise Damaged(f"the conversation of {checkpoint_id} is not what was kept", hint="Run `holdfast verify`.")
-    session = str(said.get("session") or "")
+    if sha256(data).hexdigest() != stored.get("sha256") or len(data) != stored.get("bytes"):
+        raise Damaged(f"the conversation of {checkpoint_id} does not match its checksum", remedy=Remedy("verify"))
+    session = str(stored.get("session") or "")
     is_there = now is not None and now == (data, len(data))
-    return Kept(agent, session if _SESSION.fullmatch(session) else "", path, data, is_there)
+    return SavedConversation(agent, session if _SESSION.fullmatch(session) else "", path, data, is_there)
 
 
-def bring_back(kept: Kept, places: Places, *, new_session: str) -> Brought:
-    """Write a conversation to a new file, unless the agent still has exactly that, and say how to go on with it."""
-    agent = kept.agent
-    if kept.is_there:
-        resume = agent.resume.format(kept.session) if agent.resume and kept.session else ""
-        return Brought(agent.name, kept.session, str(kept.path), resume, is_new=False)
-    folder = kept.path.parent
-    is_plain = kept.path.suffix in (".jsonl", ".json")
-    if agent.forked is not None and kept.session and is_plain and _is_within(folder, agent.data(places)):
-        name, data = agent.forked(kept.path.name, kept.data, kept.session, new_session)
+def restore_conversation(saved: SavedConversation, places: Places, *, new_session: str) -> RestoredConversation:
+    """Write a conversation to a new file, unless the agent's file is unchanged, and say how to resume it."""
+    agent = saved.agent
+    if saved.is_there:
+        resume = agent.resume.format(saved.session) if agent.resume and saved.session else ""
+        return RestoredConversation(agent.name, saved.session, str(saved.path), resume, is_new=False)
+    folder = saved.path.parent
+    is_plain = saved.path.suffix in (".jsonl", ".json")
+    if agent.forked is not None and saved.session and is_plain and _is_within(folder, agent.data(places)):
+        name, data = agent.forked(saved.path.name, saved.data, saved.session, new_session)
         path = _written(folder / name, data)
-        return Brought(agent.name, new_session, str(path), agent.resume.format(new_session), is_new=True)
-    folder = Path(own_folder(places.environ)) / "conversations"
+        return RestoredConversation(agent.name, new_session, str(path), agent.resume.format(new_session), is_new=True)
+    folder = Path(state_folder(places.environ)) / "conversations"
     durable.make_folder(folder)
-    path = _written(folder / f"{agent.name}-{new_session}{kept.path.suffix}", kept.data)
-    return Brought(agent.name, kept.session, str(path), "", is_new=True)
+    path = _written(folder / f"{agent.name}-{new_session}{saved.path.suffix}", saved.data)
+    return RestoredConversation(agent.name, saved.session, str(path), "", is_new=True)
 
 
-def _content(said: Mapping[str, Any]) -> bytes | None:
-    if isinstance(said.get("text"), str):
-        return str(said["text"]).encode("utf-8", "surrogateescape")
-    if isinstance(said.get("base64"), str):
-        return base64.b64decode(said["base64"])
+def _content(stored: Mapping[str, Any]) -> bytes | None:
+    if isinstance(stored.get("text"), str):
+        return str(stored["text"]).encode("utf-8", "surrogateescape")
+    if isinstance(stored.get("base64"), str):
+        return base64.b64decode(stored["base64"])
     return None
 
 
 def _beginning(path: Path, count: object) -> tuple[bytes, int] | None:
-    """So many bytes of a file from its start, and how large it is now."""
-    if not isinstance(count, int) or not 0 <= count <= MOST_HASHED_BYTES or not path.is_absolute():
+    """The first `count` bytes of a file, and its current size."""
+    if not isinstance(count, int) or not 0 <= count <= MAX_HASHED_BYTES or not path.is_absolute():
         return None
     try:
         with open(path, "rb", opener=_open_plain) as file:
@@ -119,13 +120,13 @@ def _open_plain(path: str, flags: int) -> int:
 
 
 def _is_within(folder: Path, data: Path) -> bool:
-    """Whether a folder that stored bytes name is really in the agent's own: nothing is written elsewhere (P7)."""
+    """Whether a folder named in a checkpoint is inside the agent's own: nothing is written elsewhere (P7)."""
     real = Path(os.path.realpath(folder))
     return real.is_dir() and real.is_relative_to(os.path.realpath(data))
 
 
 def _written(path: Path, data: bytes) -> Path:
-    """Make a new file, durably; one that is there is an error."""
+    """Create a file durably; an existing one is an error."""
     fd = durable.disk().create(str(path))
     try:
         durable.disk().write(fd, data)

@@ -11,33 +11,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.adapters.agents.agent import TIMEOUT_S, Agent, Entry, Places, Scope, command_line, read_common
+from holdfast.adapters.agents.base import TIMEOUT_S, Agent, HookEntry, Places, SettingsScope, command_line, read_common
 from holdfast.adapters.agents.claude_code import KINDS
-from holdfast.adapters.agents.event import Event, Kind
-from holdfast.adapters.agents.fields import Fields
+from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind
 
 NAME = "copilot"
 
 _EVENTS = {
-    "sessionStart": Kind.START,
-    "userPromptSubmitted": Kind.PROMPT,
-    "preToolUse": Kind.BEFORE,
-    "postToolUse": Kind.AFTER,
-    "postToolUseFailure": Kind.AFTER,
-    "subagentStart": Kind.SUB_START,
-    "subagentStop": Kind.SUB_STOP,
-    "preCompact": Kind.COMPACT,
-    "agentStop": Kind.STOP,
-    "sessionEnd": Kind.END,
+    "sessionStart": EventKind.START,
+    "userPromptSubmitted": EventKind.PROMPT,
+    "preToolUse": EventKind.BEFORE,
+    "postToolUse": EventKind.AFTER,
+    "postToolUseFailure": EventKind.AFTER,
+    "subagentStart": EventKind.SUB_START,
+    "subagentStop": EventKind.SUB_STOP,
+    "preCompact": EventKind.COMPACT,
+    "agentStop": EventKind.STOP,
+    "sessionEnd": EventKind.END,
 }
 _KINDS = {**KINDS, **_EVENTS}
-_OF_A_SUB_AGENT = {Kind.PROMPT: Kind.SUB_START, Kind.STOP: Kind.SUB_STOP}
+_OF_A_SUB_AGENT = {EventKind.PROMPT: EventKind.SUB_START, EventKind.STOP: EventKind.SUB_STOP}
 _SESSION = re.compile(r"[\w-]+")
 _READING = frozenset({"view", "glob", "grep", "read_bash", "list_bash", "web_fetch", "report_intent", "ask_user"})
 
 
-def _settings(places: Places, scope: Scope) -> Path:
-    if scope is Scope.USER:
+def _settings(places: Places, scope: SettingsScope) -> Path:
+    if scope is SettingsScope.USER:
         return _data(places) / "hooks" / "holdfast.json"
     return places.project / ".github" / "hooks" / "holdfast.json"
 
@@ -46,16 +45,16 @@ def _data(places: Places) -> Path:
     return places.chosen("COPILOT_HOME", ".copilot")
 
 
-def _entries(words: Sequence[str]) -> list[Entry]:
+def _entries(words: Sequence[str]) -> list[HookEntry]:
     line = command_line(words)
     return [
-        # it denies the tool when a hook fails, also for want of the program
-        Entry(event, {"type": "command", "bash": f"{line} {event} || true", "timeoutSec": TIMEOUT_S})
+        # it denies the tool when a hook fails, or its program is missing
+        HookEntry(event, {"type": "command", "bash": f"{line} {event} || true", "timeoutSec": TIMEOUT_S})
         for event in _EVENTS
     ]
 
 
-def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
+def _read(fields: EventFields, environ: Mapping[str, str]) -> AgentEvent:
     event = read_common(
         NAME,
         fields,
@@ -65,13 +64,13 @@ def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
         version=environ.get("COPILOT_CLI_BINARY_VERSION", ""),
     )
     parent = fields.text("parentAgentId", "parent_agent_id")
-    if event.sub_id and parent:  # it has a session, prompts and turns of its own, which are part of its parent's
+    if event.sub_id and parent:  # its own session, prompts and turns are part of its parent's
         event = replace(event, session=parent, kind=_OF_A_SUB_AGENT.get(event.kind, event.kind))
     return event if event.transcript else replace(event, transcript=_transcript(event.session, environ))
 
 
 def _transcript(session: str, environ: Mapping[str, str]) -> str:
-    """Where the conversation of a session is, which most events do not say."""
+    """The path of a session's conversation, which most events lack."""
     data = environ.get("COPILOT_HOME") or os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".copilot")
     path = os.path.join(data, "session-state", session, "events.jsonl")
     return path if _SESSION.fullmatch(session) and os.path.isfile(path) else ""
@@ -87,11 +86,11 @@ AGENT = Agent(
     frame={"version": 1},
     speaks=False,
     not_covered=(
-        "Its events have no id of the tool: one that runs beside another of the same name is told by its order.",
-        "Of a tool that you deny it tells no end: what you change until its turn ends is taken for the agent's.",
-        "Hooks of a project run only where Copilot trusts the folder.",
-        "Its conversation is kept for reading; Copilot cannot be made to resume from it.",
+        "Its events have no tool ids: parallel calls of one tool are matched by their order.",
+        "It reports no end of a tool that you deny: your changes until its turn ends are attributed to the agent.",
+        "Hooks of a project run only if Copilot trusts the folder.",
+        "Its conversation is saved for reading; Copilot cannot resume from it.",
         "Files outside the project folder are not saved.",
-        "The agent in the cloud runs on another machine.",
+        "The cloud agent runs on another machine and is not covered.",
     ),
 )

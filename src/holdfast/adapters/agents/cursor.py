@@ -1,4 +1,4 @@
-"""Cursor: hooks in `hooks.json`. It runs the hooks of Claude Code too: such events are told apart by their ids."""
+"""Cursor: hooks in `hooks.json`. It runs the hooks of Claude Code too: such events are recognised by their ids."""
 
 from __future__ import annotations
 
@@ -7,38 +7,37 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.adapters.agents import claude_code
-from holdfast.adapters.agents.agent import TIMEOUT_S, Agent, Entry, Places, Scope, command_line, read_common
-from holdfast.adapters.agents.event import Event, Kind
-from holdfast.adapters.agents.fields import Fields
+from holdfast.adapters.agents.base import TIMEOUT_S, Agent, HookEntry, Places, SettingsScope, command_line, read_common
+from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind
 
 NAME = "cursor"
 
 _EVENTS = {
-    "sessionStart": Kind.START,
-    "beforeSubmitPrompt": Kind.PROMPT,
-    "preToolUse": Kind.BEFORE,
-    "postToolUse": Kind.AFTER,
-    "postToolUseFailure": Kind.AFTER,
-    "subagentStart": Kind.SUB_START,
-    "subagentStop": Kind.SUB_STOP,
-    "preCompact": Kind.COMPACT,
-    "stop": Kind.STOP,
-    "sessionEnd": Kind.END,
+    "sessionStart": EventKind.START,
+    "beforeSubmitPrompt": EventKind.PROMPT,
+    "preToolUse": EventKind.BEFORE,
+    "postToolUse": EventKind.AFTER,
+    "postToolUseFailure": EventKind.AFTER,
+    "subagentStart": EventKind.SUB_START,
+    "subagentStop": EventKind.SUB_STOP,
+    "preCompact": EventKind.COMPACT,
+    "stop": EventKind.STOP,
+    "sessionEnd": EventKind.END,
 }
 _KINDS = {
     **claude_code.KINDS,
     **_EVENTS,
-    "beforeShellExecution": Kind.BEFORE,
-    "afterShellExecution": Kind.AFTER,
-    "beforeMCPExecution": Kind.BEFORE,
-    "afterMCPExecution": Kind.AFTER,
-    "afterFileEdit": Kind.AFTER,
+    "beforeShellExecution": EventKind.BEFORE,
+    "afterShellExecution": EventKind.AFTER,
+    "beforeMCPExecution": EventKind.BEFORE,
+    "afterMCPExecution": EventKind.AFTER,
+    "afterFileEdit": EventKind.AFTER,
 }
 _READING = frozenset({"Read", "Grep", "Glob", "LS", "WebSearch", "WebFetch", "SemanticSearch"})
 
 
-def _settings(places: Places, scope: Scope) -> Path:
-    folder = _data(places) if scope is Scope.USER else places.project / ".cursor"
+def _settings(places: Places, scope: SettingsScope) -> Path:
+    folder = _data(places) if scope is SettingsScope.USER else places.project / ".cursor"
     return folder / "hooks.json"
 
 
@@ -46,11 +45,11 @@ def _data(places: Places) -> Path:
     return places.home / ".cursor"
 
 
-def _entries(words: Sequence[str]) -> list[Entry]:
-    return [Entry(event, {"command": command_line(words), "timeout": TIMEOUT_S}) for event in _EVENTS]
+def _entries(words: Sequence[str]) -> list[HookEntry]:
+    return [HookEntry(event, {"command": command_line(words), "timeout": TIMEOUT_S}) for event in _EVENTS]
 
 
-def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
+def _read(fields: EventFields, environ: Mapping[str, str]) -> AgentEvent:
     folders = fields.texts("workspace_roots") or (environ.get("CURSOR_PROJECT_DIR", ""),)
     event = read_common(
         NAME,
@@ -80,9 +79,9 @@ AGENT = Agent(
     speaks=False,
     not_covered=(
         "Files outside the folders of the workspace are not saved.",
-        "What Tab completes is the user's.",
-        "A sub-agent has a session of its own: `undo --agent` takes back its work, or that of its sender, by itself.",
-        "Its conversation is kept for reading; Cursor cannot be made to resume from it.",
-        "In a window of several folders, a checkpoint is made in each of them.",
+        "Tab completions are attributed to the user.",
+        "A sub-agent has its own session: `undo --agent` undoes its work, or that of its parent, separately.",
+        "Its conversation is saved for reading; Cursor cannot resume from it.",
+        "In a window with several folders, each of them is saved.",
     ),
 )

@@ -1,16 +1,112 @@
-"""What an agent's hook tells, in our words."""
+"""Events of agents: reading what a hook received, and the common form of all agents' events."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
+
+MAX_BYTES = 32 << 20
+"""Input above this is not parsed; fields are searched near its beginning and its end."""
+_TEXT_MAX = 4096
+_LABEL_MAX = 100
+_FIELD = re.compile(rb'"(\w{2,40})"\s*:\s*"((?:[^"\\]|\\.){0,4000})"')
+_EDGE_BYTES = 64 << 10
 
 
-class Kind(StrEnum):
+class EventFields:
+    """The fields of an event. Unknown fields are ignored; a missing or invalid one is empty."""
+
+    def __init__(self, values: Mapping[str, Any], *, is_whole: bool = True) -> None:
+        self._values = values
+        self.is_whole = is_whole
+        """False if the input was not a JSON object, and these are the fields that were found in it."""
+
+    @classmethod
+    def parse(cls, data: bytes) -> EventFields:
+        """Read an event; never fails. If it is not a JSON object, string fields near its edges are used."""
+        try:
+            if len(data) <= MAX_BYTES:
+                values = json.loads(data.decode("utf-8-sig", "surrogateescape"), strict=False)
+                if isinstance(values, dict):
+                    return cls(values)
+        except (ValueError, RecursionError):
+            pass
+        return cls(_salvaged(data), is_whole=False)
+
+    def named(self, event: str) -> EventFields:
+        """The same with the name of the event, unless it has one."""
+        return EventFields({"hook_event_name": event, **self._values}, is_whole=self.is_whole)
+
+    def text(self, *names: str) -> str:
+        """The first of these fields that is a string, or a number as a string."""
+        for name in names:
+            value = self._values.get(name)
+            if isinstance(value, str) and value:
+                return plain(value, _TEXT_MAX)
+            if isinstance(value, int) and not isinstance(value, bool):
+                return str(value)[:_TEXT_MAX]
+        return ""
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings."""
+        value = self._values.get(name)
+        return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+    def count(self, name: str) -> int | None:
+        """The length of a list; None if there is no list."""
+        value = self._values.get(name)
+        return len(value) if isinstance(value, list) else None
+
+    def flag(self, name: str) -> bool:
+        """Whether a field is true."""
+        return self._values.get(name) is True
+
+    def inner(self, *names: str) -> EventFields:
+        """The fields of a nested object; a string that contains JSON is parsed."""
+        for name in names:
+            value = self._values.get(name)
+            if isinstance(value, str) and value.startswith("{"):
+                try:
+                    value = json.loads(value)
+                except (ValueError, RecursionError):
+                    continue
+            if isinstance(value, dict):
+                return EventFields(value)
+        return EventFields({})
+
+
+def plain(text: str, most: int = _LABEL_MAX) -> str:
+    """A text that can be stored and shown: no surrogates, no control characters, shortened."""
+    text = text[:most].encode("utf-8", "replace").decode()
+    return "".join(each if each.isprintable() else " " for each in text)
+
+
+def label(text: str) -> str:
+    """The first line of a text, short."""
+    line = next((line for line in text.strip().splitlines() if line.strip()), "")
+    return plain(line[: _LABEL_MAX - 1] + "…" if len(line) > _LABEL_MAX else line)
+
+
+def _salvaged(data: bytes) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for edge in (data[-_EDGE_BYTES:], data[:_EDGE_BYTES]):  # the first occurrence wins
+        for match in reversed(list(_FIELD.finditer(edge))):
+            try:
+                found[match[1].decode()] = json.loads(b'"%s"' % match[2])
+            except ValueError:
+                continue
+    return found
+
+
+class EventKind(StrEnum):
     """What happened."""
 
     START = "start"  # a session began, or was resumed
-    PROMPT = "prompt"  # the user spoke
+    PROMPT = "prompt"  # the user sent a prompt
     BEFORE = "before"  # a tool is about to run
     AFTER = "after"  # a tool ran, or failed
     BATCH = "batch"  # every tool of a step has ended
@@ -19,17 +115,17 @@ class Kind(StrEnum):
     COMPACT = "compact"  # the conversation is about to be shortened
     STOP = "stop"  # the agent's turn is over
     END = "end"  # the session is over
-    OTHER = "other"  # nothing that says who changed what
+    OTHER = "other"  # not relevant for attribution
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class AgentEvent:
     """One event of one agent."""
 
     agent: str
-    kind: Kind
+    kind: EventKind
     name: str
-    """What the agent calls it."""
+    """The agent's name for it."""
     session: str = ""
     turn: str = ""
     tool: str = ""
@@ -39,31 +135,31 @@ class Event:
     sub_id: str = ""
     cwd: str = ""
     folders: tuple[str, ...] = ()
-    """The folders of the project, where the agent says."""
+    """The folders of the project, if the agent reports them."""
     path: str = ""
     """The file that the tool is about."""
     subject: str = ""
-    """What the tool, or the prompt, is about, for people."""
+    """A short description of the tool call or the prompt, for people."""
     transcript: str = ""
     version: str = ""
     permission_mode: str = ""
     reads: bool = False
     """The tool is known to change no file."""
     delegates: bool = False
-    """The tool has a sub-agent do the work."""
+    """The tool starts a sub-agent."""
     background: bool = False
-    """What the tool began goes on after it has ended."""
+    """What the tool started continues after it has ended."""
 
     still_running: bool | None = None
-    """At the end of a turn: whether what has not ended goes on. None: the agent does not say."""
+    """At the end of a turn: whether open tool calls continue. None: unknown."""
 
     @property
     def actor(self) -> str:
-        """Who acts, as checkpoints have it."""
+        """The actor of checkpoints."""
         return f"{self.agent}/{self.sub or self.sub_id}" if self.sub_id or self.sub else self.agent
 
     @property
     def key(self) -> str:
-        """Equal for one event that is told twice; empty where that cannot be told."""
-        which = self.tool_use or (self.turn if self.kind is Kind.PROMPT else "")  # a turn may stop more than once
+        """Equal if one event is received twice; empty if that cannot be detected."""
+        which = self.tool_use or (self.turn if self.kind is EventKind.PROMPT else "")  # a turn may stop more than once
         return f"{self.kind} {which} {self.sub_id}" if which else ""

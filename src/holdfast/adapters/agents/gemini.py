@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from holdfast.adapters.agents.agent import (
+from holdfast.adapters.agents.base import (
     TIMEOUT_S,
     Agent,
-    Entry,
+    HookEntry,
     Places,
-    Scope,
+    SettingsScope,
     command_line,
     grouped,
     read_common,
     with_id,
 )
-from holdfast.adapters.agents.event import Event, Kind
-from holdfast.adapters.agents.fields import Fields
+from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind
 
 NAME = "gemini"
 
@@ -26,7 +25,7 @@ _READING = (
     "web_fetch", "ask_user", "write_todos", "get_internal_docs", "activate_skill", "enter_plan_mode", "exit_plan_mode",
 )  # fmt: skip
 _TOOLS = f"^(?!(?:{'|'.join(_READING)})$)"
-# not PreCompress: it fires at every turn, whether or not anything is shortened
+# not PreCompress: it fires at every turn, even if nothing is compressed
 _EVENTS: dict[str, str | None] = {
     "SessionStart": None,
     "BeforeAgent": None,
@@ -36,17 +35,17 @@ _EVENTS: dict[str, str | None] = {
     "SessionEnd": None,
 }
 _KINDS = {
-    "SessionStart": Kind.START,
-    "BeforeAgent": Kind.PROMPT,
-    "BeforeTool": Kind.BEFORE,
-    "AfterTool": Kind.AFTER,
-    "AfterAgent": Kind.STOP,
-    "SessionEnd": Kind.END,
+    "SessionStart": EventKind.START,
+    "BeforeAgent": EventKind.PROMPT,
+    "BeforeTool": EventKind.BEFORE,
+    "AfterTool": EventKind.AFTER,
+    "AfterAgent": EventKind.STOP,
+    "SessionEnd": EventKind.END,
 }
 
 
-def _settings(places: Places, scope: Scope) -> Path:
-    folder = _data(places) if scope is Scope.USER else places.project / ".gemini"
+def _settings(places: Places, scope: SettingsScope) -> Path:
+    folder = _data(places) if scope is SettingsScope.USER else places.project / ".gemini"
     return folder / "settings.json"
 
 
@@ -54,7 +53,7 @@ def _data(places: Places) -> Path:
     return places.chosen("GEMINI_CLI_HOME", "") / ".gemini"
 
 
-def _entries(words: Sequence[str]) -> list[Entry]:
+def _entries(words: Sequence[str]) -> list[HookEntry]:
     handler = {
         "type": "command",
         "name": "holdfast",
@@ -65,7 +64,7 @@ def _entries(words: Sequence[str]) -> list[Entry]:
     return grouped(_EVENTS, handler)
 
 
-def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
+def _read(fields: EventFields, environ: Mapping[str, str]) -> AgentEvent:
     return read_common(
         NAME,
         fields,
@@ -94,7 +93,7 @@ AGENT = Agent(
     forked=_forked,
     not_covered=(
         "Files outside the project folder are not saved.",
-        "Tools have no id in its events: one that runs beside another of the same name is told by its order.",
-        "Its sub-agents are not told apart: what they do is the agent's.",
+        "Its events have no tool ids: parallel calls of one tool are matched by their order.",
+        "Its sub-agents cannot be distinguished: their changes are attributed to the agent.",
     ),
 )

@@ -1,4 +1,4 @@
-"""One event of an agent: read, judged, and the workspace saved if it changed. Never fails, whatever comes."""
+"""Handling one event of an agent: read it, find its workspace, save that if it changed. Never fails, whatever comes."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.adapters.agents import owner, transcript
-from holdfast.adapters.agents.agent import Agent
-from holdfast.adapters.agents.event import Event, Kind
-from holdfast.adapters.agents.fields import Fields, plain
-from holdfast.adapters.agents.ledger import Ledger
-from holdfast.adapters.agents.log import log
-from holdfast.adapters.agents.place import workspaces_of
-from holdfast.adapters.agents.registry import find_agent
-from holdfast.adapters.agents.windows import Blame, after, blame, is_repeated
+from holdfast.adapters.agents import parent_process, transcript
+from holdfast.adapters.agents.attribution import ChangeAuthor, apply_event, find_author, is_repeated
+from holdfast.adapters.agents.base import Agent, find_agent
+from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind, plain
+from holdfast.adapters.agents.hook_log import log
+from holdfast.adapters.agents.session_file import SessionFile
 from holdfast.errors import HoldfastError, Refused
 from holdfast.model import JSON, Checkpoint
-from holdfast.workspace.capture.save import Details
+from holdfast.scan.user_git import common_dir, git_dir
+from holdfast.workspace.capture.save import StateAndMetadata
+from holdfast.workspace.store_paths import store_folder
 
 if TYPE_CHECKING:
     from holdfast.workspace import Workspace
 
+
 INCOMPLETE = "incomplete"
-_SAID_MAX = 300
-_LATE = "it took longer than the agent waits: the tool may have begun before all was read"
+_MESSAGE_MAX = 300
+_LATE = "saving took longer than the agent waits, so the tool may have started before all files were read"
 
 
-class Call(NamedTuple):
-    """What a hook process was given."""
+class HookCall(NamedTuple):
+    """The input of a hook process."""
 
     agent: str
     event_name: str
-    """The name of the event, where the agent gives it as an argument."""
+    """The name of the event, if the agent passes it as an argument."""
     data: bytes
     cwd: str
     parent: int
     """The process that called the hook."""
     deadline: float
-    """When the agent is answered, come what may; in seconds since 1970."""
+    """When the agent gets its answer in any case; in seconds since 1970."""
     environ: Mapping[str, str]
 
 
@@ -50,7 +50,7 @@ Opened = Callable[[Path, Mapping[str, str]], "Workspace"]
 
 
 def open_workspace(folder: Path, environ: Mapping[str, str], *, watch: bool = False) -> Workspace:
-    """Open a folder as the command line would, with its configuration; one that makes no sense is passed over."""
+    """Open a folder as the command line would, with its configuration; an invalid one is ignored."""
     from holdfast.workspace import Workspace
     from holdfast.workspace.config import Settings, read_settings
 
@@ -58,109 +58,109 @@ def open_workspace(folder: Path, environ: Mapping[str, str], *, watch: bool = Fa
         settings = read_settings(folder)
     except HoldfastError:
         settings = Settings()
-    said = settings.options() | {"on_unknown": "tagged"}  # what others put into states is none of a hook's business
-    return Workspace(folder, environ=environ, home=home_of(environ), watch=watch, **said)
+    options = settings.options() | {"on_unknown": "tagged"}  # a hook does not decode the states of other programs
+    return Workspace(folder, environ=environ, home=home_of(environ), watch=watch, **options)
 
 
 def home_of(environ: Mapping[str, str]) -> Path:
-    """The home folder, by the environment of whoever called."""
+    """The home folder in the environment of the caller."""
     return Path(environ.get("HOME") or os.path.expanduser("~"))
 
 
-def answer(call: Call, *, opened: Opened = open_workspace) -> bytes:
-    """Deal with one event, and return what goes to stdout: nothing, or one JSON object."""
+def handle_event(call: HookCall, *, opened: Opened = open_workspace) -> bytes:
+    """Handle one event, and return what goes to stdout: nothing, or one JSON object."""
     try:
         agent = find_agent(call.agent)
         event = _read(agent, call)
-        if event.kind is Kind.OTHER and event.name:
-            return b""  # an event that says nothing of files
+        if event.kind is EventKind.OTHER and event.name:
+            return b""  # an event that is not about files
         if event.reads:
             return b""
-        said = []
-        for folder in workspaces_of(event, cwd=call.cwd, home=home_of(call.environ), environ=call.environ):
+        messages = []
+        for folder in find_workspaces(event, cwd=call.cwd, home=home_of(call.environ), environ=call.environ):
             try:
-                said.append(_deal(event, folder, call, opened))
+                messages.append(_handle(event, folder, call, opened))
             except (HoldfastError, OSError) as error:
                 _log(call, f"{event.name}: {error}")
-                said.append(_not_saved(event, error))
-        text = " ".join(filter(None, said))
+                messages.append(_not_saved(event, error))
+        text = " ".join(filter(None, messages))
         return json.dumps({"systemMessage": text}).encode() + b"\n" if text and find_agent(event.agent).speaks else b""
-    except Exception as error:  # a hook that fails would end the agent's turn; the log has it
+    except Exception as error:  # a failing hook would end the agent's turn; the log has the error
         _log(call, f"unexpected {type(error).__name__}: {error}")
         return b""
 
 
-def _read(agent: Agent, call: Call) -> Event:
-    fields = Fields.parse(call.data)
+def _read(agent: Agent, call: HookCall) -> AgentEvent:
+    fields = EventFields.parse(call.data)
     if call.event_name:
         fields = fields.named(call.event_name)
     if not fields.is_whole:
-        _log(call, f"the input ({len(call.data)} bytes) is no JSON object; the workspace is looked at all the same")
+        _log(call, f"the input ({len(call.data)} bytes) is not a JSON object; the workspace is saved anyway")
     return agent.read(fields, call.environ)
 
 
-def _deal(event: Event, folder: Path, call: Call, opened: Opened) -> str:
-    """Save, say whose it was, and open or close windows; in that order, so that a kill between two is harmless.
+def _handle(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) -> str:
+    """Save, attribute the changes, and record the event; in that order, so that a kill in between is harmless.
 
-    A checkpoint that was made and not noted is found made by the next event: nothing has changed since.
+    If a checkpoint was saved and the event not recorded, the next event finds nothing changed.
     """
     workspace = opened(folder, call.environ)
-    ledger = Ledger(workspace.store)
-    with ledger.lock:
-        windows = ledger.read()
-        if is_repeated(windows, event):
+    session_file = SessionFile(workspace.store)
+    with session_file.lock:
+        known = session_file.read()
+        if is_repeated(known, event):
             return ""
-        caller = owner.owner_of(call.parent)
-        whose = blame(windows, event, owner=caller)
-        saved = _save(workspace, event, whose, call)
-        told = _to_tell(saved, windows.of(event).told)
-        ledger.write(
-            after(
-                windows,
+        caller = parent_process.owner_of(call.parent)
+        author = find_author(known, event, owner=caller)
+        saved = _save(workspace, event, author, call)
+        message = _user_message(saved, known.of(event).told)
+        session_file.write(
+            apply_event(
+                known,
                 event,
                 now=time.time(),
                 owner=caller,
-                is_alive=owner.is_alive,
-                told=(INCOMPLETE,) if told else (),
+                is_alive=parent_process.is_alive,
+                told=(INCOMPLETE,) if message else (),
             )
         )
     if workspace.recovered is not None:
         _log(call, f"an interrupted restore was {workspace.recovered.outcome}")
-    return told
+    return message
 
 
-def _save(workspace: Workspace, event: Event, whose: Blame, call: Call) -> Checkpoint | None:
-    def details() -> Details:
+def _save(workspace: Workspace, event: AgentEvent, author: ChangeAuthor, call: HookCall) -> Checkpoint | None:
+    def details() -> StateAndMetadata:
         found = transcript.capture(event, workspace.path)
-        has_begun = event.kind not in (Kind.START, Kind.PROMPT)  # before, there is no file yet
+        has_begun = event.kind not in (EventKind.START, EventKind.PROMPT)  # before, it has no file yet
         if "missing" in found and event.transcript and has_begun:
-            _log(call, f"the conversation {event.transcript} is not kept: {found['missing']}")
-        metadata = _metadata(event, whose)
-        if time.time() > call.deadline:  # the agent has gone on: the tool may be at work already
-            metadata |= {INCOMPLETE: _LATE, "perhaps": sorted({*whose.perhaps, event.actor} - {whose.actor})}
-        return Details({transcript.STATE: found}, metadata)
+            _log(call, f"the conversation {event.transcript} is not saved: {found['missing']}")
+        metadata = _metadata(event, author)
+        if time.time() > call.deadline:  # the agent has continued: the tool may be running already
+            metadata |= {INCOMPLETE: _LATE, "perhaps": sorted({*author.perhaps, event.actor} - {author.actor})}
+        return StateAndMetadata({transcript.STATE: found}, metadata)
 
-    message = _message(event, whose)
-    if event.kind is Kind.COMPACT:
+    message = _message(event, author)
+    if event.kind is EventKind.COMPACT:
         state, metadata = details()
         return workspace.save(
-            message, state=state, actor=whose.actor, session=whose.session, metadata=metadata, allow_empty=True
+            message, state=state, actor=author.actor, session=author.session, metadata=metadata, allow_empty=True
         )
-    return workspace.save_changes(message, details=details, actor=whose.actor, session=whose.session)
+    return workspace.save_changes(message, details=details, actor=author.actor, session=author.session)
 
 
-def _message(event: Event, whose: Blame) -> str:
+def _message(event: AgentEvent, author: ChangeAuthor) -> str:
     what = f"{event.tool}: {event.subject}" if event.tool and event.subject else event.tool or event.subject
-    if event.kind is Kind.AFTER and whose.actor == event.actor:
+    if event.kind is EventKind.AFTER and author.actor == event.actor:
         return what
-    if event.kind is Kind.BEFORE:
+    if event.kind is EventKind.BEFORE:
         return f"before {what}"
-    if event.kind is Kind.PROMPT:
+    if event.kind is EventKind.PROMPT:
         return f"before prompt: {event.subject}" if event.subject else "before prompt"
     return event.name or "unreadable event"
 
 
-def _metadata(event: Event, whose: Blame) -> dict[str, JSON]:
+def _metadata(event: AgentEvent, author: ChangeAuthor) -> dict[str, JSON]:
     found: dict[str, JSON] = {
         "agent": event.agent,
         "event": event.name,
@@ -171,33 +171,101 @@ def _metadata(event: Event, whose: Blame) -> dict[str, JSON]:
         "cwd": event.cwd,
         "permission_mode": event.permission_mode,
         "sub_agent": event.sub_id,
-        "perhaps": list(whose.perhaps),
+        "perhaps": list(author.perhaps),
     }
     return {key: value for key, value in found.items() if value}
 
 
-def _to_tell(saved: Checkpoint | None, told: tuple[str, ...]) -> str:
-    """What the user should hear, once a session."""
-    if saved is None or INCOMPLETE in told:
+def _user_message(saved: Checkpoint | None, shown: tuple[str, ...]) -> str:
+    """What to show to the user, once a session."""
+    if saved is None or INCOMPLETE in shown:
         return ""
     failures = [entry for entry in saved.uncovered if entry.reason.is_failure]
     if failures:
         return (
-            f"Holdfast: checkpoint {saved.id} does not hold {failures[0].path or 'anything'}"
+            f"Holdfast: checkpoint {saved.id} does not contain {failures[0].path or 'anything'}"
             f"{f' and {len(failures) - 1} more' if failures[1:] else ''}"
             f" ({failures[0].reason.value}); see: holdfast show {saved.id} --uncovered"
         )
     if INCOMPLETE in saved.metadata:
-        return f"Holdfast: checkpoint {saved.id} is not certain to be what was there before the tool: {_LATE}."
+        return f"Holdfast: checkpoint {saved.id} may not be what was there before the tool: {_LATE}."
     return ""
 
 
-def _not_saved(event: Event, error: Exception) -> str:
-    """What the user should hear where a tool is about to run without a checkpoint (P4); a refusal is no news."""
-    if event.kind is not Kind.BEFORE or isinstance(error, Refused):
+def _not_saved(event: AgentEvent, error: Exception) -> str:
+    """What to show if a tool is about to run without a checkpoint (P4); not for a refusal, which is expected."""
+    if event.kind is not EventKind.BEFORE or isinstance(error, Refused):
         return ""
-    return f"Holdfast could not save a checkpoint before {event.tool or 'this tool'}: {plain(str(error), _SAID_MAX)}"
+    return f"Holdfast could not save a checkpoint before {event.tool or 'this tool'}: {plain(str(error), _MESSAGE_MAX)}"
 
 
-def _log(call: Call, text: str) -> None:
+def _log(call: HookCall, text: str) -> None:
     log(call.environ, call.agent, text, now=datetime.now(UTC))
+
+
+def find_workspaces(event: AgentEvent, *, cwd: str, home: Path, environ: Mapping[str, str]) -> list[Path]:
+    """The folders to save, as real paths: usually one; several if an agent has several open."""
+    there = [each for each in event.folders if os.path.isabs(each) and os.path.isdir(each)]  # one may have been moved
+    named = [Path(os.path.realpath(each)) for each in there]
+    here = _real(event.cwd or ("" if named else cwd))  # some agents run hooks in a folder of their own
+    target = _real(event.path) if os.path.isabs(event.path) else None
+    inside = [folder for folder in named if here is not None and here.is_relative_to(folder)]
+    if target is not None:
+        inside = [folder for folder in named if target.is_relative_to(folder)] or inside
+    if inside:
+        return [_within(max(inside, key=lambda each: len(each.parts)), here, target)]
+    if here is None or len(named) > 1:
+        return list(dict.fromkeys(named))
+    root = _root(here, home, environ)
+    if root is None and event.cwd and not os.path.isdir(event.cwd):  # it was removed: its parent was not meant
+        here = _real(cwd) or here
+        root = _root(here, home, environ)
+    return [root or (named[0] if named else here)]
+
+
+def _real(path: str) -> Path | None:
+    """The real path of a folder, or of the nearest parent that exists."""
+    if not path or not os.path.isabs(path) or "\0" in path:
+        return None
+    real = Path(os.path.realpath(path))
+    while not real.is_dir() and real != real.parent:
+        real = real.parent
+    return real
+
+
+def _within(project: Path, here: Path | None, target: Path | None) -> Path:
+    """The project, or the worktree in it that the agent is in; unless the tool's file is not in that worktree."""
+    tree = _worktree(here, project) if here is not None else project
+    if target is None or target.is_relative_to(tree) or not target.is_relative_to(project):
+        return tree
+    return _worktree(target, project)
+
+
+def _worktree(here: Path, project: Path) -> Path:
+    """The git worktree inside the project that the agent is in, else the project."""
+    for folder in (here, *here.parents):
+        if folder == project:
+            break
+        git = git_dir(folder)
+        if git is not None and common_dir(git) != git:  # not so in a submodule, which belongs to the project
+            return folder
+    return project
+
+
+def _root(here: Path, home: Path, environ: Mapping[str, str]) -> Path | None:
+    """The nearest folder from here up, below the home folder, that has checkpoints or is a repository."""
+    home = Path(os.path.realpath(home))
+    upward = [here]
+    for folder in here.parents:
+        if folder == home or folder == folder.parent:
+            break
+        upward.append(folder)
+    for folder in upward:
+        try:
+            if (store_folder(folder, store=None, environ=environ) / "HEAD").exists():
+                return folder
+        except HoldfastError:
+            continue
+        if (folder / ".git").exists():
+            return folder
+    return None

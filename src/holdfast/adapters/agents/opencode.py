@@ -1,4 +1,4 @@
-"""opencode: it has no hooks that are commands, so a small plugin of ours hands its events on."""
+"""opencode: it cannot run commands as hooks, so a small plugin passes its events on."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.adapters.agents.agent import Agent, Entry, Places, Scope, read_common
-from holdfast.adapters.agents.event import Event, Kind
-from holdfast.adapters.agents.fields import Fields
+from holdfast.adapters.agents.base import Agent, HookEntry, Places, SettingsScope, read_common
+from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind
 
 NAME = "opencode"
 
 _KINDS = {
-    "session.created": Kind.START,
-    "chat.message": Kind.PROMPT,
-    "tool.execute.before": Kind.BEFORE,
-    "tool.execute.after": Kind.AFTER,
-    "session.compacting": Kind.COMPACT,
-    "session.idle": Kind.STOP,
-    "session.error": Kind.STOP,
-    "session.deleted": Kind.END,
+    "session.created": EventKind.START,
+    "chat.message": EventKind.PROMPT,
+    "tool.execute.before": EventKind.BEFORE,
+    "tool.execute.after": EventKind.AFTER,
+    "session.compacting": EventKind.COMPACT,
+    "session.idle": EventKind.STOP,
+    "session.error": EventKind.STOP,
+    "session.deleted": EventKind.END,
 }
 _OF_A_SUB_AGENT = {
-    Kind.START: Kind.SUB_START,
-    Kind.PROMPT: Kind.SUB_START,
-    Kind.STOP: Kind.SUB_STOP,
-    Kind.END: Kind.SUB_STOP,
+    EventKind.START: EventKind.SUB_START,
+    EventKind.PROMPT: EventKind.SUB_START,
+    EventKind.STOP: EventKind.SUB_STOP,
+    EventKind.END: EventKind.SUB_STOP,
 }
 _READING = frozenset({"read", "grep", "glob", "list", "webfetch", "websearch", "todoread", "todowrite", "question"})
 
@@ -89,8 +88,8 @@ export const Holdfast = async ({ directory, worktree }) => {
 """
 
 
-def _settings(places: Places, scope: Scope) -> Path:
-    folder = _data(places) if scope is Scope.USER else places.project / ".opencode"
+def _settings(places: Places, scope: SettingsScope) -> Path:
+    folder = _data(places) if scope is SettingsScope.USER else places.project / ".opencode"
     return folder / "plugins" / "holdfast.js"
 
 
@@ -100,7 +99,7 @@ def _data(places: Places) -> Path:
     return places.chosen("XDG_CONFIG_HOME", ".config") / "opencode"
 
 
-def _entries(words: Sequence[str]) -> list[Entry]:
+def _entries(words: Sequence[str]) -> list[HookEntry]:
     return []
 
 
@@ -108,7 +107,7 @@ def _own_file(words: Sequence[str]) -> str:
     return _PLUGIN % {"command": json.dumps(list(words))}
 
 
-def _read(fields: Fields, environ: Mapping[str, str]) -> Event:
+def _read(fields: EventFields, environ: Mapping[str, str]) -> AgentEvent:
     worktree = fields.text("worktree")
     event = read_common(
         NAME,
@@ -132,7 +131,7 @@ AGENT = Agent(
     own_file=_own_file,
     speaks=False,
     not_covered=(
-        "The conversation is in a database that all projects share: it is not kept.",
+        "The conversation is in a database that all projects share: it is not saved.",
         "Files outside the project folder are not saved.",
     ),
 )

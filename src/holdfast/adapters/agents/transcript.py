@@ -1,9 +1,9 @@
-"""The file of a conversation: its position and its content, as a checkpoint keeps them.
+"""The file of a conversation: its position and its content, as saved in a checkpoint.
 
-The position is how many bytes there were (up to the end of the last whole line), their SHA-256 and the id of the last
-message. The content is kept as text, which the store cuts into parts: one that grew costs what it grew by. Above
-`MOST_BYTES` only the position is kept; as such files only grow, it is enough to bring the conversation back as long as
-the file is there.
+The position is the number of bytes (up to the end of the last complete line), their SHA-256 and the id of the last
+message. The content is saved as text, which the store divides into parts, so that appended text costs only its own
+size. Above `MAX_BYTES` only the position is saved; as such files only grow, that is enough to restore the conversation
+as long as the file exists.
 """
 
 from __future__ import annotations
@@ -15,56 +15,56 @@ import stat
 from hashlib import sha256
 from pathlib import Path
 
-from holdfast.adapters.agents.event import Event
+from holdfast.adapters.agents.event import AgentEvent
 from holdfast.model import JSON
 
 STATE = "conversation"
 """The name of the state."""
-MOST_BYTES = 16 << 20
-MOST_HASHED_BYTES = 256 << 20
+MAX_BYTES = 16 << 20
+MAX_HASHED_BYTES = 256 << 20
 _SUFFIXES = (".jsonl", ".json", ".txt", ".md", ".zst")
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _TAIL_BYTES = 64 << 10
 _IDS = ("uuid", "id", "message_id", "messageId")
 
 
-def capture(event: Event, workspace: Path) -> dict[str, JSON]:
-    """Tell of a conversation what can be told now; `missing` says why there is no content. Never fails."""
+def capture(event: AgentEvent, workspace: Path) -> dict[str, JSON]:
+    """Read the conversation of an event; `missing` says why there is no content. Never fails."""
     about: dict[str, JSON] = {"agent": event.agent, "session": event.session, "path": event.transcript}
     if not event.transcript:
-        return {**about, "missing": "the agent does not say where it is"}
+        return {**about, "missing": "the agent does not report its path"}
     try:
         return {**about, **_captured(Path(event.transcript), event, workspace)}
     except (OSError, ValueError) as error:
         return {**about, "missing": getattr(error, "strerror", None) or str(error)}
 
 
-def _captured(path: Path, event: Event, workspace: Path) -> dict[str, JSON]:
+def _captured(path: Path, event: AgentEvent, workspace: Path) -> dict[str, JSON]:
     path = _there(path)
     if path.suffix not in _SUFFIXES:
-        raise ValueError("its name is not that of a conversation")
+        raise ValueError("its name is not one of a conversation")
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(fd, "rb") as file:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
             raise ValueError("it is not a file of this user")
-        if found.st_size > MOST_HASHED_BYTES:
+        if found.st_size > MAX_HASHED_BYTES:
             return {"path": str(path), "bytes": found.st_size, "missing": "it is too large"}
         data = file.read(found.st_size)
     if data.startswith(_ZSTD):
-        is_large = len(data) > MOST_BYTES
+        is_large = len(data) > MAX_BYTES
         return _large(path, data) if is_large else {**_position(path, data), "base64": base64.b64encode(data).decode()}
     whole = _whole_lines(data, path)
     foreign = _foreign(whole[-_TAIL_BYTES:], workspace)
     if foreign:
-        return {"path": str(path), "missing": f"it is of another project: {foreign}"}
-    if len(whole) > MOST_BYTES:
+        return {"path": str(path), "missing": f"it belongs to another project: {foreign}"}
+    if len(whole) > MAX_BYTES:
         return {**_large(path, whole), "message": _last_id(whole)}
     return {**_position(path, whole), "message": _last_id(whole), "text": whole.decode("utf-8", "surrogateescape")}
 
 
 def _there(path: Path) -> Path:
-    """The file itself, or the compressed one that took its place."""
+    """The file itself, or the compressed one that replaced it."""
     compressed = path.with_name(path.name + ".zst")
     return compressed if not path.exists() and compressed.exists() else path
 
@@ -74,11 +74,11 @@ def _position(path: Path, data: bytes) -> dict[str, JSON]:
 
 
 def _large(path: Path, data: bytes) -> dict[str, JSON]:
-    return {**_position(path, data), "missing": f"it is larger than {MOST_BYTES >> 20} MiB; only its position is kept"}
+    return {**_position(path, data), "missing": f"it is larger than {MAX_BYTES >> 20} MiB; only its position is saved"}
 
 
 def _whole_lines(data: bytes, path: Path) -> bytes:
-    """What was written whole: a last line that has no end may still be being written."""
+    """The complete lines: a last line without an end may still be being written."""
     return data[: data.rfind(b"\n") + 1] if path.suffix == ".jsonl" else data
 
 
@@ -105,7 +105,7 @@ def _last_id(data: bytes) -> str | None:
 
 
 def _foreign(tail: bytes, workspace: Path) -> str:
-    """The folder that a conversation says it is in, if that has nothing to do with the workspace."""
+    """The folder that a conversation names, if it is unrelated to the workspace."""
     for value in _lines_from_end(tail):
         inner = value.get("payload")
         cwd = value.get("cwd") or (inner.get("cwd") if isinstance(inner, dict) else None)

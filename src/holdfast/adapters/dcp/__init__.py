@@ -3,8 +3,8 @@
     dcp.save(state, storage_writer=HoldfastWriter("runs/exp1/checkpoints", step=1200))
     dcp.load(state, storage_reader=HoldfastReader("runs/exp1/checkpoints", step="latest"))
 
-All ranks see one file system, or one object store (`s3://bucket/prefix`). Each writes its own shards; the coordinator
-alone makes the checkpoint (`finish`), so that a rank that dies before that leaves what was there as it was.
+All ranks share a file system or an object store (`s3://bucket/prefix`). Each writes its own shards, and the coordinator
+alone makes the checkpoint (`finish`): a rank that dies before that changes nothing (P3).
 """
 
 from holdfast.errors import Extra

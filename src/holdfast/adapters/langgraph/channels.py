@@ -1,10 +1,10 @@
-"""Channels hand over a copy of what they hold, so that a checkpoint saved in the background is of its own step.
+"""Makes channels return copies of their values, so that a checkpoint saved in the background is of its own step.
 
 With `durability="async"`, LangGraph's default, a checkpoint is saved by another thread while the next step runs. Its
-channels hand over the very set, list or dict that the next step changes in place: a barrier (`add_edge([a, b], c)`) its
+channels return the same set, list or dict that the next step changes in place: a barrier (`add_edge([a, b], c)`) its
 set of names, an accumulating topic its list, a reducer such as `operator.ior` its left operand. Every saver then stores
-a mixture of two steps. LangGraph calls nothing on a saver between making a checkpoint and that change, so the copy is
-taken where the checkpoint is made: in `checkpoint` of LangGraph's own channel classes.
+a mixture of two steps. LangGraph calls no method of a saver between creating a checkpoint and that change, so the copy
+is made where the checkpoint is created: in `checkpoint` of LangGraph's own channel classes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _CONTAINERS = frozenset({set, list, dict, bytearray, deque, OrderedDict, default
 _MARK = "__holdfast_copies__"
 
 
-def hand_over_copies() -> None:
-    """Let LangGraph's channels hand over copies, to whatever saver; to do it again changes nothing."""
+def copy_channel_values() -> None:
+    """Make LangGraph's channels return copies, for every saver of the process. Calling it again changes nothing."""
     for name in channels.__all__:
         cls = getattr(channels, name)
         _wrap(cls, "checkpoint", _copying)
@@ -41,7 +41,7 @@ def _copying(checkpoint: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _leaving(update: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    """A delta channel's snapshot is made of what it holds, not of its `checkpoint`: it goes on with a copy of that."""
+    """A delta channel's snapshot is its value, not the result of `checkpoint`: the channel continues with a copy."""
 
     def updated(channel: Any, values: Any) -> bool:
         if values:
@@ -52,7 +52,7 @@ def _leaving(update: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
 
 
 def _copied(value: Any) -> Any:
-    """A container with the same items, which stay what they are: a deep copy would cost the size of the state."""
-    if type(value) is tuple:  # of channels that wait for the end of a run: what they hold, and whether it came
+    """A shallow copy of a container: a deep copy would cost the size of the state."""
+    if type(value) is tuple:  # of channels that wait for the end of a run: the value, and whether the run ended
         return tuple(each.copy() if type(each) in _CONTAINERS else each for each in value)
     return value.copy() if type(value) in _CONTAINERS else value

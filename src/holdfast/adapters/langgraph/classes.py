@@ -1,7 +1,7 @@
 """The closed table of LangGraph's and LangChain's own classes that may be stored.
 
-They are classes of others, and gain fields from one release to the next: what was stored without a field is read with
-its default, and what was stored with one that is not known here is refused, not cut.
+These classes gain fields from one release to the next: a field that was not stored gets its default, and a stored field
+that is unknown here is Refused rather than dropped.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.errors import ErrorCode as GraphErrorCode
 from langgraph.store import base as store
 
-from holdfast.adapters.langgraph.translating import name_of, plain_name
+from holdfast.adapters.langgraph.translate import name_of, plain_name
 from holdfast.errors import Refused
 from holdfast.serde import Registry
-from holdfast.serde.cannot import Cannot
 from holdfast.serde.registry import Registration
+from holdfast.serde.types import Unstorable
 
 _MODELS = (
     messages.AIMessage, messages.AIMessageChunk, messages.ChatMessage, messages.ChatMessageChunk,
@@ -64,7 +64,7 @@ _EMPTY: dict[type, str] = {dict: "{}", list: "[]"}
 
 
 class Classes(Registry):
-    """The table, and behind it the classes that the user registered, now or later."""
+    """The table, and the classes that the user registers, now or later."""
 
     def __init__(self, others: Registry) -> None:
         super().__init__()
@@ -96,22 +96,22 @@ class Classes(Registry):
         self.add(cls, type_id, encode=encode, decode=decode)
 
     def _take_send(self, send: types.Send) -> dict[str, Any]:
-        """What it sends is a state as a rule, whose keys are the names of channels."""
+        """The argument is usually a state, whose keys are names of channels."""
         arg = {plain_name(key, self): each for key, each in send.arg.items()} if type(send.arg) is dict else send.arg
         return {"node": name_of(send.node), "arg": arg, "timeout": send.timeout}
 
 
 def _take_model(model: Any) -> dict[str, Any]:
-    """Its fields as they are; nothing is dumped, so nothing is narrowed.
+    """Its fields as they are, without pydantic's own dump, which would lose types.
 
-    There may be thousands in a state, so they are kept flat: which fields were given is one text, and so is which ones
-    hold an empty dict or list, or nothing at all.
+    There may be thousands in a state, so the result is flat: one string lists the fields that were set, others those
+    that are an empty dict, an empty list, or absent.
     """
     own, known = model.__dict__, type(model).__pydantic_fields__
     taken = {_GIVEN: _listed(sorted(model.__pydantic_fields_set__)), **own}
     if own.keys() != known.keys():
         if more := sorted(own.keys() - known.keys()):
-            raise Cannot(f"it has an attribute {more[0]!r} that is no field")
+            raise Unstorable(f"it has an attribute {more[0]!r} that is not a field")
         taken[_LACKING] = _listed(sorted(known.keys() - own.keys()))
     if (extra := model.__pydantic_extra__) is not None:
         taken[_EXTRA] = extra
@@ -149,7 +149,7 @@ def _default(field: Any) -> Any:
 
 
 def _listed(names: list[str]) -> str | list[str]:
-    """Names as one text; as they are where that would not bring them back: those of extra fields are anybody's."""
+    """Names as one string; as a list if one contains a comma, as names of extra fields may."""
     text = ",".join(names)
     return text if _names(text) == names else names
 

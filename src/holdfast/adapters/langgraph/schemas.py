@@ -1,7 +1,7 @@
-"""The classes that the schemas of a graph name: registered before it runs, or refused before it runs.
+"""The classes that the schemas of a graph name: registered, or refused, before the graph runs.
 
-A schema is the user's code, here and now. Stored bytes name a class by the id that it is given here, and an id that
-nobody gave makes nothing (P7).
+A schema is code of the running program. Stored bytes name a class by the id that it is registered with here; an unknown
+id creates nothing (P7).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from langgraph.pregel import Pregel
 
 from holdfast.errors import Refused
 from holdfast.serde import Registry, Serde
-from holdfast.serde.kinds import Custom, kind_of
+from holdfast.serde.registry import CustomKind, kind_of
 
 _HINT = "Register its class in registry= with encode= and decode=, or annotate the field with UntrackedValue."
 _WRAPPERS = (typing.Required, typing.NotRequired, typing_extensions.ReadOnly, typing.Final)
@@ -33,7 +33,7 @@ Named = Iterator[tuple[type, str]]
 def register_schemas(registry: Registry, schemas: Iterable[Any]) -> None:
     """Register each class that schemas name, by its module and name; Refused if one cannot be stored.
 
-    A field that such a class gains later has its default in what was stored before.
+    A field that such a class gains later gets its default in values stored before.
     """
     serde = Serde(registry)
     if isinstance(schemas, type | str):
@@ -84,14 +84,14 @@ def _classes(registry: Registry, schema: Any, place: str) -> Named:
             if not typing_extensions.is_typeddict(annotation):
                 yield annotation, where
             entry = registry.of_class(annotation)
-            if entry is None or not isinstance(entry.kind, Custom):
+            if entry is None or not isinstance(entry.kind, CustomKind):
                 left += [(inner, f"{where}.{name}") for name, inner in _fields(annotation)]
         else:
             left += [(inner, where) for inner in _inner(annotation)]
 
 
 def _inner(annotation: Any) -> Iterator[Any]:
-    """What an annotation that is no class is made of."""
+    """The annotations inside an annotation that is not a class."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if isinstance(annotation, typing.NewType):
         yield annotation.__supertype__
@@ -123,7 +123,7 @@ def _fields(cls: type) -> Iterator[tuple[str, Any]]:
     elif typing_extensions.is_typeddict(cls) or (_is_registrable(cls) and not issubclass(cls, Enum)):
         try:
             hints = get_type_hints(cls, include_extras=True)
-        except Exception:  # names that are not there to be looked up: what they stand for is seen when it is saved
+        except Exception:  # unresolvable names: their values are checked when they are saved
             hints = {}
         names = {each.name for each in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else hints.keys()
         for name, hint in hints.items():
@@ -140,8 +140,8 @@ def _is_registrable(cls: type) -> bool:
 
 
 def _is_open(cls: type, serde: Serde) -> bool:
-    """Whether a class says little of what will be there: one that has no objects of its own, or whose subclasses can be
-    stored, as of `BaseMessage`, `PurePath` or `Sequence`."""
+    """Whether a class leaves open what the value will be: an abstract one, or one whose subclasses can be stored, such
+    as `BaseMessage`, `PurePath` or `Sequence`."""
     if cls in _CLASS_OR_CALL:
         return False
     is_bare = cls is object or cls.__module__ in ("typing", "typing_extensions", "collections.abc", "numbers")

@@ -1,7 +1,7 @@
-"""The embedded default: the vectors of WordLlama's tokens, averaged. No torch, no network, thousands of texts a second.
+"""The default model: the average of WordLlama's token vectors. No torch, no network, thousands of texts a second.
 
-Only the two files in its package are used, weights and tokenizer; its code, which may fetch others, is not loaded. The
-model is Matryoshka: 128 or 64 of its 256 numbers make a vector, too.
+Only two files of its package are used, weights and tokenizer; its code, which may download others, is not loaded. The
+model is Matryoshka: the first 128 or 64 of its 256 numbers are a valid vector, too.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ _HINT = "Install it with: pip install 'holdfast[index]'"
 
 
 class WordLlama:
-    """A model of 256 numbers, as a channel takes it: `embed={"dense": WordLlama()}`."""
+    """A model with 256 dimensions: `embed={"dense": WordLlama()}`."""
 
     model = "wordllama"
     revision = "l2_supercat"
+    stage_name = "holdfast.adapters.models.wordllama.WordLlama"
     version = "1"
     usd_per_mtok = 0.0
     dimension = 256
@@ -37,13 +38,13 @@ class WordLlama:
         try:
             (self._vectors,) = load_file(folder / _WEIGHTS).values()
             self._tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
-        except Exception as error:  # of two libraries in other languages, for files that are not what they should be
-            raise Unavailable(f"the files of wordllama cannot be read: {error}", hint=_HINT) from error
+        except Exception as error:  # two native libraries, which raise various types for a damaged file
+            raise Unavailable(f"cannot read the files of wordllama: {error}", hint=_HINT) from error
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
 
     def __call__(self, texts: Sequence[str]) -> list[Any]:
-        """One vector for each text; the same whatever the others are."""
+        """Return one vector for each text; it does not depend on the other texts."""
         encoded = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [self._average(each.ids) for each in encoded]
 

@@ -1,9 +1,9 @@
-"""Points in FAISS: an index file for each channel, and an SQLite file beside them that says what is in them.
+"""A vector store in FAISS: an index file for each channel, and an SQLite file that describes them.
 
-A file of FAISS is written whole or not at all, which is dear, so new vectors wait in SQLite until they are enough. Then
-the index gets a new file, with a new number; one transaction makes that number the one that counts and lets go of the
-waiting vectors. A kill before it leaves a file that nobody names, after it one that nobody needs: both are swept.
-Numbers are kept as floats: a coarser datatype rounds them, and saves no room there.
+An index file is always written as a whole, which is expensive, so new vectors wait in SQLite until there are enough.
+Then the index gets a new file with a new name; one transaction records that name and clears the waiting vectors (P3). A
+kill before it leaves a file that is not recorded, a kill after it an old file: both are removed by the next sweep.
+Numbers are stored as floats: a coarser datatype rounds them and saves no space.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 from holdfast import durable
 from holdfast.digest import digest_bytes
-from holdfast.errors import Damaged, Extra
+from holdfast.durable.sqlite import Database, Layout, connect, split_statements
+from holdfast.errors import Damaged, Extra, Remedy
 from holdfast.indexing import vectors
-from holdfast.indexing.arguments import MEMORY, place_of
-from holdfast.indexing.database import Database, Layout, connect, split_schema
-from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
+from holdfast.indexing.validation import MEMORY, REBUILD_HINT, resolve_path
+from holdfast.indexing.vector_store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
 
 with Extra("faiss"):
@@ -30,7 +30,7 @@ with Extra("faiss"):
 
 _VERSION = 1
 _APPLICATION = 0x486F4661  # "HoFa"
-_LEAST_WAITING = 1000
+_MIN_WAITING = 1000
 _SCHEMA = """
 CREATE TABLE collection (
     number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, shapes TEXT NOT NULL,
@@ -51,7 +51,7 @@ CREATE TABLE vector (
 CREATE INDEX vector_waiting ON vector (collection, channel) WHERE waiting IS NOT NULL;
 """
 _OWN = "FROM vector v JOIN point p ON p.key = v.key WHERE v.collection = ? AND v.channel = ?"
-"""Vectors that have a point: somebody may have taken points out."""
+"""Vectors that have a point: another program may have deleted points."""
 
 
 class FaissStore:
@@ -60,14 +60,17 @@ class FaissStore:
     keeps_sparse = False
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = place_of(path, "a FaissStore")
+        self._path = resolve_path(path, "a FaissStore")
         self._indexes: dict[tuple[int, str], Any] = {}
         self._fresh: set[tuple[int, str]] = set()
-        """Those that have all that waits."""
+        """Indexes that contain all waiting vectors."""
         self._stamps: dict[tuple[int, str], tuple[str, int, int, int] | None] = {}
-        """Of the files that they were read from."""
+        """Of the files that the indexes were read from."""
         self._seen = 0
-        layout = Layout(self.identity, _VERSION, split_schema(_SCHEMA), _APPLICATION)
+        layout = Layout(
+            self.identity, _VERSION, split_statements(_SCHEMA), _APPLICATION,
+            if_damaged=REBUILD_HINT, if_old=REBUILD_HINT,
+        )  # fmt: skip
         errors = (sqlite3.Error, RuntimeError)
         self._db = Database(self._path / "points.db", layout, connect=self._connect, errors=errors)
 
@@ -81,9 +84,9 @@ class FaissStore:
         return f"faiss:{self._path.resolve()}"
 
     def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
-        said = (collection, json.dumps(vectors.plain(shapes)), json.dumps(fingerprint))
+        row = (collection, json.dumps(vectors.shapes_to_json(shapes)), json.dumps(fingerprint))
         with self._db.writing():
-            self._db.execute("INSERT OR IGNORE INTO collection (name, shapes, fingerprint) VALUES (?, ?, ?)", said)
+            self._db.execute("INSERT OR IGNORE INTO collection (name, shapes, fingerprint) VALUES (?, ?, ?)", row)
 
     def fingerprint(self, collection: str) -> dict[str, Any] | None:
         found = self._db.one("SELECT fingerprint FROM collection WHERE name = ?", collection)
@@ -103,7 +106,10 @@ class FaissStore:
                 )  # fmt: skip
                 self._db.executemany(
                     "INSERT OR REPLACE INTO vector VALUES (?, ?, ?, ?)",
-                    [(number, name, key, vectors.widened(data, shapes[name])) for name, data in point.vectors.items()],
+                    [
+                        (number, name, key, vectors.to_float32(data, shapes[name]))
+                        for name, data in point.vectors.items()
+                    ],
                 )
                 self._db.executemany(
                     "DELETE FROM vector WHERE collection = ? AND channel = ? AND key = ?",
@@ -111,7 +117,7 @@ class FaissStore:
                 )
         self._fresh.clear()
         for name, shape in shapes.items():
-            self._take_in(number, name, shape)
+            self._flush(number, name, shape)
 
     def delete(self, collection: str, ids: Sequence[str]) -> None:
         number, shapes = self._found(collection)
@@ -149,7 +155,7 @@ class FaissStore:
         points = {}
         for key, each, document, ordinal, text in rows:
             found = {
-                name: vectors.derive(vectors.packed(index.reconstruct(key)), shapes[name])
+                name: vectors.derive(vectors.pack_floats(index.reconstruct(key)), shapes[name])
                 for name, index in indexes.items()
                 if key in there[name]
             }
@@ -157,7 +163,7 @@ class FaissStore:
         return points
 
     def count(self, collection: str) -> int:
-        """How many points have a vector that is really there."""
+        """Count the points that really have a vector."""
         return sum(1 for _, _, sizes in self.scan(collection) if sizes)
 
     def live(self) -> str | None:
@@ -183,34 +189,32 @@ class FaissStore:
         shape = shapes.get(channel)
         if number is None or shape is None:
             raise nothing_to_search(self.identity, channel)
-        asked = np.asarray([vectors.asked(query, shape)], dtype="f4")
+        vector = np.asarray([vectors.normalise_query(query, shape)], dtype="f4")
         index = self._index(number, channel, shape)
         (expected,) = self._db.one(f"SELECT count(*) {_OWN}", number, channel)
         if index.ntotal != expected:
-            raise Damaged(
-                f"{self.identity} has lost {expected - index.ntotal} vectors", hint="Call verify(repair=True)."
-            )
+            raise Damaged(f"{self.identity} has lost {expected - index.ntotal} vectors", remedy=Remedy("repair_index"))
         if not index.ntotal:
             return []
-        scores, keys = index.search(asked, min(limit, index.ntotal))
+        scores, keys = index.search(vector, min(limit, index.ntotal))
         return [self._hit(int(key), float(score)) for key, score in zip(keys[0], scores[0], strict=True)]
 
     def _hit(self, key: int, score: float) -> Hit:
         found = self._db.one("SELECT document, ordinal, text FROM point WHERE key = ?", key)
         if found is None:
-            raise Damaged(f"{self.identity} has lost points", hint="Call verify(repair=True).")
+            raise Damaged(f"{self.identity} has lost points", remedy=Remedy("repair_index"))
         document, ordinal, text = found
         return Hit(document, ordinal, text, score)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._db.close()
         self._indexes.clear()
 
     # the index of a channel
 
     def _index(self, number: int, channel: str, shape: Shape) -> Any:
-        """It with all that waits, as SQLite says; what the file has lost is not in it."""
+        """Return the index with all waiting vectors, as SQLite lists them; without those that its file has lost."""
         version = self._db.pragma("data_version")
         if version != self._seen:  # another process wrote
             self._indexes.clear()
@@ -218,7 +222,7 @@ class FaissStore:
         place = (number, channel)
         found = self._db.one("SELECT name, digest FROM file WHERE collection = ? AND channel = ?", number, channel)
         stamp = self._stamp(found[0]) if found else None
-        if self._stamps.get(place) != stamp:  # somebody wrote to the file, or took it away: what it has counts
+        if self._stamps.get(place) != stamp:  # another program changed or removed the file: read it again
             self._indexes.pop(place, None)
         if place not in self._indexes or place not in self._fresh:
             with self._reading():
@@ -230,7 +234,7 @@ class FaissStore:
         return self._indexes[place]
 
     def _stamp(self, name: str) -> tuple[str, int, int, int] | None:
-        """Changes when a file does; None if there is none."""
+        """Return a value that changes when the file does; None if it does not exist."""
         try:
             seen = os.stat(self._path / name)
         except FileNotFoundError:
@@ -243,7 +247,7 @@ class FaissStore:
                 data = (self._path / found[0]).read_bytes()
             except FileNotFoundError:
                 data = b""
-            if digest_bytes(data) == found[1]:  # anything else may be anything, and is not given to a parser
+            if digest_bytes(data) == found[1]:  # P7: no parser sees bytes that we did not write
                 return faiss.deserialize_index(np.frombuffer(data, dtype="u1"))
         return faiss.IndexIDMap2(faiss.IndexFlatIP(shape.dimension))
 
@@ -259,21 +263,21 @@ class FaissStore:
             faiss.normalize_L2(units)
             index.add_with_ids(units, np.fromiter(waiting, dtype="i8"))
 
-    def _take_in(self, number: int, channel: str, shape: Shape) -> None:
-        """Write a new file if as much waits as makes it worth while: a part of all, so that it stays cheap."""
+    def _flush(self, number: int, channel: str, shape: Shape) -> None:
+        """Write a new file if enough vectors wait: a fraction of all, so that the cost per vector stays low (P8)."""
         (waiting,) = self._db.one(
             "SELECT count(*) FROM vector WHERE collection = ? AND channel = ? AND waiting IS NOT NULL", number, channel
         )
         held = self._db.one("SELECT held FROM file WHERE collection = ? AND channel = ?", number, channel)
-        if waiting < max(_LEAST_WAITING, (held or (0,))[0] // 4):
+        if waiting < max(_MIN_WAITING, (held or (0,))[0] // 4):
             return
         with self._db.writing():
             index = self._index(number, channel, shape)
             data = faiss.serialize_index(index).tobytes()
-            said = digest_bytes(data)
-            name = f"{number}-{digest_bytes(channel.encode())[-8:]}-{said[-16:]}.faiss"
+            digest = digest_bytes(data)
+            name = f"{number}-{digest_bytes(channel.encode())[-8:]}-{digest[-16:]}.faiss"
             durable.write_atomically(self._path / name, data)
-            row = (number, channel, name, said, index.ntotal)
+            row = (number, channel, name, digest, index.ntotal)
             self._db.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?)", row)
             self._db.execute(
                 "UPDATE vector SET waiting = NULL WHERE collection = ? AND channel = ? AND waiting IS NOT NULL",
@@ -282,7 +286,7 @@ class FaissStore:
         self._sweep()
 
     def _sweep(self) -> None:
-        """Remove files that nobody names, while nobody is about to name one."""
+        """Remove files that are not recorded, under the lock in which they are recorded."""
         with self._db.writing():
             kept = {row[0] for row in self._db.execute("SELECT name FROM file")}
             for each in self._path.glob("*.faiss*"):
@@ -293,11 +297,11 @@ class FaissStore:
 
     def _found(self, collection: str) -> tuple[int | None, dict[str, Shape]]:
         found = self._db.one("SELECT number, shapes FROM collection WHERE name = ?", collection)
-        return (found[0], vectors.shapes_of(json.loads(found[1]))) if found else (None, {})
+        return (found[0], vectors.shapes_from_json(json.loads(found[1]))) if found else (None, {})
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        """See SQLite and the file it names as they were at one moment."""
+        """Read SQLite and the file that it names as of one moment."""
         with self._db.translated():
             if self._db.in_transaction:
                 yield

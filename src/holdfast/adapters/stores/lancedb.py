@@ -1,7 +1,7 @@
-"""Points in LanceDB: a table for each collection, in a folder. A small table says which one is live.
+"""A vector store in LanceDB: a table for each collection, in a folder. A small table names the live one.
 
-Every write is a version of its table, whole or not there. Lance keeps the numbers of every vector as floats here: a
-coarser datatype rounds them, and saves no room.
+Every write is a new version of its table, complete or absent (P3). Numbers are stored as floats: a coarser datatype
+rounds them and saves no space.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 from holdfast import durable
 from holdfast.errors import Extra
 from holdfast.indexing import vectors
-from holdfast.indexing.arguments import place_of
-from holdfast.indexing.store import Hit, Point, as_hit, is_there, no_collection, nothing_to_search, using
+from holdfast.indexing.validation import resolve_path
+from holdfast.indexing.vector_store import Hit, Point, as_hit, is_there, no_collection, nothing_to_search, using
 from holdfast.indexing.vectors import Query, Shape
 
 with Extra("lancedb"):
@@ -28,12 +28,12 @@ with Extra("lancedb"):
 
 _KEY = b"holdfast"
 _LIVE = "holdfast_live"
-_AT_ONCE = 500
-_TIDIED_EVERY = 64
-"""Writes after which small files are merged into greater ones."""
+_BATCH_ROWS = 500
+_OPTIMIZE_EVERY = 64
+"""Writes after which small files are merged."""
 _OLD = timedelta(hours=1)
-"""How long a version stays for others that read it."""
-_HINT = "See that the folder can be written to, and try again; or put it away and apply."
+"""How long a version stays for processes that read it."""
+_HINT = "Check that the folder is writable and try again; or move it away and apply a plan."
 
 
 class LanceStore:
@@ -42,11 +42,11 @@ class LanceStore:
     keeps_sparse = False
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = place_of(path, "a LanceStore")
+        self._path = resolve_path(path, "a LanceStore")
         self._writes = 0
         with self._translated():
             if is_there(self._path):
-                for left in self._path.glob("*.dropped"):  # by a process that was killed
+                for left in self._path.glob("*.dropped"):  # left by a process that was killed
                     shutil.rmtree(left, ignore_errors=True)
 
     @functools.cached_property
@@ -59,7 +59,7 @@ class LanceStore:
         return f"lancedb:{self._path.resolve()}"
 
     def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
-        said = json.dumps({"fingerprint": dict(fingerprint), "shapes": vectors.plain(shapes)})
+        metadata = json.dumps({"fingerprint": dict(fingerprint), "shapes": vectors.shapes_to_json(shapes)})
         fields = [
             pa.field("id", pa.string()), pa.field("document", pa.string()), pa.field("ordinal", pa.int64()),
             pa.field("text", pa.string()),
@@ -67,11 +67,11 @@ class LanceStore:
         fields += [pa.field(_column(place), pa.list_(pa.float32(), each.dimension)) for place, each in _placed(shapes)]
         with self._translated():
             if not self._is_there(collection):
-                self._db.create_table(collection, schema=pa.schema(fields, metadata={_KEY: said.encode()}))
+                self._db.create_table(collection, schema=pa.schema(fields, metadata={_KEY: metadata.encode()}))
 
     def fingerprint(self, collection: str) -> dict[str, Any] | None:
-        said = self._said(collection)
-        return None if said is None else dict(said["fingerprint"])
+        metadata = self._metadata(collection)
+        return None if metadata is None else dict(metadata["fingerprint"])
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
         places = self._places(collection)
@@ -82,20 +82,20 @@ class LanceStore:
             rows = pa.Table.from_pylist([_row(each, places) for each in points], schema=table.schema)
             merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
             merge.execute(rows)
-            self._tidy(table)
+            self._optimize(table)
 
     def delete(self, collection: str, ids: Sequence[str]) -> None:
         with self._translated():
             table = self._table(collection)
-            for start in range(0, len(ids), _AT_ONCE):
-                table.delete(_among(ids[start : start + _AT_ONCE]))
-            self._tidy(table)
+            for start in range(0, len(ids), _BATCH_ROWS):
+                table.delete(_id_filter(ids[start : start + _BATCH_ROWS]))
+            self._optimize(table)
 
     def scan(self, collection: str) -> Iterator[tuple[str, str, Mapping[str, int]]]:
         places = self._places(collection)
         with self._translated():
             names = ["id", "document", *(_column(place) for place, _ in places.values())]
-            for batch in self._table(collection).search().select(names).to_batches(_AT_ONCE):
+            for batch in self._table(collection).search().select(names).to_batches(_BATCH_ROWS):
                 for row in batch.to_pylist():
                     there = [(name, place, each) for name, (place, each) in places.items() if row[_column(place)]]
                     yield row["id"], row["document"], {name: each.size_bytes for name, _, each in there}
@@ -105,11 +105,11 @@ class LanceStore:
         with self._translated():
             rows = [
                 row
-                for start in range(0, len(ids), _AT_ONCE)
+                for start in range(0, len(ids), _BATCH_ROWS)
                 for row in self._table(collection)
                 .search()
-                .where(_among(ids[start : start + _AT_ONCE]))
-                .limit(_AT_ONCE)
+                .where(_id_filter(ids[start : start + _BATCH_ROWS]))
+                .limit(_BATCH_ROWS)
                 .to_list()
             ]
         return {row["id"]: _point(row, places) for row in rows}
@@ -133,31 +133,31 @@ class LanceStore:
             self._table(collection).optimize(cleanup_older_than=_OLD)
 
     def drop(self, collection: str) -> None:
-        """Take it out of the way in one step: a kill while files are removed must not leave half a table."""
+        """Rename the table in one step first: a kill while its files are removed must not leave half of it (P3)."""
         with self._translated():
             if self._is_there(collection):
                 aside = self._path / f"{collection}.dropped"
                 durable.disk().rename(str(self._path / f"{collection}.lance"), str(aside))
                 durable.sync_folder(self._path)
-                shutil.rmtree(aside, ignore_errors=True)  # whoever opens the store at this moment takes it away, too
+                shutil.rmtree(aside, ignore_errors=True)  # another process may be removing it, too
 
     def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
         live = self.live()
         found = self._places(live).get(channel) if live else None
         if live is None or found is None:
             raise nothing_to_search(self.identity, channel)
-        asked = vectors.asked(query, found[1])
+        vector = vectors.normalise_query(query, found[1])
         with self._translated():
-            near = self._table(live).search(asked, vector_column_name=_column(found[0]))
+            near = self._table(live).search(vector, vector_column_name=_column(found[0]))
             rows = near.distance_type("cosine").select(["document", "ordinal", "text", "_distance"]).limit(limit)
             return [as_hit(self.identity, row, row["text"], 1 - float(row["_distance"])) for row in rows.to_list()]
 
     def close(self) -> None:
-        """Nothing is held between calls."""
+        """Do nothing: nothing stays open between calls."""
 
-    def _tidy(self, table: Any) -> None:
+    def _optimize(self, table: Any) -> None:
         self._writes += 1
-        if self._writes % _TIDIED_EVERY == 0:
+        if self._writes % _OPTIMIZE_EVERY == 0:
             table.optimize(cleanup_older_than=_OLD)
 
     def _is_there(self, collection: str) -> bool:
@@ -168,16 +168,16 @@ class LanceStore:
             raise no_collection(self.identity, collection)
         return self._db.open_table(collection)
 
-    def _said(self, collection: str) -> dict[str, Any] | None:
+    def _metadata(self, collection: str) -> dict[str, Any] | None:
         with self._translated():
             if not self._is_there(collection):
                 return None
-            said = (self._table(collection).schema.metadata or {}).get(_KEY)
-            return dict(json.loads(said)) if said else {"fingerprint": {}, "shapes": {}}
+            metadata = (self._table(collection).schema.metadata or {}).get(_KEY)
+            return dict(json.loads(metadata)) if metadata else {"fingerprint": {}, "shapes": {}}
 
     def _places(self, collection: str) -> dict[str, tuple[int, Shape]]:
-        """By channel, the number of its column, and its shape."""
-        shapes = vectors.shapes_of((self._said(collection) or {"shapes": {}})["shapes"])
+        """Return the number of its column and its shape by channel."""
+        shapes = vectors.shapes_from_json((self._metadata(collection) or {"shapes": {}})["shapes"])
         return {name: (place, shape) for place, (name, shape) in enumerate(shapes.items())}
 
     def _translated(self) -> contextlib.AbstractContextManager[None]:
@@ -204,12 +204,12 @@ def _row(point: Point, places: Mapping[str, tuple[int, Shape]]) -> dict[str, Any
 
 def _point(row: Mapping[str, Any], places: Mapping[str, tuple[int, Shape]]) -> Point:
     there = {
-        name: vectors.derive(vectors.packed(row[_column(place)]), shape)
+        name: vectors.derive(vectors.pack_floats(row[_column(place)]), shape)
         for name, (place, shape) in places.items()
         if row[_column(place)] is not None
     }
     return Point(row["id"], row["document"], row["ordinal"], row["text"], there)
 
 
-def _among(ids: Sequence[str]) -> str:
+def _id_filter(ids: Sequence[str]) -> str:
     return "id IN ({})".format(", ".join("'" + each.replace("'", "''") + "'" for each in ids))

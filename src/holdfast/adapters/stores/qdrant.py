@@ -1,6 +1,6 @@
-"""Points in Qdrant: embedded in a folder, or a client that is given. The live collection is an alias.
+"""A vector store in Qdrant: embedded in a folder, or through a client. The live collection is an alias.
 
-Qdrant keeps the numbers of every vector as floats: a coarser datatype rounds them, and saves no room there.
+Numbers are stored as floats: a coarser datatype rounds them and saves no space.
 """
 
 from __future__ import annotations
@@ -12,20 +12,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.errors import Extra, Refused
-from holdfast.indexing import sparse, vectors
-from holdfast.indexing.arguments import place_of
-from holdfast.indexing.store import Hit, Point, as_hit, as_point, is_there, no_collection, nothing_to_search, using
+from holdfast.indexing import sparse_vectors, vectors
+from holdfast.indexing.validation import resolve_path
+from holdfast.indexing.vector_store import (
+    Hit,
+    Point,
+    as_hit,
+    as_point,
+    is_there,
+    no_collection,
+    nothing_to_search,
+    using,
+)
 from holdfast.indexing.vectors import Query, Shape
 
 with Extra("qdrant"):
     from qdrant_client import QdrantClient, models
 
 _PAGE = 256
-_HINT = "See that no other process has it open, and try again; or put it away and apply."
+_HINT = "Check that no other process has it open and try again; or move it away and apply a plan."
 
 
 class QdrantStore:
-    """A store in a folder that one process at a time may open, or wherever the client given leads."""
+    """A store in a folder, for one process at a time, or wherever the client connects to."""
 
     keeps_sparse = True
 
@@ -33,18 +42,18 @@ class QdrantStore:
         self, path: str | os.PathLike[str] | None = None, *, client: QdrantClient | None = None, alias: str = "holdfast"
     ) -> None:
         if (path is None) == (client is None):
-            raise Refused("a QdrantStore needs a path or a client", hint="Give one of both.")
-        self._path = place_of(path, "a QdrantStore").resolve() if path is not None else None
+            raise Refused("a QdrantStore needs a path or a client", hint="Pass exactly one of them.")
+        self._path = resolve_path(path, "a QdrantStore").resolve() if path is not None else None
         self._alias = alias
-        self._given = client
+        self._given_client = client
         with self._translated():
             if self._is_there():
-                _ = self._client  # whoever else has it open is told of at once
+                _ = self._client  # raise now if another process has it open
         self._shapes: dict[str, dict[str, Shape]] = {}
 
     @functools.cached_property
     def _client(self) -> QdrantClient:
-        return self._given if self._given is not None else QdrantClient(path=str(self._path))
+        return self._given_client if self._given_client is not None else QdrantClient(path=str(self._path))
 
     def _is_there(self) -> bool:
         return self._path is None or "_client" in vars(self) or is_there(self._path)
@@ -54,18 +63,18 @@ class QdrantStore:
         return f"qdrant:{self._path or 'client'}#{self._alias}"
 
     def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
-        said = {"fingerprint": dict(fingerprint), "shapes": vectors.plain(shapes)}
+        metadata = {"fingerprint": dict(fingerprint), "shapes": vectors.shapes_to_json(shapes)}
         with self._translated():
             if not self._client.collection_exists(collection):
                 dense = {name: _dense(each) for name, each in shapes.items() if not each.is_sparse}
-                thin = {name: _sparse(each) for name, each in shapes.items() if each.is_sparse}
+                sparse = {name: _sparse(each) for name, each in shapes.items() if each.is_sparse}
                 self._client.create_collection(
-                    collection, vectors_config=dense, sparse_vectors_config=thin or None, metadata=said
+                    collection, vectors_config=dense, sparse_vectors_config=sparse or None, metadata=metadata
                 )
 
     def fingerprint(self, collection: str) -> dict[str, Any] | None:
-        said = self._metadata(collection)
-        return None if said is None else dict(said.get("fingerprint", {}))
+        metadata = self._metadata(collection)
+        return None if metadata is None else dict(metadata.get("fingerprint", {}))
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
         shapes = self._shapes_of(collection)
@@ -84,7 +93,9 @@ class QdrantStore:
     def delete(self, collection: str, ids: Sequence[str]) -> None:
         if not ids:
             return
-        own: list[Any] = [int(each) if each.isdecimal() else each for each in ids]  # those of others may be numbers
+        own: list[Any] = [
+            int(each) if each.isdecimal() else each for each in ids
+        ]  # points of other programs may have numbers
         with self._translated():
             self._client.delete(collection, points_selector=models.PointIdsList(points=own), wait=True)
 
@@ -139,13 +150,17 @@ class QdrantStore:
         if live is None or shape is None:
             raise nothing_to_search(self.identity, channel)
         with self._translated():
-            asked = _thin(sparse.asked(query)) if shape.is_sparse else vectors.asked(query, shape)
-            found = self._client.query_points(live, query=asked, using=channel, limit=limit).points
-        said = [(each.payload or {}, float(each.score)) for each in found]
-        return [as_hit(self.identity, payload, payload.get("text"), score) for payload, score in said]
+            vector = (
+                _sparse_vector(sparse_vectors.check_query(query))
+                if shape.is_sparse
+                else vectors.normalise_query(query, shape)
+            )
+            found = self._client.query_points(live, query=vector, using=channel, limit=limit).points
+        pairs = [(each.payload or {}, float(each.score)) for each in found]
+        return [as_hit(self.identity, payload, payload.get("text"), score) for payload, score in pairs]
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the folder."""
         if "_client" in vars(self):
             self._client.close()
 
@@ -157,8 +172,8 @@ class QdrantStore:
 
     def _shapes_of(self, collection: str) -> dict[str, Shape]:
         if collection not in self._shapes:
-            said = (self._metadata(collection) or {}).get("shapes", {})
-            self._shapes[collection] = vectors.shapes_of(said)
+            metadata = (self._metadata(collection) or {}).get("shapes", {})
+            self._shapes[collection] = vectors.shapes_from_json(metadata)
         return self._shapes[collection]
 
     def _translated(self) -> contextlib.AbstractContextManager[None]:
@@ -174,24 +189,24 @@ def _sparse(shape: Shape) -> models.SparseVectorParams:
 
 
 def _vector(data: bytes, shape: Shape) -> Any:
-    return _thin(sparse.unpack(data)) if shape.is_sparse else vectors.floats(data, shape)
+    return _sparse_vector(sparse_vectors.unpack(data)) if shape.is_sparse else vectors.floats(data, shape)
 
 
 def _point(record: models.Record, shapes: Mapping[str, Shape]) -> Point:
-    said = record.payload or {}
+    metadata = record.payload or {}
     vector = record.vector if isinstance(record.vector, dict) else {}
     there = {name: _blob(each, shapes[name]) for name, each in vector.items() if name in shapes}
-    return as_point(str(record.id), said, said.get("text"), there)
+    return as_point(str(record.id), metadata, metadata.get("text"), there)
 
 
-def _thin(numbers: Mapping[int, float]) -> models.SparseVector:
+def _sparse_vector(numbers: Mapping[int, float]) -> models.SparseVector:
     return models.SparseVector(indices=list(numbers), values=list(numbers.values()))
 
 
 def _blob(vector: Any, shape: Shape) -> bytes:
     if isinstance(vector, models.SparseVector):
-        return sparse.pack(dict(zip(vector.indices, vector.values, strict=True)))
-    return vectors.derive(vectors.packed(vector), shape)
+        return sparse_vectors.pack(dict(zip(vector.indices, vector.values, strict=True)))
+    return vectors.derive(vectors.pack_floats(vector), shape)
 
 
 def _size(vector: Any, shape: Shape | None) -> int:

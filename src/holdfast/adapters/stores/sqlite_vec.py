@@ -1,8 +1,8 @@
-"""Points in one SQLite file, compared by the extension sqlite-vec. Whatever a call does is one transaction.
+"""A vector store in one SQLite file, searched by the extension sqlite-vec. Each call is one transaction (P3).
 
-Many builds of Python cannot load extensions into their own SQLite, so apsw opens the file. Numbers are kept as floats,
-or as bytes where the datatype is int8; other coarser datatypes round them, and save no room here. One number more is
-kept than a vector has, and is 0, but 1 for a vector of zeros: else its distance would be none, and come before all.
+Many builds of Python cannot load extensions into their own SQLite, so apsw opens the file. Numbers are stored as
+floats, or as bytes if the datatype is int8; other coarser datatypes round them and save no space. Each vector has one
+more number, which is 0, or 1 for a vector of zeros: its distance would be NULL otherwise, and sort first.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from holdfast.durable.sqlite import Database, Layout, split_statements
 from holdfast.errors import Extra
 from holdfast.indexing import vectors
-from holdfast.indexing.arguments import place_of
-from holdfast.indexing.database import Database, Layout, be_alone, split_schema
-from holdfast.indexing.store import Hit, Point, no_collection, nothing_to_search
+from holdfast.indexing.validation import REBUILD_HINT, resolve_path
+from holdfast.indexing.vector_store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
 
 with Extra("sqlite-vec"):
@@ -25,7 +25,7 @@ with Extra("sqlite-vec"):
 
 _VERSION = 1
 _APPLICATION = 0x486F5356  # "HoSV"
-_MOST_FOUND = 4096  # the extension's own limit
+_MAX_HITS = 4096  # the extension's own limit
 _SCHEMA = """
 CREATE TABLE collection (
     number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, shapes TEXT NOT NULL,
@@ -44,8 +44,11 @@ class SQLiteVecStore:
     keeps_sparse = False
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = place_of(path, "a SQLiteVecStore", in_memory=True)
-        layout = Layout(str(self._path), _VERSION, split_schema(_SCHEMA), _APPLICATION)
+        self._path = resolve_path(path, "a SQLiteVecStore", in_memory=True)
+        layout = Layout(
+            str(self._path), _VERSION, split_statements(_SCHEMA), _APPLICATION,
+            if_damaged=REBUILD_HINT, if_old=REBUILD_HINT,
+        )  # fmt: skip
         self._db = Database(self._path, layout, connect=_connect, errors=(apsw.Error,))
 
     @property
@@ -53,11 +56,11 @@ class SQLiteVecStore:
         return f"sqlite-vec:{self._path.resolve()}"
 
     def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
-        said = (collection, json.dumps(vectors.plain(shapes)), json.dumps(fingerprint))
+        row = (collection, json.dumps(vectors.shapes_to_json(shapes)), json.dumps(fingerprint))
         with self._db.writing():
             if self._db.one("SELECT 1 FROM collection WHERE name = ?", collection):
                 return
-            self._db.execute("INSERT INTO collection (name, shapes, fingerprint) VALUES (?, ?, ?)", said)
+            self._db.execute("INSERT INTO collection (name, shapes, fingerprint) VALUES (?, ?, ?)", row)
             for table, shape in self._tables(collection).values():
                 kind = "int8" if shape.datatype == "int8" else "float"
                 column = f"data {kind}[{shape.dimension + 1}] distance_metric=cosine"
@@ -86,7 +89,9 @@ class SQLiteVecStore:
     def _put(self, table: str, shape: Shape, key: int, data: bytes | None) -> None:
         self._db.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
         if data is not None:
-            self._db.execute(f"INSERT INTO {table} (key, data) VALUES (?, {_value(shape)})", (key, _coded(data, shape)))
+            self._db.execute(
+                f"INSERT INTO {table} (key, data) VALUES (?, {_value(shape)})", (key, _encode(data, shape))
+            )
 
     def delete(self, collection: str, ids: Sequence[str]) -> None:
         with self._db.writing():
@@ -105,7 +110,7 @@ class SQLiteVecStore:
         with self._db.translated():
             sizes: dict[int, dict[str, int]] = {}
             for name, (table, shape) in tables.items():
-                for (key,) in self._db.execute(f"SELECT key FROM {table}"):  # it keeps only those of its dimension
+                for (key,) in self._db.execute(f"SELECT key FROM {table}"):  # it stores only vectors of its dimension
                     sizes.setdefault(key, {})[name] = shape.size_bytes
             rows = self._db.execute(
                 "SELECT p.key, p.id, p.document FROM point p JOIN collection c ON c.number = p.collection"
@@ -130,11 +135,11 @@ class SQLiteVecStore:
         for name, (table, shape) in tables.items():
             row = self._db.execute(f"SELECT data FROM {table} WHERE key = ?", (key,)).fetchone()
             if row is not None:
-                found[name] = _decoded(row[0], shape)
+                found[name] = _decode(row[0], shape)
         return found
 
     def count(self, collection: str) -> int:
-        """How many points have a vector that is really there."""
+        """Count the points that really have a vector."""
         return sum(1 for _, _, sizes in self.scan(collection) if sizes)
 
     def live(self) -> str | None:
@@ -161,24 +166,24 @@ class SQLiteVecStore:
         if found is None:
             raise nothing_to_search(self.identity, channel)
         table, shape = found
-        asked = vectors.packed(vectors.asked(query, shape))
-        sent = _coded(vectors.derive(asked, shape), shape) if shape.datatype == "int8" else asked + bytes(4)
+        vector = vectors.pack_floats(vectors.normalise_query(query, shape))
+        sent = _encode(vectors.derive(vector, shape), shape) if shape.datatype == "int8" else vector + bytes(4)
         with self._db.translated():
             rows = self._db.execute(
                 f"SELECT p.document, p.ordinal, p.text, v.distance FROM (SELECT key, distance FROM {table}"
                 f" WHERE data MATCH {_value(shape)} AND k = ?) v JOIN point p USING (key) ORDER BY v.distance, p.key",
-                (sent, min(limit, _MOST_FOUND)),
+                (sent, min(limit, _MAX_HITS)),
             ).fetchall()
         return [Hit(row[0], row[1], row[2], 1 - row[3]) for row in rows]
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     def _tables(self, collection: str) -> dict[str, tuple[str, Shape]]:
-        """By channel, the table of its vectors and their shape."""
+        """Return the table of its vectors and their shape by channel."""
         found = self._db.one("SELECT number, shapes FROM collection WHERE name = ?", collection)
-        shapes = vectors.shapes_of(json.loads(found[1])) if found else {}
+        shapes = vectors.shapes_from_json(json.loads(found[1])) if found else {}
         return {name: (f"vector_{found[0]}_{place}", shape) for place, (name, shape) in enumerate(shapes.items())}
 
 
@@ -188,7 +193,6 @@ def _connect(path: str) -> apsw.Connection:
     db.enable_load_extension(True)
     db.load_extension(sqlite_vec.loadable_path())
     db.enable_load_extension(False)
-    be_alone(db, path)
     return db
 
 
@@ -196,12 +200,12 @@ def _value(shape: Shape) -> str:
     return "vec_int8(?)" if shape.datatype == "int8" else "?"
 
 
-def _decoded(data: bytes, shape: Shape) -> bytes:
+def _decode(data: bytes, shape: Shape) -> bytes:
     return data[:-1] if shape.datatype == "int8" else vectors.derive(data[:-4], shape)
 
 
-def _coded(data: bytes, shape: Shape) -> bytes:
+def _encode(data: bytes, shape: Shape) -> bytes:
     is_small = shape.datatype == "int8"
-    wide = data if is_small else vectors.widened(data, shape)
-    last = b"\1" if is_small else vectors.packed([1.0])
+    wide = data if is_small else vectors.to_float32(data, shape)
+    last = b"\1" if is_small else vectors.pack_floats([1.0])
     return wide + (bytes(len(last)) if any(wide) else last)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli import documents, output
-from holdfast.cli.app import App, pass_app, typed
+from holdfast.cli import streams
 from holdfast.cli.command import command
-from holdfast.cli.documents import short
-from holdfast.cli.exits import Exit
-from holdfast.cli.restoring import plan_lines, show_restored
-from holdfast.model import Plan
+from holdfast.cli.context import App, pass_app, typed
+from holdfast.cli.exit_codes import Exit
+from holdfast.cli.restore_output import plan_lines, show_restored
+from holdfast.model import Plan, documents
+from holdfast.model.documents import short
 
 
 @command()
@@ -31,7 +31,7 @@ def adopt(app: App, *, directory: str, fork_store: str | None, yes: bool) -> int
 
     def approve(plan: Plan) -> None:
         if not (app.json or yes):
-            output.notes(plan_lines(plan, project.workspace.path))
+            streams.notes(plan_lines(plan, project.workspace.path))
         if plan:
             app.confirm("Adopt it?", yes=yes)
 
@@ -44,7 +44,7 @@ def adopt(app: App, *, directory: str, fork_store: str | None, yes: bool) -> int
     else:
         show_restored(restored, f"Adopted as {short(done.checkpoint.id)}", next_step=f"undo with: {typed('undo')}")
         if done.changed_since_fork:
-            output.note(
+            streams.note(
                 f"The workspace had gone on since {short(done.source)}; what it had is what an undo brings back."
             )
     return Exit.DONE if done.ok else Exit.INCOMPLETE

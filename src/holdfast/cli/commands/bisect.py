@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli import documents, output, render, running
-from holdfast.cli.app import App, pass_app, typed
+from holdfast.cli import render, run_command, streams
 from holdfast.cli.command import AFTER_DASHES, command
-from holdfast.cli.documents import short
-from holdfast.cli.exits import Exit
-from holdfast.cli.listing import message
-from holdfast.model import Bisected, Checkpoint
+from holdfast.cli.context import App, pass_app, typed
+from holdfast.cli.exit_codes import Exit
+from holdfast.model import Bisected, Checkpoint, documents
+from holdfast.model.documents import short
+from holdfast.workspace.location import message
 
 _SKIP = 125
 
@@ -37,14 +37,14 @@ def bisect(ctx: click.Context, app: App, *, good: str, bad: str) -> int:
         raise click.UsageError("no command is named; it comes after --")
 
     def test(folder: Path, checkpoint: Checkpoint) -> bool | None:
-        ended = running.run(words, folder=folder, environ={"HOLDFAST_CHECKPOINT": checkpoint.id}, aside=True)
+        ended = run_command.run(words, folder=folder, environ={"HOLDFAST_CHECKPOINT": checkpoint.id}, aside=True)
         if ended.interrupted:
             raise KeyboardInterrupt
         return None if ended.status == _SKIP else ended.status == 0
 
     def tell(checkpoint: Checkpoint, verdict: str, left: int) -> None:
         rest = f"  (at most {left} more)" if left else ""
-        output.note(f"{short(checkpoint.id)}  {verdict}{rest}  {message(checkpoint)}".rstrip())
+        streams.note(f"{short(checkpoint.id)}  {verdict}{rest}  {render.first_line(message(checkpoint))}".rstrip())
 
     found = app.open().bisect(good, bad, test, tell=tell)
     if app.json:
@@ -57,8 +57,12 @@ def bisect(ctx: click.Context, app: App, *, good: str, bad: str) -> int:
 def _print(found: Bisected) -> None:
     if found.first_bad is None:
         some = ", ".join(short(each.id) for each in found.unsure)
-        output.answer(f"The first bad one is among those that could not be tested: {some}")
+        streams.answer(f"The first bad one is among those that could not be tested: {some}")
         return
     first = found.first_bad
-    output.answer(f"{render.paint(short(first.id), 'cyan')} is the first bad one: {message(first)}".rstrip(": "))
-    output.note(f"See what it changed with: {typed('diff', short(found.last_good.id), short(first.id))}")
+    streams.answer(
+        f"{render.paint(short(first.id), 'cyan')} is the first bad one: {render.first_line(message(first))}".rstrip(
+            ": "
+        )
+    )
+    streams.note(f"See what it changed with: {typed('diff', short(found.last_good.id), short(first.id))}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli import documents, output, render
-from holdfast.cli.app import App, pass_app
+from holdfast.cli import render, streams
 from holdfast.cli.command import command
-from holdfast.cli.documents import short
-from holdfast.model import BlamedLine, Origin
+from holdfast.cli.context import App, pass_app
+from holdfast.model import BlamedLine, Origin, documents
+from holdfast.model.documents import short
 
 
 @command()
@@ -34,7 +34,7 @@ def blame(app: App, *, path: str, ref: str | None) -> None:
         _print(found.lines, found.path)
     else:
         name = f"{render.escape(found.path)}  (no text, or a long one: as a whole)"
-        output.answer("  ".join(filter(None, (*_origin(found.whole, found.path), name))))
+        streams.answer("  ".join(filter(None, (*_origin(found.whole, found.path), name))))
 
 
 def _print(lines: list[BlamedLine], path: str) -> None:
@@ -44,7 +44,7 @@ def _print(lines: list[BlamedLine], path: str) -> None:
         padded = [cell.ljust(width) for cell, width in zip(cells[:-1], widths, strict=False)]
         place = cells[-1].rjust(widths[-1])
         shown = "  ".join(cell for cell, width in zip(padded, widths, strict=False) if width)
-        output.answer(f"{render.paint(shown, 'cyan')}  {place}  {render.escape(text, keep=chr(9))}".rstrip())
+        streams.answer(f"{render.paint(shown, 'cyan')}  {place}  {render.escape(text, keep=chr(9))}".rstrip())
 
 
 def _origin(origin: Origin, path: str) -> tuple[str, str, str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from holdfast.cli import output, render
-from holdfast.cli.app import App, pass_app
+from holdfast.cli import render, streams
 from holdfast.cli.command import command
+from holdfast.cli.context import App, pass_app
 
 
 @command()
@@ -21,6 +21,6 @@ def compact(app: App) -> None:
     if app.json:
         app.document(asdict(done))
         return
-    output.answer(f"{render.size(done.before_bytes)} before, {render.size(done.after_bytes)} now")
+    streams.answer(f"{render.size(done.before_bytes)} before, {render.size(done.after_bytes)} now")
     if done.note:
-        output.note(done.note)
+        streams.note(done.note)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli import output
-from holdfast.cli.app import App, pass_app
+from holdfast.cli import streams
 from holdfast.cli.command import command
+from holdfast.cli.context import App, pass_app
 
 _SHELLS = ("bash", "zsh", "fish")
 
@@ -32,4 +32,4 @@ def completion(ctx: click.Context, app: App, *, shell: str) -> None:
     if app.json:
         app.document({"shell": shell, "script": script})
     else:
-        output.answer(script)
+        streams.answer(script)

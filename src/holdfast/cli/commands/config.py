@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli import output, render
-from holdfast.cli.app import App, pass_app
+from holdfast.cli import render, streams
 from holdfast.cli.command import command
+from holdfast.cli.context import App, pass_app
 
 _TITLES = ("key", "value", "from")
 
@@ -32,7 +32,7 @@ def config(app: App, *, check: bool) -> None:
         rows = {key: {"value": value, "from": source} for key, (value, source) in values.items()}
         app.document({"workspace": str(folder), "file": settings.file, "settings": {} if check else rows})
     elif check:
-        output.answer(f"{settings.file} makes sense" if settings.file else "There is no configuration; that is fine")
+        streams.answer(f"{settings.file} makes sense" if settings.file else "There is no configuration; that is fine")
     else:
         render.table(_TITLES, [(key, _shown(value), source) for key, (value, source) in values.items()])
 

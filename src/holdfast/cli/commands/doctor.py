@@ -7,23 +7,23 @@ from datetime import UTC, datetime
 
 import click
 
-from holdfast.adapters.agents.doctor import Examined, examine
-from holdfast.adapters.agents.ledger import ledger_folder, read_windows
-from holdfast.adapters.agents.log import log_file
-from holdfast.adapters.agents.registry import NAMES, find_agent
-from holdfast.adapters.agents.windows import Fired, Windows
-from holdfast.cli import output, render
-from holdfast.cli.app import App, pass_app, typed
+from holdfast.adapters.agents.attribution import AgentSessions, LastEvent
+from holdfast.adapters.agents.base import AGENT_NAMES, find_agent
+from holdfast.adapters.agents.doctor import AgentReport, examine
+from holdfast.adapters.agents.hook_log import log_file
+from holdfast.adapters.agents.session_file import read_sessions, session_folder
+from holdfast.cli import render, streams
 from holdfast.cli.command import command
-from holdfast.cli.exits import Exit
-from holdfast.cli.installing import command_words, places
+from holdfast.cli.context import App, pass_app, typed
+from holdfast.cli.exit_codes import Exit
+from holdfast.cli.install_output import command_words, places
 from holdfast.errors import HoldfastError
 
 _LOG_LINES = 3
 
 
 @command()
-@click.argument("agents", metavar="[AGENT...]", nargs=-1, type=click.Choice(NAMES))
+@click.argument("agents", metavar="[AGENT...]", nargs=-1, type=click.Choice(AGENT_NAMES))
 @pass_app
 def doctor(app: App, *, agents: tuple[str, ...]) -> int:
     """Tell whether the hooks of coding agents work here.
@@ -36,8 +36,8 @@ def doctor(app: App, *, agents: tuple[str, ...]) -> int:
     holdfast doctor codex
     """
     around = places(app)
-    windows = _windows(app)
-    found = [examine(find_agent(name), around, command_words(name), windows) for name in agents or NAMES]
+    sessions = _sessions(app)
+    found = [examine(find_agent(name), around, command_words(name), sessions) for name in agents or AGENT_NAMES]
     log = _last_lines()
     if app.json:
         app.document({"agents": [_document(each) for each in found], "log": log})
@@ -45,22 +45,22 @@ def doctor(app: App, *, agents: tuple[str, ...]) -> int:
         for each in found:
             _show(each, whole=bool(agents))
         if log:
-            output.note(f"The last lines of {render.escape(str(log_file(os.environ)))}:")
-            output.notes(f"    {render.escape(line)}" for line in log)
+            streams.note(f"The last lines of {render.escape(str(log_file(os.environ)))}:")
+            streams.notes(f"    {render.escape(line)}" for line in log)
     return Exit.DONE if all(each.is_well for each in found) else Exit.INCOMPLETE
 
 
-def _windows(app: App) -> Windows:
+def _sessions(app: App) -> AgentSessions:
     try:
-        return read_windows(ledger_folder(app.open().store))
+        return read_sessions(session_folder(app.open().store))
     except HoldfastError:
-        return Windows()  # no checkpoints here yet: nothing has fired
+        return AgentSessions()  # no checkpoints here yet: nothing has fired
 
 
-def _show(each: Examined, *, whole: bool) -> None:
+def _show(each: AgentReport, *, whole: bool) -> None:
     if not each.installed and not whole:
         hint = f"; install with: {typed('install', each.agent)}" if each.is_used else ""
-        output.answer(f"{each.title}: no hooks installed{hint}")
+        streams.answer(f"{each.title}: no hooks installed{hint}")
         _show_problems(each)
         return
     where = ", ".join(f"{path} ({scope})" for scope, path in each.installed.items())
@@ -69,27 +69,27 @@ def _show(each: Examined, *, whole: bool) -> None:
         ("trusted", {True: "yes", False: "no", None: "not needed"}[each.trusted]),
         ("fired", _fired(each.fired)),
     ]
-    output.answer(render.paint(each.title, "bold"))
-    output.answer("\n".join(f"  {line}" for line in render.fields(pairs).splitlines()))
+    streams.answer(render.paint(each.title, "bold"))
+    streams.answer("\n".join(f"  {line}" for line in render.fields(pairs).splitlines()))
     _show_problems(each)
     for line in each.not_covered:
-        output.answer(f"  not covered: {line}")
+        streams.answer(f"  not covered: {line}")
 
 
-def _show_problems(each: Examined) -> None:
+def _show_problems(each: AgentReport) -> None:
     for line in each.problems:
-        output.answer(f"  {render.paint('problem', 'red')}: {render.escape(line)}")
+        streams.answer(f"  {render.paint('problem', 'red')}: {render.escape(line)}")
 
 
 def _moment(seconds: float) -> datetime:
-    """A time as it is noted; what no calendar holds, the end of the calendar."""
+    """A time as it is noted; one beyond the calendar becomes its end."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):
         return (datetime.max if seconds > 0 else datetime.min).replace(tzinfo=UTC)
 
 
-def _fired(fired: Fired | None) -> str:
+def _fired(fired: LastEvent | None) -> str:
     if fired is None:
         return "never, in this workspace"
     moment = _moment(fired.at)
@@ -97,7 +97,7 @@ def _fired(fired: Fired | None) -> str:
     return render.escape(f"{render.ago(moment)} ({fired.event}{version}); {render.count(fired.count, 'event')} so far")
 
 
-def _document(each: Examined) -> dict[str, object]:
+def _document(each: AgentReport) -> dict[str, object]:
     fired = each.fired and {
         "at": _moment(each.fired.at).isoformat(),
         "event": each.fired.event,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli import documents, output, progress, render
-from holdfast.cli.app import App, pass_app
+from holdfast.cli import progress, render, streams
 from holdfast.cli.command import command
-from holdfast.cli.documents import short
-from holdfast.cli.exits import Exit
+from holdfast.cli.context import App, pass_app
+from holdfast.cli.exit_codes import Exit
+from holdfast.model import documents
+from holdfast.model.documents import short
 
 
 @command()
@@ -33,8 +34,8 @@ def export(app: App, *, ref: str, directory: str, paths: tuple[str, ...], skip_d
         app.document({"exported": documents.flat(done) | {"ok": done.ok}})
     else:
         written = render.count(len(done.written), "path")
-        output.answer(f"Exported {written} of {short(done.checkpoint)} to {render.escape(done.directory)}")
+        streams.answer(f"Exported {written} of {short(done.checkpoint)} to {render.escape(done.directory)}")
         render.note_list(done.failed, "could not be written", noun="path")
-        render.note_list(done.missing, "not held by the checkpoint", noun="path")
+        render.note_list(done.missing, "not in the checkpoint", noun="path")
         render.note_list(done.leftovers, "Left by exports that were interrupted, and to be removed")
     return Exit.DONE if done.ok else Exit.INCOMPLETE

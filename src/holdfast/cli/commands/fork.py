@@ -6,11 +6,11 @@ from dataclasses import asdict
 
 import click
 
-from holdfast.cli import output, render
-from holdfast.cli.app import App, pass_app, typed
+from holdfast.cli import render, streams
 from holdfast.cli.command import command
-from holdfast.cli.documents import short
-from holdfast.cli.exits import Exit
+from holdfast.cli.context import App, pass_app, typed
+from holdfast.cli.exit_codes import Exit
+from holdfast.model.documents import short
 
 
 @command()
@@ -33,8 +33,8 @@ def fork(app: App, *, ref: str, directory: str, fork_store: str | None) -> int:
         app.document({"forked": asdict(done) | {"checkpoint": done.checkpoint.to_dict(), "ok": done.ok}})
     else:
         written = render.count(len(done.written), "path")
-        output.answer(f"Forked {short(done.source)} to {render.escape(done.directory)}: {written}")
+        streams.answer(f"Forked {short(done.source)} to {render.escape(done.directory)}: {written}")
         render.note_list(done.failed, "could not be written", noun="path")
-        render.note_list(done.missing, "not held by the checkpoint", noun="path")
-        output.note(f"Bring it back with: {typed('adopt', directory)}")
+        render.note_list(done.missing, "not in the checkpoint", noun="path")
+        streams.note(f"Bring it back with: {typed('adopt', directory)}")
     return Exit.DONE if done.ok else Exit.INCOMPLETE

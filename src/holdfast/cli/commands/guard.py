@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli import documents, output, progress, render, running
-from holdfast.cli.app import App, pass_app, typed
+from holdfast.cli import progress, render, run_command, streams
 from holdfast.cli.command import AFTER_DASHES, command
-from holdfast.cli.documents import short
+from holdfast.cli.context import App, pass_app, typed
+from holdfast.cli.remedies import error_document, sentence
 from holdfast.errors import HoldfastError
-from holdfast.model import Restored
-from holdfast.workspace.guard import git_position, git_since, take_back
+from holdfast.model import Restored, documents
+from holdfast.model.documents import short
+from holdfast.workspace.guard import git_position, git_since, restore_after_failure
 
 
 @command(after_dashes="-- COMMAND...")
@@ -36,29 +37,29 @@ def guard(
     if not words:
         raise click.UsageError("no command is named; it comes after --")
     workspace = app.open(create=True)
-    whose, metadata = workspace.first_looks.attribute(actor)  # what is there already is not of who runs it
+    whose, metadata = workspace.first_saves.attribute(actor)  # what is there already is not of who runs it
     with progress.shown() as shown:
         saved = workspace.save(
-            message or f"before {running.shown(words)}"[:200],
+            message or f"before {run_command.shown(words)}"[:200],
             session=session,
             actor=whose,
             metadata=metadata or None,
             progress=shown,
         )
-    output.note(f"Saved {short(saved.id)}")
+    streams.note(f"Saved {short(saved.id)}")
     restored: Restored | None = None
     failure: HoldfastError | None = None
     git, about_git = git_position(workspace), ""
     with workspace.hold(saved.id):
-        status = running.run(words, aside=app.json).status
+        status = run_command.run(words, aside=app.json).status
         if status and not keep:
             try:
-                restored = take_back(workspace, saved.id)
+                restored = restore_after_failure(workspace, saved.id)
                 about_git = git_since(git, git_position(workspace), undo=typed("undo"))
             except HoldfastError as error:
                 failure = error
             except KeyboardInterrupt:
-                output.note(f"The restore was interrupted; go back with: {typed('restore', short(saved.id))}")
+                streams.note(f"The restore was interrupted; go back with: {typed('restore', short(saved.id))}")
                 raise
     if app.json:
         app.document(
@@ -66,23 +67,23 @@ def guard(
                 "checkpoint": documents.checkpoint(saved),
                 "exit_code": status,
                 "restored": documents.restored(restored) if restored else None,
-                "restore_error": {"message": failure.message, "hint": failure.hint} if failure else None,
+                "restore_error": error_document(failure) if failure else None,
                 "git": about_git or None,
             }
         )
     else:
         _tell(status, restored, failure, short(saved.id))
         if about_git:
-            output.note(render.escape(f"Note: {about_git}"))
+            streams.note(render.escape(f"Note: {about_git}"))
     return status
 
 
 def _tell(status: int, restored: Restored | None, failure: HoldfastError | None, saved: str) -> None:
     if failure is not None:
-        output.note(render.escape(f"It failed ({status}), and {saved} could not be restored: {failure}"))
+        streams.note(render.escape(f"It failed ({status}), and {saved} could not be restored: {sentence(failure)}"))
     elif restored is not None:
         counts = f"{len(restored.written):,} written, {len(restored.removed):,} removed"
-        output.note(f"It failed ({status}); restored {saved}: {counts}; undo with: {typed('undo')}")
+        streams.note(f"It failed ({status}); restored {saved}: {counts}; undo with: {typed('undo')}")
         render.note_list(restored.failed, "could not be restored", noun="path")
     elif status:
-        output.note(f"It failed ({status}); go back with: {typed('restore', saved)}")
+        streams.note(f"It failed ({status}); go back with: {typed('restore', saved)}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
+from holdfast.cli.context import App, pass_app
 
 
 @command(hidden=True)

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli import indexing, output, render
-from holdfast.cli.app import App, pass_app, typed
+from holdfast.cli import render, streams
 from holdfast.cli.command import Command, Group
-from holdfast.cli.exits import Exit
+from holdfast.cli.context import App, pass_app, typed
+from holdfast.cli.exit_codes import Exit
+from holdfast.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from holdfast.indexing import IndexRun
+    from holdfast.indexing.apply import Applied
+    from holdfast.indexing.plan import IndexPlan
+    from holdfast.indexing.run import IndexStatus
+    from holdfast.indexing.vector_store import Hit
+    from holdfast.indexing.verify import IndexReport
 
 
-_IN_PLACE = "Cut documents anew within the live index, not beside it: less room, no rollback."
+_IN_PLACE = "Chunk documents again within the live index instead of a new one: less space, no rollback."
 
 
 @click.group(cls=Group)
@@ -46,7 +56,7 @@ def init(app: App) -> None:
     if app.json:
         app.document({"file": str(path)})
     else:
-        output.answer(f"{render.escape(path.name)} describes an index now; next: {typed('index', 'apply')}")
+        streams.answer(f"{render.escape(path.name)} describes an index now; next: {typed('index', 'apply')}")
 
 
 @index.command(cls=Command)
@@ -58,12 +68,12 @@ def plan(app: App, *, retry_failed: bool, in_place: bool) -> None:
 
     With --json it prints the plan, which `apply --plan FILE` carries out if nothing has changed since.
     """
-    with _open(app, only_looks=True) as run:
+    with _open(app, create=False) as run:
         made = run.plan(retry_failed=retry_failed, in_place=in_place)
     if app.json:
         app.document({"plan": made.to_dict()})
     else:
-        indexing.show_plan(made, output.answer)
+        show_plan(made, streams.answer)
 
 
 @index.command(cls=Command)
@@ -90,14 +100,14 @@ def apply(app: App, /, *, file: str | None, yes: bool, retry_failed: bool, in_pl
         option = "--retry-failed" if retry_failed else "--in-place"
         raise click.UsageError(f"{option} is for making a plan, and --plan names one that is made")
     with _open(app) as run:
-        made = indexing.read_plan(Path(file)) if file else run.plan(retry_failed=retry_failed, in_place=in_place)
+        made = read_plan(Path(file)) if file else run.plan(retry_failed=retry_failed, in_place=in_place)
         if not app.json:
-            indexing.show_plan(made, output.note)
+            show_plan(made, streams.note)
         if not made.is_empty:
-            indexing.ask(app, made, limits, yes=yes)
-        with indexing.shown(made) as on_progress:
+            ask(app, made, limits, yes=yes)
+        with shown(made) as on_progress:
             done = run.apply(made, **limits, on_progress=on_progress)
-    indexing.tell_applied(app, made, done)
+    tell_applied(app, made, done)
     if not done.ok:
         raise click.exceptions.Exit(Exit.INCOMPLETE)
 
@@ -106,9 +116,9 @@ def apply(app: App, /, *, file: str | None, yes: bool, retry_failed: bool, in_pl
 @pass_app
 def status(app: App) -> None:
     """Show the state of the index, from the ledger alone."""
-    with _open(app, only_looks=True) as run:
+    with _open(app, create=False) as run:
         found = run.status()
-    indexing.tell_status(app, found)
+    tell_status(app, found)
 
 
 @index.command(cls=Command)
@@ -116,9 +126,9 @@ def status(app: App) -> None:
 @pass_app
 def verify(app: App, *, repair: bool) -> None:
     """Compare every point of the index with the ledger."""
-    with _open(app, only_looks=not repair) as run:
+    with _open(app, create=repair) as run:
         report = run.verify(repair=repair)
-    indexing.tell_report(app, report)
+    tell_report(app, report)
     if not report.ok:
         raise click.exceptions.Exit(Exit.DAMAGED)
 
@@ -136,7 +146,7 @@ def rollback(app: App, *, yes: bool) -> None:
     if app.json:
         app.document({"generation": number, "before": before.generation})
     else:
-        output.answer(f"Generation {number} is live; the next rollback brings {before.generation} back")
+        streams.answer(f"Generation {number} is live; the next rollback brings {before.generation} back")
 
 
 @index.command(cls=Command)
@@ -147,15 +157,15 @@ def explain(app: App, *, document: str) -> None:
 
     Documents are named as in the source, such as docs/a.md; one that is neither there nor in the index is an error.
     """
-    with _open(app, only_looks=True) as run:
+    with _open(app, create=False) as run:
         why = run.explain(document)
     if app.json:
         app.document({"document": document, "why": why})
     elif not why:
-        output.answer(f"{render.escape(document)} is up to date")
+        streams.answer(f"{render.escape(document)} is up to date")
     else:
         for line in why:
-            output.answer(render.escape(line))
+            streams.answer(render.escape(line))
 
 
 @index.command(cls=Command)
@@ -167,14 +177,263 @@ def explain(app: App, *, document: str) -> None:
 @pass_app
 def search(app: App, *, query: str, limit: int, channel: str | None) -> None:
     """Find the chunks nearest to a text."""
-    with _open(app, only_looks=True) as run:
+    with _open(app, create=False) as run:
         hits = run.search(channel or run.channels[0], query, limit=limit)
-    indexing.tell_hits(app, hits)
+    tell_hits(app, hits)
 
 
 @contextmanager
-def _open(app: App, *, only_looks: bool = False) -> Iterator[IndexRun]:
+def _open(app: App, *, create: bool = True) -> Iterator[IndexRun]:
     from holdfast.adapters.index import open_index  # start-up cost, for an index only
 
-    with indexing.worded(), open_index(app.folder(), only_looks=only_looks) as run:
+    with open_index(app.folder(), create=create) as run:
         yield run
+
+
+_LINE_EVERY_S = 10.0
+_SNIPPET_CHARS = 160
+OnProgress = Callable[["Applied"], None]
+
+
+def show_plan(plan: IndexPlan, say: Callable[[str], None]) -> None:
+    """Print what a plan does and costs."""
+    if plan.is_empty:
+        say(f"Nothing to do: {render.count(plan.unchanged, 'document')} up to date")
+    else:
+        say(render.fields(_plan_fields(plan)))
+    for change in plan.settings:
+        unknown = "" if change.is_known else "; an unknown setting counts as a change"
+        say(f"  {render.escape(change.name)} was {_value(change.old)} and is {_value(change.new)}{unknown}")
+    for channel in plan.channels:
+        for decision in channel.decisions:
+            say(f"  {render.escape(f'{channel.channel}: {decision.action}: {decision.reason}')}")
+    for finding in plan.findings:
+        say(f"  {render.escape(finding)}")
+    if plan.failures:
+        say(f"Cannot be indexed: {render.count(len(plan.failures), 'document')}")
+        for line in render.listing({each.document: each.reason for each in plan.failures}):
+            say(line)
+
+
+def _plan_fields(plan: IndexPlan) -> Iterator[tuple[str, str]]:
+    kinds = [f"{number:,} {kind}" for kind, number in plan.counts.items() if number]
+    yield "documents", ", ".join(kinds)
+    yield "chunks", f"{plan.chunks:,}, {plan.reused:,} vectors reused, {plan.to_embed:,} to embed"
+    if plan.texts:
+        probes = sum(each.probe_texts for each in plan.channels)
+        known = f" ({probes:,} to recognise the model)" if probes else ""
+        yield "to send", f"{render.count(plan.texts, 'text')}{known}, about {plan.tokens:,} tokens, {_usd(plan.usd)}"
+    if plan.seconds and plan.seconds >= 1:
+        yield "time", f"about {duration(plan.seconds)}"
+    if written := sum(each.write_bytes or 0 for each in plan.channels):
+        yield "to write", render.size(written)
+    for each in plan.channels:
+        if each.overlap is not None:
+            yield "answers", f"{each.overlap:.1%} of the nearest neighbours of {render.escape(each.channel)} stay"
+    is_first = plan.counts["new"] == len(plan.documents) and not (plan.unchanged or plan.deleted)
+    if plan.builds_beside and not is_first:
+        yield "swap", "a new index is built; the live one answers until it is complete"
+    elif plan.in_place and plan.counts["rechunked"]:
+        yield (
+            "swap",
+            "none: documents are replaced one by one in the live index, which has old and new chunks until then",
+        )
+
+
+def ask(app: App, plan: IndexPlan, limits: Mapping[str, Any], *, yes: bool) -> None:
+    """Ask before money is spent that no limit covers. Refused without a terminal."""
+    is_free = not plan.texts or plan.usd == 0
+    if not is_free and limits["max_usd"] is None and limits["max_embeds"] is None:
+        app.confirm(f"Send {render.count(plan.texts, 'text')} for {_usd(plan.usd)}?", yes=yes)
+
+
+def read_plan(path: Path) -> IndexPlan:
+    """A plan from a file that `plan --json` wrote."""
+    from holdfast.indexing import IndexPlan
+
+    try:
+        said = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        made_by = typed("index", "plan", "--json")
+        raise NotFound(f"there is no file {path}", hint=f"Make it: {made_by} > plan.json") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise Refused(f"{path} cannot be read as a plan: {error}", hint="Make a new one.") from None
+    return IndexPlan.from_dict(said.get("plan", said) if isinstance(said, dict) else said)
+
+
+def tell_applied(app: App, plan: IndexPlan, done: Applied) -> None:
+    """Print what an apply did."""
+    if app.json:
+        app.document({"plan": plan.to_dict(), "applied": asdict(done) | {"ok": done.ok}})
+        return
+    parts = [f"{render.count(done.published, 'document')} published"]
+    if done.deleted:
+        parts.append(f"{done.deleted:,} taken out")
+    parts.append(f"{render.count(done.embedded, 'chunk')} embedded")
+    if done.usd:
+        parts.append(_usd(done.usd))
+    streams.answer(", ".join(parts))
+    if done.stopped:
+        streams.note(render.escape(f"Stopped: {done.stopped}. The next apply continues."))
+    poisoned = [each for each in done.failures if each.key]
+    for title, found in (
+        ("changed since the plan; plan again for them", dict.fromkeys(done.moved, "")),
+        ("cannot be indexed", {each.document: each.reason for each in done.failures if not each.key}),
+        ("failed; try them again with --retry-failed", {each.document: each.reason for each in poisoned}),
+    ):
+        if found:
+            streams.note(f"{render.count(len(found), 'document')} {title}")
+            streams.notes(render.listing(found))
+
+
+def tell_status(app: App, status: IndexStatus) -> None:
+    """Print how an index stands."""
+    if app.json:
+        app.document({"status": asdict(status)})
+        return
+    if status.generation is None and status.building is None:
+        streams.answer(f"Nothing is indexed yet; next: {typed('index', 'apply')}")
+        return
+    sent = f"{render.count(status.texts, 'text')}, {status.tokens:,} tokens"
+    building = f"{status.building}; continue with: {typed('index', 'apply')}"
+    failed = {each.document: each.reason for each in status.failures}
+    streams.answer(
+        render.fields(
+            [
+                ("documents", f"{status.documents:,} in {render.count(status.points, 'chunk')}"),
+                ("generation", "none is live yet" if status.generation is None else str(status.generation)),
+                ("building", "" if status.building is None else building),
+                ("interrupted", render.count(len(status.interrupted), "document") if status.interrupted else ""),
+                ("failed", render.count(len(failed), "document") if failed else ""),
+                ("sent so far", f"{sent}, {_usd(status.usd)}" if status.usd else sent),
+                ("rollback", "possible" if status.can_roll_back else ""),
+            ]
+        )
+    )
+    streams.notes(render.listing(failed))
+
+
+def tell_report(app: App, report: IndexReport) -> None:
+    """Print what is wrong with an index."""
+    if app.json:
+        app.document({"report": asdict(report) | {"ok": report.ok}})
+        return
+    if report.repaired:
+        streams.note(f"{render.count(report.repaired, 'point')} repaired")
+    if report.ok:
+        streams.answer(f"All {render.count(report.points, 'point')} are as the ledger says")
+        return
+    for finding in report.findings:
+        streams.answer(render.escape(finding))
+    for title, found in (
+        ("missing", report.missing),
+        ("misshapen", report.misshapen),
+        ("changed", report.changed),
+    ):
+        if found:
+            streams.answer(f"{len(found):,} {title}, of")
+            for line in render.listing(sorted({document for _, document in found})):
+                streams.answer(line)
+    if report.orphans:
+        streams.answer(f"{render.count(len(report.orphans), 'point')} that no document has")
+    streams.note(f"hint:  {typed('index', 'verify', '--repair')}")
+
+
+def tell_hits(app: App, hits: list[Hit]) -> None:
+    """Print the answers of a search."""
+    if app.json:
+        app.document({"hits": [asdict(each) for each in hits]})
+        return
+    if not hits:
+        streams.answer("Nothing is found")
+    for each in hits:
+        place = render.paint(f"{render.escape(each.document)}#{each.ordinal}", "cyan")
+        streams.answer(f"{each.score:.3f}  {place}")
+        line = " ".join(each.text.split())
+        streams.answer(f"       {render.escape(line[:_SNIPPET_CHARS])}{'…' if len(line) > _SNIPPET_CHARS else ''}")
+
+
+# progress
+
+
+@contextmanager
+def shown(plan: IndexPlan) -> Iterator[OnProgress | None]:
+    """What an apply tells its progress: a bar on a terminal, else a line now and then."""
+    if plan.is_empty:
+        yield None
+    elif streams.is_terminal(sys.stderr):
+        with _bar(plan) as on_progress:
+            yield on_progress
+    else:
+        yield _Lines(plan)
+
+
+class _Lines:
+    """Writes a line now and then: for logs, and whatever reads a pipe."""
+
+    def __init__(self, plan: IndexPlan) -> None:
+        self._plan = plan
+        self._start = self._told = time.monotonic()
+
+    def __call__(self, done: Applied) -> None:
+        now = time.monotonic()
+        if now - self._told >= _LINE_EVERY_S:
+            self._told = now
+            streams.note(progress_line(self._plan, done, now - self._start))
+            streams.flush()
+
+
+@contextmanager
+def _bar(plan: IndexPlan) -> Iterator[OnProgress]:
+    from rich.console import Console  # start-up cost, paid only on a terminal
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    start = time.monotonic()
+    with Progress(BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=_total(plan) or None)
+
+        def on_progress(done: Applied) -> None:
+            line = progress_line(plan, done, time.monotonic() - start)
+            bar.update(task, completed=done.published + done.embedded, description=line)
+
+        yield on_progress
+
+
+def progress_line(plan: IndexPlan, done: Applied, seconds: float) -> str:
+    """How far an apply is: documents, chunks, rate, cost, time left."""
+    parts = [f"{done.published:,}/{len(plan.documents):,} documents"]
+    if plan.to_embed:
+        parts.append(f"{done.embedded:,}/{plan.to_embed:,} chunks")
+    if seconds > 0 and done.embedded:
+        parts.append(f"{done.embedded / seconds:,.0f} chunks/s")
+    if done.usd:
+        parts.append(_usd(done.usd))
+    finished = done.published + done.embedded
+    if seconds > 0 and finished:
+        parts.append(f"{duration(max(0.0, _total(plan) - finished) * seconds / finished)} left")
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """A time for people: `3 s`, `2 min`, `1 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes = whole // 60
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _total(plan: IndexPlan) -> int:
+    return len(plan.documents) + plan.to_embed
+
+
+def _usd(usd: float | None) -> str:
+    if usd is None:
+        return "at an unknown price (set usd_per_mtok)"
+    if usd == 0:
+        return "free"
+    return f"${usd:,.2f}" if usd >= 0.01 else f"${usd:.6f}".rstrip("0")
+
+
+def _value(value: object) -> str:
+    return render.escape(repr(value))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli import documents, output, progress, render
-from holdfast.cli.app import App, pass_app, typed
+from holdfast.cli import progress, render, streams
 from holdfast.cli.command import command
-from holdfast.cli.exits import Exit
-from holdfast.cli.saved import show_saved
+from holdfast.cli.commands.save import show_saved
+from holdfast.cli.context import App, pass_app, typed
+from holdfast.cli.exit_codes import Exit
+from holdfast.model import documents
 
 
 @command()
@@ -22,20 +23,19 @@ def init(app: App, *, save: bool) -> int:
     holdfast -C path/to/project init --save
     """
     workspace, created = app.open_here()
-    before = {entry.id for entry in workspace.list(1)}
     with progress.shown() as shown:
         saved = workspace.save("first checkpoint", progress=shown) if save else None
-    new = saved is not None and saved.id not in before
+    new = saved is not None and saved.is_new
     if app.json:
         place = {"workspace": str(workspace.path), "store": str(workspace.store), "created": created}
         app.document(place | {"checkpoint": documents.whole_checkpoint(saved) if saved else None, "new": new})
     else:
-        output.answer(f"{'Made a store' if created else 'There is a store already'} for {_shown(workspace.path)}")
-        output.answer(f"in {_shown(workspace.store)}")
+        streams.answer(f"{'Made a store' if created else 'There is a store already'} for {_shown(workspace.path)}")
+        streams.answer(f"in {_shown(workspace.store)}")
         if saved:
             show_saved(saved, new=new)
         else:
-            output.note(f"Save a checkpoint with: {typed('save')}")
+            streams.note(f"Save a checkpoint with: {typed('save')}")
     return Exit.DONE if saved is None or saved.complete else Exit.INCOMPLETE
 
 

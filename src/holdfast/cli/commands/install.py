@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import click
 
-from holdfast.adapters.agents.agent import Scope
-from holdfast.adapters.agents.registry import NAMES, find_agent
+from holdfast.adapters.agents.base import AGENT_NAMES, SettingsScope, find_agent
 from holdfast.adapters.agents.settings.install import plan_install
-from holdfast.cli import output
-from holdfast.cli.app import App, pass_app, typed
+from holdfast.cli import streams
 from holdfast.cli.command import command
-from holdfast.cli.installing import change, command_words, places, scope_of
+from holdfast.cli.context import App, pass_app, typed
+from holdfast.cli.install_output import change, command_words, places, scope_of
 
 
 @command()
-@click.argument("agents", metavar="AGENT...", nargs=-1, required=True, type=click.Choice(NAMES))
+@click.argument("agents", metavar="AGENT...", nargs=-1, required=True, type=click.Choice(AGENT_NAMES))
 @click.option("--user", is_flag=True, help="In your own settings, for every project. [default]")
 @click.option("--project", is_flag=True, help="In the settings of this folder.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
@@ -35,7 +34,7 @@ def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry
     change(app, changes, dry_run=dry_run, done="hooks installed in", nothing="hooks are installed already")
     if not (app.json or dry_run) and any(changes):
         if "codex" in agents:
-            output.note("Codex runs no hook that you have not trusted: start it once and accept them (/hooks).")
-        if scope is Scope.PROJECT and set(agents) != {"claude-code"}:  # its file for a project is private
-            output.note("They name a program of this computer: do not commit them for others.")
-        output.note(f"Restart the agent, then see whether they fire: {typed('doctor')}")
+            streams.note("Codex runs no hook that you have not trusted: start it once and accept them (/hooks).")
+        if scope is SettingsScope.PROJECT and set(agents) != {"claude-code"}:  # its file for a project is private
+            streams.note("They name a program of this computer: do not commit them for others.")
+        streams.note(f"Restart the agent, then see whether they fire: {typed('doctor')}")

@@ -6,8 +6,8 @@ import signal
 
 import click
 
-from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
+from holdfast.cli.context import App, pass_app
 from holdfast.errors import Extra
 
 

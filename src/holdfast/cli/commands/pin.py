@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from holdfast.cli import documents, output
-from holdfast.cli.app import App, pass_app
-from holdfast.cli.command import command
+from holdfast.cli import streams, values
+from holdfast.cli.context import App, pass_app
+from holdfast.cli.location_command import location_command
+from holdfast.location import Capability
 
 
-@command()
-@click.argument("ref")
+@location_command(Capability.PIN, refs=(1, 1))
+@click.argument("ref", metavar="[LOCATION] REF")
+@click.argument("second", required=False, metavar=" ")
 @click.option("--off", is_flag=True, help="No longer keep it.")
 @pass_app
-def pin(app: App, *, ref: str, off: bool) -> None:
+def pin(app: App, *, words: list[str], options: dict[str, Any], off: bool) -> None:
     """Mark a checkpoint to be kept when others are pruned.
 
     \b
     holdfast pin b14
     holdfast pin b14 --off
+    holdfast pin ./runs/exp1 1000
     """
-    workspace = app.open()
-    was = workspace.get(ref).pinned
-    found = workspace.pin(ref, pinned=not off)
+    with app.location(options) as location:
+        found, was = location.pin(words[0], pinned=not off)
+        columns = location.item_columns
     if app.json:
-        app.document({"checkpoint": documents.checkpoint(found)})
+        app.document({"checkpoint": found.document})
     else:
         said = ("not pinned", "no longer pinned") if off else ("pinned", "pinned already")
-        output.answer(f"{documents.short(found.id)}  {said[was]}")
+        streams.answer(f"{values.cell(found.cells[0], columns[0].form)}  {said[was]}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli import documents, output, progress, render
-from holdfast.cli.app import App, pass_app
+from holdfast.cli import progress, render, streams
 from holdfast.cli.command import command
-from holdfast.cli.documents import short
-from holdfast.cli.exits import Exit
-from holdfast.model import PurgePlan
+from holdfast.cli.context import App, pass_app
+from holdfast.cli.exit_codes import Exit
+from holdfast.model import PurgePlan, documents
+from holdfast.model.documents import short
 
 
 @command()
@@ -22,7 +22,7 @@ def purge(app: App, *, paths: tuple[str, ...], lines: bool, dry_run: bool, yes: 
     """Remove a path's content from every checkpoint, for good.
 
     For a secret that was saved. The checkpoints stay, without it, and say so. The folder itself is not touched:
-    a path that is still there is held again by the next save, unless .holdfastignore leaves it out. Nothing brings
+    a path that is still there is saved again by the next save, unless .holdfastignore leaves it out. Nothing brings
     back what was purged.
 
     \b
@@ -37,10 +37,10 @@ def purge(app: App, *, paths: tuple[str, ...], lines: bool, dry_run: bool, yes: 
         if app.json:
             app.document({"plan": documents.flat(plan), "purged": None})
         else:
-            output.answer("\n".join(_lines(plan)))
+            streams.answer("\n".join(_lines(plan)))
         return Exit.DONE
     if not (app.json or yes):
-        output.notes(_lines(plan))
+        streams.notes(_lines(plan))
     app.confirm("Purge, for good?", yes=yes)
     with progress.shown() as shown:
         done = workspace.purge(*chosen, lines=lines, progress=shown)
@@ -51,11 +51,11 @@ def purge(app: App, *, paths: tuple[str, ...], lines: bool, dry_run: bool, yes: 
     else:
         touched = render.count(len(plan.checkpoints), "checkpoint")
         freed = render.size(done.bytes_freed)
-        output.answer(f"Purged {render.count(len(plan.paths), 'path')} from {touched}; {freed} freed")
-        render.note_list(_at(plan), "Other paths still hold it, or a key of it (purge these, too)")
+        streams.answer(f"Purged {render.count(len(plan.paths), 'path')} from {touched}; {freed} freed")
+        render.note_list(_at(plan), "Other paths still contain it, or a key of it (purge these, too)")
         partly = "Still repeated here (the same purge with --lines cuts lines out of states, messages and metadata)"
         render.note_list(_named(plan.partly), partly)
-        still = "Still in the folder, and held again by the next save unless .holdfastignore names it"
+        still = "Still in the folder: the next save saves it again, unless .holdfastignore names it"
         render.note_list(plan.in_workspace, still)
     return Exit.INCOMPLETE if plan.also_at or plan.partly else Exit.DONE
 
@@ -73,10 +73,10 @@ def _lines(plan: PurgePlan) -> list[str]:
         lines.append("  but it stays, in part, in these; --lines cuts lines out of states, messages and metadata")
         lines += render.listing(_named(plan.partly))
     if plan.also_at:
-        lines.append("  but these paths hold it too, or a key of it, and stay as they are")
+        lines.append("  but these paths contain it too, or a key of it, and stay as they are")
         lines += render.listing(_at(plan))
     if plan.in_workspace:
-        lines.append("  (still in the folder: the next save holds it again, unless .holdfastignore names it)")
+        lines.append("  (still in the folder: the next save saves it again, unless .holdfastignore names it)")
         lines += render.listing(plan.in_workspace)
     return lines
 

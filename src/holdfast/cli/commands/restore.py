@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 import click
 
-from holdfast.cli import conversations, picking
-from holdfast.cli.app import App, pass_app
+from holdfast.cli import render, streams
 from holdfast.cli.command import command
-from holdfast.cli.restoring import carry_out
+from holdfast.cli.context import App, decline, pass_app
+from holdfast.cli.restore_output import carry_out, find_conversation
+from holdfast.errors import Refused
+from holdfast.model import Plan
+
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_HELP = "Numbers and ranges, such as 1,3-5; a for all; nothing for none."
 
 
 @command()
@@ -56,11 +62,47 @@ def restore(
     chosen = app.paths(workspace, paths)
     if agent is not None and not keep_mine:
         raise click.UsageError("--agent goes with --keep-mine")
-    kept = conversations.find(workspace.get(ref)) if with_conversation else None
+    kept = find_conversation(workspace.get(ref)) if with_conversation else None
     preview = partial(workspace.preview, keep_new=keep_new, keep_mine=keep_mine, agent=agent)
     plan = preview(ref, chosen)
     if pick and plan:
-        chosen = picking.pick(plan, json=app.json)
+        chosen = pick_paths(plan, json=app.json)
         plan = preview(plan.checkpoint, chosen)
     options = {"dry_run": dry_run, "yes": yes, "skip_damaged": skip_damaged, "touch": touch}
     return carry_out(app, workspace, plan, chosen, **options, kept=kept)
+
+
+def pick_paths(plan: Plan, *, json: bool) -> list[str]:
+    """Show what a restore would do, numbered, and return the paths that were chosen. Refused if none is."""
+    if json or not streams.can_ask():
+        raise Refused("--pick needs a terminal", hint="Name the paths instead.")
+    rows = [(path, "bring back") for path in plan.written]
+    rows += [(path, "replace") for path in plan.replaced]
+    rows += [(path, "remove") for path in plan.removed]
+    rows = sorted(row for row in rows if row[0] != ".")  # the workspace itself stands for everything in it
+    width = len(str(len(rows)))
+    for number, (path, verb) in enumerate(rows, 1):
+        streams.note(f"  {number:>{width}}  {verb:<10}  {render.escape(path)}")
+    while True:
+        places = parse_choice(streams.ask_line("Which?"), len(rows))
+        if places is None:
+            streams.note(_HELP)
+            continue
+        if not places:
+            decline()
+        return [rows[place][0] for place in places]
+
+
+def parse_choice(text: str, count: int) -> list[int] | None:
+    """Read a choice among `count` rows, as positions from 0; None if it is invalid."""
+    text = re.sub(r"\s*-\s*", "-", text.strip().lower())
+    if text in ("a", "all", "*"):
+        return list(range(count))
+    chosen: set[int] = set()
+    for word in filter(None, re.split(r"[,\s]+", text)):
+        match = _RANGE.fullmatch(word)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if not 1 <= first <= last <= count:
+            return None
+        chosen.update(range(first - 1, last))
+    return sorted(chosen)

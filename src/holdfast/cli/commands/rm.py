@@ -2,71 +2,61 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from holdfast.cli import documents, output, render
-from holdfast.cli.app import App, pass_app
-from holdfast.cli.command import command
-from holdfast.cli.documents import short
-from holdfast.cli.exits import Exit, of_error
-from holdfast.cli.listing import message
+from holdfast.cli import render, streams, values
+from holdfast.cli.context import App, pass_app
+from holdfast.cli.exit_codes import Exit, of_error
+from holdfast.cli.location_command import location_command
+from holdfast.cli.remedies import error_document, sentence
 from holdfast.errors import HoldfastError
-from holdfast.model import Checkpoint
-
-if TYPE_CHECKING:
-    from holdfast.workspace import Workspace
+from holdfast.location import Capability, Item, Location
 
 
-@command()
-@click.argument("refs", metavar="REF...", nargs=-1, required=True)
+@location_command(Capability.DELETE, refs=(1, None))
+@click.argument("refs", metavar="[LOCATION] REF...", nargs=-1)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
-def rm(app: App, *, refs: tuple[str, ...], yes: bool) -> int:
+def rm(app: App, *, words: list[str], options: dict[str, Any], yes: bool) -> int:
     """Delete checkpoints for good. The folder itself is not touched.
 
-    The disk that they took is free once the store's packs are merged, which happens as they accumulate.
+    In a folder, the disk that they took is free once the store's packs are merged, which happens as they accumulate.
 
     \b
     holdfast rm b3 b4
     holdfast rm latest --yes
+    holdfast rm ./runs/exp1 1000
+    holdfast rm sqlite:///state.db c1 --session s1
     """
-    workspace = app.open()
-    doomed = list({found.id: found for found in map(workspace.get, refs)}.values())
-    if not app.json and not yes:
-        output.note(f"To be deleted, for good: {render.count(len(doomed), 'checkpoint')}")
-        output.notes(f"    {_line(checkpoint)}" for checkpoint in doomed)
-        if any(checkpoint.operation for checkpoint in doomed):
-            output.note("What was made before a restore is needed to undo it.")
-    app.confirm("Delete?", yes=yes)
-    deleted, failed = _delete(workspace, doomed)
+    with app.location(options) as location:
+        columns = location.item_columns
+        doomed = list({found.id: found for found in map(location.find, words)}.values())
+        if not app.json and not yes:
+            streams.note(f"To be deleted, for good: {render.count(len(doomed), 'checkpoint')}")
+            streams.notes(f"    {values.line(columns, item.cells)}" for item in doomed)
+            if any(item.document.get("operation") for item in doomed):
+                streams.note("What was made before a restore is needed to undo it.")
+        app.confirm("Delete?", yes=yes)
+        deleted, failed = _delete(location, doomed)
     if app.json:
-        errors = {
-            entry: {"kind": of_error(error).kind, "message": error.message, "hint": error.hint}
-            for entry, error in failed.items()
-        }
-        app.document({"deleted": [documents.checkpoint(entry) for entry in deleted], "failed": errors})
+        errors = {entry: {"kind": of_error(error).kind} | error_document(error) for entry, error in failed.items()}
+        app.document({"deleted": [entry.document for entry in deleted], "failed": errors})
     else:
         if deleted:
-            output.answer(f"Deleted {', '.join(short(entry.id) for entry in deleted)}")
+            streams.answer(f"Deleted {', '.join(values.cell(entry.cells[0], columns[0].form) for entry in deleted)}")
         for entry, error in failed.items():
-            output.note(render.escape(f"{short(entry)} was not deleted: {error}"))
+            streams.note(render.escape(f"{entry} was not deleted: {sentence(error)}"))
     return of_error(next(iter(failed.values()))) if failed else Exit.DONE
 
 
-def _delete(workspace: Workspace, doomed: list[Checkpoint]) -> tuple[list[Checkpoint], dict[str, HoldfastError]]:
+def _delete(location: Location, doomed: list[Item]) -> tuple[list[Item], dict[str, HoldfastError]]:
     """Delete each; one that cannot be deleted does not keep the others."""
     deleted, failed = [], {}
-    for checkpoint in doomed:
+    for item in doomed:
         try:
-            deleted.append(workspace.delete(checkpoint.id))
+            deleted.append(location.delete(item.id))
         except HoldfastError as error:
-            failed[checkpoint.id] = error
+            failed[item.id] = error
     return deleted, failed
-
-
-def _line(checkpoint: Checkpoint) -> str:
-    words = [short(checkpoint.id), render.local(checkpoint.timestamp), render.escape(checkpoint.name or "")]
-    words += ["pinned" if checkpoint.pinned else "", message(checkpoint)]
-    return "  ".join(filter(None, words))

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
 
 import click
 
-from holdfast.adapters.agents.ledger import tool_around
-from holdfast.cli import documents, given, progress
-from holdfast.cli.app import App, pass_app
+from holdfast.adapters.agents.session_file import find_enclosing_tool
+from holdfast.cli import progress, render, streams
 from holdfast.cli.command import command
-from holdfast.cli.exits import Exit
-from holdfast.cli.saved import show_saved
-from holdfast.model import JSON
+from holdfast.cli.context import App, pass_app, typed
+from holdfast.cli.exit_codes import Exit
+from holdfast.errors import NotFound, Refused, Unavailable
+from holdfast.model import JSON, Checkpoint, documents
+from holdfast.model.documents import short
+from holdfast.workspace.location import uncovered_reasons
+
+_NAMED_MAX = 3
 
 
 @command()
@@ -55,16 +63,15 @@ def save(
     if text is not None and message is not None:
         raise click.UsageError("the message is given twice")
     message = text or message or ""
-    metadata: dict[str, JSON] = dict(given.pairs(meta, "--meta"))
-    states = {key: given.json_file(file) for key, file in given.pairs(state, "--state")}
+    metadata: dict[str, JSON] = dict(_pairs(meta, "--meta"))
+    states = {key: _json_file(file) for key, file in _pairs(state, "--state")}
     said = bool(message or session or actor or metadata) or step is not None
     workspace = app.open(create=True, exclude=exclude)
-    if actor is None and (around := tool_around(workspace.store, os.getpid())):  # an agent's own tool saves
+    if actor is None and (around := find_enclosing_tool(workspace.store, os.getpid())):  # an agent's own tool saves
         running, tool, others = around
         actor, session = tool.actor, session or running.session or None
         known: dict[str, JSON] = {"turn": tool.turn, "perhaps": [*others]}
         metadata = {key: value for key, value in known.items() if value} | metadata
-    before = workspace.list(1, safety=True)
     with progress.shown() as shown:
         saved = workspace.save(
             message,
@@ -79,11 +86,78 @@ def save(
             rehash=rehash,
             progress=shown,
         )
-    new = not before or saved.sequence > before[0].sequence
-    if new and (message, session, actor, step) != (saved.message, saved.session, saved.actor, saved.step):
-        new = False  # another who saved meanwhile has made it, and it does not carry what was given here
     if app.json:
-        app.document({"checkpoint": documents.whole_checkpoint(saved), "new": new})
+        app.document({"checkpoint": documents.whole_checkpoint(saved), "new": saved.is_new})
     else:
-        show_saved(saved, new=new, lost=said, latest=None if new else workspace.get("latest"))
+        show_saved(saved, new=saved.is_new, lost=said, latest=None if saved.is_new else workspace.get("latest"))
     return Exit.DONE if saved.complete else Exit.INCOMPLETE
+
+
+def _pairs(options: Sequence[str], flag: str) -> Iterator[tuple[str, str]]:
+    """Split `KEY=VALUE` options; a key may be given once."""
+    seen = set()
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not key or not equals:
+            wanted = "NAME=FILE.json" if flag == "--state" else "KEY=VALUE"
+            raise click.UsageError(f"{flag} takes {wanted}, not {option!r}")
+        if key in seen:
+            raise click.UsageError(f"{flag} {key} is given twice")
+        seen.add(key)
+        yield key, value
+
+
+def _json_file(path: str) -> Any:
+    """Read a file of JSON, or stdin for `-`."""
+    try:
+        text = _read(path).decode("utf-8-sig")
+        return json.loads(text, parse_constant=_no_json)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise Refused(f"{path} is not JSON: {reason}", hint="State is given as a file of JSON in UTF-8.") from None
+
+
+def _read(path: str) -> bytes:
+    try:
+        if path == "-":
+            if sys.stdin is None:
+                raise Unavailable("stdin is closed", hint="Give a file, or something to read.")
+            return sys.stdin.buffer.read()
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {path!r}", hint="Pass --state NAME=FILE.json.") from None
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON value")
+
+
+def show_saved(checkpoint: Checkpoint, *, new: bool, lost: bool = False, latest: Checkpoint | None = None) -> None:
+    """Print the id of a saved checkpoint and how much changed; warn of what is missing from it.
+
+    lost: a message, session, actor, step or metadata was given, and no new checkpoint carries it. latest: the
+    checkpoint that `latest` means now.
+    """
+    shown = render.paint(short(checkpoint.id), "cyan")
+    if new:
+        changed = checkpoint.files_changed
+        since = "changed" if checkpoint.parent else "saved"
+        streams.answer(f"{shown}  {render.count(len(changed), 'file')} {since}")
+    else:
+        streams.answer(f"{shown}  nothing changed: this checkpoint has the folder as it is")
+        if latest is not None and latest.id != checkpoint.id:
+            streams.note(f"The folder was restored to it; `latest` is {short(latest.id)}.")
+        if lost:
+            streams.note("The message and other details were not kept; --allow-empty saves a checkpoint anyway.")
+    failures = [entry for entry in checkpoint.uncovered if entry.reason.is_failure]
+    if failures:
+        streams.note(f"{render.count(len(failures), 'path')} could not be saved:")
+        streams.notes(render.listing(uncovered_reasons(failures)))
+    if left_out := sorted({entry.path for entry in checkpoint.uncovered if not entry.reason.is_failure}):
+        some = len(left_out) <= _NAMED_MAX
+        what = ", ".join(map(render.escape, left_out)) if some else render.count(len(left_out), "path")
+        why = f"{'why' if some else 'list with'}: {typed('show', short(checkpoint.id), '--uncovered')}"
+        streams.note(f"{what} left out by rules; {why}")

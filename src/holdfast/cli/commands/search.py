@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli import documents, output, progress, render
-from holdfast.cli.app import App, pass_app, typed
+from holdfast.cli import progress, render, streams
 from holdfast.cli.command import AFTER_DASHES, command
-from holdfast.cli.documents import short
-from holdfast.cli.listing import message
-from holdfast.model import Checkpoint, Match
+from holdfast.cli.context import App, pass_app, typed
+from holdfast.model import Checkpoint, Match, documents
+from holdfast.model.documents import short
+from holdfast.workspace.location import message
 
 
 @command(after_dashes="[-- PATHS...]")
@@ -53,23 +53,23 @@ def search(
     for each in matches:
         _print(each)
     if not matches:
-        output.note("No checkpoint has it.")
+        streams.note("No checkpoint has it.")
     if more:
         flags = {"-E": regex, "-i": ignore_case, "--skip-damaged": skip_damaged}
         same = [*(flag for flag, is_set in flags.items() if is_set), "-n", str(2 * limit), text]
-        output.note(f"There are more: {typed('search', *same, *(['--', *named] if named else []))}")
+        streams.note(f"There are more: {typed('search', *same, *(['--', *named] if named else []))}")
 
 
 def _print(match: Match) -> None:
     where = f"{render.escape(match.path)}:{match.line}"
-    output.answer(f"{render.paint(where, 'cyan')}: {render.escape(match.excerpt)}")
+    streams.answer(f"{render.paint(where, 'cyan')}: {render.escape(match.excerpt)}")
     lines = [f"    since   {_who(match.first)}"]
     if match.disappeared_in is not None:
         lines += [f"    until   {_who(match.last)}", f"    gone in {_who(match.disappeared_in)}"]
-    output.answer("\n".join(lines))
+    streams.answer("\n".join(lines))
 
 
 def _who(checkpoint: Checkpoint) -> str:
     by = render.escape(" ".join(filter(None, (checkpoint.actor, checkpoint.session))))
-    words = [short(checkpoint.id), render.local(checkpoint.timestamp), by, message(checkpoint)]
+    words = [short(checkpoint.id), render.local(checkpoint.timestamp), by, render.first_line(message(checkpoint))]
     return "  ".join(filter(None, words))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.app import App, pass_app
 from holdfast.cli.command import command
-from holdfast.cli.restoring import carry_out, turn
+from holdfast.cli.context import App, pass_app
+from holdfast.cli.restore_output import carry_out, turn
 
 _ALL = ""  # `--agent` without a name: every actor but the user
 

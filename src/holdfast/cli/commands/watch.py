@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli import documents, output, render
-from holdfast.cli.app import App, pass_app, typed
+from holdfast.cli import render, streams
 from holdfast.cli.command import command
-from holdfast.cli.documents import short
+from holdfast.cli.context import App, pass_app, typed
+from holdfast.cli.remedies import sentence
 from holdfast.errors import HoldfastError
+from holdfast.model import documents
+from holdfast.model.documents import short
 
 if TYPE_CHECKING:
     from holdfast.model import Checkpoint
@@ -70,10 +72,10 @@ def watch(app: App, *, quiet: float, every: float, message: str, session: str | 
     saves = _Saves(app, app.open(create=True), message, session, actor)
     watching = saves.workspace.watch()
     with _Stop() as stop, watching:
-        output.note(render.escape(f"Watching {saves.workspace.path}; Ctrl-C ends it."))
+        streams.note(render.escape(f"Watching {saves.workspace.path}; Ctrl-C ends it."))
         saves.save()
         if watching.doubt:
-            output.note(render.escape(f"It saves every {every:g} seconds: {watching.doubt}."))
+            streams.note(render.escape(f"It saves every {every:g} seconds: {watching.doubt}."))
         with contextlib.suppress(_Stopped):
             while True:
                 with stop.may_end():
@@ -96,35 +98,33 @@ class _Saves:
         self._app = app
         self._actor = actor
         self._save = partial(workspace.save, message, session=session)
-        self._newest = max((each.sequence for each in workspace.list(1, safety=True)), default=0)
         self._problem = ""
 
     def save(self) -> None:
-        """Save if something changed. What fails is said once and tried again; a folder that is gone is the end."""
+        """Save if something changed. A failure is printed once and tried again; a deleted folder ends it."""
         try:
-            whose, metadata = self.workspace.first_looks.attribute(self._actor)  # not what was there before it watched
+            whose, metadata = self.workspace.first_saves.attribute(self._actor)  # not what was there before it watched
             saved = self._save(actor=whose, metadata=metadata or None)
         except HoldfastError as error:
             if not self.workspace.path.is_dir() or not self.workspace.store.is_dir():
                 raise
             if error.message != self._problem:
-                output.note(render.escape(f"Not saved: {error.message}. {error.hint}"))
+                streams.note(render.escape(f"Not saved: {sentence(error)}"))
             self._problem = error.message
             time.sleep(0.2)
             return
-        self.workspace.first_looks.note(self._actor)
+        self.workspace.first_saves.note(self._actor)
         self._problem = ""
-        if saved.sequence <= self._newest:
+        if not saved.is_new:
             return
-        self._newest = saved.sequence
         self.made.append(saved)
         if not self._app.json:
             files = render.count(len(saved.files_changed), "file")
-            output.answer(f"{render.paint(short(saved.id), 'cyan')}  {files} {'changed' if saved.parent else 'saved'}")
-            output.flush()
+            streams.answer(f"{render.paint(short(saved.id), 'cyan')}  {files} {'changed' if saved.parent else 'saved'}")
+            streams.flush()
         if not saved.complete:
             failures = sum(entry.reason.is_failure for entry in saved.uncovered)
-            output.note(f"{render.count(failures, 'path')} could not be saved: {typed('show', short(saved.id))}")
+            streams.note(f"{render.count(failures, 'path')} could not be saved: {typed('show', short(saved.id))}")
 
 
 class _Stopped(Exception):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from holdfast.cli import output, render
-from holdfast.cli.app import App, pass_app
+from holdfast.cli import render, streams
 from holdfast.cli.command import command
+from holdfast.cli.context import App, pass_app
 
 
 @command()
@@ -29,11 +29,11 @@ def where(app: App) -> None:
         ("checkpoints", f"{saves:,}{safety}"),
         ("on disk", render.size(used)),
     ]
-    output.answer(render.fields(pairs))
+    streams.answer(render.fields(pairs))
 
 
 def bytes_on_disk(folder: Path) -> int:
-    """Return how much room a folder really takes; what vanishes meanwhile takes none."""
+    """Return how much disk a folder takes; files that vanish meanwhile count as empty."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:

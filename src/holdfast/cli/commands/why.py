@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli import documents, output, render
-from holdfast.cli.app import App, pass_app
+from holdfast.cli import render, streams
 from holdfast.cli.command import command
-from holdfast.cli.documents import short
+from holdfast.cli.context import App, pass_app
+from holdfast.model import documents
+from holdfast.model.documents import short
 
 
 @command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @pass_app
 def why(app: App, *, paths: tuple[str, ...]) -> None:
-    """Tell whether checkpoints hold a path, and which rule decides.
+    """Tell whether checkpoints contain a path, and which rule decides.
 
     \b
     holdfast why .env build/
@@ -27,6 +28,6 @@ def why(app: App, *, paths: tuple[str, ...]) -> None:
         app.document({"paths": [documents.flat(each) for each in found]})
         return
     for each in found:
-        output.answer(render.escape(each.sentence))
+        streams.answer(render.escape(each.sentence))
         if each.in_checkpoint and not each.held:
-            output.note(render.escape(f"The last checkpoint, {short(each.in_checkpoint)}, holds it."))
+            streams.note(render.escape(f"The last checkpoint, {short(each.in_checkpoint)}, contains it."))

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 from holdfast.digest import digest_bytes
-from holdfast.indexing.ledger.shares import Order, Share
+from holdfast.errors import Extra, Refused
+from holdfast.indexing.ledger.work_shares import Order, Share
 
 DocRow = tuple[str, str | None, str, int]
-"""A document as it was published: name, stamp, digest of its content, recipe. A plain tuple: there may be millions."""
+"""A published document: name, stamp, digest of its content, recipe. A plain tuple, because there may be millions."""
 
 
 def vector_key(space: str, piece: str) -> str:
-    """Names the vector of a chunk, by its space and the digest of its text."""
+    """Return the key of the vector of a chunk, from its space and the digest of its text."""
     return digest_bytes(f"{space}\0{piece}".encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """An index as a whole: one collection of a store, all of one shape."""
+    """A complete index: one collection of a store, with one shape."""
 
     number: int
     state: str
     """`building`, `live`, or `kept` to roll back to."""
     shape: str
     channels: Mapping[str, Any]
-    """How each channel was described when it was made."""
+    """The description of each channel when it was made."""
     store: str
     collection: str
 
 
 @dataclass(frozen=True, slots=True)
 class LabelRow:
-    """A model as it was asked, the space of its vectors, and those of the canary texts, to know it by."""
+    """A model with its settings, the space of its vectors, and the vectors of the canary texts that identify it."""
 
     label: str
     space: str
@@ -51,12 +54,12 @@ class Failure:
     reason: str
     hint: str = ""
     key: str = ""
-    """Of the vector that there is none of; empty for a whole document."""
+    """Of the missing vector; empty for a whole document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A document to be written down as published."""
+    """A document to record as published."""
 
     name: str
     stamp: str | None
@@ -83,39 +86,39 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
-    """What was taken out of a ledger."""
+class PrunedIndex:
+    """What a prune deleted."""
 
     generations: int = 0
     vectors: int = 0
     cuts: int = 0
     batches: int = 0
-    """Records of batches, put together into one for each model."""
+    """Records of batches that were summed up."""
 
 
 class Ledger(Protocol):
-    """Every call that changes something is one transaction: after a kill it is there whole, or not at all (P3).
+    """Every call that changes something is one transaction: after a kill it is complete or absent (P3).
 
-    `writing` lets one run work at a time and `working` as many as the back end can take; Conflict for others.
+    `writing` admits one run at a time, `working` as many as the back end supports; Conflict for others.
     """
 
     def id(self) -> str: ...
     def revision(self) -> int: ...
     def close(self) -> None: ...
 
-    # who works
+    # concurrency
     def writing(self) -> AbstractContextManager[None]: ...
     def working(self) -> AbstractContextManager[None]: ...
     def turn(self) -> AbstractContextManager[None]: ...
     def join(self, order: Order) -> Share | None: ...
     def open(self, order: Order, generation: int) -> Share: ...
 
-    # what is known of models
+    # models
     def label(self, label: str) -> LabelRow | None: ...
     def dimension(self, space: str) -> int | None: ...
     def set_label(self, row: LabelRow) -> None: ...
 
-    # what was paid for
+    # vectors and costs
     def known(self, keys: Sequence[str]) -> set[str]: ...
     def poisoned(self, keys: Sequence[str]) -> set[str]: ...
     def vectors(self, keys: Sequence[str]) -> dict[str, bytes]: ...
@@ -124,7 +127,7 @@ class Ledger(Protocol):
     def rate(self, space: str) -> float | None: ...
     def spent(self) -> tuple[int, int, float]: ...
 
-    # what is published
+    # generations, documents and points
     def generations(self) -> list[Generation]: ...
     def begin(self, shape: str, channels: Mapping[str, Any], store: str) -> Generation: ...
     def make_live(self, number: int) -> None: ...
@@ -149,4 +152,28 @@ class Ledger(Protocol):
     def redo(self, generation: int, names: Sequence[str]) -> None: ...
     def fail(self, failures: Sequence[Failure]) -> None: ...
     def failures(self) -> list[Failure]: ...
-    def prune(self, *, kept_for_s: float) -> Pruned: ...
+    def prune(self, *, kept_for_s: float) -> PrunedIndex: ...
+
+
+def open_ledger(location: str | os.PathLike[str]) -> Ledger:
+    """Open the ledger in a file, or at a postgresql:// URL; create it if it does not exist.
+
+    Each schema of a database has one: `#name` at the end of a URL names a schema other than the default.
+    """
+    scheme = location.partition("://")[0] if isinstance(location, str) and "://" in location else ""
+    if scheme in ("postgresql", "postgres"):
+        with Extra("postgres"):
+            from holdfast.indexing.ledger.postgres import PostgresLedger
+        url, schema = _split_schema(str(location))
+        return PostgresLedger(url, schema=schema) if schema else PostgresLedger(url)
+    if scheme:
+        raise Refused(f"there is no ledger for {scheme}://", hint="Name a file, or postgresql://…")
+    from holdfast.indexing.ledger.sqlite import SQLiteLedger  # imports this package
+
+    return SQLiteLedger(location)
+
+
+def _split_schema(url: str) -> tuple[str, str]:
+    base, _, name = url.rpartition("#")
+    is_name = base and not set(name) & set("/@")  # a password may contain a #, too
+    return (base, unquote(name)) if is_name else (url, "")

@@ -1,4 +1,4 @@
-"""Arrays of other libraries: one file for each, with the same verbs, loaded only where that library is."""
+"""Arrays of PyTorch, NumPy and JAX: a module for each, with the same functions, loaded only if the library is."""
 
 from __future__ import annotations
 
@@ -9,50 +9,50 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.errors import Damaged, Unavailable
-from holdfast.training.frameworks.pieces import Framework
+from holdfast.training.frameworks.interface import Framework
 
-_FILES = {"torch": "torch_side", "numpy": "numpy_side", "jax": "jax_side"}
+_FILES = {"torch": "torch_tensors", "numpy": "numpy_arrays", "jax": "jax_arrays"}
 
 
 def loaded() -> Iterator[Framework]:
-    """The frameworks that this process has loaded: no value can be of another."""
+    """Yield the frameworks that this process has loaded: no value can belong to another."""
     for name, file in _FILES.items():
         if name in sys.modules:
-            yield _side(file)
+            yield _module(file)
 
 
 def named(name: object) -> Framework:
-    """The framework that a stored array is of. Unavailable if it is not installed."""
+    """Return the framework of a stored array. Unavailable if it is not installed."""
     file = _FILES.get(name) if isinstance(name, str) else None
     if file is None:
-        raise Damaged(f"there is no kind of tensor {name!r}", hint="Use another checkpoint.")
+        raise Damaged(f"unknown kind of tensor: {name!r}", hint="Use another checkpoint.")
     try:
-        return _side(file)
+        return _module(file)
     except ImportError:
         raise Unavailable(
-            f"this checkpoint holds arrays of {name}, which is not installed", hint=f"pip install {name}"
+            f"this checkpoint contains {name} arrays, and {name} is not installed", hint=f"pip install {name}"
         ) from None
 
 
 def rank() -> tuple[int, int]:
-    """Which of how many processes of a distributed run of PyTorch this is."""
+    """Return the rank of this process and the number of processes of a distributed PyTorch run."""
     if "torch" not in sys.modules:
         return 0, 1
-    found: tuple[int, int] = importlib.import_module("holdfast.training.frameworks.torch_side").rank()
+    found: tuple[int, int] = importlib.import_module("holdfast.training.frameworks.torch_tensors").rank()
     return found
 
 
-def claimed(value: Any) -> Framework | None:
-    """The framework that a value is of, if any."""
-    return next((side for side in loaded() if side.claims(value)), None)
+def framework_of(value: Any) -> Framework | None:
+    """Return the framework of an array; None if the value is no array."""
+    return next((framework for framework in loaded() if framework.is_array(value)), None)
 
 
-def nodes() -> Any:
-    """What takes objects of JAX's trees apart; None where this process has not loaded JAX, and so has none."""
-    return importlib.import_module("holdfast.training.frameworks.jax_nodes") if "jax" in sys.modules else None
+def jax_trees() -> Any:
+    """Return the module that handles objects in JAX trees; None if this process has not loaded JAX."""
+    return importlib.import_module("holdfast.training.frameworks.jax_arrays") if "jax" in sys.modules else None
 
 
 @functools.cache
-def _side(file: str) -> Framework:
+def _module(file: str) -> Framework:
     found: Framework = importlib.import_module(f"holdfast.training.frameworks.{file}")
     return found

@@ -1,1 +1,1 @@
-"""What a run needs besides its weights to go on as if it had never stopped."""
+"""What a run needs besides its weights to continue exactly: random states and the environment."""

@@ -1,4 +1,4 @@
-"""Where a checkpoint was made: versions, the commit of the code, the hash of the configuration."""
+"""The environment of a save: versions, the git commit, the hash of the configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PACKAGES = ("torch", "numpy", "jax", "safetensors", "transformers", "lightning"
 
 
 def capture_environment(folder: Path) -> dict[str, Any]:
-    """Versions of what this process has loaded, and the commit of the repository that `folder` is in."""
+    """Return the versions of loaded packages, and the git commit of the repository that contains `folder`."""
     packages = {name: getattr(sys.modules.get(name), "__version__", None) for name in _PACKAGES}
     found: dict[str, Any] = {
         "python": platform.python_version(),
@@ -29,12 +29,12 @@ def capture_environment(folder: Path) -> dict[str, Any]:
 
 
 def git_commit(folder: Path) -> str | None:
-    """The commit that a repository is at, read from its files; None outside of one, or before the first commit."""
+    """Return the commit that is checked out, read from git's files (P6); None if there is none."""
     try:
         git = next((place / ".git" for place in (folder, *folder.parents) if (place / ".git").exists()), None)
         if git is None:
             return None
-        if git.is_file():  # a worktree or a submodule: its own folder is elsewhere
+        if git.is_file():  # a worktree or a submodule, whose git folder is elsewhere
             git = git.parent / git.read_text().strip().removeprefix("gitdir: ")
         head = (git / "HEAD").read_text().strip()
         return _resolved(git, head)
@@ -65,13 +65,13 @@ def _is_commit(text: str) -> bool:
 
 
 def config_hash(config: Any) -> str | None:
-    """The hash of a configuration: equal ones have equal hashes, however they are ordered."""
+    """Return the hash of a configuration. The order of its keys does not matter."""
     if config is None:
         return None
     if not isinstance(config, Mapping) and hasattr(config, "__dict__"):
-        config = vars(config)  # argparse's and the like
+        config = vars(config)  # such as argparse.Namespace
     try:
         text = json.dumps(config, sort_keys=True, allow_nan=False, default=str)
     except (TypeError, ValueError) as error:
-        raise Refused(f"the configuration is not JSON: {error}", hint="Give a dict of plain values.") from None
+        raise Refused(f"config cannot be encoded as JSON: {error}", hint="Give a dict of plain values.") from None
     return hashlib.sha256(text.encode()).hexdigest()

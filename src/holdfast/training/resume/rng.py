@@ -1,4 +1,4 @@
-"""Random states of Python, NumPy and PyTorch: taken and set back, none of them pickled."""
+"""Random states of Python, NumPy and PyTorch, captured and restored without pickle (P7)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIDES = ("numpy", "torch")
 
 
 def capture_rng() -> dict[str, Any]:
-    """The random states of what this process has loaded, as values that can be saved."""
+    """Return the random states of Python and of the loaded libraries, as values that can be saved."""
     version, words, gauss = random.getstate()
     packed = b"".join(word.to_bytes(4, "little") for word in words)
     found: dict[str, Any] = {"python": {"version": version, "words": packed, "gauss": gauss}}
@@ -23,14 +23,14 @@ def capture_rng() -> dict[str, Any]:
 
 
 def restore_rng(captured: dict[str, Any]) -> list[str]:
-    """Set random states back; returns what could not be, each with the reason.
+    """Restore random states. Return what could not be restored, with the reasons (P4).
 
-    Those of another rank are left alone: with the same ones, two ranks would draw the same numbers.
+    The states of another rank are not restored: two ranks would then draw the same numbers.
     """
     notes: list[str] = []
     own, whose = frameworks.rank()[0], captured.get("rank", 0)
     if own != whose:
-        return [f"the random states are those of rank {whose}, and are not restored on rank {own}"]
+        return [f"the random states are those of rank {whose}, so rank {own} does not restore them"]
     try:
         if python := captured.get("python"):
             packed = python["words"]
@@ -40,5 +40,5 @@ def restore_rng(captured: dict[str, Any]) -> list[str]:
             if found := captured.get(name):
                 notes += frameworks.named(name).restore_rng(found)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise Damaged(f"a random state is not as it was written: {error}", hint="Use another checkpoint.") from None
+        raise Damaged(f"stored random state is corrupt: {error}", hint="Use another checkpoint.") from None
     return notes

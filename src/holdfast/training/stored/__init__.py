@@ -1,1 +1,1 @@
-"""How a checkpoint of training lies on a disk: names, digests, safetensors, the manifest."""
+"""The stored format of training checkpoints: names, digests, safetensors, manifest, markers."""

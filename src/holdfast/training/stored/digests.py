@@ -1,13 +1,13 @@
-"""Digests: BLAKE3, or SHA-256 where the `blake3` package is not installed. A manifest says which.
+"""Digests: BLAKE3, or SHA-256 if the `blake3` package is not installed. The manifest says which.
 
-Beside it, where `xxhash` is installed, a *fingerprint* (XXH3, 128 bits) that costs a tenth: it finds whatever an
-accident does to bytes, and is no proof against somebody who means it. A manifest is none either: whoever can write it
-can write both.
+If `xxhash` is installed, also a *fingerprint* (XXH3, 128 bits) at a tenth of the cost. It detects accidental damage,
+but not an attacker; nor does a digest, because whoever can change the tensors can change the manifest, too.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Protocol
 
@@ -17,11 +17,11 @@ _MANY_THREADS_FROM_BYTES = 8 << 20
 _PIECES = 16
 _PIECE_BYTES = 4096
 SAMPLED_FROM_BYTES = _PIECES * _PIECE_BYTES
-"""Of what is greater, the sample is of a part."""
+"""The sample of larger data covers only a part of it."""
 
 
 class Hasher(Protocol):
-    """Takes bytes and gives their digest."""
+    """A hash object of `hashlib`, `blake3` or `xxhash`."""
 
     def update(self, data: Any, /) -> Any: ...
 
@@ -30,20 +30,20 @@ class Hasher(Protocol):
 
 @cache
 def preferred() -> str:
-    """The best algorithm that is installed."""
+    """Return the best algorithm that is installed."""
     return "sha256" if _blake3() is None else "blake3"
 
 
 def new(algorithm: str) -> Hasher:
-    """Begin a digest. Unavailable if its package is missing, Damaged if nobody knows it."""
+    """Return a new hasher. Unavailable if its package is missing, Damaged if the algorithm is unknown."""
     if algorithm == "sha256":
         return hashlib.sha256()
     if algorithm != "blake3":
-        raise Damaged(f"there is no digest {algorithm!r}", hint="Use another checkpoint.")
+        raise Damaged(f"unknown digest algorithm: {algorithm!r}", hint="Use another checkpoint.")
     made = _blake3()
     if made is None:
         raise Unavailable(
-            "this checkpoint is verified with BLAKE3, which is not installed",
+            "this checkpoint has BLAKE3 digests, and the package blake3 is not installed",
             hint="pip install blake3, or pass verify=False to load it unverified.",
         )
     hasher: Hasher = made()
@@ -51,7 +51,7 @@ def new(algorithm: str) -> Hasher:
 
 
 def digest(data: bytes | memoryview, algorithm: str) -> str:
-    """The digest of some bytes, with all cores where that pays."""
+    """Return the digest of some bytes; uses all cores if they are many."""
     if algorithm == "blake3" and (made := _blake3()) is not None:
         whole: str = made(data, max_threads=made.AUTO if len(data) >= _MANY_THREADS_FROM_BYTES else 1).hexdigest()
         return whole
@@ -61,7 +61,7 @@ def digest(data: bytes | memoryview, algorithm: str) -> str:
 
 
 def sample(data: memoryview, algorithm: str) -> str:
-    """The digest of a few pieces, spread evenly: two contents whose samples differ differ."""
+    """Return the digest of a few evenly spaced pieces: if two samples differ, so do the data."""
     if len(data) <= SAMPLED_FROM_BYTES:
         return sample_of_digest(digest(data, algorithm))
     hasher = new(algorithm)
@@ -72,21 +72,24 @@ def sample(data: memoryview, algorithm: str) -> str:
 
 
 def sample_of_digest(whole: str) -> str:
-    """The sample of what is not greater than SAMPLED_FROM_BYTES, which is all of it."""
+    """Return the sample of data up to SAMPLED_FROM_BYTES, which covers all of it."""
     return whole[:32]
 
 
 def fingerprint(data: bytes | memoryview) -> str:
-    """The fingerprint of some bytes; empty where `xxhash` is not installed."""
+    """Return the fingerprint of some bytes; empty if `xxhash` is not installed."""
+    function = fingerprint_function()
+    return "" if function is None else function(data)
+
+
+def fingerprint_function() -> Callable[[bytes | memoryview], str] | None:
+    """Return the function that computes fingerprints, for loops; None if `xxhash` is not installed."""
     made = _xxh3()
-    if made is None:
-        return ""
-    found: str = made.xxh3_128_hexdigest(data)
-    return found
+    return None if made is None else made.xxh3_128_hexdigest
 
 
 def new_fingerprint() -> Hasher | None:
-    """Begin a fingerprint; None where `xxhash` is not installed."""
+    """Return a new fingerprint hasher; None if `xxhash` is not installed."""
     made = _xxh3()
     if made is None:
         return None
@@ -97,7 +100,7 @@ def new_fingerprint() -> Hasher | None:
 @cache
 def _xxh3() -> Any:
     try:
-        import xxhash  # an extra; without it the digest does its work
+        import xxhash  # an extra: without it the digest is compared
     except ImportError:
         return None
     return xxhash
@@ -106,7 +109,7 @@ def _xxh3() -> Any:
 @cache
 def _blake3() -> Any:
     try:
-        from blake3 import blake3  # an extra; without it everything works, more slowly
+        from blake3 import blake3  # an extra: without it SHA-256 is used
     except ImportError:
         return None
     return blake3

@@ -1,27 +1,28 @@
-"""`manifest.json`: what a checkpoint consists of, and the digest of all of it. Where it is, a checkpoint is."""
+"""`manifest.json`: the files and tensors of a checkpoint, with their digests. A folder with one is a checkpoint."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from json.encoder import encode_basestring_ascii as quoted
 from math import prod
 from typing import Any, NamedTuple
 
-from holdfast.errors import Damaged
-from holdfast.training import garbage
+from holdfast.errors import Damaged, Remedy
+from holdfast.training import gc_pause
 from holdfast.training.stored import digests
 from holdfast.training.stored.layout import KIND, SCHEMA_VERSION, check_file_name, check_schema
 from holdfast.training.stored.shards import ITEM_BYTES
 
 _END = re.compile(rb',"manifest_digest":"([0-9a-f]{64})"\}\n')
 _END_BYTES = len(b',"manifest_digest":""}\n') + 64
-HINT = "Use another checkpoint; holdfast verify names the sound ones."
-"""What to do where a checkpoint is damaged."""
+HINT = "Use another checkpoint."
+VERIFY = Remedy("verify")
+"""What to do if a checkpoint is damaged."""
 
 
 class FileEntry(NamedTuple):
@@ -33,7 +34,7 @@ class FileEntry(NamedTuple):
     header_digest: str = ""
 
 
-class TensorEntry(NamedTuple):  # a tuple, because there may be tens of thousands
+class TensorEntry(NamedTuple):  # a tuple: there may be tens of thousands
     """A tensor, and where its bytes are."""
 
     file: str
@@ -43,14 +44,14 @@ class TensorEntry(NamedTuple):  # a tuple, because there may be tens of thousand
     bytes: int
     digest: str
     sample: str
-    """The digest of a few pieces of it: where this differs, no more need be read to know that it changed."""
+    """The digest of a few pieces: if it differs, the tensor has changed, and nothing more need be read."""
     fingerprint: str = ""
-    """XXH3 of it, where that was to be had: what a load compares, and a save that wonders whether it changed."""
+    """XXH3, if `xxhash` was installed: what loads verify, and saves compare to find changed tensors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A checkpoint, whole."""
+    """The description of a checkpoint."""
 
     step: int
     sequence: int
@@ -59,7 +60,7 @@ class Manifest:
     files: dict[str, FileEntry]
     tensors: dict[str, TensorEntry]
     metrics: dict[str, Any] = field(default_factory=dict)
-    """By name, a number; what is no finite one is written as `{"$float": "nan"}`."""
+    """By name, a number; one that is not finite is stored as `{"$float": "nan"}`."""
     metadata: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
     config_hash: str | None = None
@@ -71,19 +72,19 @@ class Manifest:
             found = datetime.fromisoformat(self.created_at)
         except (ValueError, TypeError):
             raise Damaged(
-                f"the manifest of step {self.step} says no time: {self.created_at!r}",
-                hint="Delete the checkpoint, or restore it from a copy.",
+                f"the manifest of step {self.step} is corrupt: bad created_at {self.created_at!r}",
+                hint="Delete the checkpoint, or restore it from a backup.",
             ) from None
         return found if found.tzinfo else found.replace(tzinfo=UTC)
 
     @property
     def state_file(self) -> str:
-        """The file that holds what is no tensor; in an object store its name has a part of its own."""
+        """The file with the state without tensors; in an object store its name contains a digest."""
         return next((name for name in self.files if name.startswith("state") and name.endswith(".json")), "state.json")
 
     @property
     def index_file(self) -> str:
-        """The file that says which tensor is where."""
+        """The file that maps tensors to files."""
         ending = "safetensors.index.json"
         return next((name for name in self.files if name.endswith(ending)), f"model.{ending}")
 
@@ -100,31 +101,39 @@ class Manifest:
         return len(self.files)
 
     def metric(self, name: str) -> float | None:
-        """The value of a metric; None if it was not measured."""
+        """Return the value of a metric; None if there is none."""
         found = self.metrics.get(name)
         return float(found["$float"]) if isinstance(found, dict) else found
 
     def score(self, name: str, mode: str) -> float | None:
-        """How good it is, greater being better; None if nothing finite was measured, which never wins."""
+        """Return a score, greater is better; None if the metric is missing or not finite, which is never the best."""
         value = self.metric(name)
         if value is None or not math.isfinite(value):
             return None
         return -value if mode == "min" else value
 
-    def encode(self) -> bytes:
-        """As it is written: JSON whose last entry is the digest of everything before it."""
+    def encode(self, tensors: Iterable[bytes] | None = None) -> bytes:
+        """Return JSON whose last entry is the digest of everything before it.
+
+        tensors: what `encode_tensors` returns for those of each file, if the caller has it.
+        """
         about = {each.name: getattr(self, each.name) for each in fields(Manifest) if each.name != "tensors"}
         about["files"] = {name: entry._asdict() for name, entry in self.files.items()}
         head = json.dumps(
             {"schema_version": SCHEMA_VERSION, "kind": KIND, **about}, separators=(",", ":"), allow_nan=False
         )
-        tensors = ",".join([_encode_tensor(name, entry) for name, entry in self.tensors.items()])
-        text = f'{head[:-1]},"tensors":{{{tensors}}}'.encode()
-        return text + b',"manifest_digest":"' + digests.digest(text, self.digest_algorithm).encode() + b'"}\n'
+        entries = b",".join(tensors) if tensors is not None else encode_tensors(self.tensors)
+        text = b"".join((head[:-1].encode(), b',"tensors":{', entries, b"}"))
+        return b"".join((text, b',"manifest_digest":"', digests.digest(text, self.digest_algorithm).encode(), b'"}\n'))
+
+
+def encode_tensors(tensors: Mapping[str, TensorEntry]) -> bytes:
+    """Return tensors as a manifest has them."""
+    return ",".join([_encode_tensor(name, entry) for name, entry in tensors.items()]).encode()
 
 
 def _encode_tensor(name: str, entry: TensorEntry) -> str:
-    """Its entry as JSON, put together by hand: there may be tens of thousands, and this takes a fifth of the time."""
+    """Encode an entry by hand: there may be tens of thousands, and this takes a fifth of the time."""
     file, dtype, shape, offset, size, digest, sample, fingerprint = entry
     sizes = ",".join(map(str, shape))
     return (
@@ -135,7 +144,7 @@ def _encode_tensor(name: str, entry: TensorEntry) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Brief(Manifest):
-    """A manifest without its files and tensors; how many there are is known."""
+    """A manifest without files and tensors, but with their numbers and size."""
 
     n_bytes: int = 0
     tensor_count: int = 0
@@ -155,15 +164,15 @@ class Brief(Manifest):
 
     @classmethod
     def of(cls, manifest: Manifest) -> Brief:
-        """What there is to say of a checkpoint: a thousandth of what its manifest takes in memory."""
+        """Return a manifest that takes a thousandth of the memory."""
         about = {each.name: getattr(manifest, each.name) for each in fields(Manifest)} | {"files": {}, "tensors": {}}
         sizes = manifest.total_bytes, manifest.n_tensors, manifest.n_files
         return cls(**about, n_bytes=sizes[0], tensor_count=sizes[1], file_count=sizes[2])
 
 
 def decode(data: bytes, where: str, *, verify: bool = True) -> Manifest:
-    """Read a manifest; Damaged if a single bit of it is not as it was written. `where` is its name, for people."""
-    with garbage.paused():
+    """Decode a manifest. Damaged if a bit of it is wrong. `where` names it in messages."""
+    with gc_pause.paused():
         return _decode(data, where, verify)
 
 
@@ -171,9 +180,9 @@ def _decode(data: bytes, where: str, verify: bool) -> Manifest:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
-        raise Damaged(f"{where} is not JSON", hint=HINT) from None
+        raise Damaged(f"{where} is not JSON", hint=HINT, remedy=VERIFY) from None
     if not isinstance(found, dict) or found.get("kind") != KIND:
-        raise Damaged(f"{where} is not a manifest of Holdfast", hint=HINT)
+        raise Damaged(f"{where} is not a Holdfast manifest", hint=HINT, remedy=VERIFY)
     check_schema(found.get("schema_version"), where)
     try:
         manifest = _read(found)
@@ -181,12 +190,12 @@ def _decode(data: bytes, where: str, verify: bool) -> Manifest:
             _check_digest(data, manifest.digest_algorithm, where)
         _check(manifest, where)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise Damaged(f"{where} is not as it was written ({type(error).__name__}: {error})", hint=HINT) from None
+        raise Damaged(f"{where} is corrupt ({type(error).__name__}: {error})", hint=HINT, remedy=VERIFY) from None
     return manifest
 
 
 def is_foreign(data: bytes) -> bool:
-    """Whether it is whole JSON of another program, and not a manifest of ours that was damaged."""
+    """Whether it is valid JSON of another program, and not a damaged manifest of ours."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
@@ -197,7 +206,7 @@ def is_foreign(data: bytes) -> bool:
 def _check_digest(data: bytes, algorithm: str, where: str) -> None:
     end = _END.fullmatch(data[-_END_BYTES:])
     if end is None or digests.digest(data[:-_END_BYTES], algorithm) != end[1].decode():
-        raise Damaged(f"{where} is not as it was written", hint=HINT)
+        raise Damaged(f"{where} is corrupt: its digest differs", hint=HINT, remedy=VERIFY)
 
 
 def _read(found: Mapping[str, Any]) -> Manifest:
@@ -212,24 +221,24 @@ def _read(found: Mapping[str, Any]) -> Manifest:
 
 
 def _check(manifest: Manifest, where: str) -> None:
-    """Believe nothing that could lead a reader astray, whoever wrote it."""
+    """Validate everything that readers rely on, whoever wrote it (P7)."""
     for name in manifest.files:
         check_file_name(name, where)
     for number in (manifest.step, manifest.sequence):
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise ValueError(f"{number!r} is no number of a step")
+            raise ValueError(f"{number!r} is not a step or sequence number")
     _ = manifest.timestamp
     for metric in manifest.metrics:
         if not isinstance(manifest.metric(metric), int | float):
-            raise ValueError(f"{metric} is no number")
+            raise ValueError(f"the metric {metric} is not a number")
     for name, entry in manifest.tensors.items():
         file = manifest.files[entry.file]
         for size in (*entry.shape, entry.offset, entry.bytes, file.bytes, file.header_bytes):
             if type(size) is not int or size < 0:
-                raise ValueError(f"{name} has a size that is none")
+                raise ValueError(f"{name} has an invalid size")
         if not (entry.digest + entry.sample + entry.fingerprint).isalnum():
-            raise ValueError(f"{name} has a digest that is none")
+            raise ValueError(f"{name} has an invalid digest")
         if prod(entry.shape) * ITEM_BYTES[entry.dtype] != entry.bytes:
-            raise ValueError(f"{name} is not as large as its shape says")
+            raise ValueError(f"the size of {name} does not match its shape")
         if not file.header_bytes <= entry.offset <= entry.offset + entry.bytes <= file.bytes:
             raise ValueError(f"{name} lies outside its file")

@@ -1,4 +1,4 @@
-"""`last` and `best.json`: what they say, and how ours are told from those of another program."""
+"""Markers (`last`, `best.json`): their format, and how ours are told apart from files of other programs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ FOREIGN = "was not written by Holdfast"
 
 
 def encode(about: dict[str, Any]) -> bytes:
-    """A marker as it is written."""
+    """Return a marker as it is stored."""
     return json.dumps({"schema_version": SCHEMA_VERSION, "kind": KIND, **about}, indent=2).encode() + b"\n"
 
 
 def decode(data: bytes, where: str) -> dict[str, Any] | None:
-    """What a marker says; None if it is not ours, Refused if a newer version wrote it."""
+    """Return the content of a marker; None if it is not ours. Refused if a newer version wrote it."""
     found = _parsed(data)
     if found is not None:
         check_schema(found.get("schema_version", 1), where)
@@ -25,12 +25,12 @@ def decode(data: bytes, where: str) -> dict[str, Any] | None:
 
 
 def is_ours(data: bytes) -> bool:
-    """Whether Holdfast wrote it. A marker is replaced in one step, so that ours is never half written (P3)."""
+    """Whether Holdfast wrote it. Markers are replaced atomically, so ours are never half written (P3)."""
     return _parsed(data) is not None
 
 
 def refuse(path: Any) -> Refused:
-    """Say that a name is taken by another program, and how to go on (P1)."""
+    """Return the error for a name that another program uses (P1)."""
     hint = f"Move it away, or pass adopt=True: it is then kept as {path.name}.replaced-1."
     return Refused(f"{path} {FOREIGN}", hint=hint)
 

@@ -1,4 +1,4 @@
-"""Safetensors files: a header in JSON, and the bytes of tensors one after the other."""
+"""The safetensors format: a JSON header, followed by the bytes of the tensors."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ ITEM_BYTES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2,
     "U8": 1, "BOOL": 1, "C64": 8, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E4M3FNUZ": 1, "F8_E5M2FNUZ": 1,
 }  # fmt: skip
-"""The types that the format has and its readers know, and how large an element is."""
+"""The types of the format, and the size of an element."""
 
 OWN_FILE_FROM_BYTES = 1 << 20
 SHARD_BYTES = 2 << 20
-"""Smaller tensors are gathered up to this: one that changed makes no more be written again than this."""
+"""Smaller tensors share files of up to this size: the most that is written again if one of them changes."""
 _HEADER_BLOCK = 4096
 
 
-class Payload(NamedTuple):  # a tuple, because there may be tens of thousands
-    """A tensor that is to be written: what the format says of it, and how to get its bytes, in order."""
+class Payload(NamedTuple):  # a tuple: there may be tens of thousands
+    """A tensor to write: its name, type and shape, and how to get its bytes."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     source: Any
-    bytes_of: Callable[[Any], memoryview]
+    bytes_of: Callable[[Any], Any]
+    """Returns, for the source, an object whose contiguous buffer has the bytes in order."""
 
     def read(self) -> memoryview:
-        """Its bytes, in order."""
-        return self.bytes_of(self.source)
+        """Return its bytes, in order."""
+        return memoryview(self.bytes_of(self.source)).cast("B")
 
     @property
     def n_bytes(self) -> int:
@@ -42,7 +43,7 @@ class Payload(NamedTuple):  # a tuple, because there may be tens of thousands
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Tensors that share a file, in the order in which they lie there."""
+    """Tensors that share a file, in the order in which they are stored."""
 
     payloads: tuple[Payload, ...]
 
@@ -52,9 +53,9 @@ class Shard:
 
 
 def arrange(payloads: Iterable[Payload], shard_bytes: int = SHARD_BYTES) -> list[Shard]:
-    """Give each large tensor a file of its own, so that one that did not change is shared by a link; gather the rest.
+    """Give each large tensor a file of its own, so that it can be shared while it does not change; gather the rest.
 
-    Within a file larger elements come first, so that each lies at a multiple of its size.
+    Within a file, tensors with larger elements come first, so that each is aligned.
     """
     shards: list[Shard] = []
     small: list[Payload] = []
@@ -75,7 +76,7 @@ def arrange(payloads: Iterable[Payload], shard_bytes: int = SHARD_BYTES) -> list
 
 
 def header(payloads: Sequence[Payload]) -> bytes:
-    """The head of a file that has these tensors, padded so that they begin on a page."""
+    """Return the header of a file with these tensors, padded so that they begin on a page."""
     entries: dict[str, object] = {"__metadata__": {"format": "pt", "schema_version": str(SCHEMA_VERSION)}}
     at = 0
     for payload in payloads:
@@ -87,9 +88,13 @@ def header(payloads: Sequence[Payload]) -> bytes:
     return (len(text) + room).to_bytes(8, "little") + text + b" " * room
 
 
-def index(files: dict[str, str], total_bytes: int) -> dict[str, object]:
-    """The document that says which tensor is in which file, as Hugging Face has it."""
-    return {"metadata": {"total_size": total_bytes, "schema_version": SCHEMA_VERSION}, "weight_map": files}
+def encode_index(tensors: Iterable[bytes], total_bytes: int) -> bytes:
+    """Return the index of tensors, in the format of Hugging Face.
+
+    tensors: for each file, its tensors and its name, as JSON without the braces.
+    """
+    about = json.dumps({"total_size": total_bytes, "schema_version": SCHEMA_VERSION}, separators=(",", ":"))
+    return b"".join((b'{"metadata":', about.encode(), b',"weight_map":{', b",".join(tensors), b"}}\n"))
 
 
 def _sorted(payloads: list[Payload]) -> Shard:

@@ -1,1 +1,1 @@
-"""Taking the state of a folder: the look at it, the watcher's hint, the reading, the save."""
+"""Capturing a folder: the scan, the watcher, the reading, the save."""

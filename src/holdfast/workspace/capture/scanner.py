@@ -1,4 +1,4 @@
-"""Looking at a workspace: the walk, its rules and its memory put together."""
+"""`Scanner`: takes snapshots of a workspace with the walk, the ignore rules and the scan cache."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast import durable
 from holdfast.errors import Damaged, NotFound, Unavailable
 from holdfast.model import JSON, Checkpoint, Progress
-from holdfast.scan import usergit
-from holdfast.scan.folder import NO_CONTENT, UNKNOWN, Folder, dump, load
-from holdfast.scan.handles import Handles
+from holdfast.scan import user_git
+from holdfast.scan.cache import NO_CONTENT, UNKNOWN, Folder, dump, load
+from holdfast.scan.dir_handles import Handles
 from holdfast.scan.ignore import Around, Rules, Sources
 from holdfast.scan.limits import Limits
 from holdfast.scan.walk import Listing, Walk
+from holdfast.workspace.capture.always_included import HeldAnyway
 from holdfast.workspace.capture.snapshot import Snapshot, take_snapshot
-from holdfast.workspace.capture.wanted import HeldAnyway
-from holdfast.workspace.stored.gathering import Gathering
+from holdfast.workspace.stored.object_sink import ObjectSink
 from holdfast.workspace.stored.record import Node, to_json
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import TreeReader
 
 if TYPE_CHECKING:
-    from holdfast.workspace.capture.watching import Basis, Memory, Turn, Watching
+    from holdfast.workspace.capture.watch_state import Basis, Memory, Turn, Watching
 
 _WALKS = 3
 
 
 class Surroundings(NamedTuple):
-    """What lies outside a workspace and decides what is held of it."""
+    """What outside a workspace decides which of its files are saved."""
 
-    repository: Path | None  # the root of the git repository that the workspace is in
-    excludes_file: bytes  # the text of the user's own
-    around: Around | None  # the repository's rules, where the workspace is but a folder of it
+    repository: Path | None  # the root of the git repository that contains the workspace
+    excludes_file: bytes  # the content of the user's global excludes file
+    around: Around | None  # the repository's rules, if the workspace is a folder below its root
 
 
 def look_around(root: Path, home: Path, config_home: Path) -> Surroundings:
-    """Read them. A repository that ignores the workspace altogether counts as none."""
-    repository = usergit.repository_of(root)
-    excludes = usergit.excludes_file(home, config_home, repository)
+    """Read the surroundings. A repository that ignores the whole workspace counts as none."""
+    repository = user_git.repository_of(root)
+    excludes = user_git.excludes_file(home, config_home, repository)
     if repository is None or repository == root:
         return Surroundings(repository, excludes, None)
-    around = usergit.rules_around(repository, root)
+    around = user_git.rules_around(repository, root)
     if around.ignores_the_workspace(excludes):
-        return Surroundings(None, usergit.excludes_file(home, config_home, None), None)
+        return Surroundings(None, user_git.excludes_file(home, config_home, None), None)
     return Surroundings(repository, excludes, around)
 
 
 class Judged(NamedTuple):
-    """How a save made now would judge each path, and by what; contents are not read."""
+    """What a save now would do with each path, and by which rule; contents are not read."""
 
     listing: Listing
     rules: Rules
@@ -72,8 +72,11 @@ class Scanner:
         limits: Limits,
         home: Path,
         config_home: Path,
+        file_clock: Callable[[], int],
     ) -> None:
+        """`file_clock`: nanoseconds, of the clock of file times; not the one that dates checkpoints."""
         self.root = root
+        self._clock = file_clock
         self._repository = repository
         self._exclude_patterns = list(exclude_patterns)
         self._limits = limits
@@ -84,24 +87,24 @@ class Scanner:
 
     def take(
         self,
-        gathering: Gathering,
+        sink: ObjectSink,
         *,
         head: Checkpoint | None,
         force: frozenset[str] = frozenset(),
         rehash: bool = False,
         progress: Progress | None = None,
     ) -> tuple[Snapshot, Callable[[], None]]:
-        """A snapshot, and what to call once its objects are in the store, to make the next one fast."""
+        """Return a snapshot, and a function that updates the scan cache: call it once the objects are in the store."""
         if self.watching is None:
-            return self._take(None, gathering, head, force, rehash, progress)
+            return self._take(None, sink, head, force, rehash, progress)
         is_plain = not (force or rehash)
         with self.watching.turn() if is_plain else contextlib.nullcontext() as turn:
-            return self._take(turn, gathering, head, force, rehash, progress)
+            return self._take(turn, sink, head, force, rehash, progress)
 
     def _take(
         self,
         turn: Turn | None,
-        gathering: Gathering,
+        sink: ObjectSink,
         head: Checkpoint | None,
         force: frozenset[str],
         rehash: bool,
@@ -114,14 +117,14 @@ class Scanner:
         wanted = HeldAnyway(
             self.root, held=self._held(head), force=force, memo=memo, repository=surroundings.repository
         )
-        given: dict[str, Any] = {"rules": rules, "wanted": wanted, "limits": self._limits}
+        given: dict[str, Any] = {"rules": rules, "wanted": wanted, "limits": self._limits, "clock": self._clock}
         if turn is None:
             given["rehash"] = rehash
         try:
             with Handles(os.fspath(self.root)) as handles:
                 listing = self._walk(turn, handles, cache, given)
                 identity = os.fstat(handles.open(""))
-            snapshot = take_snapshot(listing, self.root, gathering, cache, progress, anew=rehash)
+            snapshot = take_snapshot(listing, self.root, sink, cache, progress, clock=self._clock, rebuild=rehash)
             now = os.stat(self.root)
         except FileNotFoundError as error:
             raise Unavailable(f"{self.root} is gone", hint="Is its disk still there?") from error
@@ -145,7 +148,7 @@ class Scanner:
     def _walk(
         self, turn: Turn | None, handles: Handles, cache: Mapping[str, Folder], given: Mapping[str, Any]
     ) -> Listing:
-        """Look at everything, again while something moves past the look; that it never rested is then said (P4)."""
+        """Scan, and repeat if entries moved meanwhile; report it if the folder never rested (P4)."""
         for _ in range(_WALKS):
             if turn is not None:
                 listing, has_moved = turn.listing(handles, self.root, cache, **given)
@@ -159,17 +162,19 @@ class Scanner:
         return listing
 
     def watch(self) -> Watching:
-        """Begin to watch, or go on."""
-        from holdfast.workspace.capture.watching import Watching  # ctypes, and all that only a long-lived process needs
+        """Start watching, or return the watcher that is active."""
+        from holdfast.workspace.capture.watch_state import (
+            Watching,  # start-up cost: ctypes; only long-lived processes need it
+        )
 
         if self.watching is None or self.watching.is_closed:
-            this = weakref.proxy(self)  # no cycle of references: what is dropped closes its files at once
+            this = weakref.proxy(self)  # no reference cycle, so that a dropped workspace closes its files at once
             self.watching = Watching(lambda memory: this._write_memory(memory))
         return self.watching
 
     def _write_memory(self, memory: Memory) -> None:
-        """Write the scan cache outside of a save, unless somebody is writing to the store, or has taken something out
-        of it since: what a purge took away is not named again."""
+        """Write the scan cache outside of a save, unless a writer has the store, or something was purged since: the
+        cache must not name purged objects again."""
         if self._repository.lock.acquire(wait=False):
             try:
                 self._repository.objects.refresh()
@@ -179,7 +184,7 @@ class Scanner:
                 self._repository.lock.release()
 
     def _basis(self, root: Node | None, rules: Rules, surroundings: Surroundings) -> Basis:
-        from holdfast.workspace.capture.watching import Basis
+        from holdfast.workspace.capture.watch_state import Basis
 
         return Basis(root, rules.digest, surroundings.repository, frozenset(self._pack_names()))
 
@@ -190,13 +195,14 @@ class Scanner:
             return None
 
     def judge(self, head: Checkpoint | None) -> Judged:
-        """Look at the workspace and read nothing but its ignore files."""
+        """Scan the workspace, and read nothing but its ignore files."""
         memo, cache = self._load_cache()
         surroundings = look_around(self.root, self._home, self._config_home)
         rules = self._rules(surroundings)
         wanted = HeldAnyway(self.root, held=self._held(head), memo=memo, repository=surroundings.repository)
         with Handles(os.fspath(self.root)) as handles:
-            walk = Walk(handles, self.root, cache=cache, rules=rules, wanted=wanted, limits=self._limits)
+            given: dict[str, Any] = {"rules": rules, "wanted": wanted, "limits": self._limits, "clock": self._clock}
+            walk = Walk(handles, self.root, cache=cache, **given)
             return Judged(walk.run(), rules, wanted, self._limits)
 
     def _rules(self, surroundings: Surroundings) -> Rules:
@@ -207,7 +213,7 @@ class Scanner:
         )
 
     def frozen_rules(self, snapshot: Snapshot) -> bytes:
-        """`rules.json`: what decided, apart from the ignore files that the checkpoint itself holds."""
+        """Return `rules.json`: the ignore rules, except for the ignore files that the checkpoint itself contains."""
         around = self._surroundings.around
         return to_json(
             {
@@ -293,7 +299,7 @@ class Frozen:
         self._known: dict[str, Sources] = {}
 
     def sources(self, folder: str) -> Sources:
-        """What a folder's own ignore files said."""
+        """Return the content of a folder's own ignore files."""
         if folder not in self._known:
             exclude = self.repositories.get(folder)
             self._known[folder] = Sources(
@@ -307,12 +313,14 @@ class Frozen:
     def _file(self, folder: str, name: str) -> bytes | None:
         node = self._reader.node(self._root, folder)
         entry = self._reader.view(node).entries.get(name) if node else None
-        is_usable = entry is not None and entry.is_file and entry.attr.parts_bytes is None  # a large one has no rules
+        is_usable = (
+            entry is not None and entry.is_file and entry.attr.parts_bytes is None
+        )  # a file in chunks is too large for ignore rules
         return self._read_blob(entry.oid) if entry and is_usable else None
 
 
 def _forget_missing(folders: Mapping[str, Folder], present: set[bytes]) -> None:
-    """Distrust what is no longer in the store, so that it is read again."""
+    """Forget contents that are no longer in the store, so that their files are read again."""
     for folder in folders.values():
         if folder.tree not in present or folder.attrs not in present:
             folder.tree = folder.record = b""

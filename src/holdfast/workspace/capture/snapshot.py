@@ -1,22 +1,21 @@
-"""Taking the state of a folder: walk, read what changed, and turn it into trees.
+"""Snapshots: read what changed in a folder, and build git trees of all of it.
 
-Nothing is written to the workspace. Objects go into a sink: a pack for a save, a memory for a look.
+Writes nothing to the workspace. Objects go into a sink: a pack for a save, memory for a diff or a preview.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.errors import Unavailable
 from holdfast.model import Progress, Reason, Uncovered
-from holdfast.scan import databases
+from holdfast.scan import sqlite_files
 from holdfast.scan.attrs import PARTS, encode_line
-from holdfast.scan.folder import (
+from holdfast.scan.cache import (
     CTIME,
     FAILED,
     FLAGS,
@@ -31,49 +30,49 @@ from holdfast.scan.folder import (
     YOUNG,
     Folder,
 )
-from holdfast.scan.handles import Handles, join, upwards
+from holdfast.scan.dir_handles import Handles, join, upwards
 from holdfast.scan.walk import Listing
 from holdfast.shadowgit import (
     EXECUTABLE_MODE,
     FILE_MODE,
     FOLDER_MODE,
     LINK_MODE,
-    Kind,
+    ObjectKind,
     TreeEntry,
     encode_tree,
     store_name,
 )
-from holdfast.workspace.capture.reading import Reading
-from holdfast.workspace.stored.gathering import Gathering
-from holdfast.workspace.stored.parts import LINES, write_parts
+from holdfast.workspace.capture.file_reader import Reading
+from holdfast.workspace.stored.chunking import LINES, write_parts
+from holdfast.workspace.stored.object_sink import ObjectSink
 from holdfast.workspace.stored.record import Node
 from holdfast.workspace.stored.tree import ATTRS_NAME, link_of
 
 _PROGRESS_FILES = 64
 _PROGRESS_BYTES = 1 << 20
 _DATABASE_TRIES = 3
-_TICK_NS = 20_000_000  # more than a tick of the clock that stamps files
+_TICK_NS = 20_000_000  # more than the resolution of file times
 
 Own = tuple[list[TreeEntry], int, bytes]
-"""A folder's files as entries of its tree, and the mode and name of what its attributes say of them and itself."""
+"""A folder's own part: its files as tree entries, and the mode and id of its attributes."""
 
 _Held = tuple[str, int, bytes]  # a file: path, mode, content
-_Database = tuple[str, str]  # its folder, and its name in it
+_Database = tuple[str, str]  # folder and name
 
 
 class Snapshot(NamedTuple):
-    """The state of a folder as objects."""
+    """The content of a folder as git objects."""
 
     root: Node
     uncovered: list[Uncovered]
     listing: Listing
     quiet: bool
-    previous: Mapping[str, Folder]  # what the cache knew, for `changed_since`
+    previous: Mapping[str, Folder]  # the scan cache before, for `changed_since`
 
     def changed_since(self, before: Node) -> list[str] | None:
-        """The files that differ from a stored state, if that is the one the cache remembers; None if it is not.
+        """Return the files that differ from a stored tree, if that is the one in the scan cache; None if it is not.
 
-        The same answer as comparing the stored trees, without reading them.
+        The same result as comparing the stored trees, without reading them (P8).
         """
         root = self.previous.get("")
         if root is None or (root.tree, root.attrs) != before[:2]:
@@ -93,7 +92,7 @@ class Snapshot(NamedTuple):
 
 
 def _held(folder: Folder | None) -> set[_Held]:
-    """The files of a folder: path, mode, content."""
+    """Return the files of a folder: path, mode, content."""
     if folder is None:
         return set()
     return {
@@ -104,7 +103,7 @@ def _held(folder: Folder | None) -> set[_Held]:
 
 
 def _differing(one: set[_Held], other: set[_Held]) -> Iterator[_Held]:
-    """What only one of them has. Item by item: in a single call, a large folder would keep all threads waiting."""
+    """Yield what only one of them has, item by item: one call for a large folder would block all threads (GIL)."""
     yield from (item for item in one if item not in other)
     yield from (item for item in other if item not in one)
 
@@ -112,18 +111,19 @@ def _differing(one: set[_Held], other: set[_Held]) -> Iterator[_Held]:
 def take_snapshot(
     listing: Listing,
     root: Path,
-    sink: Gathering,
+    sink: ObjectSink,
     previous: Mapping[str, Folder],
     progress: Progress | None = None,
     *,
-    anew: bool = False,
+    clock: Callable[[], int],
+    rebuild: bool = False,
 ) -> Snapshot:
-    """Read what is pending in a listing and put trees for all of it into a sink; with `anew`, also those of folders
-    that were read again and are as they were."""
-    began_ns = time.time_ns()
-    quiet, found = _read_pending(listing, root, sink, progress)
-    quiet = _settle_databases(listing, root, sink, found, began_ns) and quiet and not listing.vanished
-    node = _build(listing, sink, {} if anew else previous)
+    """Read the changed files of a listing, and put trees of all of it into a sink; with `rebuild`, also trees of
+    folders that turned out unchanged. `clock`: nanoseconds, of the clock of file times."""
+    began_ns = clock()
+    quiet, found = _read_pending(listing, root, sink, progress, clock)
+    quiet = _settle_databases(listing, root, sink, found, began_ns, clock) and quiet and not listing.vanished
+    node = _build(listing, sink, {} if rebuild else previous)
     return Snapshot(node, _uncovered(listing), listing, quiet, previous)
 
 
@@ -131,16 +131,16 @@ def take_snapshot(
 
 
 def _read_pending(
-    listing: Listing, root: Path, sink: Gathering, progress: Progress | None
+    listing: Listing, root: Path, sink: ObjectSink, progress: Progress | None, clock: Callable[[], int]
 ) -> tuple[bool, Set[_Database]]:
-    """Read it; whether nothing changed meanwhile, and the databases that were met."""
+    """Read the changed files; return whether nothing changed meanwhile, and the databases among them."""
     total, quiet = len(listing.pending), True
     if not total:
         return True, set()
-    with Handles(os.fspath(root)) as handles, Reading(handles, listing.owner, sink) as reading:
+    with Handles(os.fspath(root)) as handles, Reading(handles, listing.owner, sink, clock=clock) as reading:
         for done, (folder, place) in enumerate(listing.pending):
             if progress and (not done % _PROGRESS_FILES or folder.rows[WIDTH * place + SIZE] >= _PROGRESS_BYTES):
-                progress("reading", done, total)  # before: a large file alone may take long
+                progress("reading", done, total)  # before reading: one large file may take long
             quiet = reading.read((folder, place)) and quiet
         reading.finish()
     if progress:
@@ -148,40 +148,44 @@ def _read_pending(
     return quiet, reading.databases
 
 
-# databases: a file and its log belong together
+# databases: a file and its sidecars belong together (P2)
 
 
-def _settle_databases(listing: Listing, root: Path, sink: Gathering, found: Set[_Database], began_ns: int) -> bool:
-    """Read a database and its sidecars again until none changed between the first and the last of them (P2); report
-    those that never rest. `began_ns`: when the first was read."""
+def _settle_databases(
+    listing: Listing, root: Path, sink: ObjectSink, found: Set[_Database], began_ns: int, clock: Callable[[], int]
+) -> bool:
+    """Read each database and its sidecars again until none changed while the others were read (P2); report those that
+    change all the time. `began_ns`: when the first file was read."""
     named = {
         (folder.path, main)
         for folder, place in listing.pending
-        if (main := databases.database_name(folder.names[place])) is not None
+        if (main := sqlite_files.database_name(folder.names[place])) is not None
         and (at := folder.place(main)) is not None
         and folder.holds(at)
     }
     if not (found or named):
         return True
     quiet = True
-    with Handles(os.fspath(root)) as handles, Reading(handles, listing.owner, sink) as reading:
+    with Handles(os.fspath(root)) as handles, Reading(handles, listing.owner, sink, clock=clock) as reading:
         for path, name in sorted(found | named):
-            quiet = _settle(listing.folders[path], name, handles, reading, began_ns) and quiet
+            quiet = _settle(listing.folders[path], name, handles, reading, began_ns, clock) and quiet
         reading.finish()
     return quiet
 
 
-def _settle(folder: Folder, name: str, handles: Handles, reading: Reading, began_ns: int) -> bool:
-    """Whether a database was at rest when it was read; if it was not, it is read again, or reported.
+def _settle(
+    folder: Folder, name: str, handles: Handles, reading: Reading, began_ns: int, clock: Callable[[], int]
+) -> bool:
+    """Return whether a database was at rest when it was read; if it was not, read it again, or report it.
 
-    It was if no file of it changed since the first was read. Where their times cannot tell, all are read a second time:
-    what is the same both times was together in between.
+    It was at rest if none of its files changed since the first was read. If their times are too young to tell, read
+    all of them twice: what is the same both times existed together in between.
     """
     read: list[list[bytes]] = []
     for attempt in range(_DATABASE_TRIES + 1):
         present = _database_files(folder, name, handles)
         if not present:
-            return False  # gone: what is left of it is no database any more
+            return False  # deleted: the remaining files are not a database
         places = [place for each in present if (place := folder.place(each)) is not None and folder.holds(place)]
         read.append([folder.content(place) for place in places])
         newest_ns = max((folder.rows[WIDTH * place + CTIME] for place in places), default=0)
@@ -189,7 +193,7 @@ def _settle(folder: Folder, name: str, handles: Handles, reading: Reading, began
         if len(places) == len(present) and is_certain and all(_is_as_read(folder, each, handles) for each in places):
             return read[0] == read[-1]
         if attempt < _DATABASE_TRIES:
-            began_ns = time.time_ns()
+            began_ns = clock()
             for each in present:
                 _read_part(folder, each, folder.place(name), handles, reading)
     folder.skipped[name] = (Reason.LIVE_DATABASE, "written to while it was read")
@@ -197,20 +201,20 @@ def _settle(folder: Folder, name: str, handles: Handles, reading: Reading, began
 
 
 def _database_files(folder: Folder, name: str, handles: Handles) -> list[str]:
-    """Which files of a database are there, the index of a log apart: whoever opens the database makes that anew."""
+    """Return the existing files of a database, without `-shm`: SQLite creates that again."""
     fd = handles.open(folder.path)
-    sidecars = [each for each in databases.family(name)[1:3] if databases.is_sidecar(each, fd)]
+    sidecars = [each for each in sqlite_files.family(name)[1:3] if sqlite_files.is_sidecar(each, fd)]
     return [name, *sidecars] if handles.has(join(folder.path, name)) else []
 
 
 def _read_part(folder: Folder, name: str, main: int | None, handles: Handles, reading: Reading) -> None:
-    """Read a file of a database again, also one that came after the folder was listed; it counts as its database."""
+    """Read a file of a database again, even one created after the folder was listed; rules treat it as the database."""
     place = folder.place(name)
     if place is None:
         try:
             status = os.stat(name, dir_fd=handles.open(folder.path), follow_symlinks=False)
         except OSError:
-            return  # gone again
+            return  # deleted again
         place = folder.insert(name, status, YOUNG | (0 if main is None else folder.flags(main) & IGNORED))
         folder.count_ignored()
     folder.rows[WIDTH * place + FLAGS] &= ~FAILED
@@ -235,7 +239,7 @@ def _is_as_read(folder: Folder, place: int, handles: Handles) -> bool:
 # building
 
 
-def _build(listing: Listing, sink: Gathering, previous: Mapping[str, Folder]) -> Node:
+def _build(listing: Listing, sink: ObjectSink, previous: Mapping[str, Folder]) -> Node:
     if "" not in listing.folders:
         raise Unavailable("the workspace vanished while it was read", hint="Is its disk still there?")
     linked = _linked(listing)
@@ -246,15 +250,15 @@ def _build(listing: Listing, sink: Gathering, previous: Mapping[str, Folder]) ->
         while path:
             path = path.rpartition("/")[0]
             rebuild.add(path)
-    if rebuild:  # a folder that was renamed, or left out, changes the links of files in others, which do not show it
+    if rebuild:  # a renamed or ignored folder changes the hard links of files in other folders
         for path in linked:
             rebuild |= {"", *upwards(path)}
     rebuild |= {path for path, folder in listing.folders.items() if not folder.tree}
-    for path in sorted(rebuild, reverse=True):  # what is below a folder comes after it
+    for path in sorted(rebuild, reverse=True):  # subfolders first
         folder = listing.folders[path]
         if path in changed:
             own = _own_parts(folder, links, sink)
-        else:  # only what is below it changed: its own part is made once in the life of a process that remembers
+        else:  # only subfolders changed: reuse its own part, if it is in memory
             own = folder.own if folder.own and path not in linked else _own_parts(folder, links, sink)
             folder = listing.folders[path] = folder.copy()
             folder.own = own
@@ -264,8 +268,10 @@ def _build(listing: Listing, sink: Gathering, previous: Mapping[str, Folder]) ->
 
 
 def _is_as_before(folder: Folder, old: Folder | None) -> bool:
-    """Whether a folder that was looked at again says all that it said before, and so has the same tree, which it then
-    takes over. What is saved is too young to be trusted by the next save, and read again by it."""
+    """Whether a folder that was scanned again is unchanged; it then takes over the tree of the cache.
+
+    Files that were just saved are too young for the next save to trust their times, and are read again.
+    """
     if old is None or not old.tree or (folder.key[:4], folder.extra) != (old.key[:4], old.extra):
         return False
     if (folder.names, folder.folders, folder.extras) != (old.names, old.folders, old.extras):
@@ -277,14 +283,14 @@ def _is_as_before(folder: Folder, old: Folder | None) -> bool:
 
 
 def _lasting(folder: Folder) -> list[Sequence[int]]:
-    """Its rows, without what is of no account to a tree: when an entry's status changed, and whether it is young."""
+    """Return the columns that matter to a tree: without ctime, and without whether an entry is young."""
     rows = folder.rows
     columns: list[Sequence[int]] = [rows[column::WIDTH] for column in (MODE, INO, SIZE, MTIME, NLINK)]
     return [*columns, [flags & ~YOUNG for flags in rows[FLAGS::WIDTH]]]
 
 
-def _own_parts(folder: Folder, links: dict[tuple[str, int], bytes], sink: Gathering) -> Own:
-    """What a folder's tree and attributes say of itself and its files."""
+def _own_parts(folder: Folder, links: dict[tuple[str, int], bytes], sink: ObjectSink) -> Own:
+    """Build the part of a folder's tree and attributes that is about itself and its files."""
     rows, trees, lines = folder.rows, [], [encode_line(folder.key[2], folder.key[3], folder.extra, ".")]
     for place, name in enumerate(folder.names):
         at = WIDTH * place
@@ -306,7 +312,7 @@ def _own_parts(folder: Folder, links: dict[tuple[str, int], bytes], sink: Gather
     return trees, *write_parts(sink, b"".join(lines), LINES)
 
 
-def _build_folder(listing: Listing, folder: Folder, own: Own, sink: Gathering) -> None:
+def _build_folder(listing: Listing, folder: Folder, own: Own, sink: ObjectSink) -> None:
     files, attrs_mode, attrs = own
     trees, below = files[:], []
     for name in folder.folders:
@@ -317,12 +323,12 @@ def _build_folder(listing: Listing, folder: Folder, own: Own, sink: Gathering) -
     folder.attrs, folder.attrs_is_tree = attrs, False
     if below or attrs_mode == FOLDER_MODE:
         below.append(TreeEntry(attrs_mode, ATTRS_NAME, attrs))
-        folder.attrs, folder.attrs_is_tree = sink.add(Kind.TREE, encode_tree(below)), True
-    folder.tree = sink.add(Kind.TREE, encode_tree(trees))
+        folder.attrs, folder.attrs_is_tree = sink.add(ObjectKind.TREE, encode_tree(below)), True
+    folder.tree = sink.add(ObjectKind.TREE, encode_tree(trees))
 
 
 def _links(listing: Listing, linked: list[str]) -> dict[tuple[str, int], bytes]:
-    """Which entries are one file under several names: (folder, place) to what says so in their attributes."""
+    """Return the hard links: (folder, index) to the attribute that links them."""
     groups: dict[int, list[tuple[str, str, int]]] = {}
     for path in linked:
         folder = listing.folders[path]
@@ -341,7 +347,7 @@ def _links(listing: Listing, linked: list[str]) -> dict[tuple[str, int], bytes]:
 
 
 def _linked(listing: Listing) -> list[str]:
-    """The folders with a file that has a second name somewhere."""
+    """Return the folders with a file that has more than one hard link."""
     folders = listing.folders.items()
     return [path for path, folder in folders if folder.is_linked and max(folder.rows[NLINK::WIDTH], default=0) > 1]
 
@@ -354,8 +360,9 @@ def _uncovered(listing: Listing) -> list[Uncovered]:
         for name, (reason, detail) in folder.skipped.items()
     ]
     found += [
-        Uncovered(path, Reason.RULES_NOT_APPLIED, "an ignore file above 1 MiB") for path in listing.oversized_rules
+        Uncovered(path, Reason.RULES_NOT_APPLIED, "an ignore file larger than 1 MiB")
+        for path in listing.oversized_rules
     ]
     if found and not any(folder.count for folder in listing.folders.values()):
-        found.append(Uncovered("", Reason.NOTHING_HELD, "the rules leave out every file"))
+        found.append(Uncovered("", Reason.NOTHING_HELD, "the ignore rules exclude every file"))
     return sorted(found, key=lambda item: (item.path, item.reason))

@@ -1,12 +1,12 @@
-"""Carrying out a plan. Every step can be taken back until the end, and nothing that is replaced is lost on the way.
+"""Applying a restore plan. Every step can be rolled back until the end, and nothing replaced is lost (P1).
 
-New files are written in a stage (`holdfast.workspace.restore.stage`) at the top of the workspace. A file is replaced by
-swapping names with its successor, so that the old one is in the stage afterwards, whatever it was; if it is not the one
-that was saved, the swap is taken back and the path reported. What is removed is moved into the stage as well. The stage
-is removed at the very end.
+New files are written into the stage (`holdfast.workspace.restore.stage`), a folder at the top of the workspace. A file
+is replaced by exchanging names with the new one, so the old one is in the stage afterwards, whatever it was. If it is
+not the file that was saved, the exchange is rolled back and the path reported. Removed files are moved into the stage
+as well. The stage is removed at the very end.
 
-After a kill at any line the journal and the stage are there, and the safety checkpoint holds everything that was
-replaced; `holdfast.workspace.restore.recover` finishes from there.
+After a kill at any line the journal and the stage exist, and the safety checkpoint contains everything that was
+replaced; `holdfast.workspace.restore.recovery` continues from there (P3).
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from itertools import count
 from holdfast.durable import ASIDE, disk
 from holdfast.model import Progress
 from holdfast.scan.attrs import Attr
-from holdfast.scan.databases import database_name, family
-from holdfast.scan.folder import INO, MTIME, NLINK, SIZE, WIDTH
-from holdfast.scan.handles import Handles, join, split
+from holdfast.scan.cache import INO, MTIME, NLINK, SIZE, WIDTH
+from holdfast.scan.dir_handles import Handles, join, split
+from holdfast.scan.sqlite_files import database_name, family
 from holdfast.scan.walk import Listing
-from holdfast.shadowgit import ObjectStore
-from holdfast.workspace.restore.compare import difference, has_no_holes
+from holdfast.shadowgit import ObjectKind, ObjectStore, object_id
 from holdfast.workspace.restore.metadata import ABORT, Metadata, make_writable
 from holdfast.workspace.restore.stage import MANY_FILES, Stage
 from holdfast.workspace.stored.tree import Change, Entry
 
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
 
 class Application:
-    """One plan being carried out."""
+    """A plan being applied."""
 
     def __init__(
         self,
@@ -57,26 +58,26 @@ class Application:
         self._touched: dict[str, None] = {"": None}  # the stage is in the root
         self._in_place: list[str] = []
         self._coming = {_folded(path) for path, change in changes.items() if change.after and not change.before}
-        self._taken: set[str] = set()  # what is not in its place any more
+        self._taken: set[str] = set()  # moved into the stage
         self._numbers = count()
-        self._placed: dict[str, tuple[int, int, int]] = {}  # what was put in a place, to know it again
-        self.is_torn = False  # whether something struck in the midst of a step: `take_back` may not know of it
-        self.left: set[str] = set()  # not taken back, because somebody had written to it by then
+        self._placed: dict[str, tuple[int, int, int]] = {}  # identity of what was put in place, to recognise it
+        self.is_torn = False  # interrupted in the middle of a step: `roll_back` may not know of that step
+        self.left: set[str] = set()  # not rolled back, because somebody wrote to it meanwhile
         self.failed: dict[str, str] = {}
         self.kept: dict[str, str] = {}
 
     @property
     def notes(self) -> dict[str, str]:
-        """What was restored, but for something."""
+        """Paths that were restored except for some metadata."""
         return self._metadata.notes
 
     @property
     def damaged(self) -> dict[str, str]:
-        """What the store does not have whole."""
+        """Paths whose content is damaged in the store."""
         return self._stage.damaged
 
     def prepare(self) -> None:
-        """Write everything that is to come into the stage, durably; the workspace is not changed yet."""
+        """Write all new files into the stage, durably; the workspace does not change yet."""
         coming = [change for change in self._changes.values() if change.after and not change.after.is_folder]
         self._stage.prepare([change for change in coming if not self._is_in_place(change)], self._progress)
         self.failed |= self._stage.failed
@@ -84,8 +85,8 @@ class Application:
     # swapping
 
     def swap(self) -> None:
-        """Put everything in its place. OSError, or whatever interrupted it: call `take_back`."""
-        self._handles.forget("")  # a folder that was moved away since the plan was made is not written to
+        """Put everything in place. After an OSError or an interruption, call `roll_back`."""
+        self._handles.forget("")  # do not write to a folder that was moved away since the plan was made
         self._close_folders()
         going = [path for path, change in sorted(self._changes.items(), reverse=True) if change.after is None]
         in_the_way = {
@@ -94,7 +95,7 @@ class Application:
             if change.before and change.after and change.before.is_folder and not change.after.is_folder
         }
         first = {path for path in going if any(_is_below(path, other) for other in in_the_way)}
-        first |= {path for path in going if _folded(path) in self._coming}  # the same file, where case does not count
+        first |= {path for path in going if _folded(path) in self._coming}  # the same file on a case-insensitive disk
         for path in [path for path in going if path in first]:
             self._attempt(path, self._take_away)
         groups = self._databases(first)
@@ -112,7 +113,7 @@ class Application:
     # databases
 
     def _databases(self, done: Set[str]) -> list[list[str]]:
-        """Files that are one database, or are named so: the changed ones of each that has a sidecar among them."""
+        """Return the changed files of each SQLite database that has a sidecar among them (judged by name)."""
         found: dict[str, list[str]] = {}
         for path in self._changes:
             if database_name(path) is not None and path not in done:
@@ -124,8 +125,8 @@ class Application:
     def _swap_database(self, paths: list[str]) -> None:
         """Replace all files of a database, or none (P2).
 
-        The database itself goes first and comes last: whoever opens it meanwhile, or after a kill, finds none, rather
-        than one with the sidecars of another.
+        The database itself is removed first and put in place last: a program that opens it meanwhile, or after a kill,
+        finds no database rather than one with the sidecars of another, which SQLite would replay into it.
         """
         mark = len(self._undo)
         lost = [path for path in paths if path in self.failed or path in self.damaged]
@@ -144,10 +145,10 @@ class Application:
             why = self.failed.get(lost[0], "")
             for path in paths:
                 if path not in self.damaged:
-                    self.failed.setdefault(path, why or f"{lost[0]}, a file of the same database, cannot be restored")
+                    self.failed.setdefault(path, why or f"{lost[0]}, part of the same database, cannot be restored")
 
     def _close_folders(self) -> None:
-        """Take away what a folder's mode will not allow before anything comes into it: no secret is seen on the way."""
+        """Restrict the mode of a folder before files are put into it, so that no secret is readable meanwhile."""
         for path, (_, before, after) in self._changes.items():
             if (
                 before
@@ -168,7 +169,7 @@ class Application:
         try:
             step(path)
         except OSError as error:
-            self.is_torn = error.errno is None  # raised by somebody's signal handler, not by the system
+            self.is_torn = error.errno is None  # raised by a signal handler, not by the system
             if error.errno in ABORT or self.is_torn:
                 raise
             self.failed[path] = error.strerror or str(error)
@@ -220,7 +221,7 @@ class Application:
                 except OSError as error:
                     if error.errno != errno.ENOTEMPTY:
                         raise
-                    self.kept[path] = "something in it stays"
+                    self.kept[path] = "something in it is kept"
                     return
             attr = before.attr
             self._undo.append(lambda: self._remake_folder(path, attr))
@@ -236,8 +237,8 @@ class Application:
         self._taken.add(path)
 
     def _give_back(self, path: str, slot: str) -> None:
-        """Undo the last step, whose old file is one that nobody has saved; if its place is taken, put it beside it."""
-        self.failed[path] = "changed while the restore was under way; left as it is"
+        """Undo the last step, since no checkpoint has the old file (P1); if its path is taken, put it next to it."""
+        self.failed[path] = "changed during the restore; left as it is"
         undo = self._undo.pop()
         try:
             undo()
@@ -245,8 +246,8 @@ class Application:
             self._put_beside(path, slot)
 
     def _leave_aside(self, path: str, slot: str) -> None:
-        """Somebody put a file where another had just been taken away; the latter is kept, unless it was saved."""
-        self.failed[path] = "changed while the restore was under way; left as it is"
+        """Somebody put a file where another was just removed; keep the removed one too, unless it was saved (P1)."""
+        self.failed[path] = "changed during the restore; left as it is"
         if not self._is_the_saved_one(path, slot):
             self._put_beside(path, slot)
 
@@ -257,7 +258,7 @@ class Application:
                 self._put_back(slot, join(folder, beside))
             except FileExistsError:
                 continue
-            self.failed[path] = f"changed while the restore was under way; kept as {join(folder, beside)}"
+            self.failed[path] = f"changed during the restore; kept as {join(folder, beside)}"
             return
 
     def _make_folder(self, path: str) -> None:
@@ -277,7 +278,7 @@ class Application:
         fd = self._handles.open(parent)
         row, status = self._row(path), os.stat(name, dir_fd=fd, follow_symlinks=False)
         if row is None or [status.st_ino, status.st_size, status.st_mtime_ns] != [row[INO], row[SIZE], row[MTIME]]:
-            self.failed[path] = "changed while the restore was under way; left as it is"
+            self.failed[path] = "changed during the restore; left as it is"
             return
         if before is not None:
             old = before.attr
@@ -286,7 +287,7 @@ class Application:
         self._in_place.append(path)
 
     def _is_in_place(self, change: Change) -> bool:
-        """Whether only metadata differs and may be set on the file itself: it has no other name anywhere."""
+        """Whether only metadata differs and can be set on the file itself, because it has no other hard link."""
         before, after = change.before, change.after
         if before is None or after is None or after.is_folder or before.oid != after.oid or before.kind != after.kind:
             return False
@@ -296,7 +297,7 @@ class Application:
         return row is not None and row[NLINK] == 1
 
     def _finish_folders(self) -> None:
-        """Modes and times of folders, innermost first, since changing what is in one changes its time."""
+        """Set modes and times of folders, innermost first, since a change inside changes the time of a folder."""
         for path, change in self._changes.items():
             if change.after is not None and change.after.is_folder:
                 self._touched.setdefault(path)
@@ -304,7 +305,7 @@ class Application:
             own = self._changes.get(path)
             is_folder = own is None or (own.after is not None and own.after.is_folder) or path in self.kept
             if not is_folder:
-                continue  # it is gone, or a file now
+                continue  # gone, or a file now
             attr = own.after.attr if own and own.after else self._attr_before(path)
             if attr is not None and path not in self.failed:
                 self._attempt(path, partial(self._set_folder, attr=attr))
@@ -318,18 +319,18 @@ class Application:
     # checking, ending
 
     def check(self) -> None:
-        """Compare what is there with what was to be; differences are in `failed` (P4)."""
+        """Compare the folder with the plan; report differences in `failed` (P4)."""
         for path, change in self._changes.items():
             if path in self.failed or path in self.kept or path in self.damaged:
                 continue
             if change.after is None and _folded(path) in self._coming:
-                continue  # gone; where case does not count, its name finds what came instead
+                continue  # gone; on a case-insensitive disk the name finds the new file
             is_ours = path in self._stage.slots or path in self._in_place
-            why = difference(self._handles, path, change.after, is_ours=is_ours)
+            why = _difference(self._handles, path, change.after, is_ours=is_ours)
             if why:
                 self.failed[path] = why
-            elif change.after and change.after.attr.is_sparse and has_no_holes(self._handles, path):
-                self.notes[path] = "restored, but without its holes, which this file system does not keep"
+            elif change.after and change.after.attr.is_sparse and _has_no_holes(self._handles, path):
+                self.notes[path] = "restored, but not sparse: this file system has no holes"
 
     def sync(self) -> None:
         """Make everything durable."""
@@ -365,12 +366,12 @@ class Application:
             os.close(fd)
 
     def discard(self) -> None:
-        """Remove the stage, and what is in it. From here on nothing can be taken back."""
-        self._undo.clear()  # its steps know this object, which would keep the store's files open until a collection
+        """Remove the stage and everything in it. From here on nothing can be rolled back."""
+        self._undo.clear()  # the steps refer to this object: break the cycle, so that the store's files close at once
         self._stage.remove()
 
-    def take_back(self) -> None:
-        """Undo every step that was done, last first."""
+    def roll_back(self) -> None:
+        """Undo every step, the last one first."""
         while self._undo:
             self._undo.pop()()
         for path in sorted(self._touched, key=len, reverse=True):
@@ -383,7 +384,7 @@ class Application:
 
     @contextlib.contextmanager
     def _writable(self, path: str) -> Iterator[tuple[int, str]]:
-        """The folder of a path, open and writable to us; its own mode is set back with all others at the end."""
+        """Yield the open folder of a path, made writable; `_finish_folders` resets its mode at the end."""
         parent, name = split(path)
         fd = self._handles.open(parent)
         self._touched.setdefault(parent)
@@ -391,7 +392,7 @@ class Application:
         yield fd, name
 
     def _move_back(self, path: str, slot: str) -> None:
-        """Take a file that was brought away again, unless somebody has written to it since (P1)."""
+        """Remove a file that was put in place, unless somebody has written to it since (P1)."""
         parent, name = split(path)
         disk().place(name, slot, src_dir_fd=self._handles.open(parent), dst_dir_fd=self._stage.fd, private=True)
         if self._stage.identity(slot) != self._placed[path]:
@@ -403,7 +404,7 @@ class Application:
         disk().place(slot, name, src_dir_fd=self._stage.fd, dst_dir_fd=self._handles.open(parent))
 
     def _exchange_back(self, path: str, slot: str) -> None:
-        """Let the old file and its successor change places again, unless somebody has written to the latter (P1)."""
+        """Exchange the new file for the old one again, unless somebody has written to the new one (P1)."""
         parent, name = split(path)
         disk().exchange(slot, name, src_dir_fd=self._stage.fd, dst_dir_fd=self._handles.open(parent))
         if self._stage.identity(slot) != self._placed[path]:
@@ -417,7 +418,7 @@ class Application:
         self._set_folder(path, attr)
 
     def _is_the_saved_one(self, path: str, slot: str) -> bool:
-        """Whether what is in a slot of the stage is the file that the safety checkpoint holds (P1)."""
+        """Whether the file in a slot of the stage is the one in the safety checkpoint (P1)."""
         row = self._row(path)
         return row is not None and self._stage.identity(slot) == (row[INO], row[SIZE], row[MTIME])
 
@@ -435,9 +436,54 @@ class Application:
 
 
 def _folded(path: str) -> str:
-    """What two names have in common that some file systems do not tell apart."""
+    """Return the form under which case- and normalisation-insensitive file systems treat names as equal."""
     return path.casefold() if path.isascii() else unicodedata.normalize("NFC", path).casefold()
 
 
 def _is_below(path: str, other: str) -> bool:
     return path.startswith(f"{other}/")
+
+
+def _difference(handles: Handles, path: str, after: Entry | None, *, is_ours: bool) -> str:
+    """Say how a path differs from the plan; empty if it does not. Reads the content only if `is_ours`."""
+    try:
+        status = _status(handles, path)
+    except OSError:
+        return "" if after is None else "removed again after it was restored"
+    if after is None:
+        return "created again after it was removed"
+    again = "changed again after it was restored"
+    if stat.S_IFMT(status.st_mode) != after.kind:
+        return again
+    if not after.is_link and status.st_mode != after.attr.mode:
+        return "its mode could not be restored"
+    if after.is_file and is_ours and not _has_content(handles, path, after, status.st_size):
+        return again
+    if status.st_mtime_ns != after.attr.mtime_ns:  # finer than this file system stores, or changed by somebody
+        return again if after.is_file and not is_ours else "its time could not be restored"
+    return ""
+
+
+def _has_no_holes(handles: Handles, path: str) -> bool:
+    """Whether a file has no sparse ranges."""
+    status = _status(handles, path)
+    return status.st_blocks * 512 >= status.st_size
+
+
+def _status(handles: Handles, path: str) -> os.stat_result:
+    parent, name = split(path)
+    return os.stat(name or ".", dir_fd=handles.open(parent), follow_symlinks=False)
+
+
+def _has_content(handles: Handles, path: str, entry: Entry, size: int) -> bool:
+    parent, name = split(path)
+    if entry.attr.parts_bytes is not None:
+        return size == entry.attr.parts_bytes  # its bytes were checked as they were written
+    try:
+        fd = os.open(name, _FLAGS, dir_fd=handles.open(parent))
+    except OSError:
+        return True  # its restored mode forbids reading, even to its owner
+    try:
+        return object_id(ObjectKind.BLOB, os.pread(fd, size + 1, 0)) == entry.oid
+    finally:
+        os.close(fd)

@@ -1,7 +1,7 @@
-"""The restore journal: says that a restore is under way, so that one that was interrupted is found (P3).
+"""The restore journal: a file that exists during a restore, so that an interrupted one is found (P3).
 
-It is there from before the workspace is touched. When all is durable it is marked as done, in place, so that no name
-has to be made durable for that; then it only says that a stage may be left to remove.
+It is written before the workspace changes. When everything is durable it is marked as done in place, which needs no
+sync of the folder; from then on it only says that a stage may have to be removed.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import durable
-from holdfast.errors import Unavailable
+from holdfast.errors import Remedy, Unavailable
 
 STAGE_PREFIX = ".holdfast-restore-"
 _STAGE = re.escape(STAGE_PREFIX) + r"[0-9a-f]{8}"
 
 
 def is_stage(name: str) -> bool:
-    """Whether a folder at the top of a workspace is one that a restore made."""
+    """Whether a folder at the top of a workspace is the stage of a restore."""
     return re.fullmatch(_STAGE, name) is not None
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """A restore that has begun and has not ended."""
 
     verb: str
@@ -34,24 +34,24 @@ class Entry(NamedTuple):
     made: list[str]
     keep_new: bool
     stage: str
-    """The folder at the top of the workspace in which new files wait and old ones are put aside."""
+    """The folder at the top of the workspace for new files and replaced ones."""
     root: str
     inode: int
-    """The path and the inode of the workspace, to know it by."""
+    """The path and the inode of the workspace, to recognise it."""
     root_mtime_ns: int
-    """The time that the workspace is to have in the end, which removing the stage disturbs."""
+    """The modification time of the workspace folder in the end; removing the stage changes it."""
     touch_ns: int | None = None
-    """The time of files with another content; None: the one that they had."""
+    """The modification time for files whose content changes; None stands for the stored one."""
     done: bool = False
-    """Everything is durable; what is left is to remove the stage."""
+    """Everything is durable; only the stage has to be removed."""
 
 
-_LAST = b'"done": false\n}'  # `done` is written last, and in as many bytes whether it is true or not
+_LAST = b'"done": false\n}'  # `done` is the last field, and has the same length either way
 _MARK = b'"done": true \n}'
 
 
 class Journal:
-    """One file: there while a restore is under way, gone otherwise."""
+    """The journal file; it exists only during a restore."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "journal.json"
@@ -60,28 +60,29 @@ class Journal:
     def exists(self) -> bool:
         return self._path.exists()
 
-    def read(self) -> Entry | None:
-        """The restore that has not ended, or has left a stage."""
+    def read(self) -> JournalEntry | None:
+        """Return the restore that has not ended, or has left a stage; None if there is none."""
         try:
-            entry = Entry(**json.loads(self._path.read_bytes()))
+            entry = JournalEntry(**json.loads(self._path.read_bytes()))
             if is_stage(entry.stage) and isinstance(entry.safety + entry.target + entry.verb, str):
                 return entry
-            problem = "it names a stage that is none"
+            problem = "invalid stage name"
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError) as error:
             problem = type(error).__name__
         raise Unavailable(
             f"the restore journal {self._path} cannot be read ({problem})",
-            hint="A restore was interrupted. Remove the file to go on; every state is in `holdfast log --all`.",
+            hint="A restore was interrupted. Remove the file to go on.",
+            remedy=Remedy("list_all"),
         )
 
-    def open(self, entry: Entry) -> None:
-        """Begin; durable before the workspace is touched."""
+    def open(self, entry: JournalEntry) -> None:
+        """Write the journal; it is durable before the workspace changes."""
         durable.write_atomically(self._path, json.dumps(entry._asdict(), indent=1).encode())
 
     def finish(self) -> None:
-        """End: everything before this is durable, and the restore is not to be done again."""
+        """Mark the restore as done: everything before this is durable, and it must not be repeated."""
         fd = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             durable.disk().pwrite(fd, _MARK, os.fstat(fd).st_size - len(_LAST))
@@ -90,7 +91,7 @@ class Journal:
             os.close(fd)
 
     def close(self, *, done: bool = False) -> None:
-        """Forget it: nothing was done; or, `done`, nothing is left to do, and one that comes back does no harm."""
+        """Remove the journal. Without `done` durably; with it, a journal that reappears after a crash does no harm."""
         durable.disk().unlink(str(self._path))
         if not done:
             durable.sync_folder(self._path.parent)

@@ -1,4 +1,4 @@
-"""Setting what a file or folder is besides its content: owner, extended attributes, mode, time."""
+"""Setting metadata of files and folders: owner, extended attributes, mode, time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import stat
 
 from holdfast.durable import disk
 from holdfast.scan.attrs import Attr, is_kept_xattr
-from holdfast.scan.handles import SHORTAGES, Handles
+from holdfast.scan.dir_handles import SHORTAGES, Handles
 
 ABORT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, *SHORTAGES)
-"""What is wrong with the disk or the process, rather than with one path."""
+"""Errors of the disk or the process rather than of one path; they end the restore."""
 
 _PATH_ONLY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -20,12 +20,12 @@ class Metadata:
     """Sets metadata, and notes by path what could not be set."""
 
     def __init__(self, owner: tuple[int, int]) -> None:
-        """`owner`: of everything that does not say otherwise."""
+        """`owner`: of every entry that does not store one."""
         self._owner = owner
         self.notes: dict[str, str] = {}
 
     def set_all(self, name: str, dir_fd: int, path: str, attr: Attr) -> None:
-        """Owner, extended attributes, mode, time: in this order, because each may disturb the ones before it."""
+        """Set owner, extended attributes, mode and time, in this order, since each may change the ones before."""
         fd = os.open(name, _PATH_ONLY, dir_fd=dir_fd)
         try:
             self.set_owner(name, dir_fd, path, attr, fd)
@@ -47,7 +47,7 @@ class Metadata:
             else:
                 disk().chown(fd, uid, gid)
         except PermissionError:
-            self.notes.setdefault(path, f"restored, but its owner {uid}:{gid} could not be")
+            self.notes.setdefault(path, f"restored, but its owner {uid}:{gid} could not be set")
 
     def _set_xattrs(self, fd: int, path: str, wanted: dict[str, bytes]) -> None:
         where = f"/proc/self/fd/{fd}"
@@ -68,18 +68,18 @@ class Metadata:
                 disk().chmod(fd, stat.S_IMODE(os.fstat(fd).st_mode) | 0o200)  # its mode is set after this
                 self._set_xattrs(fd, path, wanted)
                 return
-            self.notes.setdefault(path, f"restored, but an extended attribute could not be ({error.strerror})")
+            self.notes.setdefault(path, f"restored, but an extended attribute could not be set ({error.strerror})")
 
 
 def make_writable(fd: int) -> None:
-    """Let ourselves change what is in a folder; its own mode is set with all others at the end."""
+    """Make a folder writable; its own mode is set with all others at the end."""
     mode = os.fstat(fd).st_mode
     if mode & 0o300 != 0o300:
         disk().chmod(fd, stat.S_IMODE(mode) | 0o700)
 
 
 def set_folder(handles: Handles, path: str, attr: Attr) -> None:
-    """Give a folder its mode and time back."""
+    """Reset the mode and the time of a folder."""
     fd = handles.open(path)
     if stat.S_IMODE(os.fstat(fd).st_mode) != stat.S_IMODE(attr.mode):
         disk().chmod(fd, stat.S_IMODE(attr.mode))

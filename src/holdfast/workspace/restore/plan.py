@@ -1,10 +1,11 @@
-"""Deciding what a restore does. Nothing is touched here; the same folder and target give the same plan and digest.
+"""Planning a restore. Changes nothing; the same folder and target give the same plan and digest.
 
-A database and its sidecars (`holdfast.scan.databases`) are restored together or not at all (P2): sidecars that the
-checkpoint does not hold go, although they are ignored, new or not asked for; the safety checkpoint holds them.
+A database and its sidecars (`holdfast.scan.sqlite_files`) are restored together or not at all (P2): sidecars that the
+checkpoint does not contain are removed, even if they are ignored, new or not in the given paths; the safety checkpoint
+contains them.
 
-What is left alone (P1, P4): paths that the checkpoint says it does not hold; files that git's rules ignored when it
-was made or ignore now; repositories cloned since; and, asked to, everything made since.
+A restore does not change (P1, P4): paths that the checkpoint does not cover; files that git's rules ignored when it was
+saved or ignore now; repositories cloned since; and, with `keep_new`, everything created since.
 """
 
 from __future__ import annotations
@@ -13,24 +14,27 @@ import os
 import stat
 from collections.abc import Container, Mapping, Set
 from hashlib import sha256
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.model import Overlap, Plan, Reason, Uncovered
+from holdfast.model import Plan, Reason, Uncovered
 from holdfast.scan.attrs import Attr
-from holdfast.scan.databases import Writers, database_name, family, is_in_use, is_sidecar
-from holdfast.scan.folder import IGNORED
-from holdfast.scan.handles import SHORTAGES, Handles, join, split, upwards
+from holdfast.scan.cache import IGNORED
+from holdfast.scan.dir_handles import SHORTAGES, Handles, join, split, upwards
 from holdfast.scan.ignore import decide_path
-from holdfast.scan.usergit import is_git_dir
+from holdfast.scan.sqlite_files import Writers, database_name, family, is_in_use, is_sidecar
+from holdfast.scan.user_git import is_git_dir
 from holdfast.scan.walk import Listing
 from holdfast.workspace.capture.scanner import Frozen
-from holdfast.workspace.scope import Scope
+from holdfast.workspace.pathspec import Scope
 from holdfast.workspace.stored.record import Node
 from holdfast.workspace.stored.tree import Change, Entry, TreeReader
 
+if TYPE_CHECKING:
+    from holdfast.workspace.undo_agent.undo import UndoneContent
+
 
 class Target(NamedTuple):
-    """The checkpoint to go to."""
+    """The content to restore to."""
 
     id: str
     root: Node
@@ -39,38 +43,27 @@ class Target(NamedTuple):
 
 
 class Present(NamedTuple):
-    """The folder as it is."""
+    """The folder as it is now."""
 
     root: Node
     uncovered: list[Uncovered]
     listing: Listing
 
 
-class Merged(NamedTuple):
-    """A target that is no checkpoint yet: the folder without what an agent did."""
-
-    target: Target
-    overlaps: dict[str, Overlap]
-    unknown: dict[str, str]
-    rules: bytes
-    """What is to be written down as its rules."""
-    doubts: dict[str, str]
-
-
 class Steps(NamedTuple):
-    """A plan with what is needed to carry it out."""
+    """A plan with what is needed to apply it."""
 
     plan: Plan
     changes: dict[str, Change]
-    """By path, `before` being what is there now and `after` what is to be there."""
+    """By path: `before` is what is there now, `after` what will be there."""
     obstacles: frozenset[str]
-    """Paths that must be held by the safety checkpoint, whatever the rules say, before they can be replaced."""
-    merged: Merged | None = None
-    """Where they lead, if that is no checkpoint yet."""
+    """Paths that the safety checkpoint must include, whatever the ignore rules say, before they are replaced (P1)."""
+    undone: UndoneContent | None = None
+    """The target, if it is not a checkpoint yet but the folder without an agent's changes."""
 
 
 class Planner:
-    """Makes a plan from a target and what is there now."""
+    """Makes a plan from a target and the present folder."""
 
     def __init__(
         self,
@@ -81,16 +74,21 @@ class Planner:
         *,
         scope: Scope,
         keep_new: bool,
-        made: Set[str],
+        created: Set[str],
+        relink: bool = False,
     ) -> None:
-        """`made`: paths that the operation being undone made, and that may go although they are ignored."""
+        """`created`: paths that the operation being undone created. They may be removed although they are ignored.
+
+        `relink`: restore hard links between a path in the scope and one outside it, too.
+        """
         self._target = target
         self._present = present
         self._reader = reader
         self._handles = handles
         self._scope = scope
         self._keep_new = keep_new
-        self._made = made
+        self._created = created
+        self._relink = relink
         self._changes: dict[str, Change] = {}
         self._kept: dict[str, str] = {}
         self._blocked: dict[str, str] = {}
@@ -98,16 +96,16 @@ class Planner:
         self._make_way: dict[str, str] = {}
         self._writers = Writers()
         self._sidecars: dict[str, bool] = {}
-        self._twins: dict[str, str] = {}  # paths that stay, because another that cannot come is the same file here
+        self._twins: dict[str, str] = {}  # paths kept because a blocked path is the same file on this disk
         self._above_kept = {above for item in present.uncovered for above in upwards(split(item.path)[0])}
         self._git = {item.path for item in present.uncovered if item.reason is Reason.GIT_DIRECTORY}
         self._in_git: dict[str, bool] = {}
         self._uncovered_then = {item.path: item for item in target.uncovered if item.path}
         new = present.listing.repositories.keys() - target.rules.repositories.keys() - {""}
-        self._new_repositories = dict.fromkeys(new, "a repository made since the checkpoint")
+        self._new_repositories = dict.fromkeys(new, "a repository created since the checkpoint")
 
     def make(self) -> Steps:
-        """The plan."""
+        """Make the plan."""
         differing = self._differing()
         self._block_beside_loose_sidecars(differing)
         for change in differing.values():
@@ -128,6 +126,7 @@ class Planner:
 
     def _differing(self) -> dict[str, Change]:
         found: dict[str, Change] = {}
+        unlinked: list[Change] = []
         for change in self._reader.diff(self._present.root, self._target.root):
             if self._is_asked_for(change.path):
                 other = found.get(change.path)
@@ -137,6 +136,10 @@ class Planner:
                     found[change.path] = change
                 else:
                     found.pop(change.path, None)
+            elif self._relink and _is_only_unlinked(change):
+                unlinked.append(change)
+        links = {change.after.attr.link for change in found.values() if change.after is not None}
+        found |= {change.path: change for change in unlinked if change.after and change.after.attr.link in links}
         return found
 
     # databases
@@ -149,7 +152,7 @@ class Planner:
         return bool(others) and (self._is_sidecar(path) or any(map(self._is_sidecar, others)))
 
     def _is_sidecar(self, path: str) -> bool:
-        """Whether a path belongs to a database: in the folder, in the checkpoint, or once the database is back."""
+        """Whether a path is a sidecar: in the folder, in the checkpoint, or once the database is restored."""
         if path not in self._sidecars:
             self._sidecars[path] = database_name(path) is not None and (
                 self._is_sidecar_here(path)
@@ -159,7 +162,7 @@ class Planner:
         return self._sidecars[path]
 
     def _outlived_its_database(self, path: str) -> bool:
-        """Whether a sidecar is left of a database that is gone and comes back: it would be replayed into it (P2)."""
+        """Whether a sidecar remains of a deleted database that is restored: SQLite would replay it into that (P2)."""
         status = self._status(path)
         return (
             status is not None
@@ -175,7 +178,7 @@ class Planner:
             return False
 
     def _block_beside_loose_sidecars(self, differing: dict[str, Change]) -> None:
-        """A database does not come to sidecars that could not be saved: they would be replayed into it (P1, P2)."""
+        """Block databases next to sidecars that cannot be saved: SQLite would replay these into them (P1, P2)."""
         names: dict[str, set[str]] = {}
         for path, change in differing.items():
             if change.after is None or not change.after.is_file or database_name(path) is not None:
@@ -197,14 +200,14 @@ class Planner:
             return set()
 
     def _block_whole_databases(self) -> None:
-        """What blocks one file of a database blocks all of them."""
+        """Block all files of a database if one is blocked (P2)."""
         for path, why in list(self._blocked.items()):
             others = [each for each in family(path) if each in self._changes]
             if any(self._is_sidecar(each) for each in (path, *others)):
                 for other in others:
                     self._blocked.setdefault(other, why)
 
-    # what comes
+    # files to write
 
     def _bring(self, change: Change, differing: Mapping[str, Change]) -> None:
         path, before, after = change
@@ -215,14 +218,14 @@ class Planner:
             twin = self._twin(path, status) if status is not None else ""
             if twin:
                 if not self._makes_way(differing.get(twin), change):
-                    why = "and this file system does not tell the two names apart"
+                    why = "and this file system treats the two names as one"
                     self._blocked[path] = f"{twin} is there, {why}"
-                    self._twins[twin] = f"{path} cannot come, {why}"
+                    self._twins[twin] = f"{path} cannot be restored, {why}"
                     return
             elif status is not None and after is not None:
                 if stat.S_ISDIR(status.st_mode) and after.is_folder:
-                    self._obstacles.add(f"{path}/.")  # there, but not held: the folder itself is to be, not all in it
-                    self._blocked[path] = "a folder that is there cannot be saved first"
+                    self._obstacles.add(f"{path}/.")  # not in the snapshot: include the folder itself, not all in it
+                    self._blocked[path] = "there is a folder, which cannot be saved first"
                     return
                 if not self._block_unless_held(path):
                     return
@@ -232,7 +235,7 @@ class Planner:
             self._make_way[path] = ""
         if after is not None and after.is_file and self._is_sidecar(path):
             if self._reader.find(self._target.root, family(path)[0]) is None:
-                self._blocked[path] = "belongs to a database that the checkpoint does not hold"
+                self._blocked[path] = "belongs to a database that the checkpoint does not cover"
                 return
             if self._is_used_database(path):
                 return
@@ -243,10 +246,10 @@ class Planner:
         self._changes[path] = Change(path, before, after)
 
     def _is_gits(self, change: Change) -> bool:
-        """Leave alone what is a repository's own now (P6), as it may not have been when the checkpoint was made."""
+        """Block paths inside a git directory (P6); they may not have been one when the checkpoint was saved."""
         path, before, after = change
         if before is not None:
-            return False  # held now, so it is not
+            return False  # in the snapshot, so it is not
         git = _nearest(path, self._git) or self._git_dir_above(path)
         if not git:
             return False
@@ -254,13 +257,13 @@ class Planner:
         if path == git and after is not None and not after.is_folder:
             self._blocked[path] = "a git repository is in the way"
         elif asked:
-            self._blocked[git] = "a repository's own folder, which is never written"
+            self._blocked[git] = "a git directory, which is never changed"
         else:
-            self._kept[git] = "a repository's own folder, which is never written"
+            self._kept[git] = "a git directory, which is never changed"
         return True
 
     def _git_dir_above(self, path: str) -> str:
-        """The git directory that a path is or is in; also where the rules kept the scan from entering it."""
+        """Return the git directory that a path is or is in, even if ignore rules kept the scan out of it."""
         for above in reversed(list(upwards(path))):
             if above in self._present.listing.folders:
                 continue
@@ -279,7 +282,7 @@ class Planner:
             return False
 
     def _twin(self, path: str, status: os.stat_result) -> str:
-        """The path under which a file is really there; empty if that is the one it was asked for by.
+        """Return the real spelling of a path on a case-insensitive disk; empty if it is the given one.
 
         Where case (or the form of an accent) does not count, `README.md` finds `readme.md`.
         """
@@ -294,15 +297,15 @@ class Planner:
         return next((join(folder, other) for other, inode in found.items() if inode == status.st_ino), "")
 
     def _makes_way(self, twin: Change | None, change: Change) -> bool:
-        """Whether a file that is there under another spelling goes, so that one can come under the right one (P1)."""
+        """Whether a file under another spelling is removed, which makes room for the right spelling (P1)."""
         if twin is None or twin.after is not None or twin.before is None or change.after is None:
             return False
         if twin.before.is_folder or change.after.is_folder:
-            return False  # what is in it would have to be told apart as well
+            return False  # its content would need the same check
         return not self._why_kept(twin.path, twin.before)
 
     def _bring_folders_of(self, path: str) -> bool:
-        """The folders above a path that comes back, where they are gone and not asked for themselves."""
+        """Add the missing folders above a restored path that are not in the scope themselves."""
         for above in upwards(split(path)[0]):
             if above in self._changes or above in self._scope:
                 continue
@@ -323,20 +326,20 @@ class Planner:
         return True
 
     def _holds_ignored(self, path: str) -> bool:
-        """Block a path where a folder with ignored files stands: those are not removed."""
+        """Block a path where there is a folder with ignored files: those are not removed."""
         below = f"{path}/"
         for folder, listed in self._present.listing.folders.items():
             if not (folder == path or folder.startswith(below)) or not (listed.context or listed.ignored_count):
                 continue
             for place, name in enumerate(listed.names):
                 is_ignored = bool(listed.context) or bool(listed.flags(place) & IGNORED)
-                if is_ignored and join(folder, name) not in self._made:
-                    self._blocked[path] = f"{folder} is in the way, and holds files that git's rules ignore"
+                if is_ignored and join(folder, name) not in self._created:
+                    self._blocked[path] = f"{folder} is in the way, and contains files that git's rules ignore"
                     return True
         return False
 
     def _block_unless_held(self, path: str) -> bool:
-        """A thing in the way may be replaced only once everything of it is in the store (P1)."""
+        """Allow replacing what is in the way only once all of it is in the store (P1)."""
         below = f"{path}/"
         loose = [item for item in self._present.uncovered if item.path == path or item.path.startswith(below)]
         if not loose and self._reader.find(self._present.root, path) is not None:
@@ -358,7 +361,7 @@ class Planner:
         except OSError:
             return None
 
-    # what goes
+    # files to remove
 
     def _remove(self, change: Change) -> None:
         path, before, _ = change
@@ -373,44 +376,44 @@ class Planner:
         if before.is_file and self._is_used_database(path):
             return
         if before.is_folder and path in self._above_kept:
-            return  # something in it stays, so it does
+            return  # something in it stays, so the folder stays
         self._changes[path] = change
 
     def _leave(self, item: Uncovered) -> None:
-        """Name what no checkpoint holds, then or now, and came since: it is left alone."""
+        """Report a path that is covered neither by the checkpoint nor now: it is kept."""
         path = item.path
         if not path or path not in self._scope or _nearest(path, self._uncovered_then) or _nearest(path, self._blocked):
             return
         if self._reader.find(self._target.root, path) is None:
-            self._kept.setdefault(path, f"not held now either: {item.reason}")
+            self._kept.setdefault(path, f"not covered now either: {item.reason}")
 
     def _ask_for(self, path: str) -> None:
-        """A path that was asked for by name, and that the checkpoint does not hold: that is to be said (P4)."""
+        """Report a given path that the checkpoint does not cover (P4)."""
         uncovered = self._uncovered_then.get(_nearest(path, self._uncovered_then))
         if uncovered is not None and self._reader.find(self._target.root, path) is None:
-            self._blocked.setdefault(path, f"not held by the checkpoint: {uncovered.reason}")
+            self._blocked.setdefault(path, f"not covered by the checkpoint: {uncovered.reason}")
 
     def _why_sidecar_kept(self, path: str) -> str:
-        """A sidecar stays if its database does, and is left alone itself only where nothing happens to that."""
+        """Return why a sidecar stays: for the same reason as its database."""
         database = family(path)[0]
         if self._reader.find(self._target.root, database) is not None:
             return ""
         entry = self._reader.find(self._present.root, database)
-        return self._why_kept(database, entry) if entry is not None else "its database is not held"
+        return self._why_kept(database, entry) if entry is not None else "its database is not covered"
 
     def _why_kept(self, path: str, entry: Entry) -> str:
         twin = _nearest(path, self._twins)
         if twin:
             return self._twins[twin]
-        if path in self._made:
+        if path in self._created:
             return ""
         if self._keep_new:
-            return "made since the checkpoint"
+            return "created since the checkpoint"
         if _nearest(path, self._new_repositories):
-            return "a repository made since the checkpoint"
+            return "a repository created since the checkpoint"
         uncovered = self._uncovered_then.get(_nearest(path, self._uncovered_then))
         if uncovered is not None:
-            return f"not held by the checkpoint: {uncovered.reason}"
+            return f"not covered by the checkpoint: {uncovered.reason}"
         if self._is_ignored_now(path):
             return "ignored by git's rules"
         verdict = decide_path(
@@ -459,7 +462,7 @@ class Planner:
         )
 
     def _shown_kept(self) -> dict[str, str]:
-        """A repository made since is named once, not file by file."""
+        """Return what is kept; a new repository once, not file by file."""
         found = {}
         for path, why in self._kept.items():
             found[_nearest(path, self._new_repositories) or path] = why
@@ -467,7 +470,7 @@ class Planner:
 
     def _missing(self) -> dict[str, str]:
         return {
-            item.path: f"not held by the checkpoint: {item.reason}"
+            item.path: f"not covered by the checkpoint: {item.reason}"
             for item in self._target.uncovered
             if item.path in self._scope
             and item.path
@@ -476,16 +479,24 @@ class Planner:
 
 
 def differs(before: Entry, after: Entry) -> bool:
-    """Whether restoring would change anything. Where a file has its holes is not part of its state."""
+    """Whether restoring would change anything. The layout of a sparse file does not count."""
     return before.oid != after.oid or _comparable(before.attr) != _comparable(after.attr)
 
 
 def is_shown(change: Change) -> bool:
-    """Whether a change is worth a person's eye; the time of a folder, which follows from what is in it, is not."""
+    """Whether to show a change; the time of a folder follows from its content and is not shown."""
     _, before, after = change
     if before is None or after is None or not (before.is_folder and after.is_folder):
         return True
     return before.attr._replace(mtime_ns=0) != after.attr._replace(mtime_ns=0)
+
+
+def _is_only_unlinked(change: Change) -> bool:
+    """Whether a file is as it should be, but for its hard links."""
+    _, before, after = change
+    if before is None or after is None or after.attr.link is None or not before.is_file or before.oid != after.oid:
+        return False
+    return _comparable(before.attr.without_link()) == _comparable(after.attr.without_link())
 
 
 def _is_removal(change: Change | None) -> bool:
@@ -498,5 +509,5 @@ def _comparable(attr: Attr) -> Attr:
 
 
 def _nearest(path: str, others: Container[str]) -> str:
-    """The path itself or the nearest folder above it that is among others; "" if none is."""
+    """Return the path itself or the nearest folder above it that is in `others`; "" if none is."""
     return next((above for above in upwards(path) if above in others), "")

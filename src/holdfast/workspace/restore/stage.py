@@ -1,4 +1,4 @@
-"""The stage: a folder at the top of the workspace, that only its owner can enter, in which new files are made ready."""
+"""The stage: a private folder at the top of the workspace in which new files are prepared."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from holdfast import durable
 from holdfast.durable import disk
 from holdfast.errors import Damaged
 from holdfast.model import Progress
-from holdfast.scan.handles import Handles
+from holdfast.scan.dir_handles import Handles
 from holdfast.shadowgit import FOLDER_MODE, ObjectStore
 from holdfast.workspace.restore.metadata import Metadata, make_writable
-from holdfast.workspace.stored.parts import list_parts
+from holdfast.workspace.stored.chunking import list_parts
 from holdfast.workspace.stored.tree import Change, Entry
 
 MANY_FILES = 64
@@ -24,7 +24,7 @@ _BLOCK = 64 << 10
 
 
 class Stage:
-    """New files by path, each in a slot, complete with their metadata; and room for what they replace."""
+    """New files, each in a slot with its metadata; later also the files that they replace."""
 
     def __init__(self, name: str, handles: Handles, store: ObjectStore, metadata: Metadata) -> None:
         self._name = name
@@ -38,7 +38,7 @@ class Stage:
         self.damaged: dict[str, str] = {}
 
     def prepare(self, coming: Sequence[Change], progress: Progress | None) -> None:
-        """Write everything that is to come, durably. What cannot be read is in `damaged`."""
+        """Write all new files, durably. What the store cannot read is in `damaged`."""
         root = self._handles.open("")
         make_writable(root)
         disk().mkdir(self._name, mode=0o700, dir_fd=root)
@@ -58,20 +58,20 @@ class Stage:
             disk().fsync(self.fd)
 
     def identity(self, slot: str) -> tuple[int, int, int]:
-        """What tells whether two looks were at the same file, unchanged."""
+        """Return device-independent identity of a file: equal if it is the same file, unchanged."""
         status = os.stat(slot, dir_fd=self.fd, follow_symlinks=False)
         return status.st_ino, status.st_size, status.st_mtime_ns
 
     def remove(self) -> None:
-        """Remove it: whatever is in it is in the safety checkpoint."""
+        """Remove the stage; its content is in the safety checkpoint (P1)."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
         root = self._handles.open("")
-        status = os.fstat(root)  # set already; removing the stage disturbs it
+        status = os.fstat(root)  # removing the stage changes the time of the workspace, which is set already
         make_writable(root)
         durable.remove_tree(self._name, dir_fd=root)
-        with contextlib.suppress(PermissionError):  # the workspace may belong to somebody else who lets us write to it
+        with contextlib.suppress(PermissionError):  # another user may own the workspace
             if os.fstat(root).st_mode != status.st_mode:
                 disk().chmod(root, stat.S_IMODE(status.st_mode))
             disk().set_mtime(".", status.st_mtime_ns, dir_fd=root)
@@ -115,7 +115,7 @@ class Stage:
         else:
             last, data = b"", b""
             for part in list_parts(self._store, FOLDER_MODE, entry.oid):
-                if part != last:  # a hole is the same part many times
+                if part != last:  # a hole is the same chunk many times
                     last, data = part, self._store.blob(part)
                 yield data
 
@@ -123,7 +123,7 @@ class Stage:
         try:
             disk().mknod(slot, entry.attr.mode, entry.attr.device, dir_fd=self.fd)
         except PermissionError:
-            self.failed[path] = "a device can be made by the administrator only"
+            self.failed[path] = "only root can create a device"
             return False
         self._metadata.set_all(slot, self.fd, path, entry.attr)
         return True

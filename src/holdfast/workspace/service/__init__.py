@@ -1,1 +1,1 @@
-"""The workspace for a program that runs an event loop."""
+"""`CheckpointService`: the workspace for a program that runs an event loop."""

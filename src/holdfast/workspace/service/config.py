@@ -1,4 +1,4 @@
-"""What a checkpoint service is told when it is made, and what it tells: its configuration and its events."""
+"""Configuration and events of the checkpoint service."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from holdfast.errors import Refused
+from holdfast.validation import check_flag, check_limit, check_patterns
 
 
-class CheckpointEvent(str, Enum):  # noqa: UP042  a text of its own value, as the predecessor's is
-    """What a service tells those who asked with `on`; beside each, what the handler is given."""
+class CheckpointEvent(str, Enum):  # noqa: UP042  str() gives the value, as with the predecessor
+    """Events for handlers registered with `on`; the comment is the argument of the handler."""
 
     INITIALIZED = "initialized"  # {"workspace": the path}
     CREATED = "checkpoint_created"  # the Checkpoint
     RESTORED = "checkpoint_restored"  # the Restored
     DELETED = "checkpoint_deleted"  # the Checkpoint
     PRUNED = "checkpoints_pruned"  # the Pruned
-    ERROR = "error"  # the exception, which is raised all the same
+    ERROR = "error"  # the exception, which is also raised
 
     CHECKPOINT_CREATED = CREATED  # other names of the same events
     CHECKPOINT_RESTORED = RESTORED
@@ -25,7 +26,7 @@ class CheckpointEvent(str, Enum):  # noqa: UP042  a text of its own value, as th
 
 
 def event_of(value: object) -> CheckpointEvent:
-    """An event, or its text. Refused if there is none such."""
+    """Return the event with a value. Refused if there is none."""
     try:
         return CheckpointEvent(value)
     except ValueError:
@@ -35,26 +36,19 @@ def event_of(value: object) -> CheckpointEvent:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointConfig:
-    """How a service keeps checkpoints. Refused if a value makes no sense."""
+    """Options of a checkpoint service. Refused if a value is not valid."""
 
     auto_checkpoint: bool = True
-    """Whether protected tools are preceded by a checkpoint."""
+    """Whether to save a checkpoint before each call of a protected tool."""
     max_checkpoints: int | None = 100
-    """How many are kept; older ones are pruned, and their disk is freed. None keeps all."""
+    """How many checkpoints to keep; older ones are pruned. None keeps all."""
     exclude_patterns: list[str] = field(default_factory=list)
-    """What checkpoints leave out, as in a .gitignore."""
+    """Patterns of files to leave out, as in a .gitignore."""
     enabled: bool = True
-    """False switches everything off: nothing is opened, nothing is saved, protected tools are as they were."""
+    """False switches the service off: nothing is opened or saved, and tools are not wrapped."""
 
     def __post_init__(self) -> None:
         for name in ("auto_checkpoint", "enabled"):
-            value = getattr(self, name)
-            if not isinstance(value, bool):
-                raise Refused(f"{name} is {value!r}", hint="Give True or False.")
-        most = self.max_checkpoints
-        if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
-            raise Refused(f"max_checkpoints is {most!r}", hint="Give a whole number, 1 or more, or None for all.")
-        patterns = self.exclude_patterns
-        if not isinstance(patterns, list | tuple) or not all(isinstance(pattern, str) for pattern in patterns):
-            raise Refused(f"exclude_patterns is {patterns!r}", hint="Give a list of patterns.")
-        object.__setattr__(self, "exclude_patterns", list(patterns))
+            check_flag(getattr(self, name), name)
+        check_limit(self.max_checkpoints, "max_checkpoints", least=1)
+        object.__setattr__(self, "exclude_patterns", check_patterns(self.exclude_patterns))

@@ -1,4 +1,4 @@
-"""Doing a service's work in threads, and telling of it in the loop (or, without one, where it was asked for)."""
+"""Running a service's work in threads, and calling event handlers in the loop (or, without one, in the caller)."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from concurrent.futures import Future
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
+from holdfast.durable.aio import ReadWriteThreads, WorkerThreads, log_failure, result_of
 from holdfast.events import Listeners
 from holdfast.workspace.service.config import CheckpointEvent
-from holdfast.workspace.service.lane import Lane
 
 T = TypeVar("T")
-PATIENCE_S = 10.0
-"""How long an async handler is waited for before the call that it was told of returns without it."""
+HANDLER_TIMEOUT_S = 10.0
+"""Timeout for async handlers: after it, the call returns without waiting for the handler."""
 _log = logging.getLogger("holdfast")
 
 
 class Done(NamedTuple, Generic[T]):
-    """What some work came to, and what is to be told of it."""
+    """The result of some work, and its events."""
 
     result: T
     events: Sequence[tuple[CheckpointEvent, object]] = ()
 
 
 class Dispatch:
-    """Two lanes, one for what changes something and one for what only looks; and who is to be told."""
+    """One thread for changes, one for reads; and the event handlers."""
 
     def __init__(self) -> None:
         self.listeners: Listeners[Any] = Listeners()
-        self._changing, self._looking = Lane("holdfast-service"), Lane("holdfast-service-look")
+        self._threads = ReadWriteThreads("holdfast-service", owner="service")
         self._tasks: set[asyncio.Task[Any]] = set()
         self._handlers: set[asyncio.Task[Any]] = set()
         self._askers: WeakKeyDictionary[asyncio.Task[Any], asyncio.Task[Any]] = WeakKeyDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def change(self, work: Callable[[], Done[T]]) -> T:
-        """Do work after what was asked for before, tell of it, and return its result."""
-        return await self._do(self._changing, work)
+        """Do work after all earlier changes, call the handlers, and return its result."""
+        return await self._do(self._threads.changes, work)
 
     async def look(self, work: Callable[[], Done[T]]) -> T:
-        """Do work that changes nothing, beside what does."""
-        return await self._do(self._looking, work)
+        """Do work that only reads, concurrently with changes."""
+        return await self._do(self._threads.reads, work)
 
     def change_blocking(self, work: Callable[[], Done[T]]) -> T:
-        """The same as `change`, for code that is not in a coroutine; it waits in its own thread."""
+        """Do the same as `change` for synchronous callers, and wait in the caller's thread."""
         try:
-            done = self._changing.submit(work).result()
+            done = self._threads.changes.submit(work).result()
         except Exception as error:
             self._finish_somewhere(self._tell([(CheckpointEvent.ERROR, error)]))
             raise
@@ -58,15 +58,14 @@ class Dispatch:
         return done.result
 
     async def close(self) -> None:
-        """Take nothing more, and wait for what was begun; handlers that do not end are cancelled."""
-        self._changing.close()
-        self._looking.close()
+        """Accept no more work, wait for what has begun, and cancel handlers that do not end."""
+        self._threads.close()
         waiting = self._waiting()
         if others := self._here(self._tasks) - waiting:
             await asyncio.wait(others)
-        await asyncio.gather(self._changing.ended(), self._looking.ended())
+        await self._threads.aclose()
         if handlers := self._here(self._handlers) - waiting:
-            _, late = await asyncio.wait(handlers, timeout=PATIENCE_S)
+            _, late = await asyncio.wait(handlers, timeout=HANDLER_TIMEOUT_S)
             for task in late:
                 task.cancel()
 
@@ -75,43 +74,42 @@ class Dispatch:
         return {task for task in tasks if task.get_loop() is asyncio.get_running_loop()}
 
     def _waiting(self) -> set[asyncio.Task[Any]]:
-        """This task and those that wait for it to end: a handler may close the service."""
+        """Return this task and those that wait for it: a handler may close the service."""
         found, task = set(), asyncio.current_task()
         while task is not None:
             found.add(task)
             task = self._askers.get(task)
         return found
 
-    # telling
+    # events
 
-    async def _do(self, lane: Lane, work: Callable[[], Done[T]]) -> T:
-        """Being cancelled ends the waiting, not the work nor the telling."""
+    async def _do(self, threads: WorkerThreads, work: Callable[[], Done[T]]) -> T:
+        """Run work; a cancelled caller stops waiting, but the work and its events go on."""
         self._loop = asyncio.get_running_loop()
-        task = self._keep(asyncio.ensure_future(self._through(lane, work)), self._tasks)
+        task = self._keep(asyncio.ensure_future(self._through(threads, work)), self._tasks)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            task.add_done_callback(_log_failure)
+            task.add_done_callback(log_failure)
             raise
 
-    async def _through(self, lane: Lane, work: Callable[[], Done[T]]) -> T:
-        future = lane.submit(work)
+    async def _through(self, threads: WorkerThreads, work: Callable[[], Done[T]]) -> T:
+        future = threads.submit(work)
         try:
-            done = await lane.answer(future)
+            done = await result_of(future)
         except Exception as error:
             await self._finish(self._tell([(CheckpointEvent.ERROR, error)]))
             raise
-        except asyncio.CancelledError:  # the loop ends, since nobody else can cancel this
+        except asyncio.CancelledError:  # the loop is ending: nothing else cancels this
             threading.Thread(target=self._tell_late, args=(future,), name="holdfast-service-late").start()
             raise
         await self._finish(self._tell(done.events))
         return done.result
 
     def _tell_late(self, future: Future[Done[Any]]) -> None:
-        """Tell of work whose loop has ended, from a thread of its own."""
+        """Call the handlers for work whose loop has ended, from a new thread."""
+        log_failure(future)
         error = future.exception()
-        if error is not None:
-            _log.error("what nobody waited for failed: %s", error)
         answers = self._tell(future.result().events if error is None else [(CheckpointEvent.ERROR, error)])
         if any(map(inspect.isawaitable, answers)):
             asyncio.run(self._finish(answers))
@@ -120,7 +118,7 @@ class Dispatch:
         return [answer for kind, event in events for answer in self.listeners.tell(kind, event)]
 
     def _finish_somewhere(self, answers: Sequence[object]) -> None:
-        """Await what async handlers returned, in the loop of this thread, else in the service's, else in a new one."""
+        """Await async handlers in the loop of this thread, else in the service's, else in a new one."""
         if not any(map(inspect.isawaitable, answers)):
             return
         finishing = self._finish(answers)
@@ -133,18 +131,18 @@ class Dispatch:
                 asyncio.run(finishing)
 
     async def _finish(self, answers: Sequence[object]) -> None:
-        """Await what async handlers returned, one after the other; one that does not end is left to itself."""
+        """Await async handlers, one after the other, each up to the timeout."""
         for answer in answers:
             if inspect.isawaitable(answer):
                 task = self._keep(asyncio.ensure_future(_logged(answer)), self._handlers)
-                _, late = await asyncio.wait({task}, timeout=PATIENCE_S)
+                _, late = await asyncio.wait({task}, timeout=HANDLER_TIMEOUT_S)
                 if late:
                     _log.warning(
-                        "an async handler has not ended after %g seconds; it is waited for no longer", PATIENCE_S
+                        "an async handler has not ended after %g seconds; going on without it", HANDLER_TIMEOUT_S
                     )
 
     def _keep(self, task: asyncio.Task[T], among: set[asyncio.Task[Any]]) -> asyncio.Task[T]:
-        """The loop itself does not keep a task from being collected."""
+        """Keep a reference to a task: the loop itself does not prevent garbage collection."""
         among.add(task)
         task.add_done_callback(among.discard)
         if (asker := asyncio.current_task()) is not None:
@@ -153,7 +151,7 @@ class Dispatch:
 
 
 async def _logged(answer: Awaitable[object]) -> None:
-    """Await what an async handler returned; one that fails, or is cancelled, is logged, and breaks nothing."""
+    """Await an async handler; log it if it fails or is cancelled."""
     try:
         await answer
     except Exception:
@@ -163,9 +161,3 @@ async def _logged(answer: Awaitable[object]) -> None:
         if task is not None and task.cancelling():
             raise
         _log.error("an async handler was cancelled")
-
-
-def _log_failure(task: asyncio.Task[Any]) -> None:
-    """Nobody waits for it any more, so nobody else would say it (P4)."""
-    if not task.cancelled() and task.exception() is not None:
-        _log.error("what nobody waited for failed: %s", task.exception())

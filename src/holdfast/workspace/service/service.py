@@ -1,8 +1,8 @@
 """The checkpoint service: the workspace for a program that runs an event loop.
 
-Everything is done by a `Workspace`, which is the same thing without `async`; here its calls are made in two threads,
-one for what changes something, in the order asked for, and one for what only looks. Whoever stops waiting (a task that
-is cancelled, a loop that ends) does not stop the work: it is done whole, and its event is told.
+A `Workspace` does everything; the service calls it in two threads, one for changes, in the order of the calls, and one
+for reads. A caller that stops waiting (a cancelled task, a loop that ends) does not stop the work: it is completed, and
+its event handlers are called.
 """
 
 from __future__ import annotations
@@ -11,43 +11,43 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from holdfast.errors import HoldfastError, Refused
-from holdfast.model import JSON, Checkpoint, CheckpointDiff, Plan, Restored
+from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
+from holdfast.model import JSON, Checkpoint, CheckpointDiff, Plan, Restored, Uncovered
 from holdfast.retention import Policy
+from holdfast.validation import check_path
+from holdfast.workspace import store_paths
 from holdfast.workspace.config import Settings, read_settings
-from holdfast.workspace.given import a_path
-from holdfast.workspace.scope import Paths
-from holdfast.workspace.service import trail
+from holdfast.workspace.pathspec import Paths
+from holdfast.workspace.requests import SaveRequest
+from holdfast.workspace.service import navigation
 from holdfast.workspace.service.config import CheckpointConfig, CheckpointEvent, event_of
-from holdfast.workspace.service.conversation import as_state, copied
 from holdfast.workspace.service.dispatch import Dispatch, Done
-from holdfast.workspace.service.loaded import loaded
-from holdfast.workspace.service.opening import open_workspace
-from holdfast.workspace.service.protection import Ahead, Nothing, Tool, protect
-from holdfast.workspace.stored.spelling import OnUnknown, Spelling
-from holdfast.workspace.upkeep.undoing import UNDO_STEPS
+from holdfast.workspace.service.protection import CheckpointBefore, NoCheckpoint, Tool, protect
+from holdfast.workspace.service.state_copy import as_state, copied
+from holdfast.workspace.stored.state_json import OnUnknown, Spelling
 from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from holdfast.serde import Registry
 
+
 T = TypeVar("T")
 _Path = str | os.PathLike[str]
 _log = logging.getLogger("holdfast")
-_OFF = Nothing()
-_MOST = 100  # a policy that counts none is asked once there are so many
+_OFF = NoCheckpoint()
+_MOST = 100  # a policy without `keep_last` is applied once there are more than this
 
 
 class CheckpointService:
-    """Checkpoints of a folder for a long-lived program: saved, restored, rewound, pruned, without holding up its loop.
+    """Saves, restores, rewinds and prunes checkpoints of a folder without blocking the event loop.
 
-    Opening happens with `initialize`, or with the first call. Errors are those of the library, and are raised.
+    `initialize` opens the workspace, or the first call does. Raises the errors of the library.
     """
 
     def __init__(
@@ -69,9 +69,11 @@ class CheckpointService:
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        """Nothing is read or written yet. `storage_dir` is a folder of stores, or one store; a keyword that is also
-        in `config` stands in its place there. With `watch` the kernel tells what changes, as by `Workspace.watch`;
-        `registry` and `on_unknown` are about classes in states, as `Workspace` has them."""
+        """Configure the service; nothing is read or written yet.
+
+        `storage_dir` is a folder of stores, or one store. A keyword overrides the same option in `config`. `watch` is
+        `Workspace.watch`; `registry` and `on_unknown` are those of `Workspace`.
+        """
         given: dict[str, Any] = {
             "enabled": enabled,
             "auto_checkpoint": auto_checkpoint,
@@ -104,7 +106,7 @@ class CheckpointService:
 
     @property
     def workspace(self) -> Workspace:
-        """The workspace itself, for synchronous use. Refused before it is opened."""
+        """The workspace, for synchronous use. Refused before it is opened."""
         if self._workspace is None:
             raise Refused("the service is not initialized", hint="Await initialize() first.")
         return self._workspace
@@ -119,21 +121,21 @@ class CheckpointService:
         await self.close()
 
     async def initialize(self) -> bool:
-        """Open the store, or make it; whether the service is on. An interrupted restore is finished or taken back."""
+        """Open or create the store; return whether the service is enabled. Recovers an interrupted restore."""
         if self.config.enabled:
             await self._change(lambda _: Done(None))
         return self.config.enabled
 
     async def close(self) -> None:
-        """Wait for what was begun, and take nothing more."""
+        """Wait for work that has begun, and accept no more."""
         await self._dispatch.close()
         if self._workspace is not None:
             self._workspace.close()
 
     def on(self, event: CheckpointEvent | str, handler: Callable[[Any], object]) -> Callable[[], None]:
-        """Tell a handler, sync or async, of each event of a kind; returns what ends that.
+        """Call a handler, sync or async, for each event of a kind; returns a function that removes it.
 
-        A handler that fails is logged, and breaks nothing.
+        A handler that fails is logged, and has no other effect.
         """
         if not callable(handler):
             raise Refused(f"the handler {handler!r} cannot be called", hint="Give a function.")
@@ -156,36 +158,39 @@ class CheckpointService:
         allow_empty: bool | None = None,
         rehash: bool = False,
     ) -> Checkpoint:
-        """Keep the folder as it is now, and the state (a conversation, or named values) with it.
+        """Save the folder as it is now, with state (a conversation, or named values).
 
-        With nothing changed this returns the checkpoint that the folder is at; one with a step or a turn is made all
-        the same, to be found by it. What the first save of an `actor` finds was there before it looked: that
+        If nothing changed, return the checkpoint that the folder is at (`is_new` is False); one with a step or a turn
+        is saved in any case, so that it can be found. What the first save of an `actor` finds was there before: that
         checkpoint has no actor, and `saved_by` in its metadata.
         """
-        options: dict[str, Any] = {
-            "step": step,
-            "session": session,
-            "name": name,
-            "pinned": pinned,
-            "rehash": rehash,
-        }
-        options |= {"state": copied(as_state(state), self._spelling)}
-        told = trail.with_turn(metadata, turn)
-        empty = (step is not None or turn is not None) if allow_empty is None else allow_empty
+        values = copied(as_state(state), self._spelling)
+        told = navigation.with_turn(metadata, turn)
 
         def work(workspace: Workspace) -> Done[Checkpoint]:
             workspace = self._configured(workspace)
-            whose, more = workspace.first_looks.attribute(actor)
-            said = {**(told or {}), **more} if more else told
-            saved, new = _save(workspace, message, empty, {**options, "actor": whose, "metadata": said})
-            workspace.first_looks.note(actor)
+            whose, more = workspace.first_saves.attribute(actor)
+            request = SaveRequest(
+                message,
+                state=values,
+                session=session,
+                actor=whose,
+                step=step,
+                metadata={**(told or {}), **more} if more else told,
+                name=name,
+                pinned=pinned,
+                allow_empty=(step is not None or turn is not None) if allow_empty is None else allow_empty,
+                rehash=rehash,
+            )
+            saved = workspace.save_request(request)
+            workspace.first_saves.note(actor)
             self._standing = saved.id, False
-            return Done(saved, self._created(workspace, saved) if new else ())
+            return Done(saved, self._created(workspace, saved) if saved.is_new else ())
 
         return await self._change(work)
 
     async def delete(self, checkpoint_id: str) -> Checkpoint:
-        """Delete one checkpoint; others are not touched."""
+        """Delete one checkpoint; other checkpoints do not change."""
 
         def work(workspace: Workspace) -> Done[Checkpoint]:
             deleted = workspace.delete(checkpoint_id)
@@ -196,49 +201,49 @@ class CheckpointService:
     # before tools
 
     def protect(self, tool: Tool, *, message: str | None = None) -> Tool:
-        """A callable, sync or async, that saves a checkpoint before each call; the callable itself where that is off.
+        """Wrap a callable, sync or async, so that each call saves a checkpoint first; unchanged if that is off.
 
-        If the checkpoint cannot be made the tool does not run. A sync one waits for its checkpoint: call it in a
-        thread (`asyncio.to_thread`) where a loop must go on meanwhile.
+        If the checkpoint cannot be saved the tool does not run. A sync tool blocks until the checkpoint is saved: call
+        it in a thread (`asyncio.to_thread`) to keep the loop running.
         """
         return protect(tool, self, message) if self.is_automatic else tool
 
     @overload
     def auto_checkpoint(self, what: Tool) -> Tool: ...
     @overload
-    def auto_checkpoint(self, what: str | None = None) -> Ahead: ...
+    def auto_checkpoint(self, what: str | None = None) -> CheckpointBefore: ...
     def auto_checkpoint(self, what: Any = None) -> Any:
-        """A checkpoint before a tool or a block touches files: `@service.auto_checkpoint`, with or without a message,
-        `with service.auto_checkpoint("edit"):` and `async with`. Does nothing where that is off."""
+        """Save a checkpoint before a tool or a block: `@service.auto_checkpoint`, with or without a message,
+        `with service.auto_checkpoint("edit"):` and `async with`. Does nothing if that is off."""
         if callable(what):
             return self.protect(what)
-        return Ahead(self, what) if self.is_automatic else _OFF
+        return CheckpointBefore(self, what) if self.is_automatic else _OFF
 
     @property
     def is_automatic(self) -> bool:
-        """Whether tools are preceded by checkpoints."""
+        """Whether checkpoints are saved before tools."""
         return self.config.enabled and self.config.auto_checkpoint
 
-    async def ahead(self, tool: str, message: str | None, **label: Any) -> Checkpoint:
-        """Save what is there before a tool runs. `label` is of what `Workspace.save` takes: actor, session, step …"""
-        return await self._change(self._ahead(tool, message, label))
+    async def save_before(self, tool: str, message: str | None, **label: Any) -> Checkpoint:
+        """Save before a tool runs. `label`: arguments of `Workspace.save` such as actor, session, step."""
+        return await self._change(self._save_before(tool, message, label))
 
-    def ahead_blocking(self, tool: str, message: str | None) -> Checkpoint:
-        """The same, for code without a loop."""
-        work = self._ahead(tool, message, {})
+    def save_before_blocking(self, tool: str, message: str | None) -> Checkpoint:
+        """Do the same for synchronous callers."""
+        work = self._save_before(tool, message, {})
         return self._dispatch.change_blocking(lambda: self._on_workspace(work))
 
-    def _ahead(
+    def _save_before(
         self, tool: str, message: str | None, label: Mapping[str, Any]
     ) -> Callable[[Workspace], Done[Checkpoint]]:
         message = message if message is not None else f"before {tool}" if tool else "before changes"
-        options = {**label, "metadata": {**(label.get("metadata") or {}), trail.BEFORE: tool or message}}
+        options = {**label, "metadata": {**(label.get("metadata") or {}), navigation.BEFORE: tool or message}}
 
         def work(workspace: Workspace) -> Done[Checkpoint]:
             workspace = self._configured(workspace)
-            saved, new = _save(workspace, message, False, options)
+            saved = workspace.save(message, **options)
             self._standing = saved.id, True
-            return Done(saved, self._created(workspace, saved) if new else ())
+            return Done(saved, self._created(workspace, saved) if saved.is_new else ())
 
         return work
 
@@ -246,8 +251,8 @@ class CheckpointService:
         return [(CheckpointEvent.CREATED, saved), *self._pruned(workspace)]
 
     def _pruned(self, workspace: Workspace) -> list[tuple[CheckpointEvent, object]]:
-        """Prune, if there are too many now, of saves or of safety checkpoints; what is to be told. Nothing fails
-        because pruning did."""
+        """Prune if there are too many saves or safety checkpoints; return the events. A failure to prune is logged
+        and reported as an event."""
         policy = self._policy
         try:
             if policy and _are_many(workspace, policy.keep_last or _MOST):
@@ -263,21 +268,21 @@ class CheckpointService:
     async def list(
         self, limit: int | None = 50, *, session: str | None = None, before: str | None = None
     ) -> list[Checkpoint]:
-        """Checkpoints, newest first; with `before`, those older than that one. Restoring an older one hides none."""
+        """List checkpoints, newest first; with `before`, those older than that. Restoring an older one hides none."""
         return await self._look(lambda ws: ws.list(limit, session=session, before=before))
 
     async def get(self, checkpoint_id: str) -> Checkpoint:
-        """A checkpoint by id, unique prefix, name, `latest` or `latest~2`, with its files and state read already."""
-        return await self._look(lambda ws: loaded(ws.get(checkpoint_id)))
+        """Get a checkpoint by id, unique prefix, name, `latest` or `latest~2`, with files and state already read."""
+        return await self._look(lambda ws: _loaded(ws.get(checkpoint_id)))
 
     async def diff(self, from_id: str | None = None, to_id: str | None = None) -> CheckpointDiff:
-        """What differs between two checkpoints; from the latest, and to the folder as it is, where none is named."""
+        """Compare two checkpoints; by default the latest with the folder as it is now."""
         return await self._look(lambda ws: ws.diff("latest" if from_id is None else from_id, to_id))
 
     # going back
 
     async def preview(self, checkpoint_id: str = "latest", *, keep_new: bool = False) -> Plan:
-        """What `restore` would do to the files; nothing is touched."""
+        """Compute what `restore` would do to the files."""
         return await self._look(lambda ws: ws.preview(checkpoint_id, keep_new=keep_new))
 
     async def restore(
@@ -293,24 +298,24 @@ class CheckpointService:
         keep_new: bool = False,
         state: JSON = None,
     ) -> Restored:
-        """Bring back a checkpoint, by id, step or turn; the latest where none is named.
+        """Restore a checkpoint, by id, step or turn; the latest by default.
 
-        The files become as they were, and the state that was saved with them is in the result; either alone, if the
-        other is False. `state` is the conversation as it is now: it is kept with the files, for `undo`.
+        Restores the files, and returns the state that was saved with them; only one of the two if `files` or
+        `conversation` is False. `state` is the present conversation: it is saved with the files, for `undo`.
         """
         if sum(given is not None for given in (checkpoint_id, step, turn)) > 1:
-            raise Refused("a checkpoint is named in two ways", hint="Give its id, its step or its turn, not both.")
+            raise Refused("more than one of checkpoint_id, step and turn is given", hint="Give only one of them.")
         if not files and not conversation:
-            raise Refused("neither files nor conversation are to be restored", hint="Leave one of them True.")
+            raise Refused("files and conversation are both False", hint="Leave one of them True.")
         if not files and (paths is not None or keep_new):
-            raise Refused("paths and keep_new are about files", hint="Leave files=True.")
+            raise Refused("paths and keep_new need files=True", hint="Leave files=True.")
         now = copied(as_state(state), self._spelling)
 
         def work(workspace: Workspace) -> Done[Restored]:
             if step is not None:
-                target = trail.find_step(workspace, step, session)
+                target = navigation.find_step(workspace, step, session)
             elif turn is not None:
-                target = trail.find_turn(workspace, turn, session)
+                target = navigation.find_turn(workspace, turn, session)
             else:
                 target = workspace.get("latest" if checkpoint_id is None else checkpoint_id)
             if not files:
@@ -322,9 +327,9 @@ class CheckpointService:
         return await self._change(work)
 
     async def rewind(self, steps: int = 1, *, conversation: bool = True, state: JSON = None) -> Restored:
-        """Go so many checkpoints back from where the folder stands. The newer ones stay, and `undo` goes forth again.
+        """Restore the checkpoint `steps` steps back. Newer checkpoints stay, and `undo` reverts the rewind.
 
-        After a protected tool has run, one step back is what was there before it.
+        After a protected tool has run, one step back is the state before it.
         """
         now = copied(as_state(state), self._spelling)
 
@@ -332,30 +337,30 @@ class CheckpointService:
             head = workspace.head()
             standing = self._standing
             past = standing[1] if head and standing and standing[0] == head.id else None
-            restored = workspace.restore(trail.find_back(workspace, steps, past=past).id, state=now)
+            restored = workspace.restore(navigation.find_back(workspace, steps, past=past).id, state=now)
             return self._moved(workspace, restored, conversation=conversation)
 
         return await self._change(work)
 
     async def undo(self) -> Restored:
-        """Take back the last restore or rewind, files and state."""
+        """Undo the last restore or rewind, files and state."""
         return await self._change(lambda ws: self._moved(ws, ws.undo()))
 
     async def redo(self) -> Restored:
-        """Take back the last undo."""
+        """Redo what the last undo reverted."""
         return await self._change(lambda ws: self._moved(ws, ws.redo()))
 
     def _moved(
         self, workspace: Workspace, restored: Restored, *, conversation: bool = True, files: bool = True
     ) -> Done[Restored]:
-        """What is to be told after going back; with `files` it has made a safety checkpoint."""
+        """Return a restore with its events; with `files` it has saved a safety checkpoint."""
         events: list[tuple[CheckpointEvent, object]] = [(CheckpointEvent.RESTORED, restored)]
         if files:
             self._standing = None
             events += self._pruned(workspace)
         return Done(restored if conversation else replace(restored, state={}), events)
 
-    # doing it elsewhere
+    # threads
 
     async def _change(self, work: Callable[[Workspace], Done[T]]) -> T:
         return await self._dispatch.change(lambda: self._on_workspace(work))
@@ -364,7 +369,7 @@ class CheckpointService:
         return await self._dispatch.look(lambda: self._on_workspace(lambda workspace: Done(look(workspace))))
 
     def _on_workspace(self, work: Callable[[Workspace], Done[T]]) -> Done[T]:
-        """Do work in a lane, and add what is to be told of the opening."""
+        """Do work in a thread, and add the event of the opening."""
         done = work(self._opened())
         if self._is_announced:
             return done
@@ -378,7 +383,7 @@ class CheckpointService:
         with self._opening:
             if self._workspace is None:
                 settings = self._settings()
-                self._workspace = open_workspace(
+                self._workspace = _open_workspace(
                     self.workspace_dir, self._storage_dir, self.config, settings, watch=self._watch, **self._options
                 )
                 most = self.config.max_checkpoints
@@ -386,11 +391,11 @@ class CheckpointService:
                 if settings.retention is not None and not self._is_told_how_many:
                     self._policy = settings.retention
                 if self._misconfigured is not None and not self._is_told_how_many:
-                    self._policy = None  # what it says of keeping is not known, so nothing is pruned (P1)
+                    self._policy = None  # P1: its retention is unknown, so nothing is pruned
             return self._workspace
 
     def _settings(self) -> Settings:
-        """The configuration of the folder. One that makes no sense must not keep anybody from going back."""
+        """Read the configuration of the folder. An invalid one is logged: it must not prevent a restore."""
         try:
             settings, self._misconfigured = read_settings(self.workspace_dir), None
         except HoldfastError as error:
@@ -399,7 +404,7 @@ class CheckpointService:
         return settings
 
     def _configured(self, workspace: Workspace) -> Workspace:
-        """The workspace for a save; raises what is wrong with the configuration, unless that is mended by now."""
+        """Return the workspace for a save; raises if the configuration is invalid and not fixed meanwhile."""
         if self._misconfigured is None:
             return workspace
         read_settings(self.workspace_dir)
@@ -410,19 +415,66 @@ class CheckpointService:
 
 
 def _absolute(path: _Path, what: str) -> Path:
-    """A path by where the program stands now."""
-    return Path(os.path.abspath(a_path(path, what)))
-
-
-def _save(workspace: Workspace, message: str, allow_empty: bool, options: Mapping[str, Any]) -> tuple[Checkpoint, bool]:
-    """Save, and whether that made a checkpoint."""
-    before = workspace.list(1, safety=True)
-    saved = workspace.save(message, allow_empty=allow_empty, **options)
-    return saved, not before or saved.sequence > before[0].sequence
+    """Return an absolute path, by the present working directory."""
+    return Path(os.path.abspath(check_path(path, what)))
 
 
 def _are_many(workspace: Workspace, most: int) -> bool:
-    """Whether there are more saves than so many, or more safety checkpoints than that and than an undo needs."""
+    """Whether there are more than `most` saves, or more safety checkpoints than that and than undo needs."""
+    from holdfast.workspace.upkeep.prune import UNDO_STEPS  # start-up cost: not before the first save
+
     found = workspace.list(2 * max(most, UNDO_STEPS) + 1, safety=True)
     saves = sum(each.operation is None for each in found)
     return saves > most or len(found) - saves > max(most, UNDO_STEPS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The lazy parts of a checkpoint, already read."""
+
+    read_state: dict[str, JSON]
+    read_changes: list[str]
+    read_uncovered: tuple[Uncovered, ...]
+
+    def state(self, checkpoint: Checkpoint) -> dict[str, JSON]:
+        return self.read_state
+
+    def files_changed(self, checkpoint: Checkpoint) -> list[str]:
+        return list(self.read_changes)
+
+    def uncovered(self, checkpoint: Checkpoint) -> tuple[Uncovered, ...]:
+        return self.read_uncovered
+
+
+def _loaded(checkpoint: Checkpoint) -> Checkpoint:
+    """Read the state, the changed files and the uncovered paths now. Parts that fail raise when they are used."""
+    try:
+        parts = _Parts(checkpoint.state, checkpoint.files_changed, checkpoint.uncovered)
+    except (Damaged, Refused, Unavailable):
+        return checkpoint
+    return replace(checkpoint, _lazy=parts)
+
+
+def _open_workspace(
+    folder: Path,
+    storage: Path | None,
+    config: CheckpointConfig,
+    settings: Settings,
+    *,
+    watch: bool | None,
+    **options: Any,
+) -> Workspace:
+    """Open the workspace, or create its store. `storage` is a folder of stores, or one store."""
+    options = settings.options() | options
+    options["exclude_patterns"] = [*settings.exclude_patterns, *config.exclude_patterns]
+    options["watch"] = settings.watch if watch is None else watch
+    return Workspace(folder, store=_store(folder, storage), **options)
+
+
+def _store(workspace: Path, storage: Path | None) -> Path | None:
+    """Return the store of a workspace in a folder of stores; the folder itself if it is a store."""
+    if storage is None or (storage / "holdfast").is_dir():
+        return storage
+    return store_paths.store_folder(
+        workspace.resolve(), store=None, environ={"HOLDFAST_STORE_ROOT": os.fspath(storage)}
+    )

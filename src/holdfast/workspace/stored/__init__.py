@@ -1,1 +1,1 @@
-"""How checkpoints are written down and found again: records, trees, parts, state, the catalog."""
+"""How checkpoints are stored and found: records, trees, chunks, state, the catalog."""

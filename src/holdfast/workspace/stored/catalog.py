@@ -1,12 +1,12 @@
 """The catalog: an SQLite table of all checkpoints, so that finding one does not mean reading all.
 
-Only a memory of what refs and commits say. `sync` makes it agree with them at every call, and costs next to nothing
-where neither has changed since it last did; one that is missing, damaged or cannot be written is made anew, in memory
-if need be. Ids sort by sequence, so the one key serves all but names; each row carries a checksum.
+It is only a cache of refs and commits. Every call runs `sync`, which makes it agree with them, and costs almost nothing
+if nothing changed. A catalog that is missing, damaged or not writable is rebuilt, in memory if necessary. Ids sort by
+sequence, so the primary key serves every query but names; each row has a checksum.
 
-It has no write-ahead log: SQLite maps the index of one into memory, and where the disk is full the kernel may end the
-process that writes to such a map, instead of refusing a write. Without one a reader can meet a writer in its commit.
-Who meets one for long reads the refs instead: readers never wait (P9).
+It has no write-ahead log: SQLite maps the `-shm` file into memory, and on a full disk the kernel may kill a process
+that writes to such a mapping. Without a log a reader can meet a writer in its commit; if that takes long, it reads the
+refs instead, since readers never wait (P9).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from holdfast import durable
+from holdfast.durable.sqlite import MEMORY, connect, is_busy, is_damage
 from holdfast.errors import Unavailable
 
 _VERSION = 4
@@ -41,14 +42,14 @@ _TEXT = " || char(31) || ".join(
 _NAMED = "SELECT id FROM checkpoints INDEXED BY names WHERE name IS NOT NULL ORDER BY id"
 _ACTOR = "ifnull(json_extract(record, '$.actor'), 'user')"
 _OF_THIS_PROCESS = os.urandom(8).hex()
-_READ_WAIT_S = 0.1  # a commit takes less than a millisecond; whoever takes longer is stopped, or its disk is
-_WRITE_WAIT_S = 2.0  # what is not written is made up for by the next call
-_SLACK_NS = 50_000_000  # a change within a tick of the clock may leave the same time
-_COARSE_SLACK_NS = 3_000_000_000  # file systems that count whole seconds
+_READ_WAIT_S = 0.1  # a commit takes less than a millisecond, unless the process or its disk is stopped
+_WRITE_WAIT_S = 2.0  # the next `sync` adds what is not written
+_SLACK_NS = 50_000_000  # two changes within the resolution of file times look like one
+_COARSE_SLACK_NS = 3_000_000_000  # file systems with a resolution of seconds
 
 
 class Row(NamedTuple):
-    """What the catalog knows of a checkpoint."""
+    """A checkpoint in the catalog."""
 
     id: str
     sequence: int
@@ -58,13 +59,13 @@ class Row(NamedTuple):
     timestamp: str
     safety: bool
     commit: str
-    content: str  # the names of its files, attributes and coverage: equal means equal
+    content: str  # ids of files, attributes and coverage: equal if the content is equal
     state: str
     record: str  # checkpoint.json
 
 
 class Catalog:
-    """One file. Every call opens it anew (or what its own thread keeps open): threads and forks share nothing."""
+    """The catalog file. Each call opens it, unless its thread keeps it open: threads and forks share no connection."""
 
     def __init__(
         self,
@@ -73,9 +74,9 @@ class Catalog:
         load: Callable[[str], Row | None],
         status: Callable[[], list[os.stat_result] | None] = lambda: None,
     ) -> None:
-        """`list_refs` tells which checkpoints there are, each with a mark that changes when its ref is replaced.
+        """`list_refs` returns all checkpoints, each with a mark that changes when its ref is replaced.
 
-        `load` reads one (None: it cannot be read). `status` looks at all that changes when a ref does (None: cannot).
+        `load` reads one (None: unreadable). `status` describes the files that change when a ref does (None: unknown).
         """
         self._path = path
         self._list_refs = list_refs
@@ -84,13 +85,15 @@ class Catalog:
         self._memory: sqlite3.Connection | None = None
         self._kept: tuple[int, int, sqlite3.Connection] | None = None
         self._agreed = ""
-        self._whole: tuple[int, int] | None = None  # the file of which every row was checked; each is when it is read
+        self._whole: tuple[int, int] | None = (
+            None  # the file whose rows were all checked; each row is checked again when it is read
+        )
 
     def sync(self) -> None:
-        """Make the catalog hold exactly the checkpoints that there are, as their refs have them now.
+        """Make the catalog contain exactly the checkpoints that the refs name now.
 
-        Where refs and catalog look as they did when they last agreed, nothing is read. The look is taken before
-        anything is read, so that what changes meanwhile is seen the next time.
+        Reads nothing if the status of refs and catalog is the same as when they last agreed. The status is taken before
+        anything is read, so that a change meanwhile is seen the next time.
         """
         look = self._look()
         if look and look in (self._agreed, self._note()):
@@ -100,18 +103,18 @@ class Catalog:
             self._write_note(look)
 
     def add(self, row: Row, mark: str = "") -> None:
-        """Put in a checkpoint that has just been committed; failing to is no loss, `sync` makes up for it."""
+        """Add a checkpoint that was just committed; if that fails, `sync` adds it later."""
         with contextlib.suppress(sqlite3.Error):
             self._change([(row, mark)], ())
 
     def remove(self, *checkpoint_ids: str) -> None:
-        """Forget checkpoints that have just been deleted."""
+        """Remove checkpoints that were just deleted."""
         with contextlib.suppress(sqlite3.Error):
             self._change([], checkpoint_ids)
 
     @contextlib.contextmanager
     def kept_open(self) -> Iterator[None]:
-        """Meanwhile, all calls of this thread use one connection: opening costs more than asking."""
+        """Use one connection for all calls of this thread: opening costs more than a query."""
         with self._open() as connection:
             self._kept = (os.getpid(), threading.get_ident(), connection)
             try:
@@ -128,10 +131,7 @@ class Catalog:
         safety: bool = False,
         before: str | None = None,
     ) -> list[Row]:
-        """Checkpoints, newest first, all of them older than the one with the id `before`.
-
-        Of a session; of an actor, and those under it.
-        """
+        """Return checkpoints, newest first: older than an id, of a session, of an actor and its sub-agents."""
         where, values = ["1" if safety else "safety = 0"], []
         if actor is not None:
             where.append(f"({_ACTOR} = ? OR substr({_ACTOR}, 1, ?) = ?)")
@@ -145,15 +145,15 @@ class Catalog:
         return self._rows(f"{' AND '.join(where)} ORDER BY id DESC LIMIT ?", [*values, -1 if limit is None else limit])
 
     def nth(self, back: int) -> Row | None:
-        """The newest save, or one so many before it."""
+        """Return the save `back` before the newest."""
         return next(iter(self._rows("safety = 0 ORDER BY id DESC LIMIT 1 OFFSET ?", [back])), None)
 
     def saves(self) -> int:
-        """How many there are, safety checkpoints aside."""
+        """Return the number of checkpoints without safety checkpoints."""
         return int(self._query("SELECT count(*) FROM checkpoints WHERE safety = 0")[0][0])
 
     def names(self) -> list[str]:
-        """The names of those that have one."""
+        """Return all checkpoint names."""
         return [str(row[0]) for row in self._query("SELECT name FROM checkpoints WHERE name IS NOT NULL")]
 
     def by_id(self, checkpoint_id: str) -> Row | None:
@@ -163,28 +163,28 @@ class Catalog:
         return next(iter(self._rows("name = ? ORDER BY id DESC LIMIT 1", [name])), None)
 
     def by_prefix(self, prefix: str) -> list[Row]:
-        """Up to four checkpoints whose id begins so."""
+        """Return up to four checkpoints whose id has a prefix."""
         return self._rows("id >= ? AND id < ? ORDER BY id LIMIT 4", [prefix, prefix + "\U0010ffff"])
 
     def operations(self) -> list[Row]:
-        """The safety checkpoints, oldest first."""
+        """Return the safety checkpoints, oldest first."""
         return self._rows("safety = 1 ORDER BY id", [])
 
     def greatest(self) -> Row | None:
-        """The checkpoint with the greatest sequence number, of any kind."""
+        """Return the checkpoint with the greatest sequence number, safety checkpoints included (P10)."""
         return next(iter(self._rows("1 ORDER BY id DESC LIMIT 1", [])), None)
 
     # agreeing with the refs
 
     def _agree(self) -> bool:
-        """Check every row and compare it with its ref; whether something had to be changed.
+        """Check every row and compare it with its ref; return whether something had to be changed.
 
-        The refs are listed after the catalog is read: a row is written after its ref, so one without a ref is gone.
+        The refs are listed after the catalog is read: a row is written after its ref, so one without is deleted.
         """
         known = self._marks() if self._whole and self._whole == self._file() else self._checked()
         is_changed = known is None
         if known is None:
-            self._rebuild()  # before anything is looked for by what a row says of itself
+            self._rebuild()  # before any query uses the damaged rows
             known = self._checked() or {}
         self._whole = self._file()
         refs = self._list_refs()
@@ -194,13 +194,13 @@ class Catalog:
         if missing or gone:
             try:
                 self._change(missing, gone)
-            except sqlite3.OperationalError as error:  # locked for long: the next call does it
-                if not _is_busy(error):
-                    self._in_memory()  # a full disk: what was deleted must not be listed (P4)
+            except sqlite3.OperationalError as error:  # locked for too long: the next call does it
+                if not is_busy(error):
+                    self._in_memory()  # full disk; P4: deleted checkpoints must not be listed
         return is_changed or bool(missing or gone)
 
     def _checked(self) -> dict[str, str] | None:
-        """The ids in the catalog and the marks of their refs; None if a row, or the index, is not what was written."""
+        """Return ids and ref marks in the catalog; None if a row or the index is damaged."""
         rows = self._query(f"SELECT id, mark, name IS NULL, checksum, CAST({_TEXT} AS BLOB) FROM checkpoints")
         named = [str(row[0]) for row in self._query(_NAMED)]
         if any(crc32(text or b"") != checksum for _, _, _, checksum, text in rows):
@@ -210,11 +210,11 @@ class Catalog:
         return {str(row[0]): str(row[1]) for row in rows}
 
     def _marks(self) -> dict[str, str]:
-        """The ids in the catalog and the marks of their refs, unchecked."""
+        """Return ids and ref marks in the catalog, unchecked."""
         return {str(row[0]): str(row[1]) for row in self._query("SELECT id, mark FROM checkpoints")}
 
     def _file(self) -> tuple[int, int] | None:
-        """Which file it is; None where it is in memory."""
+        """Return the identity of the file; None if the catalog is in memory."""
         try:
             status = os.stat(self._path)
         except OSError:
@@ -222,13 +222,13 @@ class Catalog:
         return None if self._memory else (status.st_dev, status.st_ino)
 
     def _look(self) -> str:
-        """How refs and catalog look from outside; empty where that does not tell whether they change."""
+        """Return the status of refs and catalog (sizes and times); empty if that does not show every change."""
         if self._memory is not None:
             own: list[os.stat_result] = []
         else:
             with contextlib.suppress(FileNotFoundError):
                 if os.stat(f"{self._path}-journal").st_size:
-                    return ""  # somebody is writing, or died over it
+                    return ""  # a process is writing, or died while it wrote
             try:
                 own = [os.stat(self._path)]
             except OSError:
@@ -237,7 +237,7 @@ class Catalog:
         if refs is None or not all(map(_is_settled, refs + own)):
             return ""
         parts = [f"{one.st_ino} {one.st_size} {one.st_mtime_ns} {one.st_ctime_ns}" for one in refs + own]
-        return f"{', '.join(parts)}, {_boot()}, version {_VERSION}\n"  # whoever opens one of another version empties it
+        return f"{', '.join(parts)}, {_boot()}, version {_VERSION}\n"  # opening another version empties it
 
     def _note(self) -> str:
         try:
@@ -246,7 +246,7 @@ class Catalog:
             return ""
 
     def _write_note(self, look: str) -> None:
-        """Remember a look at which refs and catalog agreed. A note that is torn or lost is one that does not match."""
+        """Write down the status at which refs and catalog agreed. A torn or lost note just does not match."""
         if self._memory is None:
             with contextlib.suppress(OSError):
                 flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -272,10 +272,10 @@ class Catalog:
             with self._open() as connection:
                 return connection.execute(text, values).fetchall()
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            if _is_busy(error):
+            if is_busy(error):
                 with contextlib.closing(self._filled()) as connection:
                     return connection.execute(text, values).fetchall()
-            if not _is_damage(error):
+            if not is_damage(error):
                 raise Unavailable(f"the catalog cannot be read: {error}", hint="Try again.") from error
         self._rebuild()
         with self._open() as connection:
@@ -286,14 +286,14 @@ class Catalog:
         self._write(self._all(), ())
 
     def _all(self) -> list[tuple[Row, str]]:
-        """Every checkpoint that can be read, from its commit."""
+        """Read every readable checkpoint from its commit."""
         return [(row, mark) for key, mark in sorted(self._list_refs().items()) if (row := self._load(key))]
 
     def _change(self, rows: list[tuple[Row, str]], gone: Iterable[str]) -> None:
         try:
             self._write(rows, gone)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            if not _is_damage(error):
+            if not is_damage(error):
                 raise
             self._rebuild()
 
@@ -302,6 +302,7 @@ class Catalog:
             connection.execute(f"PRAGMA busy_timeout={int(_WRITE_WAIT_S * 1000)}")
             try:
                 with connection:
+                    connection.execute("BEGIN IMMEDIATE")
                     _put(connection, rows)
                     connection.executemany("DELETE FROM checkpoints WHERE id = ?", [(one,) for one in gone])
             finally:
@@ -318,15 +319,15 @@ class Catalog:
             return
         try:
             connection = self._connect()
-        except OSError:  # its folder cannot be written
+        except OSError:  # the folder is not writable
             yield self._in_memory()
             return
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            if _is_busy(error):  # P9: answered from the refs for this once; what is written is made up for by `sync`
+            if is_busy(error):  # P9: read the refs this time; `sync` adds what is not written
                 with contextlib.closing(self._filled()) as filled:
                     yield filled
                 return
-            if not _is_damage(error):
+            if not is_damage(error):
                 yield self._in_memory()
                 return
             self._discard()
@@ -345,37 +346,36 @@ class Catalog:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             durable.open_to_owner(fd, 0o600)
             os.close(fd)
-        connection = sqlite3.connect(self._path, timeout=_READ_WAIT_S)
+        connection = connect(os.path.abspath(self._path), timeout_s=_READ_WAIT_S)
         try:
             if connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
-                connection.execute("PRAGMA journal_mode=DELETE")  # earlier versions had a log
+                connection.execute("PRAGMA journal_mode=DELETE")  # earlier versions had a write-ahead log
                 connection.executescript(f"DROP TABLE IF EXISTS checkpoints;{_SCHEMA}PRAGMA user_version={_VERSION};")
-            connection.execute("PRAGMA synchronous=OFF")  # what a power loss takes is made again: see `_look`
+            connection.execute("PRAGMA synchronous=OFF")  # `_look` detects a power loss, and the catalog is rebuilt
         except BaseException:
             connection.close()
             raise
         return connection
 
     def _in_memory(self) -> sqlite3.Connection:
-        """Make one in memory, and fill it: whoever asks may have found refs and file in agreement before."""
+        """Create a catalog in memory and fill it: the caller may rely on an earlier `sync`."""
         self._memory = self._filled()
         return self._memory
 
     def _filled(self) -> sqlite3.Connection:
-        """A table in memory, made of refs and commits."""
-        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        """Return a table in memory, filled from refs and commits."""
+        connection = connect(MEMORY)
         connection.executescript(_SCHEMA)
-        with connection:
-            _put(connection, self._all())
+        _put(connection, self._all())
         return connection
 
     def discard(self) -> None:
-        """Remove it, with all that SQLite has left of it; it is made again. Needs the store's lock."""
+        """Remove the catalog with all files of SQLite; it is rebuilt. Needs the store's lock."""
         self._agreed = ""
         self._discard()
 
     def _discard(self) -> None:
-        self._kept = None  # what is open is no longer the catalog
+        self._kept = None  # the open connection is no longer the catalog
         for suffix in ("", "-journal", "-wal", "-shm", "-agreed"):
             with contextlib.suppress(OSError):
                 os.unlink(f"{self._path}{suffix}")
@@ -386,19 +386,8 @@ def _put(connection: sqlite3.Connection, rows: Iterable[tuple[Row, str]]) -> Non
     connection.executemany(f"INSERT OR REPLACE INTO checkpoints VALUES ({','.join('?' * 13)})", full)
 
 
-def _is_busy(error: Exception) -> bool:
-    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) == sqlite3.SQLITE_BUSY
-
-
-def _is_damage(error: Exception) -> bool:
-    """Whether the file is at fault, rather than somebody who has it locked or a folder that cannot be written."""
-    code = getattr(error, "sqlite_errorcode", None)
-    in_the_way = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
-    return code is None or (code & 0xFF) not in (*in_the_way, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
-
-
 def _boot() -> str:
-    """What is different after a power loss, which may leave a file its times and take its content."""
+    """Return the boot id: a power loss may keep the times of a file and lose its content."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()

@@ -8,23 +8,26 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.errors import Refused
+from holdfast.validation import check_text
 
-_ALPHABET = "0123456789abcdefhjkmnpqrstuvwxyz"  # 32 characters; no g, so that git does not read a description into it
+_ALPHABET = (
+    "0123456789abcdefhjkmnpqrstuvwxyz"  # 32 characters; no g, so that git does not take an id for `git describe` output
+)
 _RANDOM = 8
 _ID = r"([a-z])([1-9][0-9]*)-[0-9a-z]{8}"
-_ID_PREFIX = r"[a-i][1-9][0-9]*(-[0-9a-z]*)?"  # of up to a thousand million checkpoints; `v1` is a name
-_LATEST = r"latest(?:~0*([0-9]{1,18}))?"  # one further back than any store has is no checkpoint
+_ID_PREFIX = r"[a-i][1-9][0-9]*(-[0-9a-z]*)?"  # up to 10^9 checkpoints; `v1` is a name
+_LATEST = r"latest(?:~0*([0-9]{1,18}))?"  # more digits than any store has checkpoints
 _NAME = r"[^\x00-\x1f\x7f~\ud800-\udfff]{1,200}"
 
 
 class Latest(NamedTuple):
-    """The newest checkpoint, or one so many before it."""
+    """A reference to the newest save, or to the one `back` before it."""
 
     back: int
 
 
 def new_id(sequence: int) -> str:
-    """An id such as `c123-x7k2mqrs`: how many digits (a letter), the sequence number, chance.
+    """Make an id such as `c123-x7k2mqrs`: the number of digits (as a letter), the sequence number, a random part.
 
     Ids sort as text in the order of their sequence numbers, and the part before the dash is a unique prefix.
     """
@@ -34,13 +37,13 @@ def new_id(sequence: int) -> str:
 
 
 def sequence_of(checkpoint_id: str) -> int | None:
-    """The sequence number in an id; None if it is not one."""
+    """Return the sequence number in an id; None if the text is not an id."""
     match = re.fullmatch(_ID, checkpoint_id)
     return int(match[2]) if match and ord(match[1]) - ord("a") + 1 == len(match[2]) else None
 
 
 def greatest_sequence(names: Iterable[str]) -> int:
-    """The greatest number among ids; whatever is none is passed over. Ids sort by number, so few of them are read."""
+    """Return the greatest number among ids; other texts are skipped. Ids sort by number, so few are parsed."""
     return next((number for name in sorted(names, reverse=True) if (number := sequence_of(name))), 0)
 
 
@@ -51,14 +54,13 @@ def parse_latest(ref: str) -> Latest | None:
 
 
 def looks_like_id(ref: str) -> bool:
-    """Whether a text is an id or the beginning of one, and so the name of nothing."""
+    """Whether a text is an id or a prefix of one, and so cannot be a name."""
     return re.fullmatch(_ID_PREFIX, ref) is not None
 
 
 def check_name(name: str) -> None:
-    """Refused unless a name can be told from an id and from `latest`."""
-    if not isinstance(name, str):
-        raise Refused("a checkpoint's name is not text", hint=f"It is of type {type(name).__name__}.")
+    """Refuse a name that could be taken for an id or for `latest`."""
+    check_text(name, "a checkpoint's name")
     if not re.fullmatch(_NAME, name) or name.strip() != name or looks_like_id(name) or name.startswith("latest"):
         raise Refused(
             f"{name!r} cannot name a checkpoint",

@@ -1,11 +1,11 @@
-"""How a checkpoint is written down: one commit, whose tree holds everything.
+"""How a checkpoint is stored: one commit, whose tree contains everything.
 
 files/           the workspace
-attrs            what git cannot say of it, folder by folder
+attrs            what git cannot express of it, folder by folder
 state/           the named state
-checkpoint.json  the record: who, when, why, and what follows what
+checkpoint.json  the record: message, actor, time, parent
 changes.json     the paths that differ from the parent
-uncovered.json   what is not held, and why
+uncovered.json   the paths that are not covered, and why
 rules.json       the ignore rules that are not files of the workspace
 """
 
@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, Remedy
 from holdfast.model import Checkpoint, Operation
 
 if TYPE_CHECKING:
     from holdfast.model import Lazy, Uncovered
-    from holdfast.workspace.stored.parts import Sink, Source
+    from holdfast.workspace.stored.chunking import Sink, Source
 
 FORMAT = 1
 
@@ -35,7 +35,7 @@ class Node(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The parts of a checkpoint, by name."""
+    """The object ids of the parts of a checkpoint."""
 
     root: Node
     state: bytes  # EMPTY_TREE: none
@@ -98,19 +98,17 @@ def decode_record(data: bytes, *, commit: str, lazy: Lazy | None) -> Checkpoint:
             commit=commit,
             _lazy=lazy,
         )
-    except (ValueError, KeyError, TypeError, OverflowError) as error:  # a time before the year 1 in UTC, for one
-        raise Damaged(
-            f"the record of commit {commit} cannot be read ({error})", hint="Run `holdfast verify`."
-        ) from None
+    except (ValueError, KeyError, TypeError, OverflowError) as error:  # OverflowError: a time before the year 1 in UTC
+        raise Damaged(f"the record of commit {commit} cannot be read ({error})", remedy=Remedy("verify")) from None
 
 
 def write_commit(sink: Sink, checkpoint: Checkpoint, contents: Contents) -> bytes:
-    """Put a checkpoint together; the name of its commit."""
-    from holdfast.shadowgit import (  # who reads records alone does not pay for it
+    """Write the tree and the commit of a checkpoint; return the id of the commit."""
+    from holdfast.shadowgit import (  # start-up cost: reading records does not need it
         EMPTY_TREE,
         FILE_MODE,
         FOLDER_MODE,
-        Kind,
+        ObjectKind,
         TreeEntry,
         encode_commit,
         encode_tree,
@@ -127,14 +125,14 @@ def write_commit(sink: Sink, checkpoint: Checkpoint, contents: Contents) -> byte
     ]
     if contents.state != EMPTY_TREE:
         entries.append(TreeEntry(FOLDER_MODE, b"state", contents.state))
-    tree = sink.add(Kind.TREE, encode_tree(entries))
+    tree = sink.add(ObjectKind.TREE, encode_tree(entries))
     title = checkpoint.message or ("before " + checkpoint.operation.verb if checkpoint.operation else checkpoint.id)
     seconds = int(checkpoint.timestamp.timestamp())
-    return sink.add(Kind.COMMIT, encode_commit(tree, seconds=seconds, message=title))
+    return sink.add(ObjectKind.COMMIT, encode_commit(tree, seconds=seconds, message=title))
 
 
 def read_contents(source: Source, commit: bytes) -> Contents:
-    """The parts of a stored checkpoint."""
+    """Read the parts of a stored checkpoint."""
     from holdfast.shadowgit import EMPTY_TREE, FOLDER_MODE, decode_commit  # as above
 
     tree = decode_commit(commit)
@@ -151,7 +149,7 @@ def read_contents(source: Source, commit: bytes) -> Contents:
             rules=entries[b"rules.json"].oid,
         )
     except KeyError as error:
-        raise Damaged(f"a checkpoint has no {error.args[0].decode()}", hint="Run `holdfast verify`.") from None
+        raise Damaged(f"a checkpoint has no {error.args[0].decode()}", remedy=Remedy("verify")) from None
 
 
 def encode_uncovered(uncovered: Sequence[Uncovered]) -> bytes:
@@ -167,5 +165,5 @@ def decode_uncovered(data: bytes) -> tuple[Uncovered, ...]:
 
 
 def to_json(value: Any) -> bytes:
-    """JSON for people and programs: ASCII, one line an item, the same for the same value."""
+    """Encode canonical JSON: ASCII, one line per item, the same bytes for the same value."""
     return json.dumps(value, indent=1, sort_keys=isinstance(value, Mapping)).encode() + b"\n"

@@ -1,41 +1,44 @@
-"""Checkpoints in a store: found by reference, written, deleted. Knows nothing of the folder they are of."""
+"""`Repository`: finds, writes and deletes checkpoints in a store. Does not know the workspace folder."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import weakref
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from holdfast import durable
-from holdfast.errors import Conflict, Damaged, NotFound, Refused, Unavailable
+from holdfast.errors import Conflict, Damaged, NotFound, Refused, Remedy, Unavailable
 from holdfast.model import JSON, Checkpoint
 from holdfast.shadowgit.refs import Refs
 from holdfast.workspace.stored.catalog import Catalog, Row
-from holdfast.workspace.stored.holds import Holds
-from holdfast.workspace.stored.ids import greatest_sequence, looks_like_id, parse_latest, sequence_of
+from holdfast.workspace.stored.ids import greatest_sequence, looks_like_id, new_id, parse_latest, sequence_of
 from holdfast.workspace.stored.record import Contents, Node, decode_record, decode_uncovered, read_contents
-from holdfast.workspace.stored.spelling import Spelling
+from holdfast.workspace.stored.state_json import Spelling
 
 if TYPE_CHECKING:
     from holdfast.model import Uncovered
     from holdfast.shadowgit import ObjectStore, PackWriter
 
+
 WITHOUT = "without"
-"""The verb of a checkpoint that holds the folder without what an agent did, for a restore to go to."""
+"""The verb of a checkpoint that is the target of an agent's undo: the folder without its changes."""
 T = TypeVar("T")
 _FAR_AHEAD = 1000
-_SLACK_BYTES = 64 << 10  # an index, and what the catalog needs meanwhile
+_SLACK_BYTES = 64 << 10  # for an index, and for the catalog
 _LOOKS = 8
-_LEAVES = ("found", WITHOUT)  # what these say of a folder has not become of it
+_NUMBERED = r"([a-i][1-9][0-9]{0,8})(-.*)?"
+_SHOWN_MAX_CHARS = 100
+_LEAVES = ("found", WITHOUT)  # these do not become the head: the folder was never equal to them
 
 
 class History(NamedTuple):
-    """Restores that can be undone and redone, oldest first; each is the safety checkpoint taken before it."""
+    """Restores that can be undone and redone, oldest first; each is the safety checkpoint saved before it."""
 
     done: list[Checkpoint]
     undone: list[Checkpoint]
@@ -45,12 +48,12 @@ class Repository:
     """The checkpoints of one store."""
 
     def __init__(self, folder: Path, spelling: Spelling | None = None) -> None:
-        """`spelling`: how the values of states are stored and made again."""
+        """`spelling`: how the values of states are stored and read."""
         self.folder = folder
         self.spelling = spelling or Spelling()
         self.own = folder / "holdfast"
         self._refs = Refs(folder)
-        this = weakref.proxy(self)  # no cycle of references: a repository that is dropped closes its files at once
+        this = weakref.proxy(self)  # no reference cycle, so that a dropped repository closes its files at once
         self.catalog = Catalog(
             self.own / "catalog.db",
             self._refs.ref_marks,
@@ -62,13 +65,13 @@ class Repository:
 
     @cached_property
     def objects(self) -> ObjectStore:
-        """What the checkpoints are made of, and the refs that can be written."""
-        from holdfast.shadowgit import ObjectStore  # start-up cost: a list of checkpoints needs the refs alone
+        """The objects of the checkpoints, and their refs."""
+        from holdfast.shadowgit import ObjectStore  # start-up cost: listing checkpoints needs only the refs
 
         return ObjectStore(self.folder)
 
     def close(self) -> None:
-        """Close the files of the store; whoever reads again opens them again."""
+        """Close the files of the store; a later read opens them again."""
         if "objects" in self.__dict__:
             self.objects.close()
 
@@ -78,16 +81,16 @@ class Repository:
 
     @property
     def purge_journal(self) -> Path:
-        """There while a purge is under way."""
+        """The journal of a purge; it exists while one is unfinished."""
         return self.own / "purge.json"
 
     @property
     def is_purging(self) -> bool:
-        """Whether a purge is under way, or was interrupted."""
+        """Whether a purge is running, or was interrupted."""
         return self.purge_journal.exists()
 
     def sweep(self) -> None:
-        """Remove what writers that died left behind. Needs the lock."""
+        """Remove temporary files of dead writers (P9). Needs the lock."""
         self.objects.sweep()
         self.holds.sweep()
         for folder in (self.folder, self.own):
@@ -100,8 +103,8 @@ class Repository:
         self.catalog.sync()
 
     def consistently(self, look: Callable[[], T]) -> T:
-        """Look at several things without a lock. If that fails, look again with a fresh catalog; and again, as long as
-        others delete, rewrite or merge meanwhile."""
+        """Read several things without a lock (P9). If that fails, try again with a fresh catalog as long as other
+        processes delete, rewrite or merge meanwhile."""
         for attempt in range(_LOOKS):
             before = self._outside()
             try:
@@ -114,24 +117,22 @@ class Repository:
         return look()
 
     def _outside(self) -> tuple[dict[str, str], list[str]]:
-        """What changes when others write."""
+        """Return what changes when another process writes."""
         return self.objects.ref_marks(), sorted(os.listdir(self.objects.pack_folder))
 
     # finding
 
     def find(self, ref: str) -> Checkpoint:
-        """A checkpoint by id, unique prefix, name, `latest` or `latest~N`. NotFound, or Conflict if ambiguous."""
+        """Find a checkpoint by id, unique prefix, name, `latest` or `latest~N`. NotFound, or Conflict if ambiguous."""
         if not isinstance(ref, str):
-            raise Refused(f"a checkpoint is named by text, not by {type(ref).__name__}", hint="Pass its id.")
+            raise Refused(f"a checkpoint reference is text, not {type(ref).__name__}", hint="Pass its id.")
         row = self._find_row(ref) if ref.isprintable() else None
         if row is None:
-            from holdfast.workspace.stored.absent import absence  # start-up cost, for what is not found only
-
-            raise absence(ref, self.catalog, floor=self._known_floor())
+            raise _not_found(ref, self.catalog, floor=self._known_floor())
         return self.checkpoint(row)
 
     def page_end(self, ref: str) -> str:
-        """The id before which a page of the list begins; it need not be there any more."""
+        """Return the id before which a page of a list begins; the checkpoint may be deleted."""
         return ref if isinstance(ref, str) and sequence_of(ref) is not None else self.find(ref).id
 
     def _find_row(self, ref: str) -> Row | None:
@@ -144,19 +145,19 @@ class Repository:
         rows = self.catalog.by_prefix(ref)
         if len(rows) > 1:
             some = ", ".join(row.id for row in rows[:3]) + (", …" if len(rows) > 3 else "")
-            raise Conflict(f"{ref!r} is the beginning of several checkpoints: {some}", hint="Give more of the id.")
+            raise Conflict(f"{ref!r} is ambiguous: {some}", hint="Give more of the id.")
         return rows[0] if rows else None
 
     def checkpoint(self, row: Row) -> Checkpoint:
-        """A checkpoint from its row."""
+        """Return the checkpoint of a row."""
         return decode_record(row.record.encode(), commit=row.commit, lazy=self)
 
     def contents(self, checkpoint: Checkpoint) -> Contents:
-        """The parts of a checkpoint, read through its ref."""
+        """Read the parts of a checkpoint through its ref."""
         return read_contents(self.objects, self.objects.commit(self.objects.ref(checkpoint.id)))
 
     def head(self) -> Checkpoint | None:
-        """The checkpoint that the folder was last made equal to."""
+        """Return the checkpoint that the folder was last equal to."""
         row = self.catalog.greatest()
         newest = self.checkpoint(row) if row else None
         if newest is None or newest.operation is None:
@@ -168,7 +169,7 @@ class Repository:
         return self.checkpoint(row) if row else None
 
     def history(self) -> History:
-        """What can be undone and redone, from the safety checkpoints in order (P10)."""
+        """Return what can be undone and redone, from the safety checkpoints in order (P10)."""
         done: list[Checkpoint] = []
         undone: list[Checkpoint] = []
         for row in self.catalog.operations():
@@ -187,7 +188,7 @@ class Repository:
                 done.append(checkpoint)
         return History(done, undone)
 
-    # parts that are read when they are asked for
+    # parts that are read on demand
 
     def state(self, checkpoint: Checkpoint) -> dict[str, JSON]:
         from holdfast.shadowgit import EMPTY_TREE
@@ -197,7 +198,7 @@ class Repository:
         return {} if tree == EMPTY_TREE else read_state(self.objects, tree, self.spelling)
 
     def one_state(self, checkpoint: Checkpoint, name: str) -> JSON:
-        """The value of one state; NotFound if there is none of that name. The others are not read."""
+        """Read the value of one state, and no other. NotFound if there is none of that name."""
         from holdfast.shadowgit import EMPTY_TREE
         from holdfast.workspace.stored.state import read_one, state_names
 
@@ -222,26 +223,26 @@ class Repository:
         return decode_uncovered(self.objects.blob(self.contents(checkpoint).uncovered))
 
     def rules(self, contents: Contents) -> Mapping[str, JSON]:
-        """The frozen rules of a checkpoint."""
+        """Read the ignore rules that a checkpoint stores."""
         found = json.loads(self.objects.blob(contents.rules))
         if not isinstance(found, dict):
-            raise Damaged("the rules of a checkpoint cannot be read", hint="Run `holdfast verify`.")
+            raise Damaged("the rules of a checkpoint cannot be read", remedy=Remedy("verify"))
         return found
 
     # writing; all of it needs the lock
 
     def next_sequence(self) -> int:
-        """One more than any checkpoint has, or ever had (P10)."""
+        """Return a number greater than that of any checkpoint, including deleted ones (P10)."""
         return max(greatest_sequence(self.objects.ref_names()), self._floor()) + 1
 
     def publish(self, writer: PackWriter, checkpoint: Checkpoint, contents: Contents, commit: bytes) -> None:
-        """Make a checkpoint exist: its objects, then its ref (the commit point), then the catalog."""
+        """Publish a checkpoint: its objects, then its ref (the commit point, P3), then the catalog."""
         pack = writer.commit()
         try:
             self.objects.set_ref(checkpoint.id, commit)
         except OSError:
             with contextlib.suppress(OSError):
-                self.objects.delete_ref(checkpoint.id)  # a failed save never yields an id, nor costs disk (P4)
+                self.objects.delete_ref(checkpoint.id)  # P3: a failed save leaves no ref and no pack
                 if pack is not None:
                     writer.withdraw(pack)
             raise
@@ -249,9 +250,9 @@ class Repository:
         self.catalog.add(_row(checkpoint, contents, commit.hex(), self.objects), self.objects.ref_mark(checkpoint.id))
 
     def replace(self, writer: PackWriter, checkpoint: Checkpoint, contents: Contents, commit: bytes) -> None:
-        """Give a checkpoint another commit under its id: objects, then the ref (the commit point), then the catalog.
+        """Replace the commit of a checkpoint: objects, then the ref (the commit point, P3), then the catalog.
 
-        On an error the ref is as it was, if the disk lets it be.
+        On an error the ref is as it was, if the disk allows it.
         """
         before = self.objects.ref(checkpoint.id)
         pack = writer.commit()
@@ -267,18 +268,18 @@ class Repository:
         self.catalog.add(_row(checkpoint, contents, commit.hex(), self.objects), self.objects.ref_mark(checkpoint.id))
 
     def confirm(self) -> None:
-        """Make the refs durable that a process may have died over, before one of them is answered with."""
+        """Sync refs that a process may have written and not synced before it died, before one is returned (P3)."""
         self.objects.sync_refs()
 
     def has(self, checkpoint_id: str) -> bool:
-        """Whether there is a checkpoint with this very id, readable or not."""
+        """Whether there is a checkpoint with exactly this id, readable or not."""
         return checkpoint_id in self.objects.ref_names()
 
     def delete(self, *checkpoints: Checkpoint) -> None:
-        """Take checkpoints away. Their numbers are remembered first, so that no other ever gets one.
+        """Delete checkpoints. Their greatest number is stored first, so that it is never used again (P10).
 
-        Where a later one stays, that one remembers: deleting older ones needs no room on the disk.
-        Safety checkpoints go one by one, in the order given: what can be undone is told from those that are left.
+        Not if a later checkpoint stays: deleting older ones needs no disk space. Safety checkpoints are deleted one by
+        one, in the given order: what can be undone follows from the remaining ones.
         """
         greatest = max((checkpoint.sequence for checkpoint in checkpoints), default=0)
         left = self.objects.ref_names() - {checkpoint.id for checkpoint in checkpoints}
@@ -291,7 +292,7 @@ class Repository:
         self.catalog.remove(*(checkpoint.id for checkpoint in checkpoints))
 
     def withdraw(self, safety: str) -> None:
-        """Take away the safety checkpoint of a restore that did not take place, if any. Needs no room on the disk."""
+        """Delete the safety checkpoint of a restore that did not happen, if there is one. Needs no disk space."""
         self.objects.delete_ref(safety)
         self.catalog.remove(safety)
 
@@ -304,20 +305,22 @@ class Repository:
             merge_packs(self.objects, due)
 
     def needed(self, *, without: Container[str] = ()) -> set[bytes]:
-        """Every object that some ref needs, once some checkpoints are gone. Damaged if that cannot be told."""
+        """Return every object that the refs need, without some checkpoints. Damaged if that is unknown."""
         from holdfast.shadowgit import reachable
 
         return reachable(self.objects, self.objects.commits(without=without))
 
     def merge(self, needed: Container[bytes] | None = None) -> int:
-        """Merge all packs, without what is not needed; how many bytes of that stay, for want of room to copy the rest.
-        Damaged, and nothing changed, if it cannot be told what is needed."""
+        """Merge all packs without unneeded objects; return how many unneeded bytes stay because the disk is too full.
+
+        Damaged, and nothing changed, if it is unknown what is needed.
+        """
         from holdfast.shadowgit import free_unneeded
 
         return free_unneeded(self.objects, self.needed() if needed is None else needed)
 
     def has_room_for_all(self) -> bool:
-        """Whether the disk has room for a copy of all packs."""
+        """Whether the disk has space for a copy of all packs."""
         return self._free_bytes() > sum(pack.size_bytes for pack in self.objects.packs()) + _SLACK_BYTES
 
     def _free_bytes(self) -> int:
@@ -325,19 +328,21 @@ class Repository:
         return room.f_bavail * room.f_frsize
 
     def check_room(self, needed: Container[bytes], what: str, *, every: bool = False) -> None:
-        """Unavailable if the disk is so full that nothing, or not `every` thing, could be freed that is not needed: to
-        be asked before anything is deleted (P3)."""
+        """Raise Unavailable if the disk is too full to free anything, or with `every`, to free everything unneeded.
+
+        Call it before anything is deleted (P3).
+        """
         from holdfast.shadowgit import room_needed
 
         least, free = room_needed(self.objects.packs(), needed, every=every), self._free_bytes()
         if least and least + _SLACK_BYTES > free:
             raise Unavailable(
-                f"{what}: freeing disk needs {least + _SLACK_BYTES:,} bytes of room, and {free:,} are free",
-                hint=f"Make room on the disk of {self.folder}, then try again.",
+                f"{what}: freeing disk space needs {least + _SLACK_BYTES:,} free bytes, and there are {free:,}",
+                hint=f"Free some space on the disk of {self.folder}, then try again.",
             )
 
     def _known_floor(self) -> int:
-        """The greatest number that a deleted checkpoint had; 0 if that cannot be told."""
+        """Return the greatest number of a deleted checkpoint; 0 if that is unknown."""
         try:
             return int((self.own / "sequence").read_bytes())
         except (OSError, ValueError):
@@ -348,30 +353,30 @@ class Repository:
             return int((self.own / "sequence").read_bytes())
         except FileNotFoundError:
             return 0
-        except ValueError:  # damaged: go far ahead of anything that could have been deleted, once
+        except ValueError:  # damaged: skip far beyond any deleted number, once
             greatest = greatest_sequence(self.objects.ref_names())
             durable.write_atomically(self.own / "sequence", b"%d\n" % (greatest + _FAR_AHEAD))
             return greatest + _FAR_AHEAD
 
     def load_row(self, checkpoint_id: str) -> Row | None:
-        """A checkpoint as the catalog should have it, read from its commit; None if it cannot be."""
+        """Read a checkpoint from its commit as a row of the catalog; None if it is unreadable."""
         try:
             commit = self.objects.ref(checkpoint_id)
             contents = read_contents(self.objects, self.objects.commit(commit))
             data = self.objects.blob(contents.record)
             checkpoint = decode_record(data, commit=commit.hex(), lazy=None)
         except (Damaged, NotFound):
-            return None  # `verify` names it
+            return None  # `verify` reports it
         return _row(checkpoint, contents, commit.hex(), self.objects) if checkpoint.id == checkpoint_id else None
 
 
 def content_key(root: Node, uncovered: bytes) -> str:
-    """Equal for checkpoints that hold the same files, exactly."""
+    """Return a key that is equal for checkpoints with exactly the same files."""
     return f"{root.tree.hex()}{root.attrs.hex()}{uncovered.hex()}"
 
 
 def plain_text(text: str | None) -> str | None:
-    """A text as SQLite can hold it: half a character becomes an escape."""
+    """Return a text that SQLite can store: a lone surrogate becomes an escape."""
     return text if text is None else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -392,10 +397,104 @@ def _row(checkpoint: Checkpoint, contents: Contents, commit: str, objects: Objec
 
 
 def store_bytes(folder: Path) -> int:
-    """How much disk a store takes."""
+    """Return how much disk space a store uses."""
     total = 0
     for where, _, names in os.walk(folder):
         for name in names:
-            with contextlib.suppress(FileNotFoundError):  # SQLite's own files come and go with every reader
+            with contextlib.suppress(FileNotFoundError):  # SQLite creates and removes files with every reader
                 total += os.lstat(os.path.join(where, name)).st_blocks * 512
     return total
+
+
+class Holds:
+    """Checkpoints that no process may prune for now, because a program is about to go back to them.
+
+    A hold is a file that its owner locks. The system frees the lock however the owner dies (P9), and a file that
+    nobody has locked is swept.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextlib.contextmanager
+    def hold(self, checkpoint_id: str) -> Iterator[None]:
+        """Hold a checkpoint. Needs the store's lock to begin, so that no sweep removes the file before it is locked.
+
+        If the disk refuses the file, go on without: the checkpoint is then pruned only if others save much meanwhile.
+        """
+        lock = durable.Lock(path := self._folder / f"{checkpoint_id}.{os.urandom(4).hex()}")
+        with contextlib.suppress(OSError):
+            durable.make_folder(self._folder)
+            lock.acquire()  # waits a moment at most: `_is_free` takes it to ask
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                durable.disk().unlink(str(path))
+            lock.release()
+
+    def held(self) -> set[str]:
+        """Return the ids that a living process holds."""
+        return {path.name.partition(".")[0] for path in self._files() if not _is_free(path)}
+
+    def sweep(self) -> None:
+        """Remove what dead owners left."""
+        for path in self._files():
+            if _is_free(path):
+                durable.disk().unlink(str(path))
+
+    def _files(self) -> list[Path]:
+        try:
+            return list(self._folder.iterdir())
+        except FileNotFoundError:
+            return []
+
+
+def _is_free(path: Path) -> bool:
+    lock = durable.Lock(path)
+    if not path.exists() or not lock.acquire(wait=False):
+        return False
+    lock.release()
+    return True
+
+
+def _not_found(ref: str, catalog: Catalog, *, floor: int) -> NotFound:
+    """Return the error for a reference that finds nothing: was it deleted, is it misspelt, is anything saved at all?
+
+    `floor` is the greatest number that a deleted checkpoint had.
+    """
+    import difflib  # start-up cost, for this error only
+
+    shown = repr(ref if len(ref) <= _SHOWN_MAX_CHARS else ref[: _SHOWN_MAX_CHARS - 1] + "…")
+    greatest = catalog.greatest()
+    if greatest is None:
+        return NotFound(f"there is no checkpoint {shown}", hint="Nothing is saved yet.", remedy=Remedy("save_first"))
+    if parse_latest(ref) is not None:
+        saves = catalog.saves()
+        if saves:
+            return NotFound(f"there is no checkpoint {shown}", hint=f"The oldest save is latest~{saves - 1}.")
+        return NotFound(f"there is no checkpoint {shown}", remedy=Remedy("list_all"))
+    number = _number(ref)
+    if number is not None:
+        other = catalog.by_prefix(f"{ref.partition('-')[0]}-")
+        if other:
+            return NotFound(f"there is no checkpoint {shown}", hint=f"That number belongs to {other[0].id}.")
+        if number <= max(greatest.sequence, floor):
+            return NotFound(
+                f"there is no checkpoint {shown} any more",
+                hint="It was deleted or pruned, and its number is not used again.",
+                remedy=Remedy("list"),
+            )
+    near = difflib.get_close_matches(ref, [*catalog.names(), "latest"], n=1) if ref.isprintable() else []
+    if near:
+        return NotFound(f"there is no checkpoint {shown}", hint=f"Did you mean {near[0]}?")
+    return NotFound(f"there is no checkpoint {shown}", remedy=Remedy("list"))
+
+
+def _number(ref: str) -> int | None:
+    """Return the number in an id or in a prefix of one; None if there is none, or if its letter does not fit."""
+    match = re.fullmatch(_NUMBERED, ref)
+    if match is None:
+        return None
+    number = int(match[1][1:])
+    return number if new_id(number).startswith(f"{match[1]}-") else None

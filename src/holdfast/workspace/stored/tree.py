@@ -1,4 +1,4 @@
-"""Reading the tree of a checkpoint, and what differs between two of them. Equal folders are never opened (P8)."""
+"""Reading and comparing the trees of checkpoints. Equal folders are never opened (P8)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha1
 from typing import NamedTuple
 
-from holdfast.errors import Damaged, NotFound
-from holdfast.scan import databases
+from holdfast.errors import Damaged, NotFound, Remedy
+from holdfast.scan import sqlite_files
 from holdfast.scan.attrs import Attr, decode
-from holdfast.scan.handles import join
+from holdfast.scan.dir_handles import join
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, LINK_MODE, real_name
-from holdfast.workspace.stored.parts import Source, list_parts, read_parts
+from holdfast.workspace.stored.chunking import Source, list_parts, read_parts
 from holdfast.workspace.stored.record import Node
 
 ATTRS_NAME = b"%"
-"""The entry of an `attrs/` tree that holds the folder's own attributes; no folder is stored under this name."""
+"""The entry of an `attrs/` tree with the folder's own attributes; no folder is stored under this name."""
 
 
 class Entry(NamedTuple):
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A path that differs: what it was and what it is; None where it is not there."""
+    """A path that differs: before and after; None if it does not exist."""
 
     path: str
     before: Entry | None
@@ -52,7 +52,7 @@ class Change(NamedTuple):
 
 
 class View(NamedTuple):
-    """One folder, read."""
+    """The content of one folder."""
 
     own: Entry
     entries: dict[str, Entry]  # all but folders
@@ -63,14 +63,14 @@ _NOTHING = View(Entry(Attr(0, 0, b"-"), b""), {}, {})
 
 
 def _checked(name: str, *, is_folder: bool) -> str:
-    """A name that is one path component, and not the folder of somebody's repository (P6); else Damaged."""
+    """Return a name if it is one path component and not a git directory (P6). Damaged otherwise."""
     if name in ("", ".", "..") or "/" in name or "\0" in name or (is_folder and name == ".git"):
-        raise Damaged(f"a checkpoint holds the name {name!r}, which no workspace can", hint="Run `holdfast verify`.")
+        raise Damaged(f"a checkpoint contains the invalid name {name!r}", remedy=Remedy("verify"))
     return name
 
 
 def link_of(paths: Iterable[str]) -> bytes:
-    """What says in the attributes of these paths that they are one file: others, another link."""
+    """Return the attribute that marks these paths as hard links of one file."""
     return sha1(b"\0".join(sorted(map(os.fsencode, paths)))).hexdigest()[:16].encode()
 
 
@@ -82,7 +82,7 @@ class TreeReader:
         self._views: dict[Node, View] = {}
 
     def view(self, node: Node) -> View:
-        """A folder's entries."""
+        """Return the entries of a folder."""
         known = self._views.get(node)
         if known is None:
             known = self._views[node] = self._read(node)
@@ -106,7 +106,7 @@ class TreeReader:
                 entries[name] = Entry(attr, entry.oid)
             elif entry.is_folder:
                 if entry.name not in below:
-                    raise Damaged(f"folder {name!r} of a checkpoint has no attributes", hint="Run `holdfast verify`.")
+                    raise Damaged(f"folder {name!r} of a checkpoint has no attributes", remedy=Remedy("verify"))
                 folders[name] = below[entry.name]._replace(tree=entry.oid)
             else:
                 default = Attr(0o120777 if entry.mode == LINK_MODE else entry.mode, 0, b"-")
@@ -117,7 +117,7 @@ class TreeReader:
         return View(Entry(attrs.get(".", Attr(0o040755, 0, b"-")), b""), entries, folders)
 
     def find(self, root: Node, path: str) -> Entry | None:
-        """What a checkpoint has at a path."""
+        """Return the entry at a path of a checkpoint; None if there is none."""
         folder, _, name = path.rpartition("/")
         node = self.node(root, folder)
         if node is None:
@@ -128,20 +128,20 @@ class TreeReader:
         return view.entries.get(name) if name else view.own
 
     def is_sidecar(self, root: Node, path: str) -> bool:
-        """Whether a checkpoint has at a path a sidecar of a database that it also has."""
-        main = databases.database_name(path)
+        """Whether a checkpoint has a sidecar at a path, and its database too."""
+        main = sqlite_files.database_name(path)
         found = [self.find(root, each) for each in (main, path)] if main else []
         try:
             begin = [self._begin(entry) for entry in found if entry is not None and entry.is_file]
         except (Damaged, NotFound):
-            return True  # by its name: what is damaged is left alone with all that may belong to it
-        return len(begin) == 2 and databases.belongs(*begin)
+            return True  # damaged, so judge by the name: leave everything alone that may belong to it
+        return len(begin) == 2 and sqlite_files.belongs(*begin)
 
     def is_database(self, root: Node, path: str) -> bool:
         """Whether a checkpoint has an SQLite database at a path."""
         entry = self.find(root, path)
         try:
-            return entry is not None and entry.is_file and self._begin(entry).startswith(databases.MAGIC)
+            return entry is not None and entry.is_file and self._begin(entry).startswith(sqlite_files.MAGIC)
         except (Damaged, NotFound):
             return False
 
@@ -150,20 +150,20 @@ class TreeReader:
         return self._source.blob(next(iter(list_parts(self._source, mode, entry.oid))))
 
     def node(self, root: Node, path: str) -> Node | None:
-        """The stored folder at a path."""
+        """Return the stored folder at a path; None if there is none."""
         node: Node | None = root
         for name in path.split("/") if path else ():
             node = self.view(node).folders.get(name) if node else None
         return node
 
     def walk(self, root: Node, path: str = "") -> Iterator[tuple[str, Entry]]:
-        """Every path below a folder, and itself."""
+        """Yield a folder and every path below it."""
         for change in self.diff(None, root, path):
             if change.after is not None:
                 yield change.path, change.after
 
     def diff(self, before: Node | None, after: Node | None, path: str = "") -> Iterator[Change]:
-        """What differs between two folders, themselves included; parents before what is in them."""
+        """Yield what differs between two folders, including themselves; parents before their content."""
         stack = [(path, before, after)]
         while stack:
             where, old_node, new_node = stack.pop()
@@ -182,7 +182,7 @@ class TreeReader:
 
 
 def merged(changes: Iterable[Change]) -> Iterable[Change]:
-    """A file that became a folder, or the reverse, is one change."""
+    """Join the two changes of a file that became a folder, or the reverse."""
     found: dict[str, Change] = {}
     for change in changes:
         other = found.get(change.path)
@@ -193,12 +193,12 @@ def merged(changes: Iterable[Change]) -> Iterable[Change]:
 
 
 def is_modified(before: Entry, after: Entry) -> bool:
-    """Whether content, type or mode differ, rather than times and such alone."""
+    """Whether content, type or mode differ; times and other metadata do not count."""
     return before.oid != after.oid or before.attr.mode != after.attr.mode
 
 
 def files_changed(changes: Iterable[Change]) -> list[str]:
-    """The paths of files that came, went or were modified."""
+    """Return the paths of files that were added, removed or modified."""
     found = []
     for path, before, after in merged(changes):
         is_folder = (before is None or before.is_folder) and (after is None or after.is_folder)

@@ -1,1 +1,1 @@
-"""Keeping a store small and sound: prune, purge, usage, verify."""
+"""Maintenance of a store: prune, purge, usage, verify."""

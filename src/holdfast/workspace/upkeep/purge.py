@@ -1,9 +1,9 @@
-"""Purging: a path's content is taken out of every checkpoint, and it is looked up afterwards that it is gone.
+"""Purging: remove the content of a path from every checkpoint, and verify that it is gone.
 
-Order of writes (P3): one pack with the rewritten checkpoints; the purge's own journal; then ref by ref; then the packs
-are merged without what nothing needs; loose copies, the scan cache and the catalog go; it is looked up that nothing is
-left; the journal goes last. A crash before the journal leaves everything as it was. After it each checkpoint is old or
-new, and the next call that writes goes on. While the journal is there, `verify` names it.
+Order of writes (P3): one pack with the rewritten checkpoints; the purge journal; then ref by ref; then the packs are
+merged without unneeded objects; loose copies, the scan cache and the catalog are removed; the store is searched for the
+content; the journal is removed last. A crash before the journal leaves everything as it was. After it each checkpoint
+is old or new, and the next call that writes continues. While the journal exists, `verify` reports it.
 """
 
 from __future__ import annotations
@@ -19,54 +19,54 @@ from typing import NamedTuple
 
 from holdfast import durable
 from holdfast.durable import disk
-from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused, Unavailable
+from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused, Remedy, Unavailable
 from holdfast.model import Checkpoint, Progress, Purged, PurgePlan, Reason, Uncovered
-from holdfast.scan.handles import Handles, upwards
-from holdfast.shadowgit import FOLDER_MODE, Kind, decode_commit, encode_tree, free_unneeded, reachable
-from holdfast.shadowgit.beside import all_refs, forget_packed, loose_copies
-from holdfast.workspace.scope import Scope, inside, open_scope
-from holdfast.workspace.stored.gathering import TEXT_MAX_BYTES, Gathering
+from holdfast.scan.dir_handles import Handles, upwards
+from holdfast.shadowgit import FOLDER_MODE, ObjectKind, decode_commit, encode_tree, free_unneeded, reachable
+from holdfast.shadowgit.git_files import all_refs, forget_packed, loose_copies
+from holdfast.workspace.pathspec import Scope, inside, open_scope
+from holdfast.workspace.stored.chunking import list_parts
 from holdfast.workspace.stored.ids import sequence_of
-from holdfast.workspace.stored.parts import list_parts
+from holdfast.workspace.stored.object_sink import TEXT_MAX_BYTES, ObjectSink, PackSink
 from holdfast.workspace.stored.record import Contents, Node, encode_record, encode_uncovered, to_json, write_commit
 from holdfast.workspace.stored.repository import Repository, store_bytes
 from holdfast.workspace.stored.tree import TreeReader
-from holdfast.workspace.upkeep.begun import Begun, read_begun, write_begun
-from holdfast.workspace.upkeep.cutting import Cutter
-from holdfast.workspace.upkeep.leftovers import STORE, Left, find_files, find_objects, locate
-from holdfast.workspace.upkeep.lines_left import (
+from holdfast.workspace.upkeep.purge_journal import PurgeInProgress, read_begun, write_begun
+from holdfast.workspace.upkeep.purge_remains import (
+    LinePosition,
     LinesLeft,
-    Place,
     read_lines,
     read_lines_left,
     write_lines_left,
 )
-from holdfast.workspace.upkeep.needles import Needles
-from holdfast.workspace.upkeep.rewriting import Rewriter, contents_of
+from holdfast.workspace.upkeep.purge_search import STORE, Left, find_files, find_objects, locate
+from holdfast.workspace.upkeep.secret_spellings import Needles
+from holdfast.workspace.upkeep.state_redaction import Cutter
+from holdfast.workspace.upkeep.tree_rewrite import Rewriter, contents_of
 
 _PAGE = "refs/heads/main"
 _NAME = re.compile(r"[0-9a-f]{40}")
 _SEAM_BYTES = 4 << 10
-_AGAIN = "Purge the same paths again once that is fixed; until then `holdfast verify` names it."
+_AGAIN = "Purge the same paths again once that is fixed."
 
 
 class _Found(NamedTuple):
-    """A checkpoint, looked at."""
+    """A checkpoint to be rewritten."""
 
     checkpoint: Checkpoint
     contents: Contents
-    """As they are to be."""
+    """The contents after the purge."""
     gone: tuple[str, ...]
     cut: list[str]
-    """The states that repeated it, and `(message)`, `(metadata)`."""
+    """Where copies are redacted: names of states, `(message)`, `(metadata)`."""
     left: list[str]
-    """Those that go on repeating a line of it."""
-    places: list[tuple[int, Place]]
-    """Where lines of this purge (0) and of earlier ones are left."""
+    """Where copies of a line remain."""
+    places: list[tuple[int, LinePosition]]
+    """Where lines of this purge (0) and of earlier ones remain."""
 
 
 class _Earlier(NamedTuple):
-    """Lines that an earlier purge left."""
+    """Lines that an earlier purge did not redact."""
 
     paths: tuple[str, ...]
     lines: set[str]
@@ -75,23 +75,23 @@ class _Earlier(NamedTuple):
 
 
 class _Work(NamedTuple):
-    """Everything that a purge would do."""
+    """Everything that a purge will do."""
 
     plan: PurgePlan
     found: list[_Found]
     needles: Needles
-    """What is to be found nowhere afterwards."""
+    """What must not be found anywhere afterwards."""
     lines_left: list[LinesLeft]
     contents: set[bytes]
-    """The contents that are purged."""
-    needed: dict[bytes, Kind]
-    """What is needed afterwards."""
+    """The purged contents."""
+    needed: dict[bytes, ObjectKind]
+    """The objects needed afterwards."""
     commits: dict[str, bytes]
-    """By checkpoint, the new one."""
+    """The new commit of each checkpoint."""
     doomed: set[bytes]
-    """The contents that are purged, and all that only the old commits needed."""
+    """The purged contents, and everything that only the old commits needed."""
     dropped: set[bytes]
-    """Those of them that nothing needs afterwards."""
+    """Those of them that are not needed afterwards."""
 
 
 class Purger:
@@ -104,63 +104,66 @@ class Purger:
         self._journal = repository.purge_journal
 
     def plan(self, paths: Sequence[str], *, lines: bool = False, progress: Progress | None = None) -> PurgePlan:
-        """What a purge would do; nothing is stored. NotFound if no checkpoint has any of it."""
-        gathering = Gathering(self._objects, None)
-        work = self._examine(Begun(list(paths), set(), lines), gathering, progress)
-        objects = ((oid, kind, _read(gathering, oid, kind)) for oid, kind in work.needed.items())
-        return self._told(
-            work, gathering, find_objects(_counted(objects, len(work.needed), progress), gathering, work.needles)
-        )
+        """Plan a purge; store nothing. NotFound if no checkpoint has any of the paths."""
+        sink = ObjectSink(self._objects)
+        work = self._examine(PurgeInProgress(list(paths), set(), lines), sink, progress)
+        objects = ((oid, kind, _read(sink, oid, kind)) for oid, kind in work.needed.items())
+        return self._told(work, sink, find_objects(_counted(objects, len(work.needed), progress), sink, work.needles))
 
     def purge(self, paths: Sequence[str], *, lines: bool = False, progress: Progress | None = None) -> Purged:
-        """Do it, and what an earlier one could not. Needs the store's lock. Unavailable or Damaged if it is begun and
-        not at its end."""
-        paths = [inside(path, self._root) for path in paths]  # the folder may be elsewhere when it is continued
+        """Purge, and finish an interrupted purge. Needs the lock. Unavailable or Damaged if it cannot finish."""
+        paths = [
+            inside(path, self._root) for path in paths
+        ]  # relative, since the folder may have moved when it is continued
         begun = self._begun()
         if begun is None:
-            return self._purge(Begun(paths, set(), lines), progress)
+            return self._purge(PurgeInProgress(paths, set(), lines), progress)
         every = list(dict.fromkeys([*begun.paths, *paths]))
-        return self._purge(Begun(every, begun.objects, begun.lines or lines, begun.contents), progress)
+        return self._purge(PurgeInProgress(every, begun.objects, begun.lines or lines, begun.contents), progress)
 
     def resume(self) -> HoldfastError | None:
-        """Go on with a purge that was interrupted; why that cannot be done, if it cannot. The journal then stays."""
+        """Continue an interrupted purge; return the error if that fails. The journal then stays."""
         begun = self._begun()
         if begun is None:
-            return Damaged(f"{self._journal} cannot be read, so that a purge cannot be continued", hint=_AGAIN)
+            return Damaged(
+                f"{self._journal} cannot be read, so a purge cannot be continued",
+                hint=_AGAIN,
+                remedy=Remedy("verify"),
+            )
         try:
             self._purge(begun, None)
         except HoldfastError as error:
             return error
         except OSError as error:
-            return Unavailable(f"a purge cannot be continued: {error.strerror or error}", hint=_AGAIN)
+            return Unavailable(
+                f"a purge cannot be continued: {error.strerror or error}", hint=_AGAIN, remedy=Remedy("verify")
+            )
         return None
 
-    def _begun(self) -> Begun | None:
+    def _begun(self) -> PurgeInProgress | None:
         try:
             return read_begun(self._journal.read_bytes())
         except FileNotFoundError:
             return None
 
-    def _purge(self, wish: Begun, progress: Progress | None) -> Purged:
+    def _purge(self, purge: PurgeInProgress, progress: Progress | None) -> Purged:
         before = store_bytes(self._repository.folder)
-        writer = self._objects.writer()
-        try:
-            work = self._examine(wish, Gathering(self._objects, writer), progress)
-            pack = writer.commit()
-        except BaseException:
-            writer.abort()
-            raise
+        with PackSink(self._objects) as sink:
+            work = self._examine(purge, sink, progress)
+            pack = sink.writer.commit()
         self._objects.refresh()
         try:
             self._repository.check_room(work.needed, "nothing was purged", every=True)
         except Unavailable:
             if pack is not None:
-                writer.withdraw(pack)
+                sink.writer.withdraw(pack)
             self._objects.refresh()
             raise
-        durable.write_atomically(self._journal, write_begun(wish._replace(objects=work.doomed, contents=work.contents)))
+        durable.write_atomically(
+            self._journal, write_begun(purge._replace(objects=work.doomed, contents=work.contents))
+        )
         try:
-            # An interrupted one needs the old places where a checkpoint is old, and the new ones where it is new (P3).
+            # P3: if this is interrupted, some checkpoints are old and others new; both kinds of places are needed then.
             write_lines_left(self._repository, [*read_lines_left(self._repository), *work.lines_left])
             for checkpoint_id, commit in work.commits.items():
                 self._objects.set_ref(checkpoint_id, commit)
@@ -174,25 +177,28 @@ class Purger:
             durable.sync_folder(self._repository.own)
         except OSError as error:
             raise Unavailable(
-                f"the purge has begun, and is not finished: {error.strerror or error}",
-                hint="Fix that; the next call that writes, such as the same purge, goes on with it.",
+                f"the purge is not finished: {error.strerror or error}",
+                hint="Fix the cause; the next call that writes continues it.",
             ) from error
         return Purged(plan, len(work.dropped), max(0, before - store_bytes(self._repository.folder)))
 
-    # looking
+    # planning
 
-    def _examine(self, wish: Begun, gathering: Gathering, progress: Progress | None) -> _Work:
-        """Rewrite in memory, and tell what is needed then. The wish names what an interrupted one was to take away."""
-        scope = open_scope(wish.paths, self._root)
+    def _examine(self, purge: PurgeInProgress, sink: ObjectSink, progress: Progress | None) -> _Work:
+        """Rewrite all checkpoints in the sink, and compute what is needed afterwards.
+
+        `purge` includes what an interrupted purge was to remove.
+        """
+        scope = open_scope(purge.paths, self._root)
         earlier = self._lines_left(scope)
-        found, contents, needles = self._rewrite(wish, scope, earlier, gathering, progress)
+        found, contents, needles = self._rewrite(purge, scope, earlier, sink, progress)
         changed = [each for each in found if each.gone or each.cut]
-        if not wish.objects and not any(each.gone for each in changed):
-            self._check_earlier(wish, earlier)
-        commits = {each.checkpoint.id: self._commit(gathering, each) for each in changed}
-        needed = self._needed(gathering, commits)
+        if not purge.objects and not any(each.gone for each in changed):
+            self._check_earlier(purge, earlier)
+        commits = {each.checkpoint.id: self._commit(sink, each) for each in changed}
+        needed = self._needed(sink, commits)
         old = [bytes.fromhex(each.checkpoint.commit) for each in changed]
-        doomed = contents | wish.objects | (reachable(self._objects, old) - needed.keys())
+        doomed = contents | purge.objects | (reachable(self._objects, old) - needed.keys())
         self._check_others(doomed - needed.keys())
         gone = sorted({path for each in changed for path in each.gone})
         plan = PurgePlan(
@@ -204,41 +210,41 @@ class Purger:
             also_at={},
             in_workspace=self._in_workspace(gone),
         )
-        told = [each.paths for each in earlier if not each.is_chosen or not wish.lines]
-        lines_left = _lines_left(found, [tuple(dict.fromkeys([*gone, *wish.paths])), *told])
-        known = contents | wish.contents
+        told = [each.paths for each in earlier if not each.is_chosen or not purge.lines]
+        lines_left = _lines_left(found, [tuple(dict.fromkeys([*gone, *purge.paths])), *told])
+        known = contents | purge.contents
         return _Work(plan, found, needles, lines_left, known, needed, commits, doomed, doomed - needed.keys())
 
     def _lines_left(self, scope: Scope) -> list[_Earlier]:
-        """What earlier purges left."""
+        """Return the lines that earlier purges left."""
         lines: dict[tuple[str, ...], set[str]] = {}
         for entry in read_lines_left(self._repository):
             lines.setdefault(entry.paths, set()).update(read_lines(self._repository, entry))
         return [_Earlier(paths, known, any(path in scope for path in paths)) for paths, known in lines.items() if known]
 
-    def _check_earlier(self, wish: Begun, earlier: list[_Earlier]) -> None:
-        """NotFound unless lines are to be cut that an earlier purge of the same path left."""
-        what = " or ".join(wish.paths)
+    def _check_earlier(self, purge: PurgeInProgress, earlier: list[_Earlier]) -> None:
+        """Raise NotFound unless there are lines to redact that an earlier purge of the same path left."""
+        what = " or ".join(purge.paths)
         if not any(each.is_chosen for each in earlier):
-            raise NotFound(f"no checkpoint holds {what}", hint="Check its spelling.")
-        if not wish.lines:
+            raise NotFound(f"no checkpoint contains {what}", hint="Check its spelling.")
+        if not purge.lines:
             raise NotFound(
-                f"no checkpoint holds {what} any more, but states or messages repeat lines of it",
-                hint="Cut these out with `holdfast purge --lines` (lines=True).",
+                f"no checkpoint contains {what} any more, but states or messages repeat lines of it",
+                remedy=Remedy("purge_lines"),
             )
 
     def _rewrite(
         self,
-        wish: Begun,
+        purge: PurgeInProgress,
         scope: Scope,
         earlier: list[_Earlier],
-        gathering: Gathering,
+        sink: ObjectSink,
         progress: Progress | None,
     ) -> tuple[list[_Found], set[bytes], Needles]:
-        """Every checkpoint as it is to be, oldest first; the contents that are taken out; what to search for."""
-        if not wish.paths or "" in (scope.paths or ()):
-            raise Refused("this would purge the whole workspace", hint="Delete checkpoints with `holdfast rm`.")
-        rewriter = Rewriter(gathering, scope)
+        """Return every checkpoint as rewritten, oldest first; the purged contents; what to search for."""
+        if not purge.paths or "" in (scope.paths or ()):
+            raise Refused("this would purge the whole workspace", remedy=Remedy("delete_checkpoints"))
+        rewriter = Rewriter(sink, scope)
         checkpoints = self._checkpoints()
         found = []
         for number, checkpoint in enumerate(checkpoints, 1):
@@ -247,32 +253,33 @@ class Purger:
             found.append(_Found(checkpoint, contents._replace(root=node), gone, [], [], []))
             if progress:
                 progress("looking", number, len(checkpoints))
-        texts = list(self._texts(rewriter.doomed | wish.contents))
+        texts = list(self._texts(rewriter.doomed | purge.contents))
         more = [line for each in earlier if each.is_chosen for line in each.lines]
-        told = [each.lines for each in earlier if not each.is_chosen or not wish.lines]
-        cutter = Cutter(gathering, texts, lines=wish.lines, more=more, told=told)
+        told = [each.lines for each in earlier if not each.is_chosen or not purge.lines]
+        cutter = Cutter(sink, texts, lines=purge.lines, more=more, told=told)
         return [_cut(each, cutter) for each in found], rewriter.doomed, cutter.needles
 
     def _checkpoints(self) -> list[Checkpoint]:
-        """All of them, oldest first; Damaged if one cannot be read, since nothing could be proven then."""
+        """Return all checkpoints, oldest first. Damaged if one is unreadable: it may contain the content."""
         rows = self._repository.catalog.newest(limit=None, session=None, safety=True)
         unread = {name for name in self._objects.ref_names() - {row.id for row in rows} if sequence_of(name)}
         if unread:
             raise Damaged(
-                f"checkpoint {min(unread)} cannot be read, so it cannot be told what it holds",
-                hint="Run `holdfast verify`; nothing was changed.",
+                f"checkpoint {min(unread)} cannot be read, so its content is unknown",
+                hint="Nothing was changed.",
+                remedy=Remedy("verify"),
             )
         return [self._repository.checkpoint(row) for row in reversed(rows)]
 
     def _texts(self, oids: Set[bytes]) -> Iterator[bytes]:
-        """The contents that a state may repeat; of one that is stored in parts also what is where two of them meet."""
+        """Yield the contents that a state may repeat; of one in chunks also the bytes around each boundary."""
         for oid in oids:
             if not self._objects.has(oid):
                 continue
             kind, size = self._objects.kind_and_size(oid)
-            if kind is Kind.BLOB and size <= TEXT_MAX_BYTES:
+            if kind is ObjectKind.BLOB and size <= TEXT_MAX_BYTES:
                 yield self._objects.blob(oid)
-            elif kind is Kind.TREE:
+            elif kind is ObjectKind.TREE:
                 yield from self._seams(oid)
 
     def _seams(self, tree: bytes) -> Iterator[bytes]:
@@ -283,27 +290,27 @@ class Purger:
                 yield last + data[:_SEAM_BYTES]
             last = data[-_SEAM_BYTES:]
 
-    def _needed(self, gathering: Gathering, commits: Mapping[str, bytes]) -> dict[bytes, Kind]:
-        """Every object that checkpoints need once some have these commits. Damaged if that cannot be told."""
+    def _needed(self, sink: ObjectSink, commits: Mapping[str, bytes]) -> dict[bytes, ObjectKind]:
+        """Return every object that checkpoints need with the new commits. Damaged if that is unknown."""
         others = {row.id: row.commit for row in self._repository.catalog.newest(limit=None, session=None, safety=True)}
         page = dict(all_refs(self._repository.folder)).get(_PAGE)
         needed = {bytes.fromhex(commit) for key, commit in others.items() if key not in commits} | {*commits.values()}
         needed |= {bytes.fromhex(page)} if page else set()
-        found = dict.fromkeys(needed, Kind.COMMIT)
-        stack = [decode_commit(gathering.commit(commit)) for commit in found]
+        found = dict.fromkeys(needed, ObjectKind.COMMIT)
+        stack = [decode_commit(sink.commit(commit)) for commit in found]
         while stack:
             tree = stack.pop()
             if tree not in found:
-                found[tree] = Kind.TREE
-                for entry in gathering.tree(tree):
+                found[tree] = ObjectKind.TREE
+                for entry in sink.tree(tree):
                     if entry.is_folder:
                         stack.append(entry.oid)
                     else:
-                        found[entry.oid] = Kind.BLOB
+                        found[entry.oid] = ObjectKind.BLOB
         return found
 
-    def _told(self, work: _Work, source: Gathering, left: Left) -> PurgePlan:
-        """The plan, with where else the content is, and where it is repeated."""
+    def _told(self, work: _Work, source: ObjectSink, left: Left) -> PurgePlan:
+        """Return the plan, with the other places of the content."""
         also_at = self._where(source, work.found, (work.contents & work.needed.keys()) | left.contents)
         commits = {each.checkpoint.id: bytes.fromhex(each.checkpoint.commit) for each in work.found} | work.commits
         partly = dict(work.plan.partly)
@@ -315,18 +322,18 @@ class Purger:
         return replace(work.plan, also_at=also_at, partly=partly)
 
     def _search(self, work: _Work, progress: Progress | None) -> PurgePlan:
-        """The plan, with what is left of the content after all: everything in the store is read (P4)."""
+        """Return the plan, with what remains of the content: reads everything in the store (P4)."""
         oids = {oid for pack in self._objects.packs() for oid in pack.oids()}
         unread: list[bytes] = []
 
-        def objects() -> Iterator[tuple[bytes, Kind, bytes]]:
+        def objects() -> Iterator[tuple[bytes, ObjectKind, bytes]]:
             for oid in oids:
                 try:
                     yield oid, *self._objects.read(oid)
                 except Damaged:
                     unread.append(oid)
 
-        source = Gathering(self._objects, None)
+        source = ObjectSink(self._objects)
         left = find_objects(_counted(objects(), len(oids), progress), source, work.needles)
         plan = self._told(work, source, left)
         own = os.fspath(self._journal.relative_to(self._repository.folder))
@@ -337,7 +344,7 @@ class Purger:
         return plan
 
     def _check_others(self, dropped: set[bytes]) -> None:
-        """Conflict if a ref that is no checkpoint's needs something of what is to go."""
+        """Raise Conflict if a ref that is not a checkpoint needs a purged object."""
         ids = self._objects.ref_names()
         for name, commit in all_refs(self._repository.folder):
             tag = name.removeprefix("refs/tags/")
@@ -345,17 +352,17 @@ class Purger:
                 continue
             if not dropped.isdisjoint(reachable(self._objects, [bytes.fromhex(commit)])):
                 raise Conflict(
-                    f"{name}, which somebody made in the store, needs what is to be purged",
+                    f"{name}, which somebody created in the store, needs what would be purged",
                     hint=f"Remove it: git --git-dir={self._repository.folder} update-ref -d {name}",
                 )
 
-    def _where(self, gathering: Gathering, found: list[_Found], oids: Set[bytes]) -> dict[str, str]:
-        """Paths that go on holding some of these contents, and a checkpoint that has each."""
+    def _where(self, sink: ObjectSink, found: list[_Found], oids: Set[bytes]) -> dict[str, str]:
+        """Return other paths with some of these contents, and a checkpoint that has each."""
         places: dict[str, str] = {}
         before: Node | None = None
         for checkpoint, contents, *_ in found if oids else ():
-            for change in TreeReader(gathering).diff(before, contents.root):
-                if change.after and not oids.isdisjoint(contents_of(gathering, change.after)):
+            for change in TreeReader(sink).diff(before, contents.root):
+                if change.after and not oids.isdisjoint(contents_of(sink, change.after)):
                     places.setdefault(change.path, checkpoint.id)
             before = contents.root
         return places
@@ -364,10 +371,10 @@ class Purger:
         with Handles(os.fspath(self._root)) as handles:
             return [path for path in paths if handles.has(path)]
 
-    # doing
+    # applying
 
-    def _commit(self, gathering: Gathering, found: _Found) -> bytes:
-        """Write a checkpoint anew, under the same id; its record and its coverage say what was taken out."""
+    def _commit(self, sink: ObjectSink, found: _Found) -> bytes:
+        """Write a new commit for a checkpoint; its record and its coverage say what was purged (P4)."""
         checkpoint, contents, gone, cut, *_ = found
         said = dict.fromkeys((*checkpoint.purged, *gone, *map(_named, cut)))
         checkpoint = replace(checkpoint, purged=tuple(said))
@@ -378,43 +385,46 @@ class Purger:
         if changes is not None:
             changes = [path for path in changes if not _is_below(path, set(gone))]
         new = contents._replace(
-            record=gathering.add(Kind.BLOB, encode_record(checkpoint)),
-            changes=gathering.add(Kind.BLOB, to_json(changes)),
-            uncovered=gathering.add(Kind.BLOB, encode_uncovered(uncovered)),
+            record=sink.add(ObjectKind.BLOB, encode_record(checkpoint)),
+            changes=sink.add(ObjectKind.BLOB, to_json(changes)),
+            uncovered=sink.add(ObjectKind.BLOB, encode_uncovered(uncovered)),
         )
-        return write_commit(gathering, checkpoint, new)
+        return write_commit(sink, checkpoint, new)
 
     def _take_away(self, oids: set[bytes]) -> None:
-        """Take objects out of the store, wherever they are; and all that nothing needs, such as what a deleted
-        checkpoint had at the same path."""
+        """Remove objects from the store, wherever they are, and everything unneeded, such as what a deleted checkpoint
+        had at the same path."""
         needed = self._repository.needed()
         if free_unneeded(self._objects, needed, every_pack=False):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         for copy in loose_copies(self._repository.folder, oids):
             disk().unlink(str(copy))
-        cache = self._repository.own / "scan.cache"  # it names contents, and a short one can be guessed by that
+        cache = (
+            self._repository.own / "scan.cache"
+        )  # it has hashes of contents, from which a short content can be guessed
         if cache.exists():
             disk().unlink(str(cache))
-        self._repository.catalog.discard()  # SQLite keeps what was in a row until it needs the room
+        self._repository.catalog.discard()  # SQLite keeps deleted rows in the file until it reuses the space
         self._repository.sync()
 
     def _prove(self, oids: set[bytes]) -> None:
-        """Damaged if any of these objects is in the store, or may be: in a pack whose index is lost or damaged."""
+        """Raise Damaged if any of these objects is in the store, or may be in a pack without a valid index."""
         left = sum(map(self._objects.has, oids)) + len(loose_copies(self._repository.folder, oids))
         told = {pack.path for pack in self._objects.packs() if pack.is_index_sound}
         untold = sorted(set(self._objects.pack_folder.glob("*.pack")) - told)
         if left or untold:
             what = (
-                f"{left} objects are in a pack with damaged bytes" if left else f"{untold[0].name} has no sound index"
+                f"{left} objects are in a pack with damaged bytes" if left else f"{untold[0].name} has no valid index"
             )
             raise Damaged(
-                f"every checkpoint is purged, but {what}, so that the content may still be in the store",
-                hint="`holdfast verify` names the pack; once nothing needs it, remove it.",
+                f"every checkpoint is purged, but {what}, so the content may still be in the store",
+                hint="Remove the damaged pack once no checkpoint needs it.",
+                remedy=Remedy("verify"),
             )
 
 
 def _cut(found: _Found, cutter: Cutter) -> _Found:
-    """Without what repeats a purged content in state and record."""
+    """Redact copies of purged contents in state and record."""
     state, record = cutter.cut_state(found.contents.state), cutter.cut_record(found.checkpoint)
     places = state.places + record.places
     left = list(dict.fromkeys(place.where for index, place in places if index == 0))
@@ -428,23 +438,23 @@ def _cut(found: _Found, cutter: Cutter) -> _Found:
 
 
 def _lines_left(found: list[_Found], paths: list[tuple[str, ...]]) -> list[LinesLeft]:
-    """Where lines are left, by what was purged."""
-    entries: list[dict[Place, list[str]]] = [{} for _ in paths]
+    """Return where lines remain, by what was purged."""
+    entries: list[dict[LinePosition, list[str]]] = [{} for _ in paths]
     for each in found:
         for index, place in each.places:
             entries[index].setdefault(place, []).append(each.checkpoint.id)
     return [LinesLeft(*pair) for pair in zip(paths, entries, strict=True) if pair[1]]
 
 
-def _read(source: Gathering, oid: bytes, kind: Kind) -> bytes:
-    if kind is Kind.TREE:
+def _read(source: ObjectSink, oid: bytes, kind: ObjectKind) -> bytes:
+    if kind is ObjectKind.TREE:
         return encode_tree(source.tree(oid))
-    return source.commit(oid) if kind is Kind.COMMIT else source.blob(oid)
+    return source.commit(oid) if kind is ObjectKind.COMMIT else source.blob(oid)
 
 
 def _counted(
-    objects: Iterator[tuple[bytes, Kind, bytes]], total: int, progress: Progress | None
-) -> Iterator[tuple[bytes, Kind, bytes]]:
+    objects: Iterator[tuple[bytes, ObjectKind, bytes]], total: int, progress: Progress | None
+) -> Iterator[tuple[bytes, ObjectKind, bytes]]:
     for number, each in enumerate(objects, 1):
         if progress:
             progress("searching", number, total)

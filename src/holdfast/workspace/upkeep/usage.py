@@ -1,7 +1,6 @@
-"""Where the bytes of a store are: by kind of file, by checkpoint, by path.
+"""Disk usage of a store: by kind of file, by checkpoint, by path.
 
-Every tree of every checkpoint is read, those that checkpoints share only once; contents are not. Nothing is changed,
-and no lock is taken.
+Reads every tree of every checkpoint, shared ones once; no contents. Changes nothing, and takes no lock (P9).
 """
 
 from __future__ import annotations
@@ -12,22 +11,22 @@ from collections.abc import Iterable, Iterator
 from holdfast.errors import Damaged, NotFound
 from holdfast.model import Checkpoint, CheckpointUsage, PathUsage, Usage
 from holdfast.shadowgit import FOLDER_MODE
-from holdfast.workspace.stored.parts import list_parts
+from holdfast.workspace.stored.chunking import list_parts
 from holdfast.workspace.stored.record import Node
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import Entry, TreeReader
-from holdfast.workspace.upkeep.weights import Weights
+from holdfast.workspace.upkeep.object_sizes import ObjectSizes
 
 _MADE_AGAIN = ("holdfast/catalog.db", "holdfast/scan.cache")
-_AT_A_TIME = 64  # how many checkpoints are compared before what was read of them is forgotten
+_AT_A_TIME = 64  # checkpoints compared before the cache of trees is dropped
 
 
 def measure(repository: Repository, *, paths: int | None) -> Usage:
-    """Tell where the bytes are, with so many paths (None: all)."""
+    """Measure the usage, with the `paths` largest paths (None: all)."""
     files = _files(repository)
-    weights = Weights(repository.objects)
-    whole, own, readable = _checkpoints(repository, weights)
-    sizes, contents = _paths(repository, weights, readable)
+    object_sizes = ObjectSizes(repository.objects)
+    whole, own, readable = _checkpoints(repository, object_sizes)
+    sizes, contents = _paths(repository, object_sizes, readable)
     largest = sorted(sizes, key=lambda path: (-sizes[path], path))
     shown = largest if paths is None else largest[:paths]
     return Usage(
@@ -35,7 +34,7 @@ def measure(repository: Repository, *, paths: int | None) -> Usage:
         packs_bytes=files["packs"],
         catalog_bytes=files["catalog"],
         other_bytes=files["other"],
-        unneeded_bytes=_unneeded(repository, weights),
+        unneeded_bytes=_unneeded(repository, object_sizes),
         checkpoints=[
             CheckpointUsage(each, own[each.id], max(0, whole[each.id] - own[each.id])) for each in reversed(readable)
         ],
@@ -44,16 +43,16 @@ def measure(repository: Repository, *, paths: int | None) -> Usage:
     )
 
 
-def _unneeded(repository: Repository, weights: Weights) -> int:
-    """What no ref needs; nothing, where that cannot be told."""
+def _unneeded(repository: Repository, object_sizes: ObjectSizes) -> int:
+    """Return the bytes that no ref needs; 0 if that is unknown."""
     try:
-        return weights.total_bytes - weights.needed_bytes(repository.objects.commits())
+        return object_sizes.total_bytes - object_sizes.needed_bytes(repository.objects.commits())
     except Damaged:
         return 0
 
 
 def _files(repository: Repository) -> dict[str, int]:
-    """What the files of a store take on the disk."""
+    """Return the disk space of the files of a store."""
     found = dict.fromkeys(("packs", "catalog", "other"), 0)
     for folder, _, names in os.walk(repository.folder):
         for name in names:
@@ -67,25 +66,27 @@ def _files(repository: Repository) -> dict[str, int]:
     return found
 
 
-def _checkpoints(repository: Repository, weights: Weights) -> tuple[dict[str, int], dict[str, int], list[Checkpoint]]:
-    """What each checkpoint needs, what only it needs, and those that can be read, oldest first."""
+def _checkpoints(
+    repository: Repository, object_sizes: ObjectSizes
+) -> tuple[dict[str, int], dict[str, int], list[Checkpoint]]:
+    """Return what each checkpoint needs, what only it needs, and the readable checkpoints, oldest first."""
     whole: dict[str, int] = {}
     readable, commits = [], {}
     for row in reversed(repository.catalog.newest(limit=None, session=None, safety=True)):
         whole[row.id] = 0
         try:
-            whole[row.id] = weights.whole_bytes(bytes.fromhex(row.commit))
+            whole[row.id] = object_sizes.whole_bytes(bytes.fromhex(row.commit))
         except (Damaged, NotFound):
             continue
         commits[row.id] = bytes.fromhex(row.commit)
         readable.append(repository.checkpoint(row))
-    return whole, weights.own_bytes(commits), readable
+    return whole, object_sizes.own_bytes(commits), readable
 
 
 def _paths(
-    repository: Repository, weights: Weights, checkpoints: Iterable[Checkpoint]
+    repository: Repository, object_sizes: ObjectSizes, checkpoints: Iterable[Checkpoint]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """By path: the bytes of all its contents, and how many there are."""
+    """Return by path the bytes of all its contents, and their number."""
     sizes: dict[str, int] = {}
     contents: dict[str, int] = {}
     seen: set[tuple[str, bytes]] = set()
@@ -97,12 +98,12 @@ def _paths(
         for oid in _objects(repository, entry):
             if oid == entry.oid or (path, oid) not in seen:
                 seen.add((path, oid))
-                sizes[path] = sizes.get(path, 0) + weights.sizes.get(oid, 0)
+                sizes[path] = sizes.get(path, 0) + object_sizes.sizes.get(oid, 0)
     return sizes, contents
 
 
 def _held(repository: Repository, checkpoints: Iterable[Checkpoint]) -> Iterator[tuple[str, Entry]]:
-    """Every path and its content, of each checkpoint only where it differs from the one before."""
+    """Yield every path and its content, of each checkpoint only where it differs from the one before."""
     before: Node | None = None
     reader = TreeReader(repository.objects)
     for number, checkpoint in enumerate(checkpoints):

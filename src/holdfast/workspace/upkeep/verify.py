@@ -1,4 +1,4 @@
-"""Reading every byte of a store and naming what is wrong, and which checkpoints that touches."""
+"""Verifying a store: read every byte, report damage and the checkpoints that it affects."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 
 from holdfast.errors import Damaged, HoldfastError
 from holdfast.model import Problem, Progress, VerifyReport
-from holdfast.scan.folder import OLD_CACHES, load
-from holdfast.scan.handles import join
-from holdfast.shadowgit import Kind, Pack, decode_commit, real_name
+from holdfast.scan.cache import OLD_CACHES, load
+from holdfast.scan.dir_handles import join
+from holdfast.shadowgit import ObjectKind, Pack, decode_commit, real_name
 from holdfast.shadowgit.refs import CONFIG, HEAD
-from holdfast.workspace.place import read_owner
+from holdfast.workspace.store_paths import read_owner
 from holdfast.workspace.stored.catalog import Row
 from holdfast.workspace.stored.ids import sequence_of
 from holdfast.workspace.stored.record import Node, decode_record, decode_uncovered, read_contents
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import TreeReader
-from holdfast.workspace.upkeep.begun import read_begun
-from holdfast.workspace.upkeep.kinds import read_kinds
+from holdfast.workspace.upkeep.purge_journal import read_begun
+from holdfast.workspace.upkeep.type_policies import read_kinds
 
 _REF = re.compile(rb"[0-9a-f]{40}\n")
 _LOOKS = 8
@@ -30,7 +30,7 @@ _NUMBER = re.compile(rb"[0-9]+\n")
 
 
 class Verifier:
-    """One reading of a store."""
+    """One verification of a store."""
 
     def __init__(self, repository: Repository, progress: Progress | None) -> None:
         self._repository = repository
@@ -39,23 +39,25 @@ class Verifier:
         self._problems: list[Problem] = []
         self._bad: dict[bytes, str] = {}
         self._sound: set[bytes] = set()
-        self._users: dict[bytes, list[str]] = {}  # of a bad object: the checkpoints that it is in
-        self._paths: dict[bytes, str] = {}  # of a bad object: one path in a checkpoint that uses it
-        self._clean: set[bytes] = set()  # trees below which all is sound
+        self._users: dict[bytes, list[str]] = {}  # damaged object to the checkpoints that use it
+        self._paths: dict[bytes, str] = {}  # damaged object to one path in a checkpoint that uses it
+        self._clean: set[bytes] = set()  # trees without damage below
         self._nodes: set[Node] = set()
         self._reader = TreeReader(self._objects)
         self._bytes = 0
 
     def run(self) -> VerifyReport:
-        """Read everything."""
-        refs = self._checkpoint_refs()  # before the packs: what they need was there by then
+        """Verify everything."""
+        refs = self._checkpoint_refs()  # before the packs: their objects existed by then
         self._objects.reopen()
         self._small_files()
         for pack in self._objects.packs():
             self._pack(pack)
         self._unopened_packs()
         if problem := self._objects.packed_refs_problem():
-            self._say("packed-refs", f"{problem}; `git tag ID COMMIT` names a checkpoint again", self._unnamed(refs))
+            self._say(
+                "packed-refs", f"{problem}; `git tag ID COMMIT` restores the ref of a checkpoint", self._unnamed(refs)
+            )
         for number, checkpoint_id in enumerate(sorted(refs)):
             self._checkpoint(checkpoint_id)
             if self._progress:
@@ -67,7 +69,7 @@ class Verifier:
         return VerifyReport(self._problems, len(refs), len(self._sound) + len(self._bad), self._bytes)
 
     def _checkpoint_refs(self) -> dict[str, str]:
-        """The refs of checkpoints. A tag that somebody else made is none, unless it stands in the place of one."""
+        """Return the refs of checkpoints. Skips tags that somebody else made, unless one replaces a checkpoint's."""
         refs = self._objects.refs()
         named = {commit for name, commit in refs.items() if sequence_of(name)}
         return {
@@ -75,8 +77,8 @@ class Verifier:
         }
 
     def _is_lost(self, name: str, commit: str, named: Container[str]) -> bool:
-        """Whether this is the commit of a checkpoint that no ref of its own names, and that was not deleted: it is
-        later than all that are there, or the name is its id but for one letter. Else that cannot be told."""
+        """Whether a commit is a checkpoint that lost its ref and was not deleted: it is later than all others, or the
+        name is its id except for one letter. Otherwise that is unknown."""
         deleted = _read(self._repository.own / "sequence") or b""
         names = self._objects.ref_names()
         latest = max([int(deleted) if _NUMBER.fullmatch(deleted) else 0, *(sequence_of(name) or 0 for name in names)])
@@ -89,21 +91,24 @@ class Verifier:
     def _say(self, what: str, detail: str, checkpoints: Iterable[str] = ()) -> None:
         self._problems.append(Problem(what, detail, tuple(checkpoints)))
 
-    # files beside the packs
+    # files next to the packs
 
     def _small_files(self) -> None:
         folder = self._repository.folder
         for name, expected in (("HEAD", HEAD), ("config", CONFIG)):
             if _read(folder / name) != expected:
-                self._say(name, "is not what Holdfast wrote; git may not read the store. Remove it, it is made again")
+                self._say(
+                    name,
+                    "is not what Holdfast wrote; git may be unable to read the store. Remove it; it is created again",
+                )
         self._main()
         self._loose_refs()
         number = _read(self._repository.own / "sequence")
         if number is not None and not _NUMBER.fullmatch(number):
-            self._say("holdfast/sequence", "is not what Holdfast wrote; numbers go far ahead with the next save")
+            self._say("holdfast/sequence", "is not what Holdfast wrote; the next save skips many numbers")
         owner = _read(self._repository.own / "store.json")
         if owner is not None and read_owner(owner) is None:
-            self._say("holdfast/store.json", "cannot be read; remove it, it is made again")
+            self._say("holdfast/store.json", "cannot be read; remove it, it is created again")
         journal = _read(self._repository.own / "journal.json")
         if journal is not None and not _is_json(journal):
             self._say("holdfast/journal.json", "cannot be read")
@@ -111,15 +116,17 @@ class Verifier:
         try:
             read_kinds(self._repository.own)
         except HoldfastError:
-            self._say("holdfast/kinds.json", "cannot be read; the next project checkpoint writes it anew")
+            self._say("holdfast/kinds.json", "cannot be read; the next project checkpoint rewrites it")
         cache = _read(self._repository.own / "scan.cache")
         if cache is not None and load(cache) is None and not cache.startswith(OLD_CACHES):
-            self._say("holdfast/scan.cache", "is damaged; it is made again by the next save")
+            self._say("holdfast/scan.cache", "is damaged; the next save creates it again")
 
     def _purge(self) -> None:
-        """Name a purge that has begun and not ended: what it was to take away may still be here."""
+        """Report an unfinished purge: the content may still be in the store (P4)."""
         data = _read(self._repository.purge_journal)
-        if data is None or not self._repository.lock.acquire(wait=False):  # nobody is at it only if this succeeds
+        if data is None or not self._repository.lock.acquire(
+            wait=False
+        ):  # no process is running it only if this succeeds
             return
         self._repository.lock.release()
         data = _read(self._repository.purge_journal)
@@ -128,8 +135,8 @@ class Verifier:
             way = "" if begun else "; its journal cannot be read: purge the same paths again, then remove that file"
             self._say(
                 "holdfast/purge.json",
-                f"{what} has begun and not ended, so that the content may still be in the store; "
-                f"`holdfast purge` with the same paths goes on with it, and says why if it cannot{way}",
+                f"{what} is not finished, so the content may still be in the store; "
+                f"purge the same paths again to continue it; if that fails, the error says why{way}",
             )
 
     def _loose_refs(self) -> None:
@@ -144,22 +151,24 @@ class Verifier:
             if _REF.fullmatch(text) and self._objects.commit(bytes.fromhex(text.decode("ascii", "replace"))):
                 return
         if not (self._repository.folder / "packed-refs").exists():
-            self._say("refs/heads/main", "is damaged; no checkpoint is touched")
+            self._say("refs/heads/main", "is damaged; no checkpoint is affected")
 
     def _unopened_packs(self) -> None:
         self._objects.refresh()  # another process may have merged packs meanwhile
         opened = {pack.name for pack in self._objects.packs()}
-        for path in sorted(self._objects.pack_folder.glob("pack-*.pack")):  # a lone index is swept by the next save
+        for path in sorted(
+            self._objects.pack_folder.glob("pack-*.pack")
+        ):  # the next save removes an index without a pack
             if path.stem in opened or not path.exists():
                 continue
             if path.with_suffix(".idx").exists():
-                with suppress(FileNotFoundError):  # it came or went just now
+                with suppress(FileNotFoundError):  # it was just created or removed
                     try:
                         Pack(path.with_suffix(".idx"))
                     except Damaged:
                         self._say(path.stem, "cannot be opened")
-            elif path.exists():  # else both went just now, the pack first
-                self._say(path.stem, f"has no index; `git index-pack {path.name}` makes it again")
+            elif path.exists():  # otherwise both were just removed, the pack first
+                self._say(path.stem, f"has no index; `git index-pack {path.name}` creates it again")
 
     # packs
 
@@ -190,10 +199,10 @@ class Verifier:
     # checkpoints
 
     def _unnamed(self, refs: Mapping[str, str]) -> Iterator[str]:
-        """The checkpoints in the packs that no ref names."""
+        """Yield the checkpoints in the packs that have no ref."""
         for oid in self._sound:
             with suppress(HoldfastError, ValueError, TypeError, KeyError):
-                if self._objects.kind_and_size(oid)[0] is Kind.COMMIT:
+                if self._objects.kind_and_size(oid)[0] is ObjectKind.COMMIT:
                     contents = read_contents(self._objects, self._objects.commit(oid))
                     found = decode_record(self._objects.blob(contents.record), commit=oid.hex(), lazy=None)
                     if refs.get(found.id) != oid.hex():
@@ -217,7 +226,7 @@ class Verifier:
             self._say(f"checkpoint {checkpoint_id}", str(getattr(error, "message", error)), [checkpoint_id])
 
     def _reach(self, checkpoint_id: str, root: bytes) -> None:
-        """Follow everything that a checkpoint names, and note which bad objects it uses."""
+        """Follow everything that a checkpoint refers to, and note which damaged objects it uses."""
         seen, stack, is_clean = set(), [(root, "")], True
         while stack:
             oid, path = stack.pop()
@@ -247,7 +256,7 @@ class Verifier:
         return False
 
     def _is_moved(self, oid: bytes) -> bool:
-        """Whether an object that no pack had is there after all, because another process merged packs meanwhile."""
+        """Whether a missing object exists after all, because another process merged packs meanwhile."""
         if oid in self._bad:
             return False
         try:
@@ -268,17 +277,17 @@ class Verifier:
     # the catalog
 
     def _catalog(self) -> None:
-        """Compare the catalog with what the commits say."""
+        """Compare the catalog with the commits."""
         for row in self._repository.catalog.newest(limit=None, session=None, safety=True):
             if self._differs(row) and self._differs_still(row.id):
-                self._say("holdfast/catalog.db", f"differs from checkpoint {row.id}; remove it, it is made again")
+                self._say("holdfast/catalog.db", f"differs from checkpoint {row.id}; remove it, it is created again")
 
     def _differs(self, row: Row) -> bool:
         fresh = self._repository.load_row(row.id)
         return fresh is not None and fresh != row
 
     def _differs_still(self, checkpoint_id: str) -> bool:
-        """Whether that is so although nobody rewrote the checkpoint meanwhile, and the catalog knows all refs."""
+        """Whether a row still differs after a `sync`, so that no other process has just rewritten the checkpoint."""
         for _ in range(_LOOKS):
             mark = self._objects.ref_mark(checkpoint_id)
             self._repository.sync()
@@ -306,5 +315,5 @@ def _is_json(data: bytes) -> bool:
 
 
 def _is_nearly(name: str, checkpoint_id: str) -> bool:
-    """Whether one letter is harmed."""
+    """Whether two ids differ in one letter."""
     return len(name) == len(checkpoint_id) and sum(map(str.__ne__, name, checkpoint_id)) == 1

@@ -1,12 +1,13 @@
-"""Installing and uninstalling: a plan shows what would change, and is then carried out in one step, with a backup.
+"""Installing and uninstalling hooks: a plan shows the change, which is then applied in one step, with a backup.
 
-What a file was before is kept with a receipt. A file that nobody touched since gets exactly those bytes back when our
-entries are taken out; any other loses our entries and nothing else.
+A receipt records the previous content. Uninstalling restores exactly those bytes if the file was not edited since;
+otherwise it removes the entries of Holdfast and nothing else.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -15,18 +16,19 @@ from hashlib import sha256
 from pathlib import Path
 
 from holdfast import durable
-from holdfast.adapters.agents.agent import Agent, Places, Scope
-from holdfast.adapters.agents.folders import own_folder
+from holdfast.adapters.agents.base import Agent, Places, SettingsScope
+from holdfast.adapters.agents.protocol import state_folder
+from holdfast.adapters.agents.settings.hook_entries import with_entries, without_entries
 from holdfast.adapters.agents.settings.jsonc import NotJSON
-from holdfast.adapters.agents.settings.ours import with_entries, without_entries
 from holdfast.adapters.agents.settings.ownership import give, give_ours, make_ours, owner_at
-from holdfast.adapters.agents.settings.reading import decode, read_bytes
 from holdfast.errors import Conflict, Refused
+
+_MAX_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What would become of one settings file. None stands for no file."""
+class SettingsChange:
+    """A change of one settings file. None stands for no file."""
 
     agent: str
     path: Path
@@ -34,26 +36,26 @@ class Change:
     before: bytes | None
     after: bytes | None
     backup: Path
-    """Where what was there before is kept."""
+    """Where the previous content is saved."""
     removes: bool = False
-    """It takes our entries out: what is known of the file goes with them."""
+    """It removes the entries: the receipt is removed with them."""
 
     def __bool__(self) -> bool:
         return self.before != self.after
 
 
-def plan_install(agent: Agent, scope: Scope, places: Places, words: Sequence[str]) -> Change:
-    """Say what installing would change. Refused if the file cannot be understood."""
+def plan_install(agent: Agent, scope: SettingsScope, places: Places, words: Sequence[str]) -> SettingsChange:
+    """Plan an installation. Refused if the file cannot be parsed."""
     path = _real(agent.settings(places, scope))
-    before = read_bytes(path)
+    before = read_settings_file(path)
     if agent.own_file is not None:
         text = agent.own_file(words)
         if before is not None and before != text.encode() and not _is_own_file(before, text):
-            raise Refused(f"{path} is not a file of ours", hint="Move it away, and install again.")
+            raise Refused(f"{path} was not written by Holdfast", hint="Move it away, and install again.")
         return _change(agent, path, before, text.encode(), places)
     receipt = _Receipt.read(path, places.environ)
     base = receipt.original(before, path, places.environ) if receipt else before
-    text = decode(path, base)
+    text = decode_settings(path, base)
     try:
         after = with_entries(text, agent, agent.entries(words))
     except NotJSON as error:
@@ -61,10 +63,10 @@ def plan_install(agent: Agent, scope: Scope, places: Places, words: Sequence[str
     return _change(agent, path, before, _encoded(after, base), places)
 
 
-def plan_uninstall(agent: Agent, scope: Scope, places: Places) -> Change:
-    """Say what uninstalling would change."""
+def plan_uninstall(agent: Agent, scope: SettingsScope, places: Places) -> SettingsChange:
+    """Plan an uninstallation."""
     path = _real(agent.settings(places, scope))
-    before = read_bytes(path)
+    before = read_settings_file(path)
     receipt = _Receipt.read(path, places.environ)
     base = receipt.original(before, path, places.environ) if receipt else before
     if base is None:
@@ -73,7 +75,7 @@ def plan_uninstall(agent: Agent, scope: Scope, places: Places) -> Change:
         ours = _is_own_file(base, agent.own_file(["holdfast"]))
         return _change(agent, path, before, None if ours else base, places, removes=True)
     try:
-        after = without_entries(decode(path, base), agent.name)  # it may have had some before this receipt
+        after = without_entries(decode_settings(path, base), agent.name)  # it may have had entries before this receipt
     except NotJSON as error:
         raise _refused(path, error) from None
     left = _encoded(after, base)
@@ -81,38 +83,38 @@ def plan_uninstall(agent: Agent, scope: Scope, places: Places) -> Change:
     return _change(agent, path, before, None if is_empty else left, places, removes=True)
 
 
-def carry_out(change: Change, environ: Mapping[str, str]) -> None:
-    """Make a change. Conflict if the file is no longer as it was planned for; then nothing is changed."""
+def apply_change(change: SettingsChange, environ: Mapping[str, str]) -> None:
+    """Apply a change. Conflict, with nothing changed, if the file has changed since the plan."""
     if not change:
         return
     make_ours(change.backup.parent)
-    with durable.Lock(change.backup.parent / "lock"):  # P9: two of us would share the file that is renamed into place
+    with durable.Lock(change.backup.parent / "lock"):  # P9: two processes would share the temporary file
         _carry_out(change, environ)
     give_ours(environ)
 
 
-def _carry_out(change: Change, environ: Mapping[str, str]) -> None:
-    if read_bytes(change.path) != change.before:
-        raise Conflict(f"{change.path} was changed by somebody else meanwhile", hint="Try again.")
+def _carry_out(change: SettingsChange, environ: Mapping[str, str]) -> None:
+    if read_settings_file(change.path) != change.before:
+        raise Conflict(f"{change.path} was changed by another program meanwhile", hint="Try again.")
     made = [folder for folder in change.path.parents if not folder.exists()]
     receipt = _Receipt.read(change.path, environ)
     if change.before is not None:
-        durable.write_atomically(change.backup, change.before)  # P1: what is replaced is kept first
+        durable.write_atomically(change.backup, change.before)  # P1: back up what is replaced
     if change.after is not None and not change.removes:
         original = receipt if receipt and receipt.after == _digest(change.before or b"") else None
         new = original or _Receipt(change.before is not None, change.backup.name, "", [str(each) for each in made])
         new.write(change.path, environ, after=_digest(change.after))
-    owner = owner_at(change.path)  # under sudo it is not ours
+    owner = owner_at(change.path)  # under sudo, not this user
     for folder in reversed(made):
         durable.disk().mkdir(str(folder), mode=0o755)
         give(folder, owner)
-    if read_bytes(change.path) != change.before:
-        raise Conflict(f"{change.path} was changed by somebody else meanwhile", hint="Try again.")
+    if read_settings_file(change.path) != change.before:
+        raise Conflict(f"{change.path} was changed by another program meanwhile", hint="Try again.")
     if change.after is None:
         durable.disk().unlink(str(change.path))
         _Receipt.forget(change.path, environ)
         for name in receipt.made if receipt else []:
-            with contextlib.suppress(OSError):  # somebody has put something there
+            with contextlib.suppress(OSError):  # it is not empty
                 durable.disk().rmdir(name)
         return
     mode = os.stat(change.path).st_mode & 0o777 if change.before is not None else 0o644
@@ -124,7 +126,7 @@ def _carry_out(change: Change, environ: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Receipt:
-    """What a file was before we came, and what we made of it."""
+    """What a file was before the installation, and after it."""
 
     existed: bool
     backup: str
@@ -134,31 +136,31 @@ class _Receipt:
     @staticmethod
     def read(path: Path, environ: Mapping[str, str]) -> _Receipt | None:
         try:
-            said = json.loads((_kept(path, environ) / "receipt.json").read_bytes())
-            return _Receipt(bool(said["existed"]), str(said["backup"]), str(said["after"]), list(said["made"]))
+            stored = json.loads((_backup_folder(path, environ) / "receipt.json").read_bytes())
+            return _Receipt(bool(stored["existed"]), str(stored["backup"]), str(stored["after"]), list(stored["made"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def write(self, path: Path, environ: Mapping[str, str], *, after: str) -> None:
         about = {"path": str(path), "existed": self.existed, "backup": self.backup, "after": after, "made": self.made}
-        folder = _kept(path, environ)
+        folder = _backup_folder(path, environ)
         make_ours(folder)
         durable.write_atomically(folder / "receipt.json", json.dumps(about, indent=1).encode() + b"\n")
 
     @staticmethod
     def forget(path: Path, environ: Mapping[str, str]) -> None:
-        """Know nothing of a file any more: what is written there from now on is not what we made."""
+        """Remove the receipt: from now on the file's content is not from Holdfast."""
         with contextlib.suppress(FileNotFoundError):
-            durable.disk().unlink(str(_kept(path, environ) / "receipt.json"))
+            durable.disk().unlink(str(_backup_folder(path, environ) / "receipt.json"))
 
     def original(self, now: bytes | None, path: Path, environ: Mapping[str, str]) -> bytes | None:
-        """What was there before us, if what is there now is what we made; else what is there now."""
+        """The content before the installation, if the file was not edited since; else the current content."""
         if now is None or _digest(now) != self.after:
             return now
         if not self.existed:
             return None
         try:
-            found = (_kept(path, environ) / self.backup).read_bytes()
+            found = (_backup_folder(path, environ) / self.backup).read_bytes()
         except OSError:
             return now
         return found if self.backup == _backup_name(found) else now
@@ -166,13 +168,13 @@ class _Receipt:
 
 def _change(
     agent: Agent, path: Path, before: bytes | None, after: bytes | None, places: Places, *, removes: bool = False
-) -> Change:
-    backup = _kept(path, places.environ) / _backup_name(before or b"")
-    return Change(agent.name, path, before, after, backup, removes)
+) -> SettingsChange:
+    backup = _backup_folder(path, places.environ) / _backup_name(before or b"")
+    return SettingsChange(agent.name, path, before, after, backup, removes)
 
 
-def _kept(path: Path, environ: Mapping[str, str]) -> Path:
-    return Path(own_folder(environ)) / "settings" / sha256(os.fsencode(path)).hexdigest()[:16]
+def _backup_folder(path: Path, environ: Mapping[str, str]) -> Path:
+    return Path(state_folder(environ)) / "settings" / sha256(os.fsencode(path)).hexdigest()[:16]
 
 
 def _backup_name(data: bytes) -> str:
@@ -184,7 +186,7 @@ def _digest(data: bytes) -> str:
 
 
 def _real(path: Path) -> Path:
-    """Where a file really is: a link to it stays a link."""
+    """The real path of a file, so that a link to it stays a link."""
     return Path(os.path.realpath(path))
 
 
@@ -193,7 +195,7 @@ def _encoded(text: str, before: bytes | None) -> bytes:
 
 
 def _refused(path: Path, error: NotJSON) -> Refused:
-    return Refused(f"{path} cannot be read: {error}", hint="Nothing was changed. Fix it, and try again.")
+    return Refused(f"{path} is not valid JSON: {error}", hint="Nothing was changed. Fix it, and try again.")
 
 
 def _is_own_file(before: bytes, text: str) -> bool:
@@ -205,3 +207,28 @@ def _is_only(text: str, frame: Mapping[str, object]) -> bool:
         return json.loads(text) in ({}, dict(frame), {**frame, "hooks": {}})
     except ValueError:
         return False
+
+
+def read_settings_file(path: Path) -> bytes | None:
+    """Read a settings file; None if there is none. Refused if it is not a file, or too large."""
+    try:
+        return durable.read_file(path, max_bytes=_MAX_BYTES)
+    except FileNotFoundError:
+        return None
+    except IsADirectoryError:
+        raise Refused(f"{path} is a folder", hint="Move it away, and try again.") from None
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            size = f"{_MAX_BYTES >> 20} MiB"
+            raise Refused(f"{path} is larger than {size}", hint="It does not look like a settings file.") from None
+        if error.errno == errno.EINVAL:
+            raise Refused(f"{path} is not a file", hint="Move it away, and try again.") from None
+        raise
+
+
+def decode_settings(path: Path, data: bytes | None) -> str:
+    """Decode a settings file. Refused if it is not UTF-8."""
+    try:
+        return (data or b"").decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Refused(f"{path} is not UTF-8", hint="Nothing was changed. Save it as UTF-8, and try again.") from None

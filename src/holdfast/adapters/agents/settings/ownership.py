@@ -1,4 +1,4 @@
-"""Whose the files are that `install` writes: under sudo they stay, or become, those of the user it is done for."""
+"""The owner of the files that `install` writes: under sudo, the user it is run for, not root."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from holdfast import durable
-from holdfast.adapters.agents.folders import own_folder
+from holdfast.adapters.agents.protocol import state_folder
 
 Owner = tuple[int, int]
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def owner_at(path: Path) -> Owner:
-    """Whose a file at a path is to be: as what is there, else as the nearest folder above."""
+    """The owner for a file at a path: that of the existing file, else of the nearest parent folder."""
     for place in (path, *path.parents):
         with suppress(FileNotFoundError, NotADirectoryError):
             found = os.stat(place)
@@ -24,7 +24,7 @@ def owner_at(path: Path) -> Owner:
 
 
 def give(path: Path, owner: Owner) -> None:
-    """Let a file or folder that we made belong to somebody; who is not root may not, and need not."""
+    """Change the owner of a new file or folder; only root can, and only root needs to."""
     with suppress(FileNotFoundError, NotADirectoryError):
         fd = os.open(path, _FLAGS)
         try:
@@ -37,7 +37,7 @@ def give(path: Path, owner: Owner) -> None:
 
 
 def make_ours(folder: Path) -> None:
-    """Make a folder of the hooks, and those above it, as those of whose folder they are made in."""
+    """Create a folder and its parents, each with the owner of the folder it is in."""
     for place in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
         owner = owner_at(place)
         durable.make_folder(place)
@@ -45,11 +45,11 @@ def make_ours(folder: Path) -> None:
 
 
 def give_ours(environ: Mapping[str, str]) -> None:
-    """Let what root wrote in the hooks' own folder belong to the user whose home it is in.
+    """Give what root wrote in the state folder to the user whose home folder it is in.
 
-    All of it, each time: also what an earlier call left to root.
+    All of it, each time, to repair what an earlier call left to root.
     """
-    own = Path(os.path.abspath(own_folder(environ)))
+    own = Path(os.path.abspath(state_folder(environ)))
     home = Path(environ.get("HOME") or own.parent.parent)
     owner = owner_at(home if own.is_relative_to(home) else own.parent.parent)
     if os.geteuid() != 0 or owner[0] == 0:

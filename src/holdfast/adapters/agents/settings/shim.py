@@ -1,8 +1,8 @@
-"""The command that agents run: a small script of ours at a place that never changes.
+"""The command that agents run: a small script at a path that never changes.
 
 Agents that ask the user to trust a hook ask again when its text changes. So the entries name this script, and only the
 script names the interpreter: Holdfast can be upgraded, or installed elsewhere, and the entries stay as they are. It
-also starts faster than the script that pip writes, and where Holdfast is gone or broken it does nothing, successfully.
+also starts faster than the script that pip writes, and if Holdfast was removed or is broken it succeeds silently.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import holdfast
 from holdfast import durable
-from holdfast.adapters.agents.folders import own_folder
+from holdfast.adapters.agents.protocol import state_folder
 from holdfast.adapters.agents.settings.ownership import give_ours, make_ours
 
 _CODE = """\
@@ -29,16 +29,16 @@ sys.exit(code)
 
 
 def shim_path(environ: Mapping[str, str]) -> Path:
-    """Where the script is."""
-    return Path(own_folder(environ)) / "bin" / "holdfast"
+    """The path of the script."""
+    return Path(state_folder(environ)) / "bin" / "holdfast"
 
 
 def shim_text(python: str) -> str:
-    """The script. With -P nothing is imported from the folder that the agent is in, and with -E nothing from where the
-    variables of its environment lead: they are meant for the project's Python. We find ourselves by where we are.
+    """The script. -P prevents imports from the agent's working directory, and -E those from its environment variables,
+    which are meant for the project's Python. Holdfast is found by the path of this installation.
 
-    Without words it was called by one that reads the settings of Claude Code and knows no `args`: an old version of it,
-    Copilot, VS Code. Help and the status 2 would block each of their tools.
+    It is called without arguments by programs that read the settings of Claude Code and do not support `args`: an old
+    version of it, Copilot, VS Code. Printing help with status 2 would block each of their tools.
     """
     ours = str(Path(holdfast.__file__).parent.parent)
     quoted, code = shlex.quote(python), shlex.quote(_CODE.format(ours))
@@ -52,18 +52,18 @@ def shim_text(python: str) -> str:
 
 
 def write_shim(environ: Mapping[str, str], python: str) -> None:
-    """Make the script, or make it name this interpreter."""
+    """Write the script, or update it for this interpreter."""
     path, text = shim_path(environ), shim_text(python)
     if is_current(environ, python):
         return
     make_ours(path.parent)
     with durable.Lock(path.parent / "lock"):
         durable.write_atomically(path, text.encode(), mode=0o700)
-    give_ours(environ)  # the agent runs it as its user
+    give_ours(environ)  # the agent runs as that user
 
 
 def is_current(environ: Mapping[str, str], python: str) -> bool:
-    """Whether the script is there and names this interpreter."""
+    """Whether the script exists and names this interpreter."""
     try:
         path = shim_path(environ)
         return path.read_text("utf-8") == shim_text(python) and bool(path.stat().st_mode & 0o100)

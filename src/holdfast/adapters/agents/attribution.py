@@ -1,0 +1,273 @@
+"""Attribution: who made the changes that are found at an event. Pure: open tool calls and the event decide.
+
+A tool call is *open* from the moment the tool is about to run until it has ended. A change found while one is open was
+made by its actor; a change found while none is open, by the user. What the first event of a session finds was there
+before it. Where this is not certain, `perhaps` names who else may have made the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from holdfast.adapters.agents.event import AgentEvent, EventKind
+
+USER = "user"
+_MAX_SEEN = 64
+_MAX_SESSIONS = 32
+_FORGOTTEN_AFTER_S = 7 * 86400.0
+_STALE_AFTER_S = 6 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenToolCall:
+    """A tool call that has started, and whose end no event has reported yet."""
+
+    tool_use: str
+    tool: str
+    actor: str
+    sub_id: str
+    delegates: bool = False
+    turn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSession:
+    """What is known of one session of one agent. The names of the fields are stored."""
+
+    agent: str
+    session: str
+    at: float
+    """The time of its last event, in seconds since 1970."""
+    owner: str = ""
+    """The process of the agent, if known."""
+    in_turn: bool = False
+    tells_tools: bool = False
+    """Whether any event of a tool was received: then a change outside every tool call is not the agent's."""
+    open: tuple[OpenToolCall, ...] = ()
+    background: tuple[OpenToolCall, ...] = ()
+    """What may still be running although its tool call, or the turn, has ended."""
+    seen: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    """The messages that the user has seen already."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.agent} {self.session}"
+
+
+@dataclass(frozen=True, slots=True)
+class LastEvent:
+    """When an agent's hook last fired here."""
+
+    at: float
+    event: str
+    version: str = ""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSessions:
+    """Every known session in one workspace."""
+
+    sessions: dict[str, AgentSession] = field(default_factory=dict)
+    fired: dict[str, LastEvent] = field(default_factory=dict)
+
+    def of(self, event: AgentEvent) -> AgentSession:
+        """The session of an event; a new one if it is unknown."""
+        fresh = AgentSession(event.agent, event.session, 0.0)
+        return self.sessions.get(fresh.key, fresh)
+
+
+class ChangeAuthor(NamedTuple):
+    """Who made the changes that are found at an event."""
+
+    actor: str | None
+    """None: the user."""
+    session: str | None
+    perhaps: tuple[str, ...] = ()
+
+
+def is_repeated(known: AgentSessions, event: AgentEvent) -> bool:
+    """Whether this very event was received before: from two settings files, or two agents that read one.
+
+    An id that comes again after its tool has ended may belong to another tool, which must not go unsaved.
+    """
+    seen = known.of(event).seen
+    return event.key in seen and not (event.kind is EventKind.BEFORE and _end_of(event) in seen)
+
+
+def find_author(known: AgentSessions, event: AgentEvent, *, owner: str = "") -> ChangeAuthor:
+    """Attribute the changes that are found at an event, before the event itself is applied.
+
+    A session that another process (`owner`) resumes is in no turn yet: the user may have worked since.
+    """
+    mine = known.of(event)
+    if owner and mine.owner and owner != mine.owner:
+        mine = replace(mine, in_turn=False)
+    suspects = _suspects(known, event, mine)
+    if event.kind is EventKind.AFTER and not event.delegates:
+        if len(_without(mine.open, event)) < len(mine.open):
+            return _author((event.actor, event.session), suspects)
+        if mine.in_turn or _has_started(mine, event):  # it was working, but what was there before is unknown
+            return _author((event.actor, event.session), suspects, (USER,))
+        if suspects:
+            return _author(suspects[0], suspects[1:], (event.actor, USER))
+        return ChangeAuthor(None, event.session or None, (event.actor,))
+    if suspects:
+        # a tool call without an end was interrupted, denied or killed: the user may have worked since
+        doubt = () if event.kind is EventKind.BEFORE else (USER,)
+        return _author(suspects[0], suspects[1:], doubt)
+    if mine.background and mine.in_turn:
+        first, *others = _actors(mine.background)
+        return ChangeAuthor(first, mine.session or None, (*others, USER))
+    is_closing = event.kind in (EventKind.AFTER, EventKind.STOP, EventKind.BATCH, EventKind.SUB_STOP, EventKind.END)
+    if is_closing and mine.in_turn and not mine.tells_tools:
+        return ChangeAuthor(event.actor, event.session or None, (USER,))
+    return ChangeAuthor(None, event.session or None, _others_in_background(known))
+
+
+def apply_event(
+    known: AgentSessions,
+    event: AgentEvent,
+    *,
+    now: float,
+    owner: str,
+    is_alive: Callable[[str], bool],
+    told: Iterable[str] = (),
+) -> AgentSessions:
+    """The sessions after an event."""
+    mine = _advance(known.of(event), event)
+    mine = replace(mine, seen=_seen(mine, event), told=tuple(dict.fromkeys((*mine.told, *told))))
+    mine = replace(mine, at=now, owner=owner or mine.owner)
+    sessions = {
+        key: _other_session(session, event)
+        if _may_run(session, now, is_alive)
+        else replace(session, open=(), background=())
+        for key, session in known.sessions.items()
+        if now - session.at < (_FORGOTTEN_AFTER_S if session.open or session.background else _STALE_AFTER_S)
+    }
+    sessions.pop(mine.key, None)
+    newest = dict(sorted(sessions.items(), key=lambda item: item[1].at)[-(_MAX_SESSIONS - 1) :])
+    before = known.fired.get(event.agent)
+    fired = LastEvent(
+        now, event.name, event.version or (before.version if before else ""), before.count + 1 if before else 1
+    )
+    return AgentSessions({**newest, mine.key: mine}, {**known.fired, event.agent: fired})
+
+
+def _seen(session: AgentSession, event: AgentEvent) -> tuple[str, ...]:
+    """The events received so far; a new turn may use the same ids again."""
+    if event.kind in (EventKind.START, EventKind.PROMPT, EventKind.END):
+        return (event.key,) if event.key else ()
+    dropped = (event.key, _end_of(event) if event.kind is EventKind.BEFORE else "")
+    return tuple(key for key in (*(key for key in session.seen if key not in dropped), event.key) if key)[-_MAX_SEEN:]
+
+
+def _end_of(event: AgentEvent) -> str:
+    return replace(event, kind=EventKind.AFTER).key
+
+
+def _other_session(session: AgentSession, event: AgentEvent) -> AgentSession:
+    """Another session than the event's. If sub-agents have their own sessions, it may be waiting for this one."""
+    if event.agent != session.agent or event.kind not in (EventKind.BEFORE, EventKind.AFTER):
+        return session
+    return replace(session, open=tuple(each for each in session.open if not each.delegates))
+
+
+def _advance(session: AgentSession, event: AgentEvent) -> AgentSession:
+    kind = event.kind
+    if event.sub_id:  # sub-agents report their own tools, so the call that started them is not open for their work
+        session = replace(session, open=tuple(each for each in session.open if not each.delegates))
+    if kind is EventKind.BEFORE:
+        opened = () if event.key in session.seen else (_open_call(event),)  # it may be reported late, and have ended
+        return replace(session, open=(*session.open, *opened), tells_tools=True, in_turn=True)
+    if kind is EventKind.AFTER:
+        return _ended(replace(session, tells_tools=True), event)
+    if kind is EventKind.PROMPT:
+        return replace(session, open=(), in_turn=True)
+    if kind is EventKind.START:
+        return replace(session, open=(), background=(), in_turn=False)
+    if kind in (EventKind.BATCH, EventKind.SUB_STOP):
+        return replace(session, open=tuple(each for each in session.open if each.sub_id != event.sub_id))
+    if kind is EventKind.STOP:
+        return _stopped(session, event)
+    if kind is EventKind.END:
+        return replace(session, open=(), background=(), in_turn=False)
+    return session
+
+
+def _ended(session: AgentSession, event: AgentEvent) -> AgentSession:
+    """A session in which a tool has ended: just now, or in the background, if its id is known."""
+    if not _has_started(session, event):
+        session = replace(session, in_turn=True)  # its start was not reported; from here on it is known
+    left, background = _without(session.open, event), session.background
+    if event.background:
+        background = (*background, _open_call(event))[-_MAX_SEEN:]
+    elif left == session.open and event.tool_use:
+        background = tuple(each for each in background if each.tool_use != event.tool_use)
+    return replace(session, open=left, background=background)
+
+
+def _stopped(session: AgentSession, event: AgentEvent) -> AgentSession:
+    """A session whose turn is over: its tool calls are closed, but what they started may still run."""
+    mine = [each for each in session.open if each.sub_id == event.sub_id]
+    left = tuple(each for each in session.open if each.sub_id != event.sub_id)
+    background = session.background
+    if event.still_running is not None:
+        background = (*background, *mine) if event.still_running else ()
+    return replace(session, open=left, background=background[-_MAX_SEEN:], in_turn=False)
+
+
+def _open_call(event: AgentEvent) -> OpenToolCall:
+    return OpenToolCall(event.tool_use, event.tool, event.actor, event.sub_id, event.delegates, event.turn)
+
+
+def _has_started(session: AgentSession, event: AgentEvent) -> bool:
+    """Whether the start of the tool that ends was reported."""
+    in_background = event.tool_use and any(each.tool_use == event.tool_use for each in session.background)
+    return bool(in_background) or len(_without(session.open, event)) < len(session.open)
+
+
+def _without(calls: tuple[OpenToolCall, ...], event: AgentEvent) -> tuple[OpenToolCall, ...]:
+    """The calls without the one that an event closes: by its id, else the oldest of that tool."""
+    for number, call in enumerate(calls):
+        by_id = bool(event.tool_use and call.tool_use)
+        if call.tool_use == event.tool_use if by_id else call.tool == event.tool and call.sub_id == event.sub_id:
+            return calls[:number] + calls[number + 1 :]
+    return calls
+
+
+def _suspects(known: AgentSessions, event: AgentEvent, mine: AgentSession) -> list[tuple[str, str]]:
+    """Who has a tool call open, likeliest first: the actor itself, its session, others."""
+    counted = [call for call in mine.open if not (event.sub_id and call.delegates)]
+    found = sorted(counted, key=lambda call: (call.sub_id != event.sub_id, call.delegates))
+    own = [(call.actor, mine.session) for call in found]
+    others = [
+        (call.actor, session.session)
+        for session in known.sessions.values()
+        if session.key != mine.key
+        for call in _other_session(session, event).open
+    ]
+    return list(dict.fromkeys([*own, *others]))
+
+
+def _author(who: tuple[str, str], others: list[tuple[str, str]], doubt: tuple[str, ...] = ()) -> ChangeAuthor:
+    perhaps = dict.fromkeys([actor for actor, session in others if (actor, session) != who] + list(doubt))
+    return ChangeAuthor(who[0], who[1] or None, tuple(perhaps))
+
+
+def _others_in_background(known: AgentSessions) -> tuple[str, ...]:
+    return _actors(call for session in known.sessions.values() for call in session.background)
+
+
+def _actors(calls: Iterable[OpenToolCall]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(call.actor for call in calls))
+
+
+def _may_run(session: AgentSession, now: float, is_alive: Callable[[str], bool]) -> bool:
+    """Whether a tool of a session may still run: its agent is alive or, if unknown, sent an event recently."""
+    if not (session.open or session.background):
+        return True
+    return is_alive(session.owner) if session.owner else now - session.at < _STALE_AFTER_S

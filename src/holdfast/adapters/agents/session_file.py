@@ -1,0 +1,118 @@
+"""The agent sessions of a workspace on disk: one small file in its store, changed under its own lock.
+
+Each change is a new file with a higher number; the previous one is removed afterwards. Nothing is renamed or synced: a
+kill leaves the old file or the new one whole (P3), a checksum detects a torn one, and after a power loss no tool is
+running. Renaming over the old file would write to the disk each time, which would be most of what a hook waits for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from holdfast import durable
+from holdfast.adapters.agents.attribution import AgentSession, AgentSessions, LastEvent, OpenToolCall
+from holdfast.adapters.agents.parent_process import is_within
+
+FORMAT = 2
+_PREFIX = "windows-"  # of the files' names, which are stored
+
+
+class SessionFile:
+    """Reads and writes the sessions. Keep `lock` from reading to writing (P9)."""
+
+    def __init__(self, store: Path) -> None:
+        self._folder = session_folder(store)
+        durable.make_folder(self._folder)
+        self.lock = durable.Lock(self._folder / "lock")
+
+    def read(self) -> AgentSessions:
+        """The sessions; none if there is no valid file."""
+        return read_sessions(self._folder)
+
+    def write(self, known: AgentSessions) -> None:
+        """Replace them."""
+        before = _numbers(self._folder)
+        text = json.dumps({"format": FORMAT, **_plain(known)}, separators=(",", ":")).encode()
+        fd = durable.disk().create(str(_path(self._folder, before[0] + 1 if before else 1)))
+        try:
+            durable.disk().write(fd, b"%08x\n%s\n" % (crc32(text), text))
+        finally:
+            os.close(fd)
+        for number in before:
+            durable.disk().unlink(str(_path(self._folder, number)))
+
+
+def session_folder(store: Path) -> Path:
+    """The folder of the session file in a store."""
+    return store / "holdfast" / "agents"
+
+
+def find_enclosing_tool(store: Path, pid: int) -> tuple[AgentSession, OpenToolCall, list[str]] | None:
+    """Find the tool call that a process runs in: the latest open one of the session that started the process; and who
+    else has one open, and may have changed something meanwhile."""
+    sessions = read_sessions(session_folder(store)).sessions.values()
+    for session in sorted(sessions, key=lambda each: each.at, reverse=True):
+        if session.open and is_within(pid, session.owner):
+            tool = session.open[-1]
+            actors = {call.actor for each in sessions for call in each.open}
+            return session, tool, sorted(actors - {tool.actor})
+    return None
+
+
+def read_sessions(folder: Path) -> AgentSessions:
+    """Read the newest file that is whole. If none is, changes are attributed to the user."""
+    for number in _numbers(folder):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            return _decoded(_path(folder, number).read_bytes())
+    return AgentSessions()
+
+
+def _decoded(data: bytes) -> AgentSessions:
+    checksum, text = data.splitlines()
+    stored = json.loads(text)
+    if int(checksum, 16) != crc32(text) or stored["format"] != FORMAT:
+        raise ValueError("torn, or another format")
+    sessions = {key: _session(value) for key, value in stored["sessions"].items()}
+    return AgentSessions(sessions, {agent: LastEvent(**value) for agent, value in stored["fired"].items()})
+
+
+def _session(value: dict[str, Any]) -> AgentSession:
+    texts = {name: tuple(value[name]) for name in ("seen", "told")}
+    calls = {name: tuple(OpenToolCall(**each) for each in value[name]) for name in ("open", "background")}
+    return AgentSession(**{**value, **texts, **calls})
+
+
+def _plain(known: AgentSessions) -> dict[str, Any]:
+    sessions = {
+        key: {
+            **_fields(session),
+            "open": [*map(_fields, session.open)],
+            "background": [*map(_fields, session.background)],
+        }
+        for key, session in known.sessions.items()
+    }
+    return {"sessions": sessions, "fired": {agent: _fields(fired) for agent, fired in known.fired.items()}}
+
+
+def _fields(value: AgentSession | OpenToolCall | LastEvent) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+def _numbers(folder: Path) -> list[int]:
+    """The numbers of the existing files, newest first."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    ends = (name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX))
+    return sorted((int(end) for end in ends if end.isdigit()), reverse=True)
+
+
+def _path(folder: Path, number: int) -> Path:
+    return folder / f"{_PREFIX}{number}"

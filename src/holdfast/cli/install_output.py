@@ -1,0 +1,76 @@
+"""What `install` and `uninstall` share: whose settings, what changes, and how it is shown."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.adapters.agents.base import Places, SettingsScope
+from holdfast.adapters.agents.settings.install import SettingsChange, apply_change
+from holdfast.adapters.agents.settings.shim import shim_path, write_shim
+from holdfast.cli import render, streams
+from holdfast.cli.context import App
+from holdfast.workspace.store_paths import home_folder
+
+
+def places(app: App) -> Places:
+    """What the paths of settings depend on: the real home folder, environment and current folder."""
+    return Places(home_folder(), os.environ, Path(os.path.realpath(app.folder())), sys.executable)
+
+
+def command_words(agent: str) -> list[str]:
+    """The command that an agent is to run: by its absolute path, so that it works whatever PATH says."""
+    shim = shim_path(os.environ)
+    return [str(shim) if shim.is_absolute() else os.path.abspath(shim), "hook", agent]
+
+
+def scope_of(user: bool, project: bool) -> SettingsScope:
+    """Whose settings are meant; by default the user's."""
+    import click
+
+    if user and project:
+        raise click.UsageError("--user and --project exclude each other")
+    return SettingsScope.PROJECT if project else SettingsScope.USER
+
+
+def change(app: App, changes: Sequence[SettingsChange], *, dry_run: bool, done: str, nothing: str) -> None:
+    """Show or carry out changes of settings files, and tell."""
+    for each in changes:
+        if not dry_run:
+            if each.after is not None:
+                write_shim(os.environ, sys.executable)  # first: entries never name what is not there
+            apply_change(each, os.environ)
+    if app.json:
+        app.document({"changes": [_document(each) for each in changes], "dry_run": dry_run})
+        return
+    for each in changes:
+        where = render.escape(str(each.path))
+        if not each:
+            streams.answer(f"{each.agent}: {nothing} ({where})")
+        elif dry_run:
+            streams.answer(_difference(each))
+        else:
+            streams.answer(f"{each.agent}: {done} {where}")
+            if each.before is not None:
+                streams.note(f"What it was before is in {render.escape(str(each.backup))}")
+
+
+def _document(each: SettingsChange) -> dict[str, object]:
+    has_backup = bool(each) and each.before is not None
+    return {
+        "agent": each.agent,
+        "path": str(each.path),
+        "changed": bool(each),
+        "backup": str(each.backup) if has_backup else None,
+        "diff": _difference(each),
+    }
+
+
+def _difference(each: SettingsChange) -> str:
+    """A diff of the two texts, as `diff -u` has it."""
+    before, after = ((data or b"").decode("utf-8", "replace").splitlines() for data in (each.before, each.after))
+    old, new = ("/dev/null" if data is None else str(each.path) for data in (each.before, each.after))
+    return render.escape("\n".join(difflib.unified_diff(before, after, old, new, lineterm="")), keep="\n\t")

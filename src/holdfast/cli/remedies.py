@@ -1,0 +1,56 @@
+"""How the command line words each remedy: with its commands and options. Loaded when there is an error to show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.remedies import word_hint
+
+COMMAND_LINE = {
+    "accept_loss": "Pass --accept-loss.",
+    "allow_empty": "Pass --allow-empty to remove every document from the index.",
+    "allow_home": "Pass --allow-home if you mean this folder.",
+    "blame_checkpoint": "Name a checkpoint that has it: holdfast blame PATH REF.",
+    "compact": "Then run `holdfast compact`.",
+    "delete_checkpoints": "Delete checkpoints with `holdfast rm`.",
+    "files_only": "Leave out --with-conversation to restore the files alone.",
+    "forked_folder": "Name a folder that `holdfast fork` made of this project.",
+    "give_keys": "Name the file of its keys with --keys, or in HOLDFAST_FLOW_KEYS.",
+    "index_init": "Describe one in holdfast.toml: holdfast index init",
+    "keep_mine": "Pass --keep-mine with it.",
+    "leave_out_keys": "Leave out --keys and HOLDFAST_FLOW_KEYS to read it as it is.",
+    "limit_embeds": "Set usd_per_mtok for the model, or pass --max-embeds instead of --max-usd.",
+    "list": "See `holdfast log`.",
+    "list_all": "`holdfast log --all` shows every state.",
+    "list_sessions": "List them with `holdfast log LOCATION`.",
+    "name_namespace": "Say which with --namespace.",
+    "name_paths": "Paths come after --, as in: holdfast diff latest -- src/",
+    "name_session": "Pass --session ID; `holdfast log LOCATION` lists the sessions.",
+    "name_tenant": "There is one of tenant {tenant}: pass --tenant.",
+    "other_store": "Pass another --store.",
+    "purge_lines": "Pass --lines to remove them.",
+    "repair_index": "Run `holdfast index verify --repair`.",
+    "save_first": "Make the first with `holdfast save`.",
+    "search_literally": "Leave out -E to search for the text itself.",
+    "skip_damaged": "Pass --skip-damaged to {verb} the rest, or use another checkpoint.",
+    "trust_store": "Pass --trust-store if you trust whoever made it.",
+    "verify": "Run `holdfast verify` to see which checkpoints are affected.",
+}
+
+
+def hint_of(error: HoldfastError) -> str:
+    """What to do about an error, on the command line."""
+    return word_hint(error, COMMAND_LINE)
+
+
+def sentence(error: HoldfastError) -> str:
+    """An error in one line: what happened, and what to do next."""
+    hint = hint_of(error)
+    return f"{error.message}. {hint}" if hint else error.message
+
+
+def error_document(error: HoldfastError) -> dict[str, Any]:
+    """An error as `--json` prints it."""
+    remedy = error.remedy
+    return {"message": error.message, "hint": hint_of(error), "remedy": remedy.code if remedy else None}

@@ -1,0 +1,220 @@
+"""What `restore`, `undo` and `redo` have in common: the plan is shown before, the result after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli import progress, render, streams
+from holdfast.cli.context import App, typed
+from holdfast.cli.exit_codes import Exit
+from holdfast.errors import HoldfastError
+from holdfast.model import documents
+from holdfast.model.documents import short
+
+if TYPE_CHECKING:
+    from holdfast.adapters.agents.conversation import RestoredConversation, SavedConversation
+    from holdfast.cli.context import App
+    from holdfast.model import Checkpoint, Operation, Overlap, Plan, Restored
+    from holdfast.workspace import Workspace
+
+
+_OUTPUTS_SHOWN = 4
+
+
+def plan_lines(plan: Plan, folder: Path) -> list[str]:
+    """Return what a restore of a folder would do, in lines for people."""
+    target = short(plan.checkpoint)
+    parts = [
+        ("bring back", plan.written, ""),
+        ("replace", plan.replaced, ""),
+        ("remove", plan.removed, ", made since; saved first"),
+        ("set back the time of", plan.retimed if not (plan.written or plan.replaced or plan.removed) else [], ""),
+        ("leave alone", plan.kept, ""),
+        ("fail to restore", plan.blocked, ""),
+        ("not bring back", plan.missing, ", deleted and in no checkpoint"),
+    ]
+    lines = [f"Restoring {render.escape(str(folder))} to {target} would:"]
+    if plan.keep_mine:
+        lines = [f"Undoing {whose(plan)} since {target} in {render.escape(str(folder))} would:"]
+        if not plan and not (plan.blocked or plan.conflicts or plan.kept):
+            return [f"Nothing to undo: nothing is left of {whose(plan)} since {target}."]
+    elif not plan:
+        is_all = not (plan.blocked or plan.missing)
+        lines = [
+            f"Nothing to restore: everything {'is' if is_all else 'that can be restored is'} as in {target} already."
+        ]
+    for verb, paths, remark in parts:
+        if paths:
+            lines.append(f"  {verb} {render.count(len(paths), 'path')}{remark}")
+            lines += render.listing(paths)
+    if plan.conflicts:
+        rest = "as they are" if len(plan.conflicts) > 1 else "as it is"
+        lines.append(f"  leave {render.count(len(plan.conflicts), 'path')} {rest}, changed by others since")
+        lines += render.listing(_overlaps(plan.conflicts))
+    if plan.doubts and plan:
+        lines.append("  undo what may not be the agent's alone")
+        lines += render.listing(_doubts(plan))
+    if plan.bytes_to_write:
+        lines.append(f"  write {render.size(plan.bytes_to_write)} in all")
+    return lines
+
+
+def whose(plan: Plan) -> str:
+    """Return whose work is undone, in words."""
+    return render.escape(plan.agent) if plan.agent else "what agents did"
+
+
+def _doubts(plan: Plan) -> dict[str, str]:
+    return {short(each): f"perhaps also by {who}" for each, who in plan.doubts.items()}
+
+
+def _overlaps(conflicts: Mapping[str, Overlap]) -> dict[str, str]:
+    return {path: f"by {each.actor}: {each.why}; {_around(each, path)}" for path, each in conflicts.items()}
+
+
+def _around(overlap: Overlap, path: str) -> str:
+    """The checkpoints before and after what could not be undone, with the name that it has there if that differs."""
+
+    def at(checkpoint: str, name: str | None) -> str:
+        return short(checkpoint) if name in (None, path) else f"{short(checkpoint)} as {name}"
+
+    left = f", after it: {at(overlap.after, overlap.path_after)}" if overlap.after else ""
+    return f"before it: {at(overlap.before, overlap.path_before)}{left}"
+
+
+def carry_out(
+    app: App,
+    workspace: Workspace,
+    plan: Plan,
+    paths: list[str] | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+    skip_damaged: bool = False,
+    touch: bool = False,
+    kept: SavedConversation | None = None,
+) -> int:
+    """Show a plan, ask, do it (and bring a conversation back that was kept), tell what was done; the exit status."""
+    if dry_run or not (plan or plan.blocked):
+        said = None if dry_run else bring_conversation(kept, app)
+        if app.json:
+            app.document({"plan": documents.plan(plan), "restored": None, **conversation_document(said)})
+        else:
+            (streams.answer if dry_run else streams.note)("\n".join(plan_lines(plan, workspace.path)))
+            show_conversation(said)
+        return Exit.INCOMPLETE if plan.conflicts and not dry_run else Exit.DONE
+    if not (app.json or yes):
+        streams.notes(plan_lines(plan, workspace.path))
+    if plan:
+        app.confirm("Undo that?" if plan.keep_mine else "Restore?", yes=yes)
+    with progress.shown() as shown:
+        done = workspace.restore(plan.checkpoint, paths, plan, skip_damaged=skip_damaged, touch=touch, progress=shown)
+    said = bring_conversation(kept, app)
+    if app.json:
+        results = {"plan": documents.plan(plan), "restored": documents.restored(done)}
+        app.document({**results, **conversation_document(said)})
+    else:
+        what = f"Restored {short(done.checkpoint)}"
+        if plan.keep_mine:
+            what = f"Undid {whose(plan)} since {short(plan.checkpoint)}"
+        show_restored(done, what, next_step=f"undo with: {typed('undo')}")
+        if plan.doubts and yes:
+            render.note_list(_doubts(plan), "What was undone may not be the agent's alone")
+        show_conversation(said)
+    return Exit.DONE if done.ok else Exit.INCOMPLETE
+
+
+def turn(app: App, *, back: bool, touch: bool) -> int:
+    """Undo the last restore (`back`), or redo the last one undone, and say which that was."""
+    workspace = app.open()
+    with progress.shown() as shown:
+        done = (workspace.undo if back else workspace.redo)(touch=touch, progress=shown)
+    if app.json:
+        app.document({"restored": documents.restored(done)})
+    else:
+        verb, other = ("Undid", "redo") if back else ("Redid", "undo")
+        show_restored(done, f"{verb} the {_turned(workspace, done)}", next_step=f"{other} with: {typed(other)}")
+    return Exit.DONE if done.ok else Exit.INCOMPLETE
+
+
+def _turned(workspace: Workspace, done: Restored) -> str:
+    """Return which restore was undone or redone, as far as that is still known."""
+    operation = _operation(workspace, done.checkpoint)
+    while operation is not None and operation.verb != "restore":
+        operation = _operation(workspace, operation.target)
+    if operation is None:
+        return "restore"
+    made = _operation(workspace, operation.target)
+    if made is not None and made.verb == "without":  # a tree that was made for it, and is nowhere listed
+        return f"undoing of an agent's work since {short(made.target)}"
+    return f"restore to {short(operation.target)}"
+
+
+def _operation(workspace: Workspace, checkpoint_id: str) -> Operation | None:
+    try:
+        return workspace.get(checkpoint_id).operation
+    except HoldfastError:
+        return None
+
+
+def show_restored(done: Restored, what: str, *, next_step: str) -> None:
+    """Print what was done, then what was not."""
+    parts = [f"{len(done.written):,} written", f"{len(done.removed):,} removed"]
+    if done.failed:
+        parts.append(render.paint(f"{len(done.failed):,} failed", "red"))
+    if done.conflicts:
+        parts.append(render.paint(render.count(len(done.conflicts), "conflict"), "red"))
+    streams.answer(f"{what}: {', '.join(parts)}; {next_step}")
+    render.note_list(done.failed, "could not be restored", noun="path")
+    render.note_list(done.missing, "not in the checkpoint, and deleted", noun="path")
+    render.note_list(done.kept, "left alone", noun="path")
+    render.note_list(_overlaps(done.conflicts), "changed by others since, and left as they are", noun="path")
+    if done.stale_outputs:
+        some = ", ".join(map(render.escape, done.stale_outputs[:_OUTPUTS_SHOWN]))
+        more = ", …" if len(done.stale_outputs) > _OUTPUTS_SHOWN else ""
+        streams.note(f"Newer than what was replaced, perhaps built from it: {some}{more}. Build again, or see --touch.")
+    if done.state:
+        first, *others = sorted(done.state)
+        beside = f" (also: {', '.join(map(render.escape, others))})" if others else ""
+        streams.note(f"Its state is printed by: {typed('show', short(done.checkpoint), '--state', first)}{beside}")
+
+
+def find_conversation(checkpoint: Checkpoint) -> SavedConversation:
+    """Find the conversation before anything is changed: without it nothing is restored."""
+    from holdfast.adapters.agents.conversation import read_conversation
+
+    return read_conversation(checkpoint.id, checkpoint.state)
+
+
+def bring_conversation(kept: SavedConversation | None, app: App) -> RestoredConversation | None:
+    """Write it as a new conversation, where one was asked for."""
+    if kept is None:
+        return None
+    from uuid import uuid4
+
+    from holdfast.adapters.agents.conversation import restore_conversation
+    from holdfast.cli.install_output import places
+
+    return restore_conversation(kept, places(app), new_session=str(uuid4()))
+
+
+def conversation_document(said: RestoredConversation | None) -> dict[str, Any]:
+    """What `--json` has of it."""
+    return {"conversation": asdict(said)} if said else {}
+
+
+def show_conversation(said: RestoredConversation | None) -> None:
+    """Tell where it is, and how to go on with it."""
+    if said is None:
+        return
+    if not said.is_new:
+        streams.answer("The conversation is unchanged: there are no newer messages.")
+    else:
+        streams.answer(f"The conversation is in {render.escape(said.path)}; the current one is untouched.")
+    if said.resume:
+        streams.answer(f"Resume with: {render.escape(said.resume)}")
+    else:
+        streams.note(f"{said.agent} cannot resume from it; it is only for reading.")

@@ -1,0 +1,115 @@
+"""The two streams: answers to stdout, everything else to stderr, and neither ever raises for a closed pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+from holdfast.errors import Unavailable
+
+
+def answer(text: str = "") -> None:
+    """Write one line, or a block of lines, of the answer."""
+    _write(sys.stdout, text + "\n")
+
+
+def document(value: Any) -> None:
+    """Write the one JSON document of a command. It is ASCII, so that any file name comes through."""
+    answer(json.dumps(value, indent=2 if is_terminal(sys.stdout) else None))
+
+
+def raw(text: str) -> None:
+    """Write text with the bytes it came from: a diff that goes to a file has to apply."""
+    data = text.encode("utf-8", "surrogateescape")
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is None:
+        _write(sys.stdout, data.decode("utf-8", "backslashreplace"))
+        return
+    flush()
+    try:
+        buffer.write(data)
+    except OSError as error:
+        _give_up(sys.stdout, error)
+
+
+def note(text: str) -> None:
+    """Write a line that is not part of the answer: a warning, a hint, a plan, a question."""
+    flush()  # where both streams go to one place, their lines stay in order
+    _write(sys.stderr, text + "\n")
+
+
+def notes(lines: Iterable[str]) -> None:
+    """Write several such lines."""
+    for line in lines:
+        note(line)
+
+
+def ask(question: str) -> bool:
+    """Ask the person at the terminal; anything but yes, the end of the input too, is no."""
+    return ask_line(f"{question} [y/N]").lower() in {"y", "yes"}
+
+
+def ask_line(question: str) -> str:
+    """Ask the person at the terminal for a line; the end of the input is an empty one."""
+    flush()
+    _write(sys.stderr, f"{question} ")
+    sys.stderr.flush()
+    reply = sys.stdin.buffer.readline()  # as bytes: what is typed need not be text
+    if not reply.endswith(b"\n"):
+        note("")
+    return reply.decode("utf-8", "replace").strip()
+
+
+def can_ask() -> bool:
+    """Whether a question can be asked: stdin and stderr are a terminal."""
+    return is_terminal(sys.stdin) and is_terminal(sys.stderr)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Say whether a stream is a terminal; one that was closed before the start is none."""
+    return stream is not None and not stream.closed and stream.isatty()
+
+
+def has_colour(stream: TextIO | None) -> bool:
+    """Say whether colour belongs on a stream (https://no-color.org)."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def prepare() -> None:
+    """Make both streams take any character, whatever the locale says."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def flush() -> None:
+    """Hand everything over now, while a failure can still be answered."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError as error:
+            _give_up(stream, error)
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    if stream is None:
+        return
+    try:
+        stream.write(text)
+    except OSError as error:
+        _give_up(stream, error)
+
+
+def _give_up(stream: TextIO, error: OSError) -> None:
+    """Send the rest of a stream nowhere. A reader that has seen enough is no error; a full disk is."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+    if not isinstance(error, BrokenPipeError):
+        raise Unavailable(
+            f"the output could not be written: {error.strerror}", hint="What the command did is done; look with --json."
+        ) from error

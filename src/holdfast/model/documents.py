@@ -1,0 +1,161 @@
+"""The nouns as JSON values, for every face. Times are ISO 8601 in UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.model import (
+        Bisected,
+        Blame,
+        Checkpoint,
+        CheckpointDiff,
+        Exported,
+        Match,
+        Operation,
+        Origin,
+        Overlap,
+        PathUsage,
+        Plan,
+        Problem,
+        PurgePlan,
+        Recovery,
+        Restored,
+        Uncovered,
+        VerifyReport,
+        Why,
+    )
+
+    Flat = (
+        Exported
+        | Match
+        | Operation
+        | Origin
+        | Overlap
+        | PathUsage
+        | Plan
+        | Problem
+        | PurgePlan
+        | Recovery
+        | Restored
+        | Uncovered
+        | VerifyReport
+        | Why
+    )
+
+_JSON = (dict, list, str, int, float, type(None))
+
+
+def short(checkpoint_id: str) -> str:
+    """Return the short id that people type: the part before the dash."""
+    return checkpoint_id.partition("-")[0]
+
+
+def flat(noun: Flat) -> dict[str, Any]:
+    """Return the fields of a noun whose values are JSON-like already."""
+    return {field.name: getattr(noun, field.name) for field in fields(noun)}
+
+
+def checkpoint(noun: Checkpoint) -> dict[str, Any]:
+    """Return what listing a checkpoint shows; nothing is read from the store for it."""
+    return {
+        "id": noun.id,
+        "short_id": short(noun.id),
+        "sequence": noun.sequence,
+        "name": noun.name,
+        "message": noun.message,
+        "timestamp": noun.timestamp.astimezone(UTC).isoformat(),
+        "session": noun.session,
+        "actor": noun.actor,
+        "step": noun.step,
+        "parent": noun.parent,
+        "metadata": dict(noun.metadata),
+        "pinned": noun.pinned,
+        "complete": noun.complete,
+        "quiet": noun.quiet,
+        "operation": flat(noun.operation) if noun.operation else None,
+        "purged": list(noun.purged),
+        "commit": noun.commit,
+    }
+
+
+def diff(noun: CheckpointDiff) -> dict[str, Any]:
+    """Return everything of a diff."""
+    plain = {field.name: getattr(noun, field.name) for field in fields(noun)}
+    return plain | {
+        "renamed_files": [renamed._asdict() for renamed in noun.renamed_files],
+        "line_counts": {path: lines._asdict() for path, lines in noun.line_counts.items()},
+    }
+
+
+def plan(noun: Plan) -> dict[str, Any]:
+    """Return everything of a plan."""
+    return flat(noun) | {"conflicts": {path: flat(overlap) for path, overlap in noun.conflicts.items()}}
+
+
+def blame(noun: Blame) -> dict[str, Any]:
+    """Return where a file came from; checkpoints stand once, by id."""
+    origins = [noun.whole, *(line.origin for line in noun.lines)]
+    found = {each.checkpoint.id: each.checkpoint for each in origins if each.checkpoint}
+    return {
+        "path": noun.path,
+        "is_text": noun.is_text,
+        "lines": [{"number": number, "text": text} | _origin(origin) for number, text, origin in noun.lines],
+        "whole": _origin(noun.whole),
+        "checkpoints": {key: checkpoint(each) for key, each in found.items()},
+    }
+
+
+def _origin(noun: Origin) -> dict[str, Any]:
+    return flat(noun) | {"checkpoint": noun.checkpoint.id if noun.checkpoint else None}
+
+
+def match(noun: Match) -> dict[str, Any]:
+    """Return where a text was found."""
+    gone = noun.disappeared_in
+    return flat(noun) | {
+        "first": checkpoint(noun.first),
+        "last": checkpoint(noun.last),
+        "disappeared_in": checkpoint(gone) if gone else None,
+    }
+
+
+def bisected(noun: Bisected) -> dict[str, Any]:
+    """Return between which two checkpoints something broke."""
+    return {
+        "first_bad": checkpoint(noun.first_bad) if noun.first_bad else None,
+        "last_good": checkpoint(noun.last_good),
+        "unsure": [checkpoint(each) for each in noun.unsure],
+        "tried": noun.tried,
+    }
+
+
+def report(noun: VerifyReport) -> dict[str, Any]:
+    """Return everything that `verify` found."""
+    return flat(noun) | {"ok": noun.ok, "problems": [flat(problem) for problem in noun.problems]}
+
+
+def whole_checkpoint(noun: Checkpoint) -> dict[str, Any]:
+    """Return everything of a checkpoint but the values of its state, which has names here."""
+    return checkpoint(noun) | {
+        "files_changed": noun.files_changed,
+        "uncovered": [flat(entry) for entry in noun.uncovered],
+        **_states(noun.state),
+    }
+
+
+def restored(noun: Restored) -> dict[str, Any]:
+    """Return everything of a restore but the values of the state, which has names here."""
+    plain = flat(noun) | {"ok": noun.ok, **_states(noun.state)}
+    plain["conflicts"] = {path: flat(overlap) for path, overlap in noun.conflicts.items()}
+    del plain["state"]
+    return plain
+
+
+def _states(found: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The names of states; those whose JSON has tags for what JSON lacks, by themselves too."""
+    tagged = (name for name, value in found.items() if not isinstance(value, _JSON))
+    return {"state_names": sorted(found), "tagged_states": sorted(tagged)}

@@ -1,0 +1,49 @@
+"""How the library words each remedy: what a Python caller does next.
+
+Each face has a table with the same codes: this one, `cli/remedies.py`, `mcp/remedies.py`. Loaded when a hint is read,
+never at start-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.errors import HoldfastError
+
+LIBRARY = {
+    "accept_loss": "Pass accept_loss=True.",
+    "allow_empty": "Pass allow_empty=True to remove every document from the index.",
+    "allow_home": "Pass allow_home=True if you mean this folder.",
+    "blame_checkpoint": "Name a checkpoint that has it: blame(path, ref).",
+    "compact": "Then call compact().",
+    "delete_checkpoints": "Delete checkpoints with delete().",
+    "files_only": "Restore the files without the conversation.",
+    "forked_folder": "Name a folder that fork() made of this project.",
+    "give_keys": "Pass keys=….",
+    "index_init": "Describe one in the [index] table of holdfast.toml.",
+    "keep_mine": "Pass keep_mine=True with it.",
+    "leave_out_keys": "Open it without keys, or copy it to a new encrypted store first.",
+    "limit_embeds": "Set usd_per_mtok for the model, or pass max_embeds instead of max_usd.",
+    "list": "list() shows the checkpoints.",
+    "list_all": "list(safety=True) shows every state.",
+    "list_sessions": "list() shows the sessions.",
+    "name_namespace": "Give the option namespace.",
+    "name_paths": "Paths are given as paths=[…].",
+    "name_session": "Give the option session; list() shows the sessions.",
+    "name_tenant": "Give the option tenant: {tenant}.",
+    "other_store": "Pass another store=….",
+    "purge_lines": "Pass lines=True to remove them.",
+    "repair_index": "Call verify(repair=True).",
+    "save_first": "Call save() first.",
+    "search_literally": "Leave out regex=True to search for the text itself.",
+    "skip_damaged": "Pass skip_damaged=True to {verb} the rest, or use another checkpoint.",
+    "trust_store": "Pass trust_store=True if you trust whoever made it.",
+    "verify": "Run verify() to see which checkpoints are affected.",
+}
+
+
+def word_hint(error: HoldfastError, table: Mapping[str, str] = LIBRARY) -> str:
+    """What to do about an error, in the words of one face."""
+    remedy = error.remedy
+    worded = table[remedy.code].format_map(remedy.arguments) if remedy else ""
+    return " ".join(filter(None, (error.advice, worded)))

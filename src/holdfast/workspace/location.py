@@ -1,0 +1,363 @@
+"""A folder as a `Location`: the checkpoints of a workspace."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import NotFound, Remedy
+from holdfast.location import (
+    Capability,
+    Column,
+    Comparison,
+    Description,
+    Details,
+    Field,
+    Item,
+    Option,
+    Page,
+    PrunePlan,
+    PruneResult,
+    Table,
+    UsageReport,
+    Verification,
+)
+from holdfast.model import documents
+from holdfast.model.documents import short
+from holdfast.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from holdfast.model import Checkpoint, CheckpointDiff, Operation, Progress, Pruned, Uncovered
+    from holdfast.retention import Policy
+
+_LIST, _GET, _DIFF = (frozenset([each]) for each in (Capability.LIST, Capability.GET, Capability.DIFF))
+_COLUMNS = (
+    Column("id"),
+    Column("when", "time"),
+    Column("name", "marks"),
+    Column("by", "marks"),
+    Column("message", "line"),
+)
+
+
+_List = list  # within the class, `list` is its method
+
+
+class WorkspaceLocation:
+    """The checkpoints of a folder."""
+
+    capabilities = frozenset(Capability)
+    options = (
+        Option("all", "Also list those made before each restore.", _LIST),
+        Option("session", "Only those of a session.", _LIST, "ID"),
+        Option("actor", "Only those of an agent and its sub-agents, or of the user.", _LIST, "ACTOR"),
+        Option("state", "Print that state as JSON, and nothing else.", _GET, "NAME"),
+        Option("uncovered", "List every path that it does not contain.", _GET),
+        Option("stat", "Only count the lines added and removed in each file.", _DIFF),
+        Option("name-only", "Only the paths.", _DIFF),
+    )
+    item_columns = _COLUMNS
+
+    def __init__(self, address: str | Workspace, options: Mapping[str, Any] | None = None) -> None:
+        if not isinstance(address, Workspace):
+            address = Workspace(address, create=False, on_unknown="tagged")
+        self.workspace: Workspace = address
+        self._options = options or {}
+
+    def describe(self) -> Description:
+        return Description("workspace", "a folder", os.fspath(self.workspace.path), self.capabilities)
+
+    def close(self) -> None:
+        self.workspace.close()
+
+    # looking
+
+    def list(self, limit: int | None, before: str | None = None) -> Page:
+        session, actor = self._options.get("session"), self._options.get("actor")
+        most = None if limit is None else limit + 1
+        safety = bool(self._options.get("all"))
+        found = self.workspace.list(most, session=session, actor=actor, safety=safety, before=before)
+        shown = found[:limit]
+        next_page = shown[-1].id if len(found) > len(shown) else None
+        notes = [] if shown else [self._nothing(before, session, actor)]
+        return Page(_COLUMNS, [_item(each) for each in shown], next_page, notes)
+
+    def _nothing(self, before: str | None, session: str | None, actor: str | None) -> str:
+        if before:
+            return "There are no older ones."
+        if session is not None or actor is not None:
+            return f"No checkpoints of this {'session' if actor is None else 'actor'}."
+        if self.workspace.list(1, safety=True):
+            return "No checkpoints but those made before restores."
+        return "No checkpoints yet."
+
+    def get(self, ref: str | None) -> Details:
+        if (name := self._options.get("state")) is not None:
+            return self._state("latest" if ref is None else ref, name)
+        found = self.workspace.get("latest" if ref is None else ref)
+        document = documents.whole_checkpoint(found)
+        if self._options.get("uncovered"):
+            lines = [f"    {path or '.'}  ({why})" for path, why in uncovered_reasons(found.uncovered).items()]
+            return Details(found.id, [], document, lines=lines or ["It contains everything."])
+        missing = uncovered_reasons(each for each in found.uncovered if each.reason.is_failure)
+        return Details(found.id, _fields(found), document, missing=missing)
+
+    def _state(self, ref: str, name: str) -> Details:
+        """One state as it is stored. JSON may look like tags by itself, so that there are tags is a note."""
+        from holdfast.workspace.stored.state_json import Tagged
+
+        value = self.workspace.state(ref, name)
+        if not isinstance(value, Tagged):
+            return Details(ref, [], value, is_raw=True)
+        note = f"State {name} has values that JSON lacks; each has a tag, such as $tuple."
+        return Details(ref, [], value.form, notes=[note], is_raw=True)
+
+    def find(self, ref: str) -> Item:
+        return _item(self.workspace.get(ref))
+
+    def diff(self, a: str | None, b: str | None) -> Comparison:
+        """A against B, or against the folder as it is now."""
+        words = [each for each in (a, b) if each]
+        try:
+            found = self.workspace.diff("latest" if a is None else a, b, self._options.get("paths"))
+        except NotFound as error:
+            if any(os.path.lexists(word) for word in words):
+                raise NotFound(error.message, remedy=Remedy("name_paths")) from None
+            raise
+        return self._comparison(found)
+
+    def _comparison(self, found: CheckpointDiff) -> Comparison:
+        same = "No differences." if not found.uncompared else "No differences in what both contain."
+        touched = f"Only times or other metadata differ in {_count(len(found.touched_files), 'path')}"
+        folders = f"{_count(len(found.changed_folders), 'folder')} added, removed or changed mode"
+        notes: _List[tuple[str, Sequence[str] | Mapping[str, str]]] = [(same, ())] if not found else []
+        notes += [
+            (title, items)
+            for title, items in (
+                (touched, found.touched_files),
+                (folders, found.changed_folders),
+                (f"{_count(len(found.uncompared), 'path')} not compared", found.uncompared),
+            )
+            if items
+        ]
+        document = documents.diff(found)
+        if self._options.get("name-only"):
+            return Comparison(
+                document, table=Table((Column("path"),), [(each,) for each in _paths(found)]), notes=notes
+            )
+        if self._options.get("stat"):
+            return Comparison(document, table=_line_counts(found), notes=notes)
+        return Comparison(document, patch=found.diff_content, notes=notes)
+
+    def verify(self, progress: Progress | None = None) -> Verification:
+        report = self.workspace.verify(progress=progress)
+        problems = [
+            f"{each.what}: {each.detail}" + _touched([short(name) for name in each.checkpoints])
+            for each in report.problems
+        ]
+        notes = [
+            "Checkpoints that are not named are sound. Saving again does not repair what is damaged here;",
+            "a backup of the store, or of its damaged files, brings the rest back.",
+        ]
+        read = [(report.checkpoints, "checkpoint"), (report.objects, "object")]
+        document = documents.report(report)
+        return Verification(report.ok, read, report.bytes_read, problems, document, [] if report.ok else notes)
+
+    def usage(self, limit: int | None) -> UsageReport:
+        """The largest checkpoints and paths first. Every folder of every checkpoint is read."""
+        from holdfast.retention import told
+
+        found = self.workspace.usage(paths=limit)
+        by_size = sorted(found.checkpoints, key=lambda each: (-each.own_bytes, -each.checkpoint.sequence))
+        largest = by_size[:limit]
+        types = []
+        for kind, rule in self.workspace.kind_rules().items():
+            of_kind = [each for each in found.checkpoints if each.checkpoint.metadata.get("type") == kind]
+            own = sum(each.own_bytes for each in of_kind)
+            types.append({"type": kind, "checkpoints": len(of_kind), "own_bytes": own, "kept": told(rule)})
+        fields = [
+            Field("store", found.total_bytes, "bytes"),
+            Field("packs", found.packs_bytes, "bytes"),
+            Field("catalog and scan cache", found.catalog_bytes, "bytes"),
+            Field("other", found.other_bytes, "bytes"),
+            Field("unneeded", found.unneeded_bytes or None, "bytes"),
+        ]
+        sizes = Table(
+            (
+                Column("checkpoint"),
+                Column("only it", "bytes"),
+                Column("with others", "bytes"),
+                Column("message", "line"),
+            ),
+            [
+                (short(each.checkpoint.id), each.own_bytes, each.shared_bytes, message(each.checkpoint))
+                for each in largest
+            ],
+        )
+        kinds = Table(
+            (Column("type"), Column("checkpoints", "count"), Column("only they", "bytes"), Column("kept")),
+            [tuple(each.values()) for each in types],
+        )
+        paths = Table(
+            (Column("path"), Column("size", "bytes"), Column("contents", "count")),
+            [(each.path, each.bytes, each.contents) for each in found.paths],
+        )
+        notes = [f"There are {found.more_paths:,} more paths."] if found.more_paths else []
+        if found.unneeded_bytes:
+            notes.append("`compact` frees what is unneeded.")
+        document = {
+            **{field: getattr(found, field) for field in _USAGE},
+            "checkpoints": [
+                {"id": each.checkpoint.id, "own_bytes": each.own_bytes, "shared_bytes": each.shared_bytes}
+                for each in largest
+            ],
+            "more_checkpoints": len(found.checkpoints) - len(largest),
+            "paths": [documents.flat(each) for each in found.paths],
+            "more_paths": found.more_paths,
+            "types": types,
+        }
+        return UsageReport(fields, [sizes, kinds, paths], document, notes, is_cut=bool(found.more_paths))
+
+    # deleting and keeping
+
+    def default_policy(self) -> Policy | None:
+        from holdfast.retention import Policy
+        from holdfast.workspace.config import read_settings
+
+        configured = read_settings(self.workspace.path).retention
+        if configured is None or (configured.keeps_all and not configured.by_kind and configured.max_bytes is None):
+            return Policy() if self.workspace.kind_rules() else None  # the rules that the store has for its types
+        return configured
+
+    def plan_prune(self, policy: Policy, now: datetime) -> PrunePlan:
+        del now  # the workspace has its own clock
+        plan = self.workspace.prune(policy)
+        removed = [_item(each) for each in plan.removed]
+        return PrunePlan(
+            removed, _COLUMNS, plan.kept, plan.bytes_freed, _pruned(plan), (policy, plan), notes=_above_size(plan)
+        )
+
+    def prune(self, plan: PrunePlan) -> PruneResult:
+        policy, shown = plan.own
+        done = self.workspace.prune(policy, dry_run=False, plan=shown)
+        notes = _above_size(done)
+        if done.unfreed_bytes:
+            notes.append(
+                f"{done.unfreed_bytes:,} more bytes could not be freed: not enough free space to copy the rest of a "
+                "pack. Free some space, then run `compact`."
+            )
+        return PruneResult(len(done.removed), done.bytes_freed, _pruned(done), notes)
+
+    def delete(self, ref: str) -> Item:
+        return _item(self.workspace.delete(ref))
+
+    def pin(self, ref: str, *, pinned: bool) -> tuple[Item, bool]:
+        was = self.workspace.get(ref).pinned
+        return _item(self.workspace.pin(ref, pinned=pinned)), was
+
+
+_USAGE = ("total_bytes", "packs_bytes", "catalog_bytes", "other_bytes", "unneeded_bytes")
+
+
+def _item(checkpoint: Checkpoint) -> Item:
+    marks = (checkpoint.name, "pinned" if checkpoint.pinned else "", "" if checkpoint.complete else "incomplete")
+    step = "" if checkpoint.step is None else f"#{checkpoint.step}"
+    by = " ".join(filter(None, (checkpoint.actor, checkpoint.session, step)))
+    cells = (short(checkpoint.id), checkpoint.timestamp, marks, (by,), message(checkpoint))
+    return Item(checkpoint.id, cells, documents.checkpoint(checkpoint))
+
+
+def message(checkpoint: Checkpoint) -> str:
+    """The message, or why the checkpoint was made."""
+    if checkpoint.operation is not None and not checkpoint.message:
+        return reason(checkpoint.operation)
+    return checkpoint.message
+
+
+def reason(operation: Operation) -> str:
+    """Why a safety checkpoint was made."""
+    target = short(operation.target)
+    if operation.verb == "without":
+        return f"made to undo an agent since {target}"
+    if operation.verb == "found":
+        return f"found after an interrupted restore to {target}"
+    return f"before {operation.verb} to {target}"
+
+
+def _fields(found: Checkpoint) -> list[Field]:
+    changed, operation = found.files_changed, found.operation
+    counted = Counter(each.reason.value for each in found.uncovered)
+    uncovered = "\n".join(f"{_count(number, 'path')}: {why}" for why, number in counted.most_common())
+    return [
+        Field("checkpoint", found.id),
+        Field("name", found.name),
+        Field("when", found.timestamp, "time"),
+        Field("message", found.message, "block"),
+        Field("session", found.session, "block"),
+        Field("actor", found.actor, "block"),
+        Field("step", found.step),
+        Field("metadata", dict(found.metadata) or None, "json"),
+        Field("state", tuple(sorted(found.state)), "list"),
+        Field("parent", found.parent),
+        Field("pinned", "yes" if found.pinned else ""),
+        Field("safety", reason(operation) if operation else ""),
+        Field("complete", "yes" if found.complete else "no"),
+        Field("quiet", "" if found.quiet else "no: files changed while they were read"),
+        Field("not contained", uncovered, "block"),
+        Field("commit", found.commit),
+        Field("changed", (_count(len(changed), "file"), changed), "listing"),
+    ]
+
+
+def uncovered_reasons(entries: Iterable[Uncovered]) -> dict[str, str]:
+    """By path that a checkpoint does not contain: why."""
+    found: dict[str, list[str]] = {}
+    for each in entries:
+        why = f"{each.reason.value}: {each.detail}" if each.detail else each.reason.value
+        found.setdefault(each.path, []).append(why)
+    return {path: "; ".join(why) for path, why in found.items()}
+
+
+def _paths(found: CheckpointDiff) -> list[str]:
+    renamed = [renamed.new for renamed in found.renamed_files]
+    return sorted([*found.added_files, *found.modified_files, *found.deleted_files, *renamed])
+
+
+def _line_counts(found: CheckpointDiff) -> Table:
+    old = {renamed.new: renamed.old for renamed in found.renamed_files}
+    verbs = dict.fromkeys(found.added_files, "added") | dict.fromkeys(found.deleted_files, "deleted")
+    rows = []
+    for path in _paths(found):
+        plus, minus = found.line_counts.get(path, (None, None))
+        only_mode = path in found.modified_files and not (plus or minus)
+        lines = "not shown" if plus is None or minus is None else "mode" if only_mode else f"+{plus} -{minus}"
+        shown = f"{old[path]} → {path}" if path in old else path
+        rows.append((verbs.get(path, "renamed" if path in old else "modified"), lines, shown))
+    return Table((Column(""), Column("lines"), Column("path")), rows)
+
+
+def _touched(names: Sequence[str]) -> str:
+    return f"  (touches {', '.join(names)})" if names else ""
+
+
+def _above_size(plan: Pruned) -> list[str]:
+    return [f"What must stay is {plan.over_bytes:,} bytes above the size asked for."] if plan.over_bytes else []
+
+
+def _pruned(pruned: Pruned) -> dict[str, Any]:
+    return {
+        "removed": [documents.checkpoint(each) for each in pruned.removed],
+        "kept": pruned.kept,
+        "bytes_freed": pruned.bytes_freed,
+        "over_bytes": pruned.over_bytes,
+        "unfreed_bytes": pruned.unfreed_bytes,
+        "is_done": pruned.is_done,
+    }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun if number == 1 else noun + 's'}"

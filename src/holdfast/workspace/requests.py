@@ -1,0 +1,144 @@
+"""What callers ask of a workspace: `SaveRequest` and `RestoreRequest`, checked when they are made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from holdfast.errors import Refused, Remedy
+from holdfast.model import JSON, Checkpoint, Progress
+from holdfast.validation import check_flag, check_int, check_mapping, check_optional_text
+from holdfast.workspace.stored.ids import check_name
+
+
+@dataclass(frozen=True, slots=True)
+class SaveRequest:
+    """The arguments of a save. Refused if a checkpoint cannot store them."""
+
+    message: str = ""
+    state: Mapping[str, JSON] | None = None
+    session: str | None = None
+    actor: str | None = None
+    step: int | None = None
+    metadata: Mapping[str, JSON] | None = None
+    name: str | None = None
+    pinned: bool = False
+    allow_empty: bool = False
+    rehash: bool = False
+    include: Sequence[str] = ()
+    """Paths below the workspace that are saved whatever the ignore rules say."""
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            check_name(self.name)
+        for what, value in (("message", self.message), ("session", self.session), ("actor", self.actor)):
+            check_optional_text(value, what)
+        if self.step is not None:
+            check_int(self.step, "step")
+        check_flag(self.pinned, "pinned")
+        if self.metadata is not None:
+            check_mapping(self.metadata, "metadata")
+        object.__setattr__(self, "metadata", as_json(dict(self.metadata or {}), "metadata"))
+
+    @property
+    def wants_own_checkpoint(self) -> bool:
+        """Whether a checkpoint is made even if nothing changed: a name or a pin must not go to an existing one."""
+        return self.allow_empty or self.name is not None or self.pinned
+
+    def label(self) -> Checkpoint:
+        """A checkpoint with what the caller says about it; the save fills in id, sequence, time and parent."""
+        return Checkpoint(
+            id="",
+            sequence=0,
+            message=self.message,
+            timestamp=datetime.fromtimestamp(0, UTC),
+            name=self.name,
+            session=self.session,
+            actor=self.actor,
+            step=self.step,
+            metadata=self.metadata or {},
+            pinned=self.pinned,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """The arguments of a restore, an undo or a redo. Refused if they contradict each other."""
+
+    verb: str
+    target: Checkpoint
+    paths: Sequence[str] | None = None
+    keep_new: bool = False
+    skip_damaged: bool = False
+    keep_mine: bool = False
+    """Restore not to the target, but to what the folder would be without the agent's changes since the target."""
+    agent: str | None = None
+    """With `keep_mine`: whose changes are undone; None stands for every actor but the user."""
+    unsaved_by: str | None = None
+    """With `keep_mine`: who made the changes that no checkpoint has yet; None stands for the user."""
+    touch_ns: int | None = None
+    """The modification time for files whose content changes, instead of the stored one."""
+    state: Mapping[str, JSON] | None = None
+    """Saved with the safety checkpoint."""
+    progress: Progress | None = None
+    created: frozenset[str] = frozenset()
+    """For an undo: paths that the operation to undo created. They may be removed although they are ignored."""
+    is_exact: bool = False
+    """Whether `paths` come from an earlier operation and are taken literally, not as patterns."""
+
+    def __post_init__(self) -> None:
+        for what, value in (("agent", self.agent), ("unsaved_by", self.unsaved_by)):
+            if value is not None and (not isinstance(value, str) or not value):
+                raise Refused(f"{what} is not a name", hint="Give the actor of its checkpoints.", remedy=Remedy("list"))
+            if value is not None and not self.keep_mine:
+                raise Refused(f"{what} is given, and everything is to be restored", remedy=Remedy("keep_mine"))
+
+
+def as_json(value: JSON, name: str) -> JSON:
+    """Return a value as JSON reads it back. Refused, with the path of the part at fault, unless that is equal."""
+    try:
+        found = json.loads(json.dumps(value, allow_nan=False))
+        if found == value:
+            return found
+        reason = "JSON would read it back as something else"
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = str(error)
+    where = _unstorable(value, name, set()) or name
+    raise Refused(
+        f"{where} cannot be stored: {reason}",
+        hint="It may contain None, bool, int, finite float, str, list and dict with str keys.",
+    )
+
+
+def _unstorable(value: JSON, path: str, seen: set[int]) -> str | None:
+    """Return the path of the first part that JSON cannot express."""
+    if isinstance(value, str):
+        return None if _round_trips(value) else path
+    if value is None or isinstance(value, bool | int):
+        return None
+    if isinstance(value, float):
+        return path if value != value or value in (float("inf"), float("-inf")) else None
+    if not isinstance(value, list | dict):
+        return f"{path} ({type(value).__name__})"
+    if id(value) in seen or len(seen) > 100_000:
+        return None
+    seen.add(id(value))
+    items = enumerate(value) if isinstance(value, list) else value.items()
+    for key, item in items:
+        inner = f"{path}[{key!r}]"
+        if isinstance(value, dict) and (not isinstance(key, str) or not _round_trips(key)):
+            return inner
+        try:
+            found = _unstorable(item, inner, seen)
+        except RecursionError:
+            return path
+        if found:
+            return found
+    return None
+
+
+def _round_trips(text: str) -> bool:
+    return bool(json.loads(json.dumps(text)) == text)

@@ -1,0 +1,1 @@
+"""Undo only what an agent changed: the plan, and the target that a restore then goes to."""

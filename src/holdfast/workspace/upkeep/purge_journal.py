@@ -1,0 +1,45 @@
+"""The purge journal: an unfinished purge, to be continued, and reported by `verify` (P3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Set
+from typing import NamedTuple
+
+from holdfast.workspace.stored.record import to_json
+
+
+class PurgeInProgress(NamedTuple):
+    """A purge that has begun and has not ended."""
+
+    paths: list[str]
+    objects: set[bytes]
+    """The ids of the objects to remove."""
+    lines: bool = False
+    """Whether copies of lines in states are redacted too."""
+    contents: Set[bytes] = frozenset()
+    """Those of the objects that were contents of files: what states may repeat. The others are old states and records,
+    and what these say is not secret."""
+
+
+def write_begun(begun: PurgeInProgress) -> bytes:
+    """`purge.json`."""
+    objects = sorted(oid.hex() for oid in begun.objects)
+    contents = sorted(oid.hex() for oid in begun.contents)
+    return to_json({"paths": begun.paths, "objects": objects, "lines": begun.lines, "contents": contents})
+
+
+def read_begun(data: bytes) -> PurgeInProgress | None:
+    """Read `purge.json`; None if it is not what was written."""
+    try:
+        found = json.loads(data)
+        paths, objects = found["paths"], {bytes.fromhex(oid) for oid in found["objects"]}
+        contents = {bytes.fromhex(oid) for oid in found.get("contents", found["objects"])}
+    except (ValueError, KeyError, TypeError):
+        return None
+    lines = bool(found.get("lines", False))
+    return (
+        PurgeInProgress(paths, objects, lines, contents)
+        if paths and all(isinstance(path, str) for path in paths)
+        else None
+    )

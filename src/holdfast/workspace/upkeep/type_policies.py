@@ -1,0 +1,68 @@
+"""Retention policies per type of checkpoint, stored in the store itself, so that every prune respects them.
+
+One small file, `kinds.json`, written by the surface that gives checkpoints their types. A policy with its own rule for
+a type overrides it; one without does not delete what this file keeps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from holdfast import durable
+from holdfast.errors import Damaged, HoldfastError
+from holdfast.retention import Policy
+
+Kinds = Mapping[str, Policy | None]
+NAME = "kinds.json"
+_KEPT_FOR = "keep_for"
+
+
+def read_kinds(own: Path) -> dict[str, Policy | None]:
+    """Read the policies of a store, by type; empty without a file. Damaged if unreadable: then nothing is pruned."""
+    path = own / NAME
+    try:
+        return {str(kind): _policy(rule) for kind, rule in json.loads(path.read_bytes()).items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError, AttributeError, OverflowError, HoldfastError):
+        raise Damaged(
+            f"{path} cannot be read; it says which checkpoints are kept for ever",
+            hint="Open the project again, which rewrites it, or remove it.",
+        ) from None
+
+
+def write_kinds(own: Path, kinds: Kinds) -> None:
+    """Write the policies. Needs the store's lock."""
+    path = own / NAME
+    data = json.dumps({kind: _rule(policy) for kind, policy in kinds.items()}, indent=1, sort_keys=True).encode()
+    if not path.exists() or path.read_bytes() != data:
+        durable.write_atomically(path, data)
+
+
+def with_kinds(policy: Policy, kinds: Kinds) -> Policy:
+    """Return a policy with the rules of a store for types that it has no rule for."""
+    return replace(policy, by_kind={**kinds, **policy.by_kind})
+
+
+def _rule(policy: Policy | None) -> dict[str, Any] | None:
+    if policy is None:
+        return None
+    values = {field.name: getattr(policy, field.name) for field in fields(policy) if field.name != "by_kind"}
+    said = {name: value for name, value in values.items() if value is not None}
+    if policy.keep_for is not None:
+        said[_KEPT_FOR] = policy.keep_for.total_seconds()
+    return said
+
+
+def _policy(rule: Mapping[str, Any] | None) -> Policy | None:
+    if rule is None:
+        return None
+    said = dict(rule)
+    if _KEPT_FOR in said:
+        said[_KEPT_FOR] = timedelta(seconds=said[_KEPT_FOR])
+    return Policy(**said)

@@ -1,1 +1,0 @@
-"""What the documents of the five predecessors say, name by name, in the order of their pages."""

@@ -1,0 +1,63 @@
+"""Arguments of callers are checked once, the same way everywhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import validation
+from holdfast.errors import Refused
+
+_WRONG: list[tuple[Callable[[Any, str], Any], Any]] = [
+    (validation.check_int, True),
+    (validation.check_int, 1.0),
+    (validation.check_count, -1),
+    (validation.check_count, True),
+    (validation.check_count, None),
+    (validation.check_limit, "5"),
+    (validation.check_limit, -1),
+    (validation.check_flag, 1),
+    (validation.check_text, b"x"),
+    (validation.check_text, None),
+    (validation.check_optional_text, 5),
+    (validation.check_texts, "abc"),
+    (validation.check_texts, ["a", 1]),
+    (validation.check_texts, {"a"}),
+    (validation.check_mapping, [("a", 1)]),
+    (validation.check_mapping, {1: 2}),
+    (validation.check_path, ""),
+    (validation.check_path, None),
+    (validation.check_path, "a\0b"),
+    (validation.check_path, "half \ud800"),
+    (validation.check_patterns, "*.log"),
+    (validation.check_patterns, ["a\nb"]),
+    (validation.check_patterns, ["a\0b"]),
+]
+
+
+@pytest.mark.parametrize(("check", "value"), _WRONG)
+def test_wrong_arguments_are_refused_by_name(check: Callable[[Any, str], Any], value: Any) -> None:
+    with pytest.raises(Refused, match=r"^the thing ") as refused:
+        check(value, "the thing")
+    assert refused.value.hint
+
+
+def test_right_arguments_come_back() -> None:
+    assert validation.check_count(0, "n") == 0
+    assert validation.check_count(10**30, "n") == sys.maxsize
+    assert validation.check_limit(None) is None and validation.check_limit(3) == 3
+    assert validation.check_int(-(10**30), "n") == -(10**30)
+    assert validation.check_path(Path("a/b"), "p") == validation.check_path(b"a/b", "p") == "a/b"
+    assert validation.check_path(b"\xff", "p") == "\udcff"
+    assert validation.check_patterns(("a", "b")) == ["a", "b"]
+    assert validation.check_mapping({"a": 1}, "m") == {"a": 1}
+
+
+@pytest.mark.parametrize("check", [validation.check_count, validation.check_limit])
+def test_the_least_count_is_named(check: Callable[..., Any]) -> None:
+    with pytest.raises(Refused, match="1 or more"):
+        check(0, "n", least=1)

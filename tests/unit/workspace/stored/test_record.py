@@ -1,0 +1,124 @@
+"""How a checkpoint is written down, and that git can read all of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from holdfast import Checkpoint, Workspace
+from holdfast.errors import Damaged
+from holdfast.model import Operation, Reason, Uncovered
+from holdfast.shadowgit import FILE_MODE, ObjectKind, ObjectStore, TreeEntry, encode_commit, encode_tree
+from holdfast.workspace.stored.object_sink import ObjectSink
+from holdfast.workspace.stored.record import (
+    decode_record,
+    decode_uncovered,
+    encode_record,
+    encode_uncovered,
+    read_contents,
+    to_json,
+)
+
+Git = Callable[..., bytes]
+
+PLAIN = Checkpoint("a1-x7k2mqrs", 1, "", datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC))
+FULL = replace(
+    PLAIN,
+    message="before \N{SNOWMAN} half \ud800 a character\nand a line",
+    name="name",
+    session="s1",
+    actor="an agent",
+    step=-3,
+    parent="a0-parent",
+    metadata={"ticket": 42, "deep": [{"a": None}]},
+    pinned=True,
+    complete=False,
+    quiet=False,
+    operation=Operation("restore", "a1-target", ("a", "\udcff", "new\nline")),
+)
+
+
+class TestRecord:
+    @pytest.mark.parametrize("checkpoint", [PLAIN, FULL, replace(FULL, operation=Operation("undo", "x"))])
+    def test_it_comes_back(self, checkpoint: Checkpoint) -> None:
+        assert decode_record(encode_record(checkpoint), commit="", lazy=None) == checkpoint
+
+    def test_it_is_json_that_says_its_format(self) -> None:
+        said = json.loads(encode_record(FULL))
+        assert said["format"] == 1
+        assert said["id"] == FULL.id
+        assert encode_record(FULL).isascii()
+
+    def test_a_time_of_any_zone_comes_back_in_utc(self) -> None:
+        there = replace(PLAIN, timestamp=PLAIN.timestamp.astimezone(timezone(timedelta(hours=5, minutes=30))))
+        back = decode_record(encode_record(there), commit="", lazy=None)
+        assert back.timestamp == PLAIN.timestamp
+        assert back.timestamp.tzinfo is UTC
+
+    @pytest.mark.parametrize(
+        "timestamp", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "1000000000-01-01T00:00:00Z", 7e300, -1]
+    )
+    def test_a_time_that_no_calendar_has_is_damage(self, timestamp: Any) -> None:
+        data = json.dumps(json.loads(encode_record(PLAIN)) | {"timestamp": timestamp}).encode()
+        with pytest.raises(Damaged, match="record of commit"):
+            decode_record(data, commit="c" * 40, lazy=None)
+
+    @pytest.mark.parametrize("data", [b"", b"garbage", b"[]", b"{}", b"null", b"\xff", b"5", b'"text"'])
+    def test_garbage_is_damage(self, data: bytes) -> None:
+        with pytest.raises(Damaged):
+            decode_record(data, commit="c" * 40, lazy=None)
+
+    @pytest.mark.parametrize("field", sorted(json.loads(encode_record(PLAIN)).keys() - {"format"}))
+    def test_a_record_without_a_field_is_damage(self, field: str) -> None:
+        row = json.loads(encode_record(FULL))
+        del row[field]
+        with pytest.raises(Damaged):
+            decode_record(json.dumps(row).encode(), commit="c" * 40, lazy=None)
+
+    def test_a_field_of_a_later_version_is_passed_over(self) -> None:
+        row = json.loads(encode_record(FULL)) | {"new": 1}
+        assert decode_record(json.dumps(row).encode(), commit="", lazy=None) == FULL
+
+
+class TestUncovered:
+    def test_it_comes_back(self) -> None:
+        items = [Uncovered(f"path {reason} \udcff\n", reason, "a rule") for reason in Reason]
+        assert list(decode_uncovered(encode_uncovered(items))) == items
+
+    def test_nothing_is_nothing(self) -> None:
+        assert decode_uncovered(encode_uncovered([])) == ()
+
+
+class TestContents:
+    def test_git_shows_every_part(self, project: Any, ws: Workspace, git: Git) -> None:
+        project.write("folder/file", b"content\n")
+        saved = ws.save("a message", state={"conversation": ["hello"]})
+
+        def show(path: str) -> bytes:
+            return git("--git-dir", ws.store, "show", f"{saved.id}:{path}")
+
+        assert show("files/folder/file") == b"content\n"
+        assert json.loads(show("checkpoint.json"))["message"] == "a message"
+        assert json.loads(show("state/conversation.json")) == ["hello"]
+        assert json.loads(show("uncovered.json")) == []
+        assert json.loads(show("rules.json"))["exclude_patterns"] == []
+        assert json.loads(show("changes.json")) is None, "nothing came before it"
+        assert b" folder" not in show("attrs/%")
+        assert show("attrs/folder").endswith(b" file\n")
+        assert b"a message" in git("--git-dir", ws.store, "log", "--all", "--format=%s")
+
+    def test_a_commit_without_a_part_is_damage(self, ws: Workspace) -> None:
+        sink = ObjectSink(ObjectStore(ws.store))
+        blob = sink.add(ObjectKind.BLOB, b"x")
+        tree = sink.add(ObjectKind.TREE, encode_tree([TreeEntry(FILE_MODE, b"attrs", blob)]))
+        with pytest.raises(Damaged, match="has no"):
+            read_contents(sink, encode_commit(tree, seconds=0, message="x"))
+
+
+def test_the_same_value_is_always_written_the_same() -> None:
+    assert to_json({"b": 1, "a": 2}) == to_json({"a": 2, "b": 1})

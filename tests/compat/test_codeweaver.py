@@ -63,7 +63,7 @@ def test_a_fingerprint_has_the_documented_attributes() -> None:
         (replace(ASYMMETRIC, embed_model_family="other"), ASYMMETRIC, (False, ChangeImpact.BREAKING)),
         (replace(SYMMETRIC, embed_model="other"), SYMMETRIC, (False, ChangeImpact.BREAKING)),
         (replace(SYMMETRIC, sparse_model="splade"), SYMMETRIC, (False, ChangeImpact.BREAKING)),
-        (replace(SYMMETRIC, vector_store="chroma"), SYMMETRIC, (False, ChangeImpact.BREAKING)),
+        (replace(SYMMETRIC, vector_store="chroma"), SYMMETRIC, (False, ChangeImpact.MIGRATABLE)),
     ],
     ids=["same", "same asymmetric", "query model", "embed model", "family", "symmetric model", "sparse", "store"],
 )

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 from holdfast.digest import digest
 from holdfast.errors import Damaged, Refused
-from holdfast.indexing.settings import without_secrets
+from holdfast.indexing.settings import plain, relevant, without_secrets
 from holdfast.validation import check_count
 
 SCHEMA_VERSION = 1
@@ -50,8 +50,11 @@ def get_checkpoint_settings_map(
 
 
 def settings_hash(settings: Mapping[str, Any]) -> str:
-    """Return the BLAKE3 of settings without secrets: equal in every process, whatever the order of sets and keys."""
-    return digest("settings", SCHEMA_VERSION, without_secrets(settings))
+    """Return the BLAKE3 of the settings that an index depends on: without secrets, addresses, batch sizes and the like.
+
+    Equal in every process, before and after storing, whatever the order of sets and keys.
+    """
+    return digest("settings", SCHEMA_VERSION, relevant(settings))
 
 
 def _provider(value: Any) -> tuple[Any, ...] | None:
@@ -88,6 +91,7 @@ class IndexingCheckpoint:
     fingerprint: dict[str, Any] | None = None
     """The stored fingerprint of the index; never derived from the current configuration."""
     settings_hash: str | None = None
+    """Of `settings`, where they are given."""
 
     def __post_init__(self) -> None:
         if self.project_path is not None:
@@ -97,7 +101,7 @@ class IndexingCheckpoint:
         for name in ("start_time", "last_checkpoint"):
             if getattr(self, name).tzinfo is None:
                 raise Refused(f"{name} has no time zone", hint="Use datetime.now(UTC).")
-        if self.settings_hash is None and self.settings is not None:
+        if self.settings is not None:
             self.settings_hash = settings_hash(self.settings)
 
     def current_settings_hash(self, settings: Mapping[str, Any] | None = None) -> str:
@@ -129,8 +133,8 @@ class IndexingCheckpoint:
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values, with the version of the format."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        plain = {name: _plain(value) for name, value in values.items()}
-        return {"schema_version": SCHEMA_VERSION, **plain}
+        values["settings"] = None if self.settings is None else without_secrets(self.settings)
+        return {"schema_version": SCHEMA_VERSION, **{name: _plain(value) for name, value in values.items()}}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> IndexingCheckpoint:
@@ -158,12 +162,4 @@ _COUNTERS = (
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
-    if isinstance(value, UUID | Path):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, set | frozenset):
-        return sorted(_plain(each) for each in value)
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else plain(value)

@@ -34,8 +34,10 @@ class CheckpointSettingsFingerprint:
         return impact.usable, impact
 
     def _store(self, other: CheckpointSettingsFingerprint) -> ChangeImpact:
-        is_same = (self.vector_store, self.sparse_model) == (other.vector_store, other.sparse_model)
-        return ChangeImpact.NONE if is_same else ChangeImpact.BREAKING
+        """Compare the stores: vectors are copied from one to another. Another sparse model makes other vectors."""
+        if self.sparse_model != other.sparse_model:
+            return ChangeImpact.BREAKING
+        return ChangeImpact.NONE if self.vector_store == other.vector_store else ChangeImpact.MIGRATABLE
 
     def _documents(self, other: CheckpointSettingsFingerprint) -> ChangeImpact:
         """Compare the models of documents: another model, or the same name in another family, is another space."""
@@ -57,10 +59,11 @@ class CheckpointSettingsFingerprint:
         return self.query_model or self.embed_model if is_asymmetric else self.embed_model
 
     def _shape(self, other: CheckpointSettingsFingerprint) -> ChangeImpact:
-        return max(_dimension(self.dimension, other.dimension), _datatype(self.datatype, other.datatype))
+        return max(of_dimension(self.dimension, other.dimension), of_datatype(self.datatype, other.datatype))
 
 
-def _dimension(new: int | None, old: int | None) -> ChangeImpact:
+def of_dimension(new: int | None, old: int | None) -> ChangeImpact:
+    """Return the impact of another dimension: a smaller one is converted from existing vectors."""
     if new == old:
         return ChangeImpact.NONE
     if new is None or old is None:
@@ -68,7 +71,8 @@ def _dimension(new: int | None, old: int | None) -> ChangeImpact:
     return ChangeImpact.TRANSFORMABLE if new < old else ChangeImpact.BREAKING
 
 
-def _datatype(new: str | None, old: str | None) -> ChangeImpact:
+def of_datatype(new: str | None, old: str | None) -> ChangeImpact:
+    """Return the impact of another datatype: a coarser one is converted from existing vectors."""
     if new == old:
         return ChangeImpact.NONE
     if new is None or old is None:

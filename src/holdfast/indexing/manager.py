@@ -10,8 +10,8 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,21 @@ from holdfast import durable
 from holdfast.digest import digest, digest_bytes
 from holdfast.errors import Damaged, NotFound, Refused, Unavailable
 from holdfast.indexing import settings as kinds
-from holdfast.indexing.checkpoint import IndexingCheckpoint
-from holdfast.indexing.fingerprint import CheckpointSettingsFingerprint
+from holdfast.indexing.checkpoint import CheckpointSettingsMap, IndexingCheckpoint, settings_hash
+from holdfast.indexing.fingerprint import CheckpointSettingsFingerprint, of_datatype, of_dimension
 from holdfast.indexing.impact import ChangeImpact
+from holdfast.validation import check_mapping
 
 KEPT = 10
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _FINGERPRINT = frozenset(CheckpointSettingsFingerprint.__slots__)
+_SETTINGS = frozenset(CheckpointSettingsMap.__annotations__)
+_PROVIDERS = ("embedding_provider", "sparse_provider", "vector_store")
+_BY_KIND = {
+    kinds.SettingKind.LAYOUT: ChangeImpact.LAYOUT,
+    kinds.SettingKind.QUERY: ChangeImpact.COMPATIBLE,
+    kinds.SettingKind.OPERATIONAL: ChangeImpact.NONE,
+}
 
 
 class CheckpointManager:
@@ -71,19 +79,21 @@ class CheckpointManager:
     ) -> tuple[bool, ChangeImpact]:
         """Return whether the index of a checkpoint is usable with another configuration, and the impact of the change.
 
-        The old side is what the checkpoint contains. If both sides have settings, those that the fingerprint does not
-        cover count, too: a semantic one means rechunking. Refused for an unknown key.
+        `new_config` is a fingerprint, the values of one (with `settings`, the new settings map, if you have it), or a
+        settings map. The old side is what the checkpoint contains, never the current configuration. Settings are
+        compared as far as both sides have them, and the greatest impact counts: it is NONE only if `matches_settings`
+        is True of the same settings. Refused for an unknown key; NotFound if there is nothing to compare with.
         """
-        if checkpoint.fingerprint is None:
-            raise NotFound("the checkpoint has no fingerprint", hint="Save it with fingerprint=….")
-        old = make_fingerprint(checkpoint.fingerprint)
-        if isinstance(new_config, Mapping):
-            _refuse_unknown(new_config)
-        new = new_config if isinstance(new_config, CheckpointSettingsFingerprint) else make_fingerprint(new_config)
-        impact = new.is_compatible_with(old)[1]
-        settings = new_config.get("settings") if isinstance(new_config, Mapping) else None
-        if settings is not None and checkpoint.settings is not None:
-            impact = max(impact, _of_indexer(checkpoint.settings["indexer"], settings.get("indexer", {})))
+        new = _NewConfig.of(new_config)
+        impacts = []
+        if new.fingerprint is not None and checkpoint.fingerprint is not None:
+            impacts.append(_of_fingerprint(new, new.fingerprint, checkpoint, checkpoint.fingerprint))
+        if new.settings is not None:
+            impacts.append(_of_settings(new, checkpoint))
+        if not impacts:
+            what = "fingerprint" if new.settings is None else "settings"
+            raise NotFound(f"the checkpoint has no {what}", hint=f"Save it with {what}=….")
+        impact = max(impacts)
         return impact.usable, impact
 
     # files
@@ -156,24 +166,107 @@ def make_fingerprint(values: Mapping[str, Any]) -> CheckpointSettingsFingerprint
     return CheckpointSettingsFingerprint(**known)
 
 
-def _refuse_unknown(config: Mapping[str, Any]) -> None:
+@dataclass(frozen=True, slots=True)
+class _NewConfig:
+    """A configuration to check an index against."""
+
+    fingerprint: CheckpointSettingsFingerprint | None
+    has_hash: bool
+    """Whether the caller gave the hash of the whole configuration."""
+    settings: Mapping[str, Any] | None
+
+    @classmethod
+    def of(cls, config: CheckpointSettingsFingerprint | Mapping[str, Any]) -> _NewConfig:
+        if isinstance(config, CheckpointSettingsFingerprint):
+            return cls(config, has_hash=True, settings=None)
+        values = check_mapping(config, "new_config")
+        if values and values.keys() <= _SETTINGS and not isinstance(values.get("vector_store"), str):
+            return cls(None, has_hash=False, settings=values)
+        _refuse_unknown(values, _FINGERPRINT | {"settings"})
+        settings = values.get("settings")
+        if settings is not None:
+            _refuse_unknown(check_mapping(settings, "settings"), _SETTINGS)
+        return cls(make_fingerprint(values), has_hash="config_hash" in values, settings=settings)
+
+
+def _refuse_unknown(config: Mapping[str, Any], known: Set[str]) -> None:
     """Refuse a key that would be ignored: a misspelt one would make every index look valid."""
-    unknown = sorted(config.keys() - _FINGERPRINT - {"settings"})
+    unknown = sorted(config.keys() - known)
     if unknown:
-        keys = ", ".join(sorted(_FINGERPRINT | {"settings"}))
-        raise Refused(f"unknown key {unknown[0]!r} in the configuration", hint=f"The keys are {keys}.")
+        raise Refused(
+            f"unknown key {unknown[0]!r} in the configuration", hint=f"The keys are {', '.join(sorted(known))}."
+        )
+
+
+def _of_fingerprint(
+    new: _NewConfig,
+    fingerprint: CheckpointSettingsFingerprint,
+    checkpoint: IndexingCheckpoint,
+    stored: Mapping[str, Any],
+) -> ChangeImpact:
+    """Compare fingerprints. If only the hashes of the whole configurations differ, something unknown has changed."""
+    old = make_fingerprint(stored)
+    impact = fingerprint.is_compatible_with(old)[1]
+    is_judged_by_hash = impact is ChangeImpact.NONE and new.settings is None and new.has_hash
+    if is_judged_by_hash and fingerprint.config_hash not in (old.config_hash, checkpoint.settings_hash):
+        return ChangeImpact.UNPROVEN
+    return impact
+
+
+def _of_settings(new: _NewConfig, checkpoint: IndexingCheckpoint) -> ChangeImpact:
+    """Compare the settings that the new configuration has; without the old ones only their hash tells."""
+    settings = new.settings or {}
+    if checkpoint.settings is None:
+        is_same = checkpoint.settings_hash is not None and checkpoint.settings_hash == settings_hash(settings)
+        return ChangeImpact.NONE if is_same else ChangeImpact.UNPROVEN
+    impact = ChangeImpact.NONE
+    are_queries_known = new.fingerprint is not None and checkpoint.fingerprint is not None
+    for name, value in settings.items():
+        old = checkpoint.settings.get(name)
+        if name == "indexer":
+            impact = max(impact, _of_indexer(old or {}, value or {}))  # type: ignore[arg-type]  # a mapping
+        elif name in _PROVIDERS:
+            impact = max(impact, _of_provider(name, old, value, are_queries_known=are_queries_known))
+        elif kinds.plain(old) != kinds.plain(value):
+            impact = max(impact, ChangeImpact.METADATA)  # the name or the path of the project
+    return impact
 
 
 def _of_indexer(old: Mapping[str, Any], new: Mapping[str, Any]) -> ChangeImpact:
     impact = ChangeImpact.NONE
     for change in kinds.changes(old, new):
-        if change.kind is kinds.SettingKind.SEMANTIC:
-            impact = max(impact, ChangeImpact.RECHUNK)
-        elif change.kind is kinds.SettingKind.LAYOUT:
-            impact = max(impact, ChangeImpact.LAYOUT)
-        elif change.kind is kinds.SettingKind.QUERY:
-            impact = max(impact, ChangeImpact.COMPATIBLE)
+        is_semantic = change.kind is kinds.SettingKind.SEMANTIC
+        impact = max(impact, ChangeImpact.RECHUNK if is_semantic else _BY_KIND[change.kind])
     return impact
+
+
+def _of_provider(name: str, old: Any, new: Any, *, are_queries_known: bool) -> ChangeImpact:
+    """Compare a provider: names and positions are compared one by one, options by their kinds."""
+    worst = ChangeImpact.MIGRATABLE if name == "vector_store" else ChangeImpact.BREAKING
+    if (old is None) != (new is None):
+        return worst
+    impact = ChangeImpact.NONE
+    for change in kinds.changes(_options(old), _options(new)):
+        option = change.name.rpartition(".")[2]
+        if name == "embedding_provider" and option == "dimension" and _are(int, change):
+            found = of_dimension(change.new, change.old)
+        elif name == "embedding_provider" and option == "datatype" and _are(str, change):
+            found = of_datatype(change.new, change.old)
+        elif option == "query_model" and not are_queries_known:
+            found = ChangeImpact.UNPROVEN  # only fingerprints name the family of a model
+        else:
+            found = worst if change.kind is kinds.SettingKind.SEMANTIC else _BY_KIND[change.kind]
+        impact = max(impact, found)
+    return impact
+
+
+def _options(provider: Any) -> dict[str, Any]:
+    parts = provider if isinstance(provider, tuple | list) else (provider,)
+    return {str(place): part for place, part in enumerate(parts)}
+
+
+def _are(kind: type, change: kinds.SettingChange) -> bool:
+    return isinstance(change.old, kind) and isinstance(change.new, kind)
 
 
 def _read(path: Path) -> IndexingCheckpoint:

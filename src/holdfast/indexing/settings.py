@@ -6,11 +6,18 @@ re-embedding shows up in the plan before it is paid for, a stale index would not
 
 from __future__ import annotations
 
+import base64
 import enum
+import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
+
+from holdfast.digest import canonical
 
 
 class SettingKind(enum.StrEnum):
@@ -90,7 +97,7 @@ def without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _redacted(value: Any) -> Any:
     if isinstance(value, Mapping):
         return without_secrets(value)
-    if type(value) in (list, tuple):
+    if type(value) in (list, tuple, set, frozenset):
         return type(value)(_redacted(each) for each in value)
     if isinstance(value, str) and "://" in value:
         return _URL_ARGUMENT.sub(_unless_secret, _URL_USER.sub("", value))
@@ -119,7 +126,7 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[SettingChang
     for name in sorted(before.keys() | after.keys()):
         kind, is_known = kind_of(name)
         one, other = before.get(name), after.get(name)
-        if kind is not SettingKind.SECRET and _plain(one) != _plain(other):
+        if kind is not SettingKind.SECRET and plain(one) != plain(other):
             found.append(SettingChange(name, kind, one, other, is_known))
     return found
 
@@ -132,8 +139,39 @@ def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, A
             yield f"{above}{name}", value
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as it compares after storing: sets are sorted, tuples are lists."""
-    if isinstance(value, set | frozenset):
-        return sorted(map(str, value))
-    return list(value) if isinstance(value, tuple) else value
+def relevant(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as JSON values, without those that change neither chunks, vectors nor answers."""
+    dropped = (SettingKind.SECRET, SettingKind.OPERATIONAL)
+    return {str(name): _relevant(value) for name, value in settings.items() if kind_of(str(name))[0] not in dropped}
+
+
+def _relevant(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return relevant(value)
+    if isinstance(value, list | tuple):
+        return [_relevant(each) for each in value]
+    return plain(_redacted(value))
+
+
+def plain(value: Any) -> Any:
+    """Return a value as it is after storing it as JSON and loading it: tuples and sets are lists, paths are text.
+
+    A set is sorted, so that the same set is the same list in every process.
+    """
+    if isinstance(value, enum.Enum):
+        return plain(value.value)
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, Set):
+        return sorted((plain(each) for each in value), key=canonical)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(each) for each in value]
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value).replace(os.sep, "/")
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    return str(value) if isinstance(value, timedelta | Decimal | UUID) else value

@@ -14,6 +14,7 @@ ASYMMETRIC = CheckpointSettingsFingerprint(
     "asymmetric", "voyage-4-large", "voyage-4", "voyage-4-nano", "bm25", "qdrant", "h", 1024, "float32"
 )
 N, C, Q, T, B = (ChangeImpact[name] for name in ("NONE", "COMPATIBLE", "QUANTIZABLE", "TRANSFORMABLE", "BREAKING"))
+M = ChangeImpact.MIGRATABLE
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ N, C, Q, T, B = (ChangeImpact[name] for name in ("NONE", "COMPATIBLE", "QUANTIZA
         (SYMMETRIC, {}, N),
         (SYMMETRIC, {"embed_model": "voyage-4"}, B),
         (SYMMETRIC, {"sparse_model": "bm25"}, B),
-        (SYMMETRIC, {"vector_store": "lance"}, B),
+        (SYMMETRIC, {"vector_store": "lance"}, M),
         (SYMMETRIC, {"embed_model": ""}, B),
         (ASYMMETRIC, {}, N),
         (ASYMMETRIC, {"query_model": "voyage-4-lite"}, C),
@@ -30,7 +31,8 @@ N, C, Q, T, B = (ChangeImpact[name] for name in ("NONE", "COMPATIBLE", "QUANTIZA
         (ASYMMETRIC, {"embed_model_family": "other"}, B),
         (ASYMMETRIC, {"embed_model_family": None, "query_model": "voyage-4-lite"}, B),
         (ASYMMETRIC, {"sparse_model": None}, B),
-        (ASYMMETRIC, {"vector_store": "lance", "query_model": "voyage-4"}, B),
+        (ASYMMETRIC, {"vector_store": "lance", "query_model": "voyage-4"}, M),
+        (ASYMMETRIC, {"vector_store": "lance", "embed_model": "voyage-4"}, B),
         (ASYMMETRIC, {"embedding_config_type": "symmetric", "query_model": None}, C),
         (ASYMMETRIC, {"dimension": 512}, T),
         (ASYMMETRIC, {"dimension": 2048}, B),

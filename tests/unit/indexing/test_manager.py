@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,10 @@ from holdfast.testing.faulty_disks import ForgetfulDisk, PowerLoss
 FINGERPRINT = CheckpointSettingsFingerprint(
     "asymmetric", "voyage-4-large", "voyage-4", "voyage-4-nano", None, "qdrant", "h", 1024, "float32"
 )
+
+
+class Color(enum.Enum):
+    RED = "red"
 
 
 def settings(**indexer: Any) -> Any:
@@ -76,6 +81,33 @@ class TestCheckpoint:
         assert made.is_stale(settings=settings(size=2))
         now = datetime.now(UTC)
         assert IndexingCheckpoint(start_time=now, last_checkpoint=now - timedelta(minutes=1)).is_stale()
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            {"a", "b"},
+            frozenset({2, 1}),
+            ("a", ("b",)),
+            Path("/x/y"),
+            {"deep": [{Path("z")}]},
+            timedelta(1),
+            b"\0",
+            Color.RED,
+        ],
+        ids=repr,
+    )
+    def test_a_loaded_one_matches_its_settings(self, manager: CheckpointManager, value: Any) -> None:
+        given = settings(exclude=value)
+        save(manager, settings=given)
+        loaded = asyncio.run(manager.load())
+        assert loaded is not None and loaded.matches_settings()
+        assert loaded.matches_settings(given) and not loaded.is_stale(settings=given)
+        assert manager.is_index_valid_for_config(loaded, given) == (True, ChangeImpact.NONE)
+        assert not loaded.matches_settings(settings(exclude="other"))
+
+    def test_a_password_in_a_set_is_not_stored(self) -> None:
+        made = IndexingCheckpoint(settings=settings(mirrors={"https://me:hunter2@host/x"}))
+        assert "hunter2" not in json.dumps(made.to_dict())
 
     def test_numbers_below_zero_and_times_without_a_zone_are_refused(self) -> None:
         with pytest.raises(Refused, match="files_indexed"):
@@ -194,6 +226,65 @@ class TestValidity:
             new = {**same, "settings": {"indexer": changed}}
             assert manager.is_index_valid_for_config(made, new)[1] is impact
 
+    @pytest.mark.parametrize(
+        ("changed", "impact"),
+        [
+            ({"embedding_provider": ("openai", {"model": "voyage-4", "dimension": 1024})}, ChangeImpact.BREAKING),
+            ({"embedding_provider": ("voyage", {"model": "other", "dimension": 1024})}, ChangeImpact.BREAKING),
+            ({"embedding_provider": ("voyage", {"model": "voyage-4", "dimension": 256})}, ChangeImpact.TRANSFORMABLE),
+            ({"embedding_provider": ("voyage", {"model": "voyage-4", "dimension": 2048})}, ChangeImpact.BREAKING),
+            ({"embedding_provider": ("voyage", {"model": "voyage-4"})}, ChangeImpact.BREAKING),
+            ({"embedding_provider": None}, ChangeImpact.BREAKING),
+            ({"sparse_provider": ("bm25", {"model": "splade"})}, ChangeImpact.BREAKING),
+            ({"sparse_provider": None}, ChangeImpact.BREAKING),
+            ({"vector_store": ("chroma",)}, ChangeImpact.MIGRATABLE),
+            ({"vector_store": ("qdrant", {"collection": "c2"})}, ChangeImpact.LAYOUT),
+            ({"project_name": "other"}, ChangeImpact.METADATA),
+        ],
+    )
+    def test_another_setting_is_never_no_change(
+        self, manager: CheckpointManager, changed: dict[str, Any], impact: ChangeImpact
+    ) -> None:
+        old = {
+            "indexer": {"chunk_size": 20},
+            "embedding_provider": ("voyage", {"model": "voyage-4", "dimension": 1024}),
+            "sparse_provider": ("bm25", {"model": "bm25"}),
+            "vector_store": ("qdrant",),
+        }
+        made = save(manager, settings=get_checkpoint_settings_map("/p", "p", **old))
+        new = get_checkpoint_settings_map("/p", **{"project_name": "p", **old, **changed})
+        as_hash = replace(FINGERPRINT, config_hash=made.current_settings_hash(new))
+        assert not made.matches_settings(new) and made.is_stale(settings=new)
+        assert manager.is_index_valid_for_config(made, new) == (False, impact)
+        assert manager.is_index_valid_for_config(made, {**asdict(FINGERPRINT), "settings": new}) == (False, impact)
+        assert manager.is_index_valid_for_config(made, as_hash) == (False, ChangeImpact.UNPROVEN)
+
+    def test_the_same_settings_are_no_change(self, manager: CheckpointManager) -> None:
+        made = save(manager, settings=settings(chunk_size=20, batch_size=8))
+        same = settings(chunk_size=20, batch_size=99)
+        assert made.matches_settings(same) and not made.is_stale(settings=same)
+        for new in (same, {**asdict(FINGERPRINT), "settings": same}, FINGERPRINT):
+            assert manager.is_index_valid_for_config(made, new) == (True, ChangeImpact.NONE)
+        as_hash = replace(FINGERPRINT, config_hash=made.current_settings_hash(same))
+        assert manager.is_index_valid_for_config(made, as_hash) == (True, ChangeImpact.NONE)
+
+    def test_a_query_model_in_the_settings_needs_its_family(self, manager: CheckpointManager) -> None:
+        made = save(manager, settings=get_checkpoint_settings_map(embedding_provider=("v", {"query_model": "a"})))
+        new = get_checkpoint_settings_map(embedding_provider=("v", {"query_model": "b"}))
+        assert manager.is_index_valid_for_config(made, new) == (False, ChangeImpact.UNPROVEN)
+        known = {**asdict(FINGERPRINT), "query_model": "voyage-4-lite", "settings": new}
+        assert manager.is_index_valid_for_config(made, known) == (True, ChangeImpact.COMPATIBLE)
+
+    def test_only_the_hash_of_the_old_settings_is_known(self, manager: CheckpointManager) -> None:
+        new = settings(size=1)
+        made = save(manager, settings_hash=IndexingCheckpoint(settings=new).settings_hash)
+        assert manager.is_index_valid_for_config(made, new) == (True, ChangeImpact.NONE)
+        assert manager.is_index_valid_for_config(made, settings(size=2)) == (False, ChangeImpact.UNPROVEN)
+
+    def test_nothing_to_compare_is_an_error(self, manager: CheckpointManager) -> None:
+        with pytest.raises(Refused, match="embed_model"):
+            manager.is_index_valid_for_config(save(manager), {})
+
     def test_one_without_a_fingerprint_cannot_be_judged(self, manager: CheckpointManager) -> None:
         with pytest.raises(NotFound, match="no fingerprint"):
             manager.is_index_valid_for_config(IndexingCheckpoint(), FINGERPRINT)
@@ -204,3 +295,6 @@ class TestValidity:
         """A misspelt key that is ignored would make every index look valid."""
         with pytest.raises(Refused, match="unknown key 'dimensions'"):
             manager.is_index_valid_for_config(save(manager), {**asdict(FINGERPRINT), "dimensions": 256})
+        with pytest.raises(Refused, match="unknown key 'embeding_provider'"):
+            new = {**asdict(FINGERPRINT), "settings": {"embeding_provider": ("x",)}}
+            manager.is_index_valid_for_config(save(manager), new)

@@ -31,6 +31,7 @@ LIBRARY = {
     "name_paths": "Paths are given as paths=[…].",
     "name_session": "Give the option session; list() shows the sessions.",
     "name_tenant": "Give the option tenant: {tenant}.",
+    "no_restore": 'restore("latest") restores the last checkpoint; list(safety=True) shows every state.',
     "other_store": "Pass another store=….",
     "purge_lines": "Pass lines=True to remove them.",
     "repair_index": "Call verify(repair=True).",

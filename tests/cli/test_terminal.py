@@ -259,3 +259,19 @@ def test_picking_nothing_changes_nothing(holdfast, project, write, terminal):
     assert (project / "a.txt").read_text() == "two\n"
     assert holdfast("restore", "latest", "--pick", "--yes").code == 6
     assert holdfast("restore", "latest", "--pick", "--json").json["error"]["kind"] == "refused"
+
+
+def test_undo_with_saves_between_asks(holdfast, project, terminal):
+    holdfast("save")
+    (project / "a.txt").write_text("two\n")
+    holdfast("restore", "latest", "--yes")
+    newer = project / "newer.txt"
+    newer.write_text("newer\n")
+    holdfast("save")
+    for answer, code in ((b"n\n", 6), (b"y\n", 0)):
+        shown = terminal("undo")
+        shown.expect("Undo it? [y/N] ")
+        assert "1 checkpoint was saved since" in shown.said and "newer.txt" in shown.said and newer.exists()
+        shown.type(answer)
+        assert shown.end()[0] == code
+    assert not newer.exists()

@@ -108,7 +108,6 @@ def test_where_only_conflicts_are_left_they_are_named(worked):
 @pytest.mark.parametrize(
     "words",
     [
-        ["undo", "--dry-run"],
         ["undo", "--since", "a1"],
         ["undo", "--agent", "--since", "a1", "--whole-session"],
         ["restore", "a1", "--agent", "claude-code"],

@@ -28,6 +28,8 @@ COMMAND_LINE = {
     "name_paths": "Paths come after --, as in: holdfast diff latest -- src/",
     "name_session": "Pass --session ID; `holdfast log LOCATION` lists the sessions.",
     "name_tenant": "There is one of tenant {tenant}: pass --tenant.",
+    "no_restore": "To go back to the last checkpoint: holdfast restore latest. To take back what an agent did:"
+    " holdfast undo --agent.",
     "other_store": "Pass another --store.",
     "purge_lines": "Pass --lines to remove them.",
     "repair_index": "Run `holdfast index verify --repair`.",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.cli import progress, render, streams
 from holdfast.cli.context import App, typed
 from holdfast.cli.exit_codes import Exit
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Refused
 from holdfast.model import documents
 from holdfast.model.documents import short
 
@@ -127,11 +127,32 @@ def carry_out(
     return Exit.DONE if done.ok else Exit.INCOMPLETE
 
 
-def turn(app: App, *, back: bool, touch: bool) -> int:
-    """Undo the last restore (`back`), or redo the last one undone, and say which that was."""
+def turn(app: App, *, back: bool, dry_run: bool, yes: bool, touch: bool) -> int:
+    """Undo the last restore (`back`), or redo the last one undone, and say which that was.
+
+    Asks if checkpoints were saved since: what they have would be replaced. Refused, with the choices, if nobody can
+    answer.
+    """
     workspace = app.open()
+    before = workspace.next_undo() if back else workspace.next_redo()
+    later = workspace.saves_after(before) if before else 0
+    plan: Plan | None = None
+    if before and (dry_run or (later and not yes)):
+        plan = workspace.preview_undo() if back else workspace.preview_redo()
+        lines = _turn_lines(workspace, plan, before, later, back=back)
+        if dry_run:
+            if app.json:
+                app.document({"plan": documents.plan(plan), "restored": None})
+            else:
+                streams.answer("\n".join(lines))
+            return Exit.DONE
+        if plan:
+            if app.json or not streams.can_ask():
+                raise Refused(f"{lines[0]} {_in_short(plan)}", hint=_turn_choices(back=back))
+            streams.notes(lines)
+            app.confirm("Undo it?" if back else "Redo it?", yes=False)
     with progress.shown() as shown:
-        done = (workspace.undo if back else workspace.redo)(touch=touch, progress=shown)
+        done = (workspace.undo if back else workspace.redo)(plan, touch=touch, progress=shown)
     if app.json:
         app.document({"restored": documents.restored(done)})
     else:
@@ -140,7 +161,32 @@ def turn(app: App, *, back: bool, touch: bool) -> int:
     return Exit.DONE if done.ok else Exit.INCOMPLETE
 
 
-def _turned(workspace: Workspace, done: Restored) -> str:
+def _turn_lines(workspace: Workspace, plan: Plan, before: Checkpoint, later: int, *, back: bool) -> list[str]:
+    what, verb = ("last", "Undoing") if back else ("undone", "Redoing")
+    restore = f"The {what} {_turned(workspace, plan)}"
+    since = f"; {render.count(later, 'checkpoint')} {'was' if later == 1 else 'were'} saved since" if later else ""
+    rest = plan_lines(plan, workspace.path)[1:]
+    end = f"{verb} it would:" if rest else f"{verb} it would change nothing."
+    return [f"{restore} was {render.ago(before.timestamp)}{since}. {end}", *rest]
+
+
+def _in_short(plan: Plan) -> str:
+    parts = [("bring back", plan.written), ("replace", plan.replaced), ("remove", plan.removed)]
+    said = [f"{verb} {render.count(len(paths), 'path')}" for verb, paths in parts if paths]
+    return ", ".join(said) or "set back times"
+
+
+def _turn_choices(*, back: bool) -> str:
+    verb, other = ("undo", "redo") if back else ("redo", "undo")
+    choices = [f"{typed(verb, '--yes')} does it, and {typed(other)} reverses that"]
+    choices.append(f"{typed(verb, '--dry-run')} lists the paths")
+    if back:
+        choices.append(f"{typed('restore', 'latest')} goes back to the last checkpoint")
+        choices.append(f"{typed('undo', '--agent')} takes back what an agent did")
+    return "; ".join(choices) + "."
+
+
+def _turned(workspace: Workspace, done: Restored | Plan) -> str:
     """Return which restore was undone or redone, as far as that is still known."""
     operation = _operation(workspace, done.checkpoint)
     while operation is not None and operation.verb != "restore":

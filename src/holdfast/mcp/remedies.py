@@ -26,6 +26,7 @@ MCP = {
     "name_paths": "Give the paths as paths.",
     "name_session": "Name the session.",
     "name_tenant": "Name the tenant {tenant}.",
+    "no_restore": "Call checkpoint_list; checkpoint_preview shows what a restore of one would do.",
     "other_store": f"{_ASK} start the server with another --store.",
     "purge_lines": f"{_ASK} run `holdfast purge --lines`.",
     "repair_index": _NOT_HERE,

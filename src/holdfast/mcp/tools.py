@@ -126,7 +126,14 @@ class Tools:
         )
 
     def undo(self) -> Answer:
-        """Undo the last restore."""
+        """Undo the last restore. Refused if checkpoints were saved since: a preview shows what of them would go."""
+        before = self._workspace.next_undo()
+        if before and (later := self._workspace.saves_after(before)):
+            raise Refused(
+                f"the last restore was at {before.timestamp.isoformat(' ', 'seconds')}; saves since: {later}",
+                hint=f"What was there before it is in {before.id}: pass that to checkpoint_preview, and restore it if"
+                " that is meant. checkpoint_list shows newer checkpoints.",
+            )
         return _with_failures(results.restored(self._workspace.undo()))
 
     def search(
@@ -213,7 +220,8 @@ class Tools:
             ),
             Tool(
                 "checkpoint_undo", "Undo the last restore",
-                "Undo the last restore that was not undone yet, whoever asked for it. Saves the current files first.",
+                "Undo the last restore that was not undone yet, whoever asked for it; refused if checkpoints were "
+                "saved since. Saves the current files first.",
                 takes(), schemas.RESTORED, self.undo, changes=True, destroys=True, repeatable=False,
             ),
         )  # fmt: skip

@@ -430,28 +430,58 @@ class Workspace:
             return self._restore(request, plan=plan)
 
     def undo(
-        self, *, touch: bool = False, state: Mapping[str, JSON] | None = None, progress: Progress | None = None
+        self,
+        plan: Plan | None = None,
+        *,
+        touch: bool = False,
+        state: Mapping[str, JSON] | None = None,
+        progress: Progress | None = None,
     ) -> Restored:
         """Undo the last restore that was not undone yet. NotFound if there is none.
 
-        Saves what is there first, with `state` (P1). `touch` is as in `restore`.
+        Saves what is there first, with `state` (P1). Conflict if the folder no longer matches a given `plan`, of
+        `preview_undo`. `touch` is as in `restore`.
         """
         with self._writing():
             request = self._engine.restorer.undo_request()
             saved = None if state is None else dict(state)
-            return self._restore(replace(request, state=saved, touch_ns=self._touch_ns(touch), progress=progress))
+            request = replace(request, state=saved, touch_ns=self._touch_ns(touch), progress=progress)
+            return self._restore(request, plan=plan)
 
-    def redo(self, *, touch: bool = False, progress: Progress | None = None) -> Restored:
+    def redo(self, plan: Plan | None = None, *, touch: bool = False, progress: Progress | None = None) -> Restored:
         """Redo what the last undo reverted. NotFound if there is none since the last restore."""
         with self._writing():
             request = self._engine.restorer.redo_request()
-            return self._restore(replace(request, touch_ns=self._touch_ns(touch), progress=progress))
+            return self._restore(replace(request, touch_ns=self._touch_ns(touch), progress=progress), plan=plan)
+
+    def preview_undo(self) -> Plan:
+        """Compute what `undo` would do. NotFound if there is nothing to undo."""
+        return self._preview_turn(lambda: self._engine.restorer.undo_request())
+
+    def preview_redo(self) -> Plan:
+        """Compute what `redo` would do. NotFound if there is nothing to redo."""
+        return self._preview_turn(lambda: self._engine.restorer.redo_request())
+
+    def _preview_turn(self, request: Callable[[], RestoreRequest]) -> Plan:
+        with self._reading():
+            return self._repository.consistently(lambda: self._engine.restorer.preview(request()))
 
     def next_undo(self) -> Checkpoint | None:
         """Get the safety checkpoint that `undo` would restore; None if there is nothing to undo."""
         with self._reading():
             done = self._repository.history().done
             return done[-1] if done else None
+
+    def next_redo(self) -> Checkpoint | None:
+        """Get the safety checkpoint that `redo` would restore; None if there is nothing to redo."""
+        with self._reading():
+            undone = self._repository.history().undone
+            return undone[-1] if undone else None
+
+    def saves_after(self, checkpoint: Checkpoint) -> int:
+        """Count the checkpoints that were saved after another, without those saved before restores."""
+        with self._reading():
+            return self._repository.catalog.saves(after=checkpoint.id)
 
     def export(
         self,

@@ -107,6 +107,22 @@ def test_every_tool_says_what_it_may_change_and_what_it_gives(project: Path) -> 
     assert all(tool.output_schema["required"] and tool.description and tool.title for tool in tools.values())
 
 
+def test_undo_does_not_remove_what_was_saved_since(project: Path, ws: Workspace) -> None:
+    first = ws.save().id
+    (project / "b.txt").write_text("gone\n")
+    before = ws.restore(first).undo_id
+    (project / "new.txt").write_text("new\n")
+    ws.save()
+
+    async def scene() -> None:
+        async with connected(project) as talk:
+            error = await talk.error("undo")
+            assert error["kind"] == "refused" and before in error["hint"]
+
+    run(scene())
+    assert (project / "new.txt").exists()
+
+
 def test_restore_needs_the_digest_of_this_preview(project: Path, ws: Workspace) -> None:
     ws.save("good")
     (project / "a.txt").write_text("two\n")

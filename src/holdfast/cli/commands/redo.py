@@ -11,10 +11,12 @@ from holdfast.cli.restore_output import turn
 
 @command()
 @click.option("--touch", is_flag=True, help="Give restored files the present time, so that tools build again.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
-def redo(app: App, *, touch: bool) -> int:
+def redo(app: App, *, touch: bool, dry_run: bool, yes: bool) -> int:
     """Do the last undone restore again.
 
-    Does not ask, because `holdfast undo` reverses it.
+    Does not ask, because `holdfast undo` reverses it; it asks if checkpoints were saved since.
     """
-    return turn(app, back=False, touch=touch)
+    return turn(app, back=False, dry_run=dry_run, yes=yes, touch=touch)

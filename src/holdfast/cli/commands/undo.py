@@ -17,7 +17,7 @@ _ALL = ""  # `--agent` without a name: every actor but the user
 @click.option("--whole-session", is_flag=True, help="With --agent: since its latest session began.")
 @click.option("--unsaved", is_flag=True, help="With --agent: also what no checkpoint has yet.")
 @click.option("--touch", is_flag=True, help="Give restored files the present time, so that tools build again.")
-@click.option("--dry-run", is_flag=True, help="With --agent: only show what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
 def undo(
@@ -31,9 +31,10 @@ def undo(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Take back the last restore. Any number of times, also after later saves.
+    """Take back the last restore. Any number of times.
 
-    Does not ask, because `holdfast redo` reverses it.
+    Does not ask, because `holdfast redo` reverses it. If checkpoints were saved since that restore, it says how old the
+    restore is and what would happen to the newer work, and asks.
 
     With --agent, take back what an agent did (with no ACTOR: every agent) and keep everything else, line by line: what
     you or others changed meanwhile. What cannot be told apart stays as it is and is listed. Shows what it will do and
@@ -45,9 +46,9 @@ def undo(
     holdfast undo --agent claude-code --since b14
     """
     if agent is None:
-        if since is not None or whole_session or unsaved or dry_run:
-            raise click.UsageError("--since, --whole-session, --unsaved and --dry-run go with --agent")
-        return turn(app, back=True, touch=touch)
+        if since is not None or whole_session or unsaved:
+            raise click.UsageError("--since, --whole-session and --unsaved go with --agent")
+        return turn(app, back=True, dry_run=dry_run, yes=yes, touch=touch)
     if since is not None and whole_session:
         raise click.UsageError("--since and --whole-session exclude each other")
     workspace = app.open()

@@ -398,7 +398,7 @@ class Restorer:
         """Return the request that undoes the last restore. NotFound if there is none."""
         done = self._repository.history().done
         if not done:
-            raise NotFound("there is no restore to undo", remedy=Remedy("list_all"))
+            raise NotFound("there is no restore to undo", remedy=Remedy("no_restore"))
         return self._reverse("undo", done[-1])
 
     def redo_request(self) -> RestoreRequest:

@@ -148,9 +148,9 @@ class Catalog:
         """Return the save `back` before the newest."""
         return next(iter(self._rows("safety = 0 ORDER BY id DESC LIMIT 1 OFFSET ?", [back])), None)
 
-    def saves(self) -> int:
-        """Return the number of checkpoints without safety checkpoints."""
-        return int(self._query("SELECT count(*) FROM checkpoints WHERE safety = 0")[0][0])
+    def saves(self, *, after: str = "") -> int:
+        """Return the number of checkpoints, or of those after an id, without safety checkpoints."""
+        return int(self._query("SELECT count(*) FROM checkpoints WHERE safety = 0 AND id > ?", (after,))[0][0])
 
     def names(self) -> list[str]:
         """Return all checkpoint names."""

@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from holdfast.cli.command import AFTER_DASHES
 from holdfast.location import is_url
+from holdfast.model.documents import short
 
 if TYPE_CHECKING:
     from holdfast.model import Checkpoint
@@ -54,7 +55,7 @@ def _refs(ctx: click.Context) -> list[CompletionItem]:
     items = [CompletionItem("latest", help=_line(found[0].message))] if found else []
     named = [(each.name or "", each.message) for each in found]
     items += [CompletionItem(name, help=_line(message)) for name, message in named if _PLAIN.fullmatch(name)]
-    return items + [CompletionItem(each.id.partition("-")[0], help=_line(each.message)) for each in found]
+    return items + [CompletionItem(short(each.id), help=_line(each.message)) for each in found]
 
 
 def _checkpoints(ctx: click.Context) -> list[Checkpoint]:

@@ -164,7 +164,7 @@ def group(ctx: click.Context, /, **options: Any) -> None:
     holdfast restore latest
     holdfast undo
 
-    A checkpoint is named by its id, a unique beginning of it (b14), its name, latest, or latest~2.
+    A checkpoint is named by its id (a14), its name, latest, latest~2, or a time (@10m, @14:05, @yesterday).
     """
     for name, flag in (("directory", "-C"), ("store", "--store")):
         if options[name] == "":  # an empty variable must not mean the folder one happens to stand in

@@ -50,8 +50,9 @@ _JSON = (dict, list, str, int, float, type(None))
 
 
 def short(checkpoint_id: str) -> str:
-    """Return the short id that people type: the part before the dash."""
-    return checkpoint_id.partition("-")[0]
+    """Return the short id that people see and type: `a14` for `b14-x7k2mqrs`. Any other text stays as it is."""
+    head, dash, _ = checkpoint_id.partition("-")
+    return f"a{head[1:]}" if dash and head[1:].isdecimal() else head
 
 
 def flat(noun: Flat) -> dict[str, Any]:

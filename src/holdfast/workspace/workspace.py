@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     )
     from holdfast.retention import Policy
     from holdfast.serde import Registry
+    from holdfast.times import Span
     from holdfast.workspace.bisect import Tell, Test
     from holdfast.workspace.capture.save import StateAndMetadata
     from holdfast.workspace.capture.watch_state import Watching
@@ -86,12 +87,14 @@ class Workspace:
         home: str | os.PathLike[str] | None = None,
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], datetime] | None = None,
+        zone: tzinfo | None = None,
     ) -> None:
         """Open a folder's store, or create it (unless `create` is False: NotFound). `watch` calls `watch()`.
 
         `registry`: your classes that a state may contain; None stands for those of `holdfast.serde.register`.
         `on_unknown`: what to do with a class that is not registered: "raise", "keep" its values opaque, or return
         such states as `Tagged` JSON.
+        `zone`: the time zone of times such as `@14:05`; None is that of this computer.
         Refused for the home folder and system folders, for a store inside the workspace, and for a store that other
         users own or can read or write, unless `trust_store`.
         """
@@ -103,8 +106,15 @@ class Workspace:
         if not trust_store:
             with os_errors(self.store, outcome=_UNCHANGED):
                 check_private(self.store, environ)  # P7: before reading anything in it
-        self._repository = Repository(self.store, Spelling(registry, on_unknown=on_unknown))
-        self._clock = clock or _now
+        self._clock = now = clock or _now
+
+        def when(text: str) -> Span:
+            from holdfast.times import parse_time  # start-up cost: most commands name no time
+
+            return parse_time(text, now=now(), zone=zone)
+
+        self.parse_time = when
+        self._repository = Repository(self.store, Spelling(registry, on_unknown=on_unknown), when)
         self._environ = environ
         self._engine_options: dict[str, Any] = {
             "exclude_patterns": exclude_patterns,
@@ -250,7 +260,10 @@ class Workspace:
             return [self._repository.checkpoint(row) for row in rows]
 
     def get(self, ref: str) -> Checkpoint:
-        """Get a checkpoint by id, unique prefix of an id, name, `latest` or `latest~2`."""
+        """Get a checkpoint by id, unique prefix of an id, name, `latest`, `latest~2`, or time.
+
+        A time is `@10m`, `@14:05`, `@yesterday` or `@2026-11-01T10:00`: the newest save that is not later.
+        """
         with self._reading():
             return self._repository.find(ref)
 

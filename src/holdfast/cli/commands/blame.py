@@ -23,7 +23,7 @@ def blame(app: App, *, path: str, ref: str | None) -> None:
 
     \b
     holdfast blame src/app.py
-    holdfast blame src/app.py b14
+    holdfast blame src/app.py a14
     """
     workspace = app.open()
     paths = app.paths(workspace, [path]) or [path]

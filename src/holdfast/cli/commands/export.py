@@ -25,7 +25,7 @@ def export(app: App, *, ref: str, directory: str, paths: tuple[str, ...], skip_d
 
     \b
     holdfast export latest ../before
-    holdfast export b14 /tmp/b14 src/
+    holdfast export a14 /tmp/a14 src/
     """
     workspace = app.open()
     with progress.shown() as shown:

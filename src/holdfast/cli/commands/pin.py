@@ -21,8 +21,8 @@ def pin(app: App, *, words: list[str], options: dict[str, Any], off: bool) -> No
     """Mark a checkpoint to be kept when others are pruned.
 
     \b
-    holdfast pin b14
-    holdfast pin b14 --off
+    holdfast pin a14
+    holdfast pin a14 --off
     holdfast pin ./runs/exp1 1000
     """
     with app.location(options) as location:

@@ -53,10 +53,10 @@ def restore(
 
     \b
     holdfast restore latest
-    holdfast restore b14 src/ config.toml --yes
-    holdfast restore b14 --pick
-    holdfast restore b14 --keep-mine
-    holdfast restore b14 --with-conversation
+    holdfast restore a14 src/ config.toml --yes
+    holdfast restore a14 --pick
+    holdfast restore a14 --keep-mine
+    holdfast restore a14 --with-conversation
     """
     workspace = app.open()
     chosen = app.paths(workspace, paths)

@@ -23,7 +23,7 @@ def show(app: App, *, words: list[str], options: dict[str, Any]) -> None:
 
     \b
     holdfast show latest
-    holdfast show b14 --state conversation > conversation.json
+    holdfast show a14 --state conversation > conversation.json
     holdfast show ./runs/exp1 best
     holdfast show sqlite:///state.db --session s1
     """

@@ -43,7 +43,7 @@ def undo(
     \b
     holdfast undo
     holdfast undo --agent
-    holdfast undo --agent claude-code --since b14
+    holdfast undo --agent claude-code --since a14
     """
     if agent is None:
         if since is not None or whole_session or unsaved:

@@ -148,6 +148,14 @@ class Catalog:
         """Return the save `back` before the newest."""
         return next(iter(self._rows("safety = 0 ORDER BY id DESC LIMIT 1 OFFSET ?", [back])), None)
 
+    def at(self, timestamp: str) -> Row | None:
+        """Return the newest save that is not later than a time, in UTC and ISO 8601."""
+        return next(iter(self._rows("safety = 0 AND timestamp <= ? ORDER BY id DESC LIMIT 1", [timestamp])), None)
+
+    def oldest(self) -> Row | None:
+        """Return the oldest save."""
+        return next(iter(self._rows("safety = 0 ORDER BY id LIMIT 1", [])), None)
+
     def saves(self, *, after: str = "") -> int:
         """Return the number of checkpoints, or of those after an id, without safety checkpoints."""
         return int(self._query("SELECT count(*) FROM checkpoints WHERE safety = 0 AND id > ?", (after,))[0][0])

@@ -17,6 +17,7 @@ _RANDOM = 8
 _ID = r"([a-z])([1-9][0-9]*)-[0-9a-z]{8}"
 _ID_PREFIX = r"[a-i][1-9][0-9]*(-[0-9a-z]*)?"  # up to 10^9 checkpoints; `v1` is a name
 _LATEST = r"latest(?:~0*([0-9]{1,18}))?"  # more digits than any store has checkpoints
+_SHORT = r"([a-i])([1-9][0-9]{0,8})(-[0-9a-z]*)?"
 _NAME = r"[^\x00-\x1f\x7f~\ud800-\udfff]{1,200}"
 
 
@@ -33,13 +34,29 @@ def new_id(sequence: int) -> str:
     """
     digits = str(sequence)
     chance = "".join(_ALPHABET[byte % 32] for byte in os.urandom(_RANDOM))
-    return f"{chr(ord('a') + len(digits) - 1)}{digits}-{chance}"
+    return f"{_letter(digits)}{digits}-{chance}"
+
+
+def _letter(digits: str) -> str:
+    return chr(ord("a") + len(digits) - 1)
 
 
 def sequence_of(checkpoint_id: str) -> int | None:
     """Return the sequence number in an id; None if the text is not an id."""
     match = re.fullmatch(_ID, checkpoint_id)
     return int(match[2]) if match and ord(match[1]) - ord("a") + 1 == len(match[2]) else None
+
+
+def stored_prefix(ref: str) -> str | None:
+    """Return the beginning of the stored id that a short id stands for; None if the text is no short id.
+
+    People see and type the letter `a`, whatever the number of digits: `a14` and `b14` are both `b14-…`.
+    """
+    match = re.fullmatch(_SHORT, ref)
+    if match is None:
+        return None
+    letter = _letter(match[2])
+    return f"{letter}{match[2]}{match[3] or '-'}" if match[1] in ("a", letter) else None
 
 
 def greatest_sequence(names: Iterable[str]) -> int:
@@ -61,8 +78,8 @@ def looks_like_id(ref: str) -> bool:
 def check_name(name: str) -> None:
     """Refuse a name that could be taken for an id or for `latest`."""
     check_text(name, "a checkpoint's name")
-    if not re.fullmatch(_NAME, name) or name.strip() != name or looks_like_id(name) or name.startswith("latest"):
+    if not re.fullmatch(_NAME, name) or name.strip() != name or looks_like_id(name) or name.startswith(("latest", "@")):
         raise Refused(
             f"{name!r} cannot name a checkpoint",
-            hint="Use up to 200 characters without ~ or control characters; not `latest`, not something like an id.",
+            hint="Use up to 200 characters without ~ or control characters; not latest…, @… or something like an id.",
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cached_property
@@ -15,24 +14,27 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from holdfast import durable
 from holdfast.errors import Conflict, Damaged, NotFound, Refused, Remedy, Unavailable
 from holdfast.model import JSON, Checkpoint
+from holdfast.model.documents import short
 from holdfast.shadowgit.refs import Refs
 from holdfast.workspace.stored.catalog import Catalog, Row
-from holdfast.workspace.stored.ids import greatest_sequence, looks_like_id, new_id, parse_latest, sequence_of
+from holdfast.workspace.stored.ids import greatest_sequence, looks_like_id, parse_latest, sequence_of, stored_prefix
 from holdfast.workspace.stored.record import Contents, Node, decode_record, decode_uncovered, read_contents
 from holdfast.workspace.stored.state_json import Spelling
 
 if TYPE_CHECKING:
     from holdfast.model import Uncovered
     from holdfast.shadowgit import ObjectStore, PackWriter
+    from holdfast.times import Span
 
 
+AT = "@"
+"""The beginning of a reference by time."""
 WITHOUT = "without"
 """The verb of a checkpoint that is the target of an agent's undo: the folder without its changes."""
 T = TypeVar("T")
 _FAR_AHEAD = 1000
 _SLACK_BYTES = 64 << 10  # for an index, and for the catalog
 _LOOKS = 8
-_NUMBERED = r"([a-i][1-9][0-9]{0,8})(-.*)?"
 _SHOWN_MAX_CHARS = 100
 _LEAVES = ("found", WITHOUT)  # these do not become the head: the folder was never equal to them
 
@@ -47,8 +49,12 @@ class History(NamedTuple):
 class Repository:
     """The checkpoints of one store."""
 
-    def __init__(self, folder: Path, spelling: Spelling | None = None) -> None:
-        """`spelling`: how the values of states are stored and read."""
+    def __init__(
+        self, folder: Path, spelling: Spelling | None = None, parse_time: Callable[[str], Span] | None = None
+    ) -> None:
+        """`spelling`: how the values of states are stored and read. `parse_time`: with a clock and a time zone, for
+        references such as `@10m`; None: there are none."""
+        self._parse_time = parse_time
         self.folder = folder
         self.spelling = spelling or Spelling()
         self.own = folder / "holdfast"
@@ -123,7 +129,10 @@ class Repository:
     # finding
 
     def find(self, ref: str) -> Checkpoint:
-        """Find a checkpoint by id, unique prefix, name, `latest` or `latest~N`. NotFound, or Conflict if ambiguous."""
+        """Find a checkpoint by id, unique prefix, name, `latest`, `latest~N` or `@TIME`.
+
+        NotFound, or Conflict if it is ambiguous.
+        """
         if not isinstance(ref, str):
             raise Refused(f"a checkpoint reference is text, not {type(ref).__name__}", hint="Pass its id.")
         row = self._find_row(ref) if ref.isprintable() else None
@@ -133,7 +142,9 @@ class Repository:
 
     def page_end(self, ref: str) -> str:
         """Return the id before which a page of a list begins; the checkpoint may be deleted."""
-        return ref if isinstance(ref, str) and sequence_of(ref) is not None else self.find(ref).id
+        if not isinstance(ref, str):
+            return self.find(ref).id
+        return ref if sequence_of(ref) is not None else stored_prefix(ref) or self.find(ref).id
 
     def _find_row(self, ref: str) -> Row | None:
         latest = parse_latest(ref)
@@ -142,11 +153,29 @@ class Repository:
         row = self.catalog.by_id(ref) or (None if looks_like_id(ref) else self.catalog.by_name(ref))
         if row is not None or not ref:
             return row
-        rows = self.catalog.by_prefix(ref)
+        if ref.startswith(AT) and self._parse_time is not None:
+            return self._at(ref, self._parse_time)
+        rows = self.catalog.by_prefix(stored_prefix(ref) or ref)
         if len(rows) > 1:
             some = ", ".join(row.id for row in rows[:3]) + (", …" if len(rows) > 3 else "")
             raise Conflict(f"{ref!r} is ambiguous: {some}", hint="Give more of the id.")
         return rows[0] if rows else None
+
+    def _at(self, ref: str, parse_time: Callable[[str], Span]) -> Row:
+        """Return the newest save that is not later than `@TIME`. NotFound if all are later, or if that is no time."""
+        try:
+            moment = parse_time(ref.removeprefix(AT)).end
+        except Refused as error:
+            raise NotFound(f"there is no checkpoint {_shown(ref)}: {error.message}", hint=error.advice) from None
+        row, oldest = self.catalog.at(moment.isoformat()), self.catalog.oldest()
+        if row is None and oldest is not None:
+            raise NotFound(
+                f"no checkpoint is as old as {_shown(ref)}",
+                hint=f"The oldest, {short(oldest.id)}, is of {oldest.timestamp[:19]} UTC.",
+            )
+        if row is None:
+            raise NotFound(f"there is no checkpoint {_shown(ref)}", remedy=Remedy("save_first"))
+        return row
 
     def checkpoint(self, row: Row) -> Checkpoint:
         """Return the checkpoint of a row."""
@@ -465,7 +494,7 @@ def _not_found(ref: str, catalog: Catalog, *, floor: int) -> NotFound:
     """
     import difflib  # start-up cost, for this error only
 
-    shown = repr(ref if len(ref) <= _SHOWN_MAX_CHARS else ref[: _SHOWN_MAX_CHARS - 1] + "…")
+    shown = _shown(ref)
     greatest = catalog.greatest()
     if greatest is None:
         return NotFound(f"there is no checkpoint {shown}", hint="Nothing is saved yet.", remedy=Remedy("save_first"))
@@ -474,9 +503,10 @@ def _not_found(ref: str, catalog: Catalog, *, floor: int) -> NotFound:
         if saves:
             return NotFound(f"there is no checkpoint {shown}", hint=f"The oldest save is latest~{saves - 1}.")
         return NotFound(f"there is no checkpoint {shown}", remedy=Remedy("list_all"))
-    number = _number(ref)
-    if number is not None:
-        other = catalog.by_prefix(f"{ref.partition('-')[0]}-")
+    prefix = stored_prefix(ref)
+    if prefix is not None:
+        number = int(prefix.partition("-")[0][1:])
+        other = catalog.by_prefix(f"{prefix.partition('-')[0]}-")
         if other:
             return NotFound(f"there is no checkpoint {shown}", hint=f"That number belongs to {other[0].id}.")
         if number <= max(greatest.sequence, floor):
@@ -491,10 +521,5 @@ def _not_found(ref: str, catalog: Catalog, *, floor: int) -> NotFound:
     return NotFound(f"there is no checkpoint {shown}", remedy=Remedy("list"))
 
 
-def _number(ref: str) -> int | None:
-    """Return the number in an id or in a prefix of one; None if there is none, or if its letter does not fit."""
-    match = re.fullmatch(_NUMBERED, ref)
-    if match is None:
-        return None
-    number = int(match[1][1:])
-    return number if new_id(number).startswith(f"{match[1]}-") else None
+def _shown(ref: str) -> str:
+    return repr(ref if len(ref) <= _SHOWN_MAX_CHARS else ref[: _SHOWN_MAX_CHARS - 1] + "…")

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from holdfast import Conflict, NotFound, Refused, Workspace
+from holdfast.model.documents import short
 from holdfast.workspace.stored.ids import Latest, check_name, greatest_sequence, new_id, parse_latest, sequence_of
+
+if TYPE_CHECKING:
+    from unit.workspace.conftest import Project
+
+TOKYO = ZoneInfo("Asia/Tokyo")
 
 
 class TestIds:
@@ -72,6 +81,7 @@ class TestNames:
             "latest",
             "latest~1",
             "latest release",
+            "@10m",
             "a1",
             "b12",
             "a1-",
@@ -115,6 +125,30 @@ class TestReferences:
             ws.get("b1")
         assert all(checkpoint.id in caught.value.message for checkpoint in saved[9:12])
 
+    def test_short_ids_have_one_letter(self, ws: Workspace) -> None:
+        saved = [ws.save(f"{number}", allow_empty=True) for number in range(12)]
+        assert [short(each.id) for each in saved][-3:] == ["a10", "a11", "a12"]
+        for checkpoint in saved:
+            random = checkpoint.id.partition("-")[2]
+            for ref in (short(checkpoint.id), f"{short(checkpoint.id)}-", f"{short(checkpoint.id)}-{random[:4]}"):
+                assert ws.get(ref).id == checkpoint.id
+        assert [each.sequence for each in ws.list(None, before="a11")] == list(range(10, 0, -1))
+
+    def test_an_id_as_it_was_typed_before_is_found(self, ws: Workspace) -> None:
+        saved = [ws.save(f"{number}", allow_empty=True) for number in range(12)]
+        assert ws.get("b10").id == saved[9].id
+        for wrong in ("c10", "b9", "i1"):
+            with pytest.raises(NotFound):
+                ws.get(wrong)
+
+    def test_a_page_begins_before_a_deleted_short_id(self, ws: Workspace) -> None:
+        for number in range(11):
+            ws.save(f"{number}", allow_empty=True)
+        ws.delete("a10")
+        with pytest.raises(NotFound, match="any more"):
+            ws.get("a10")
+        assert ws.list(1, before="a10")[0].sequence == 9
+
     def test_what_is_not_there_is_not_found(self, ws: Workspace) -> None:
         ws.save()
         for ref in ("", "nothing", "a9", "latest~5", "A1", "%", "_", "a1-'; --", "\0", "x" * 10_000):
@@ -138,6 +172,56 @@ class TestReferences:
         assert ws.save("3", allow_empty=True).sequence == 3
         with pytest.raises(NotFound):
             ws.get(second.id)
+
+
+class TestTimes:
+    @pytest.fixture
+    def dated(self, project: Project) -> Workspace:
+        """Checkpoints of 08:00, 09:00 and 10:00 in Tokyo, seen at 10:30."""
+        times = iter([8, 9, 10])
+        now = [datetime(2026, 11, 18, 8, tzinfo=TOKYO)]
+        ws = project.open(clock=lambda: now[0], zone=TOKYO)
+        for hour in times:
+            now[0] = now[0].replace(hour=hour)
+            ws.save(f"{hour}", allow_empty=True)
+        now[0] = now[0].replace(minute=30)
+        return ws
+
+    @pytest.mark.parametrize(
+        ("ref", "message"),
+        [
+            ("@10m", "10"),
+            ("@30m", "10"),
+            ("@31m", "9"),
+            ("@09:30", "9"),
+            ("@2026-11-18T09:00", "9"),
+            ("@2026-11-18T00:30Z", "9"),
+            ("@today", "10"),
+            ("@2026-11-18", "10"),
+            ("@now", "10"),
+        ],
+    )
+    def test_the_newest_save_that_is_not_later(self, dated: Workspace, ref: str, message: str) -> None:
+        assert dated.get(ref).message == message
+
+    def test_a_time_before_all_is_not_found(self, dated: Workspace) -> None:
+        for ref in ("@yesterday", "@07:59", "@2020-01-01"):
+            with pytest.raises(NotFound, match="as old as") as caught:
+                dated.get(ref)
+            assert "a1" in caught.value.hint
+
+    def test_what_is_no_time_is_not_found(self, dated: Workspace) -> None:
+        with pytest.raises(NotFound, match="'soon' is not a time") as caught:
+            dated.get("@soon")
+        assert "14:05" in caught.value.hint
+
+    def test_safety_checkpoints_are_not_found_by_time(self, dated: Workspace) -> None:
+        dated.restore("latest~1")
+        assert dated.get("@now").message == "10"
+
+    def test_a_time_serves_wherever_a_checkpoint_is_named(self, dated: Workspace) -> None:
+        assert dated.diff("@09:30", "@10m").from_id == dated.get("a2").id
+        assert [each.message for each in dated.list(before="@09:30")] == ["8"]
 
 
 def test_greatest_sequence_is_found_among_other_names() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from holdfast import Workspace
+from holdfast import Restored, Workspace
 from holdfast.retention import Policy
 
 from .scene import Scene, settle_times
@@ -237,6 +237,12 @@ def _to_export(scene: Scene) -> None:
 # operations
 
 
+def _revert_some(scene: Scene) -> Restored:
+    ws = scene.open(at=LATER)
+    found = ws.changes("first")
+    return ws.revert(found, found.hunks[::2])
+
+
 OPERATIONS = [
     Operation("first save", lambda scene: _small_tree(scene.ws), lambda s: s.open().save("x"), saves=True),
     Operation("later save", _some_edited, lambda s: s.open().save("x"), saves=True),
@@ -256,6 +262,7 @@ OPERATIONS = [
         lambda s: s.open(at=LATER).restore("first", keep_mine=True),
         restores=True,
     ),
+    Operation("revert", _agent_at_work, _revert_some, restores=True),
     Operation("undo", _restored, lambda s: s.open().undo(), restores=True),
     Operation("redo", _undone, lambda s: s.open().redo(), restores=True),
     Operation("import", _with_twin, lambda s: s.open().import_from(_twin(s), "latest"), saves=True),

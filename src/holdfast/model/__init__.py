@@ -9,8 +9,11 @@ from __future__ import annotations
 TYPE_CHECKING = False  # as type checkers know it, without the cost of `typing`
 if TYPE_CHECKING:
     from holdfast.model.changes import (
+        Changes,
         CheckpointDiff,
         Exported,
+        FileChange,
+        Hunk,
         LineCount,
         Overlap,
         Plan,
@@ -28,11 +31,14 @@ __all__ = [
     "Bisected",
     "Blame",
     "BlamedLine",
+    "Changes",
     "Checkpoint",
     "CheckpointDiff",
     "CheckpointUsage",
     "Compacted",
     "Exported",
+    "FileChange",
+    "Hunk",
     "Lazy",
     "LineCount",
     "Match",
@@ -57,11 +63,14 @@ __all__ = [
 ]  # fmt: skip
 
 _ROOMS = {
-    "changes": {"CheckpointDiff", "Exported", "LineCount", "Overlap", "Plan", "Recovery", "Renamed", "Restored"},
+    "changes": {
+        "Changes", "CheckpointDiff", "Exported", "FileChange", "Hunk", "LineCount", "Overlap", "Plan", "Recovery",
+        "Renamed", "Restored",
+    },
     "findings": {"Bisected", "Blame", "BlamedLine", "Match", "Origin", "Problem", "VerifyReport", "Why"},
     "upkeep": {"CheckpointUsage", "Compacted", "PathUsage", "PurgePlan", "Pruned", "Purged", "Usage"},
     "uncovered": {"Reason", "Uncovered"},
-}
+}  # fmt: skip
 
 if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 

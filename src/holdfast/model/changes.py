@@ -48,6 +48,70 @@ class CheckpointDiff:
 
 
 @dataclass(frozen=True, slots=True)
+class Hunk:
+    """A part of what changed at a path, which can be taken back by itself.
+
+    `lines`: some lines of a text; `mode`: the permission bits; `whole`: everything at that path, of a binary file, a
+    link, a folder, or of what was added or deleted.
+    """
+
+    path: str
+    kind: str  # "lines" | "mode" | "whole"
+    before: tuple[int, int]
+    """Of lines: the first one in the older state, from 1, and how many; with 0 lines, the line that they come after."""
+    after: tuple[int, int]
+    """The same in the newer state."""
+    digest: str
+    """Of what was removed and what was added."""
+    removed: tuple[str, ...] = field(default=(), repr=False)
+    """Lines with their newlines; a byte that is no text is a lone surrogate."""
+    added: tuple[str, ...] = field(default=(), repr=False)
+    leading: tuple[str, ...] = field(default=(), repr=False)
+    """Up to three unchanged lines before it."""
+    trailing: tuple[str, ...] = field(default=(), repr=False)
+    """Up to three unchanged lines after it."""
+
+    @property
+    def id(self) -> str:
+        """A text that names it; `Workspace.revert` accepts it later, also from another process."""
+        (start, count), (new_start, new_count) = self.before, self.after
+        return f"{self.kind}:-{start},{count}:+{new_start},{new_count}:{self.digest}:{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What changed at one path."""
+
+    path: str
+    status: str  # "added" | "deleted" | "modified"
+    type: str  # "file" | "link" | "folder" | "special"
+    mode_before: int | None
+    """Type and permission bits; None if it did not exist."""
+    mode_after: int | None
+    is_text: bool
+    """Whether its lines are compared; false for binary files and those above 4 MiB."""
+    hunks: tuple[Hunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What changed between a checkpoint and now, or between two checkpoints, in parts that can be taken back."""
+
+    from_id: str
+    to_id: str | None
+    """None: the folder as it was when the changes were read."""
+    files: tuple[FileChange, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.files)
+
+    @property
+    def hunks(self) -> tuple[Hunk, ...]:
+        """All of them, sorted by path."""
+        return tuple(hunk for each in self.files for hunk in each.hunks)
+
+
+@dataclass(frozen=True, slots=True)
 class Overlap:
     """Something that an agent did and that could not be undone, because somebody else changed the same lines since."""
 
@@ -97,6 +161,8 @@ class Plan:
     """Of `keep_mine`: what would be left as it is, because somebody else changed the same since."""
     doubts: dict[str, str] = field(default_factory=dict)
     """Of `keep_mine`: checkpoints whose changes are undone as the agent's, and who else may have had a hand in them."""
+    hunks: tuple[str, ...] = ()
+    """Of `preview_revert`: the ids of the hunks that would be taken back; `checkpoint` is where the changes begin."""
 
     def __bool__(self) -> bool:
         return bool(self.written or self.replaced or self.removed or self.retimed)

@@ -11,9 +11,12 @@ if TYPE_CHECKING:
     from holdfast.model import (
         Bisected,
         Blame,
+        Changes,
         Checkpoint,
         CheckpointDiff,
         Exported,
+        FileChange,
+        Hunk,
         Match,
         Operation,
         Origin,
@@ -30,7 +33,10 @@ if TYPE_CHECKING:
     )
 
     Flat = (
-        Exported
+        Changes
+        | Exported
+        | FileChange
+        | Hunk
         | Match
         | Operation
         | Origin
@@ -90,6 +96,16 @@ def diff(noun: CheckpointDiff) -> dict[str, Any]:
         "renamed_files": [renamed._asdict() for renamed in noun.renamed_files],
         "line_counts": {path: lines._asdict() for path, lines in noun.line_counts.items()},
     }
+
+
+def changes(noun: Changes) -> dict[str, Any]:
+    """Return what changed, in parts that can be taken back."""
+
+    def hunk(each: Hunk) -> dict[str, Any]:
+        return flat(each) | {"id": each.id}
+
+    files = [flat(each) | {"hunks": [hunk(part) for part in each.hunks]} for each in noun.files]
+    return flat(noun) | {"files": files}
 
 
 def plan(noun: Plan) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from holdfast.workspace.stored.catalog import Row
 from holdfast.workspace.stored.diff import find_renames
 from holdfast.workspace.stored.object_sink import TEXT_MAX_BYTES, ObjectSink
 from holdfast.workspace.stored.record import Node
-from holdfast.workspace.stored.repository import WITHOUT, Repository
-from holdfast.workspace.stored.text_merge import Hunk, hunks, is_text, split_lines
+from holdfast.workspace.stored.repository import REVERT, WITHOUT, Repository
+from holdfast.workspace.stored.text_merge import LineHunk, hunks, is_text, split_lines
 from holdfast.workspace.stored.tree import TreeReader
 
 _MOST_FOUND = 1024
@@ -124,8 +124,8 @@ class Blamer:
     # going back
 
     def _older(self, version: _Version) -> tuple[list[_Version], bool]:
-        """Return the file in the predecessors of a version (the parent; for an undo of an agent also its start), and
-        whether there are none."""
+        """Return the file in the predecessors of a version (the parent; for an undo of an agent or a revert also its
+        start), and whether there are none."""
         rows = self._befores(version.checkpoint)
         found = [self._version(row, version.path) or self._renamed(row, version) for row in rows]
         return [each for each in found if each is not None], version.checkpoint is not None and not rows
@@ -136,7 +136,7 @@ class Blamer:
             ids = [head.id if head else None]
         else:
             operation = checkpoint.operation
-            ids = [checkpoint.parent, operation.target if operation and operation.verb == WITHOUT else None]
+            ids = [checkpoint.parent, operation.target if operation and operation.verb in (WITHOUT, REVERT) else None]
         rows = (self._repository.catalog.by_id(each) for each in ids if each)
         return [row for row in rows if row]
 
@@ -203,7 +203,7 @@ class Blamer:
         return Origin(actor_of(checkpoint) if checkpoint else USER, checkpoint, version.path, is_older)
 
 
-def _changed_lines(before: bytes, after: bytes) -> list[Hunk]:
+def _changed_lines(before: bytes, after: bytes) -> list[LineHunk]:
     """Return where two texts differ. Skips the common beginning and end first: most edits are small."""
     start = before.rfind(b"\n", 0, _same(before, after)) + 1
     before, after, skipped = before[start:], after[start:], before.count(b"\n", 0, start)
@@ -211,7 +211,7 @@ def _changed_lines(before: bytes, after: bytes) -> list[Hunk]:
     at = before.find(b"\n", len(before) - tail) + 1 if tail else 0  # whole lines only
     kept = len(before) - at if at else 0
     found = hunks(before[: len(before) - kept], after[: len(after) - kept])
-    return [Hunk(*(line + skipped for line in each)) for each in found]
+    return [LineHunk(*(line + skipped for line in each)) for each in found]
 
 
 def _same(one: bytes, other: bytes) -> int:

@@ -5,11 +5,11 @@ A module of its own so that listing checkpoints loads none of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.scan.limits import Limits
 from holdfast.workspace.capture.save import Saver
@@ -20,9 +20,18 @@ from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import TreeReader
 
 if TYPE_CHECKING:
-    from holdfast.model import CheckpointDiff
+    from holdfast.model import Changes, Checkpoint, CheckpointDiff, Uncovered
     from holdfast.workspace.restore.recovery import Recoverer
     from holdfast.workspace.restore.restore import Restorer
+    from holdfast.workspace.stored.tree import Change
+
+
+class _Between(NamedTuple):
+    """What differs between two states."""
+
+    to_id: str | None
+    changes: Iterable[Change]
+    uncovered: tuple[Sequence[Uncovered], Sequence[Uncovered]]
 
 
 class Engine:
@@ -68,6 +77,20 @@ class Engine:
         """Compare two checkpoints; without `b`, a checkpoint with the folder as it is now."""
         from holdfast.workspace.stored.diff import make_diff  # start-up cost: a save does not need it
 
+        first, sink, between = self._between(a, b, paths)
+        return make_diff(first.id, between.to_id, between.changes, sink, between.uncovered)
+
+    def changes(self, a: str, b: str | None, paths: Paths | None) -> Changes:
+        """Return what changed in parts that can be taken back."""
+        from holdfast.model import Changes
+        from holdfast.workspace.stored.diff import gaps_of  # as above
+        from holdfast.workspace.stored.hunks import changed_paths
+
+        first, sink, between = self._between(a, b, paths)
+        found = changed_paths(between.changes, sink, gaps_of(between.uncovered))
+        return Changes(first.id, between.to_id, tuple(each.describe() for each in found))
+
+    def _between(self, a: str, b: str | None, paths: Paths | None) -> tuple[Checkpoint, ObjectSink, _Between]:
         repository = self._repository
         first = repository.find(a)
         sink = ObjectSink(repository.objects, keep_files=True)
@@ -86,4 +109,4 @@ class Engine:
             lambda: (path for root in (before, after) for path, _ in reader.walk(root)),
         )
         changes = (change for change in reader.diff(before, after) if change.path in scope)
-        return make_diff(first.id, second, changes, sink, (first.uncovered, uncovered))
+        return first, sink, _Between(second, changes, (first.uncovered, uncovered))

@@ -283,6 +283,8 @@ def reason(operation: Operation) -> str:
     target = short(operation.target)
     if operation.verb == "without":
         return f"made to undo an agent since {target}"
+    if operation.verb == "revert":
+        return f"made to take back changes since {target}"
     if operation.verb == "found":
         return f"found after an interrupted restore to {target}"
     return f"before {operation.verb} to {target}"

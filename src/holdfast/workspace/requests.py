@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from holdfast.errors import Refused, Remedy
 from holdfast.model import JSON, Checkpoint, Progress
@@ -64,6 +65,15 @@ class SaveRequest:
         )
 
 
+class Chosen(NamedTuple):
+    """Hunks to take back, of what changed between the target of a request and `until`."""
+
+    until: Checkpoint | None
+    """None stands for the folder as it is now."""
+    hunks: tuple[str, ...]
+    """Their ids."""
+
+
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
     """The arguments of a restore, an undo or a redo. Refused if they contradict each other."""
@@ -79,6 +89,8 @@ class RestoreRequest:
     """With `keep_mine`: whose changes are undone; None stands for every actor but the user."""
     unsaved_by: str | None = None
     """With `keep_mine`: who made the changes that no checkpoint has yet; None stands for the user."""
+    chosen: Chosen | None = None
+    """Restore not to the target, but to what the folder would be without some of the changes since the target."""
     touch_ns: int | None = None
     """The modification time for files whose content changes, instead of the stored one."""
     state: Mapping[str, JSON] | None = None
@@ -88,6 +100,11 @@ class RestoreRequest:
     """For an undo: paths that the operation to undo created. They may be removed although they are ignored."""
     is_exact: bool = False
     """Whether `paths` come from an earlier operation and are taken literally, not as patterns."""
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether what to restore is computed from the folder, and not the target itself."""
+        return self.keep_mine or self.chosen is not None
 
     def __post_init__(self) -> None:
         for what, value in (("agent", self.agent), ("unsaved_by", self.unsaved_by)):

@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from holdfast import durable
 from holdfast.durable.os_errors import os_errors
-from holdfast.errors import HoldfastError, NotFound, Remedy, Unavailable
+from holdfast.errors import HoldfastError, NotFound, Refused, Remedy, Unavailable
 from holdfast.validation import check_count, check_limit, check_optional_text, check_path, check_patterns
 from holdfast.workspace import store_paths
 from holdfast.workspace.restore.journal import Journal
@@ -29,10 +29,12 @@ if TYPE_CHECKING:
         JSON,
         Bisected,
         Blame,
+        Changes,
         Checkpoint,
         CheckpointDiff,
         Compacted,
         Exported,
+        Hunk,
         Match,
         Plan,
         Progress,
@@ -277,6 +279,11 @@ class Workspace:
         with self._reading():
             return self._repository.consistently(lambda: self._engine.diff(a, b, paths))
 
+    def changes(self, a: str, b: str | None = None, paths: Paths | None = None) -> Changes:
+        """Compare as `diff` does, and return hunks that `revert` can take back."""
+        with self._reading():
+            return self._repository.consistently(lambda: self._engine.changes(a, b, paths))
+
     def state(self, ref: str, name: str) -> JSON:
         """Read one named state of a checkpoint, and no other. NotFound if it has none of that name."""
 
@@ -441,6 +448,48 @@ class Workspace:
                 progress=progress,
             )
             return self._restore(request, plan=plan)
+
+    def preview_revert(self, changes: Changes, hunks: Iterable[Hunk | str] | None = None) -> Plan:
+        """Compute what `revert` would do. Pass the plan to `revert`, which then does exactly that or raises."""
+        wanted = _hunk_ids(changes, hunks)
+
+        def look() -> Plan:
+            return self._engine.restorer.preview(self._revert_request(changes, wanted))
+
+        with self._reading():
+            return self._repository.consistently(look)
+
+    def revert(
+        self,
+        changes: Changes,
+        hunks: Iterable[Hunk | str] | None = None,
+        plan: Plan | None = None,
+        *,
+        touch: bool = False,
+        state: Mapping[str, JSON] | None = None,
+        progress: Progress | None = None,
+    ) -> Restored:
+        """Take back some of what changed, as `changes` returned it; everything else in the folder stays.
+
+        `hunks` are hunks of it or their ids; None stands for all of them. Conflict, and nothing is done, if one cannot
+        be taken back: it is not there any more, or the same lines were changed since. Otherwise this is a restore, with
+        a safety checkpoint (P1), and `undo` reverses it. `plan`, `touch` and `state` are as in `restore`.
+        """
+        wanted = _hunk_ids(changes, hunks)
+        with self._writing():
+            request = replace(
+                self._revert_request(changes, wanted),
+                touch_ns=self._touch_ns(touch),
+                state=None if state is None else dict(state),
+                progress=progress,
+            )
+            return self._restore(request, plan=plan)
+
+    def _revert_request(self, changes: Changes, hunks: tuple[str, ...]) -> RestoreRequest:
+        from holdfast.workspace.requests import Chosen, RestoreRequest
+
+        until = None if changes.to_id is None else self._repository.find(changes.to_id)
+        return RestoreRequest("restore", self._repository.find(changes.from_id), chosen=Chosen(until, hunks))
 
     def undo(
         self,
@@ -787,6 +836,19 @@ class Workspace:
             self.purge_error = None
         elif self.purge_error is None:
             self.purge_error = self._purger().resume()
+
+
+def _hunk_ids(changes: Changes, hunks: Iterable[Hunk | str] | None) -> tuple[str, ...]:
+    from holdfast.model import Changes, Hunk
+
+    if not isinstance(changes, Changes):
+        raise Refused("changes is not what Workspace.changes returns", hint="Pass its result.")
+    if isinstance(hunks, str | bytes):
+        raise Refused("hunks is a single id, not a list", hint="Give a list of hunks, or of their ids.")
+    found = [each.id if isinstance(each, Hunk) else each for each in (changes.hunks if hunks is None else hunks)]
+    if not all(isinstance(each, str) for each in found):
+        raise Refused("hunks contains something that is neither a hunk nor an id", hint="Pass hunks of the changes.")
+    return tuple(dict.fromkeys(found))
 
 
 def _now() -> datetime:

@@ -52,7 +52,7 @@ class Restorer:
         """Compute what a restore would do. Stores nothing and changes nothing."""
         with Handles(os.fspath(self._root)) as handles:
             _, steps, _ = self.look(
-                request, handles, lambda: ObjectSink(self._repository.objects, keep_files=request.keep_mine)
+                request, handles, lambda: ObjectSink(self._repository.objects, keep_files=request.is_computed)
             )
             return self._with_size(steps)
 
@@ -61,7 +61,7 @@ class Restorer:
         with Handles(os.fspath(self._root)) as handles:
             made: Checkpoint | None = None
             try:
-                with PackSink(self._repository.objects, keep_files=request.keep_mine) as sink:
+                with PackSink(self._repository.objects, keep_files=request.is_computed) as sink:
                     snapshot, steps, remember = self.look(request, handles, lambda: sink)
                     if not self._is_stored(steps, sink.writer):  # a stored copy is damaged: read every file again
                         snapshot, steps, remember = self.look(request, handles, lambda: sink, rehash=True)
@@ -210,7 +210,7 @@ class Restorer:
                 relink=request.verb in ("undo", "redo"),
             ).make()
 
-        if not request.keep_mine:
+        if not request.is_computed:
             return plan(target)
         now_ns = self._saver.now_ns()
         undone = self._agent_undo.compute(request, snapshot, sink, scope, now_ns)
@@ -220,11 +220,13 @@ class Restorer:
     def _agent_undo_steps(
         self, request: RestoreRequest, steps: Steps, undone: UndoneContent, sink: ObjectSink, now_ns: int
     ) -> Steps:
-        """Add to a plan what an undo of an agent found. The digest does not depend on the time."""
+        """Add to a plan what an undo of an agent, or of chosen hunks, found. The digest does not depend on the time."""
         plan = steps.plan
         afters = {change.after.oid for change in steps.changes.values() if change.after and change.after.oid}
         new = [oid for oid in afters if not self._repository.objects.has(oid)]
-        asked = (request.target.id, request.agent, request.unsaved_by, plan.paths, plan.keep_new)
+        asked: tuple[object, ...] = (request.target.id, request.agent, request.unsaved_by, plan.paths, plan.keep_new)
+        if request.chosen is not None:
+            asked = (*asked, request.chosen.until and request.chosen.until.id, sorted(request.chosen.hunks))
         digest = sha256(repr(asked).encode())
         for path, before, after in steps.changes.values():
             if after is not None and after.attr.mtime_ns == now_ns:
@@ -236,7 +238,8 @@ class Restorer:
             plan,
             digest=digest.hexdigest(),
             bytes_to_write=sum(sink.size(oid) or 0 for oid in new),  # `_with_size` adds what the store has
-            keep_mine=True,
+            keep_mine=request.keep_mine,
+            hunks=request.chosen.hunks if request.chosen else (),
             agent=request.agent,
             unsaved_by=request.unsaved_by,
             conflicts=undone.overlaps,

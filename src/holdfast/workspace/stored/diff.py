@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from holdfast.model import CheckpointDiff, LineCount, Renamed, Uncovered
+from holdfast.model import CheckpointDiff, LineCount, Reason, Renamed, Uncovered
 from holdfast.scan.dir_handles import upwards
 from holdfast.shadowgit import ObjectKind, object_id
 from holdfast.workspace.stored.object_sink import TEXT_MAX_BYTES, ObjectSink
@@ -68,12 +68,12 @@ def _sort(
     not_held: tuple[Sequence[Uncovered], Sequence[Uncovered]],
 ) -> _Sorted:
     found = _Sorted({}, {}, {}, [], [], {})
-    gaps = [{item.path: item.reason for item in side if item.path} for side in not_held]
-    for path, before, after in merged(changes):
-        gap = gaps[1] if after is None else gaps[0] if before is None else {}
-        above = next((above for above in upwards(path) if above in gap), None)
+    gaps = gaps_of(not_held)
+    for change in merged(changes):
+        path, before, after = change
+        above = gap_above(change, gaps)
         if above is not None:
-            side = from_id if before is None else to_id
+            side, gap = (from_id, gaps[0]) if before is None else (to_id, gaps[1])
             found.uncompared[above] = f"not covered {f'by {side}' if side else 'now'}: {gap[above]}"
         elif (before is None or before.is_folder) and (after is None or after.is_folder):
             found.folders.append(Change(path, before, after))
@@ -86,6 +86,17 @@ def _sort(
         else:
             found.touched.append(path)
     return found
+
+
+def gaps_of(not_held: tuple[Sequence[Uncovered], Sequence[Uncovered]]) -> list[dict[str, Reason]]:
+    """Return what either side does not cover, and why, by path."""
+    return [{item.path: item.reason for item in side if item.path} for side in not_held]
+
+
+def gap_above(change: Change, gaps: Sequence[Mapping[str, Reason]]) -> str | None:
+    """Return the uncovered path because of which one side lacks a path; None if it was added, deleted or modified."""
+    gap = gaps[1] if change.after is None else gaps[0] if change.before is None else {}
+    return next((above for above in upwards(change.path) if above in gap), None)
 
 
 def _pairs(found: _Sorted, renamed: Sequence[Renamed]) -> Iterator[tuple[str, str, Entry | None, Entry | None]]:

@@ -31,12 +31,14 @@ AT = "@"
 """The beginning of a reference by time."""
 WITHOUT = "without"
 """The verb of a checkpoint that is the target of an agent's undo: the folder without its changes."""
+REVERT = "revert"
+"""The verb of a checkpoint that is the target of a revert: the folder without chosen changes."""
 T = TypeVar("T")
 _FAR_AHEAD = 1000
 _SLACK_BYTES = 64 << 10  # for an index, and for the catalog
 _LOOKS = 8
 _SHOWN_MAX_CHARS = 100
-_LEAVES = ("found", WITHOUT)  # these do not become the head: the folder was never equal to them
+_LEAVES = ("found", WITHOUT, REVERT)  # these do not become the head: the folder was never equal to them
 
 
 class History(NamedTuple):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 _BINARY_BYTES = 8000  # as git judges
 
 
-class Hunk(NamedTuple):
+class LineHunk(NamedTuple):
     """Lines of an old text and those that replace them in a new one; from 0, ends exclusive."""
 
     start: int
@@ -41,7 +41,7 @@ def split_lines(data: bytes) -> list[bytes]:
     return [line + b"\n" for line in lines] + ([last] if last else [])
 
 
-def hunks(old: bytes, new: bytes) -> list[Hunk]:
+def hunks(old: bytes, new: bytes) -> list[LineHunk]:
     """Return where two texts differ, in order."""
     import pygit2  # start-up cost: slower to import than most commands run
 
@@ -50,7 +50,7 @@ def hunks(old: bytes, new: bytes) -> list[Hunk]:
     for hunk in patch.hunks:
         start = hunk.old_start - (hunk.old_lines > 0)  # for an insertion, git gives the line before
         new_start = hunk.new_start - (hunk.new_lines > 0)
-        found.append(Hunk(start, start + hunk.old_lines, new_start, new_start + hunk.new_lines))
+        found.append(LineHunk(start, start + hunk.old_lines, new_start, new_start + hunk.new_lines))
     return found
 
 

@@ -10,8 +10,9 @@ from typing import NamedTuple, TypeVar
 
 from holdfast.scan.attrs import NOTHING, PARTS, SPARSE, Attr
 from holdfast.shadowgit import ObjectKind
-from holdfast.workspace.stored.object_sink import TEXT_MAX_BYTES, ObjectSink
-from holdfast.workspace.stored.text_merge import is_text, merge
+from holdfast.workspace.stored.hunks import text_of
+from holdfast.workspace.stored.object_sink import ObjectSink
+from holdfast.workspace.stored.text_merge import merge
 from holdfast.workspace.stored.tree import Entry
 
 _LINK = b"link="
@@ -86,21 +87,13 @@ def _content(before: Entry, after: Entry, now: Entry) -> Entry | None:
 def _merged_text(before: Entry, after: Entry, now: Entry, source: ObjectSink) -> bytes:
     if not now.is_file:
         raise Unmergeable("link target changed, and changed again since")
-    base, mine, old = (_text(each, source) for each in (after, now, before))
+    base, mine, old = (text_of(each, source) for each in (after, now, before))
     if base is None or mine is None or old is None:
         raise Unmergeable("changed, and changed again since; it is binary or too large to merge")
     found = merge(base, mine, old)
     if found is None:
         raise Unmergeable("lines changed, and the same or adjacent lines were changed since")
     return found
-
-
-def _text(entry: Entry, source: ObjectSink) -> bytes | None:
-    size = source.size(entry.oid) if entry.attr.parts_bytes is None else None
-    if size is None or size > TEXT_MAX_BYTES:
-        return None
-    data = source.blob(entry.oid)
-    return data if is_text(data) else None
 
 
 # owner, extended attributes, hard links

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from holdfast.workspace.stored.text_merge import Hunk, hunks, is_text, merge, split_lines
+from holdfast.workspace.stored.text_merge import LineHunk, hunks, is_text, merge, split_lines
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\xff\r\n", b"\n"]), max_size=8)
 TEXTS = st.builds(lambda lines, last: b"".join(lines) + last, LINES, st.sampled_from([b"", b"x", b"\r"]))
@@ -32,8 +32,8 @@ def test_an_old_text_with_its_hunks_is_the_new_one(old: bytes, new: bytes) -> No
 
 
 def test_lines_are_counted_from_nought() -> None:
-    assert hunks(b"a\nb\n", b"z\na\nb\n") == [Hunk(0, 0, 0, 1)]
-    assert hunks(b"a\nb\n", b"b\n") == [Hunk(0, 1, 0, 0)]
+    assert hunks(b"a\nb\n", b"z\na\nb\n") == [LineHunk(0, 0, 0, 1)]
+    assert hunks(b"a\nb\n", b"b\n") == [LineHunk(0, 1, 0, 0)]
 
 
 @given(TEXTS, TEXTS)

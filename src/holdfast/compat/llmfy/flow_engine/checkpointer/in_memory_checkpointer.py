@@ -1,0 +1,13 @@
+"""`llmfy.flow_engine.checkpointer.in_memory_checkpointer`."""
+
+from holdfast.compat.deprecation import deprecate
+from holdfast.compat.llmfy.checkpointers import InMemoryCheckpointer
+
+__all__ = ["InMemoryCheckpointer"]
+
+deprecate(
+    __name__,
+    {
+        "InMemoryCheckpointer": "holdfast.flow.InMemoryCheckpointer",
+    },
+)

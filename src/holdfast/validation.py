@@ -80,6 +80,11 @@ def check_path(value: object, what: str) -> str:
     return text
 
 
+def check_place(value: object, what: str) -> str:
+    """A path of a file or folder anywhere, as text, with `~` as the home folder; `./~` is a file of that name."""
+    return os.path.expanduser(check_path(value, what))
+
+
 def check_patterns(values: object, what: str = "exclude_patterns") -> list[str]:
     """Patterns as in an ignore file, one in each item."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from holdfast.errors import Refused
-from holdfast.validation import check_path
+from holdfast.validation import check_place
 
 MEMORY = ":memory:"
 """Instead of a path: a database that lasts as long as its connection and has no files."""
@@ -21,7 +21,7 @@ def resolve_path(value: object, what: str, *, in_memory: bool = False) -> Path:
     `:memory:` is returned unchanged if `in_memory` allows it. A URI of SQLite is refused: we would create a file with
     that very name, and a lock file next to it.
     """
-    text = check_path(value, what)
+    text = check_place(value, what)
     if text == MEMORY:
         if not in_memory:
             raise Refused(f"{what} cannot be in memory", hint="Give the path of a folder, or use a FlatStore.")

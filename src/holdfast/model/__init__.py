@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         Renamed,
         Restored,
     )  # fmt: skip
-    from holdfast.model.checkpoint import JSON, Checkpoint, Lazy, Operation, Progress
+    from holdfast.model.checkpoint import JSON, Checkpoint, CheckpointRef, Lazy, LoadedParts, Operation, Progress
     from holdfast.model.findings import Bisected, Blame, BlamedLine, Match, Origin, Problem, VerifyReport, Why
     from holdfast.model.uncovered import Reason, Uncovered
     from holdfast.model.upkeep import CheckpointUsage, Compacted, PathUsage, Pruned, Purged, PurgePlan, Usage
@@ -34,6 +34,7 @@ __all__ = [
     "Changes",
     "Checkpoint",
     "CheckpointDiff",
+    "CheckpointRef",
     "CheckpointUsage",
     "Compacted",
     "Exported",
@@ -41,6 +42,7 @@ __all__ = [
     "Hunk",
     "Lazy",
     "LineCount",
+    "LoadedParts",
     "Match",
     "Operation",
     "Origin",

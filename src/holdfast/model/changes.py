@@ -29,18 +29,19 @@ class CheckpointDiff:
     from_id: str
     to_id: str | None
     """None: the folder as it was when the diff was made."""
-    added_files: list[str]
-    modified_files: list[str]
-    deleted_files: list[str]
-    renamed_files: list[Renamed]
-    touched_files: list[str]
+    added_files: list[str] = field(default_factory=list)
+    modified_files: list[str] = field(default_factory=list)
+    deleted_files: list[str] = field(default_factory=list)
+    diff_content: str = ""
+    """The changes of text files, as `git diff` shows them."""
+    renamed_files: list[Renamed] = field(default_factory=list)
+    touched_files: list[str] = field(default_factory=list)
     """Same content and mode; only times, links or extended attributes differ."""
-    changed_folders: list[str]
+    changed_folders: list[str] = field(default_factory=list)
     """Folders that have another mode, or came or went without any file."""
-    uncompared: dict[str, str]
+    uncompared: dict[str, str] = field(default_factory=dict)
     """Held on one side, and left out or unreadable on the other, with the reason: not known to differ."""
-    line_counts: dict[str, LineCount]
-    diff_content: str
+    line_counts: dict[str, LineCount] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         files = self.added_files or self.modified_files or self.deleted_files or self.renamed_files

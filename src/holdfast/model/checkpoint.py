@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -35,14 +35,43 @@ class Operation:
     paths: tuple[str, ...] | None = None
 
 
+class Identified(Protocol):
+    """A checkpoint of any kind that has an id."""
+
+    @property
+    def id(self) -> str: ...
+
+
+CheckpointRef = str | Identified
+"""What names a checkpoint: the checkpoint itself, or its id, a unique prefix of it, a name, `latest` or `latest~2`."""
+
+
 @dataclass(frozen=True, slots=True)
+class LoadedParts:
+    """The larger parts of a checkpoint, already read."""
+
+    read_state: Mapping[str, JSON]
+    read_changes: Sequence[str]
+    read_uncovered: tuple[Uncovered, ...]
+
+    def state(self, checkpoint: Checkpoint) -> dict[str, JSON]:
+        return dict(self.read_state)
+
+    def files_changed(self, checkpoint: Checkpoint) -> list[str]:
+        return list(self.read_changes)
+
+    def uncovered(self, checkpoint: Checkpoint) -> tuple[Uncovered, ...]:
+        return self.read_uncovered
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Checkpoint:
     """One saved state of a workspace."""
 
     id: str
-    sequence: int
     message: str
     timestamp: datetime
+    sequence: int = 0
     name: str | None = None
     session: str | None = None
     actor: str | None = None
@@ -64,6 +93,38 @@ class Checkpoint:
     nothing changed, and from every other call. Not stored, and not part of equality."""
     _lazy: Lazy | None = field(default=None, repr=False, compare=False)
 
+    def __init__(  # by hand: `files_changed` is given to it, but is read from the store when it is used
+        self,
+        id: str,  # noqa: A002  the name of the attribute
+        message: str,
+        timestamp: datetime,
+        files_changed: Sequence[str] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        *,
+        sequence: int = 0,
+        name: str | None = None,
+        session: str | None = None,
+        actor: str | None = None,
+        step: int | None = None,
+        parent: str | None = None,
+        pinned: bool = False,
+        complete: bool = True,
+        quiet: bool = True,
+        operation: Operation | None = None,
+        purged: tuple[str, ...] = (),
+        commit: str = "",
+        is_new: bool = False,
+        _lazy: Lazy | None = None,
+    ) -> None:
+        if files_changed is not None:
+            _lazy = LoadedParts({}, list(files_changed), ())
+        values = (
+            id, message, timestamp, sequence, name, session, actor, step, parent, {} if metadata is None else metadata,
+            pinned, complete, quiet, operation, purged, commit, is_new, _lazy,
+        )  # fmt: skip
+        for attribute, value in zip(_ATTRIBUTES, values, strict=True):
+            object.__setattr__(self, attribute, value)
+
     @property
     def state(self) -> dict[str, JSON]:
         """The named state saved with the files; read from the store each time."""
@@ -78,3 +139,6 @@ class Checkpoint:
     def uncovered(self) -> tuple[Uncovered, ...]:
         """Everything that this checkpoint does not contain, with the reason."""
         return self._lazy.uncovered(self) if self._lazy else ()
+
+
+_ATTRIBUTES = tuple(each.name for each in fields(Checkpoint))

@@ -25,6 +25,7 @@ from holdfast.project.tracked_files import (
     save_outside,
 )
 from holdfast.project.types import Checkpoint, CheckpointType, GitState
+from holdfast.validation import check_place
 from holdfast.workspace import Workspace
 from holdfast.workspace.config import Settings, read_settings
 from holdfast.workspace.stored.state_json import Spelling
@@ -69,7 +70,7 @@ class ProjectContext:
 
     def at(self, directory: Place, *, store: Place | None) -> ProjectContext:
         """The context of another folder, with the same options."""
-        folder = Path(os.path.abspath(directory))
+        folder = Path(os.path.abspath(check_place(directory, "the folder")))
         options: dict[str, Any] = {"store": store, "retention": self._retention, "home": self._home}
         return ProjectContext(folder, self._tracked, environ=self.environ, options=self._options, **options)
 

@@ -7,6 +7,7 @@ context), the retention of each type, and what a rollback does besides restoring
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast import model
-from holdfast.errors import NotFound, Refused
-from holdfast.model import JSON, CheckpointDiff, Plan, VerifyReport
+from holdfast.errors import Conflict, NotFound, Refused
+from holdfast.model import JSON, CheckpointDiff, CheckpointRef, Plan, VerifyReport
 from holdfast.project import metadata
 from holdfast.project.attempt import Attempt
 from holdfast.project.context import ProjectContext
@@ -23,7 +24,7 @@ from holdfast.project.retention import Retention, as_policy
 from holdfast.project.rollback import Rollback
 from holdfast.project.tracked_files import FEATURES, PROGRESS
 from holdfast.project.types import Adopted, Checkpoint, CheckpointType, Forked, RolledBack, type_of
-from holdfast.validation import check_limit, check_mapping, check_text
+from holdfast.validation import check_limit, check_mapping, check_place, check_text
 from holdfast.workspace import Workspace
 from holdfast.workspace.store_paths import home_folder
 from holdfast.workspace.stored.ids import looks_like_id
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _Path = str | os.PathLike[str]
 Approve = Callable[[Plan], object]
+_STAMP = re.compile(r"checkpoint-\d{8}-\d{6}")
 
 
 class SyncCheckpointManager:
@@ -58,14 +60,14 @@ class SyncCheckpointManager:
         """`feature_list` and `progress_file` are relative to the project's folder. `retention` is a policy, or the
         number to keep of each type (None: all). `registry` and `on_unknown` are those of `Workspace`, for classes
         in states."""
-        self.project_dir = Path(os.path.abspath(project_dir))
+        self.project_dir = Path(os.path.abspath(check_place(project_dir, "project_dir")))
         as_policy(retention, None)  # Refused now, not with the first checkpoint
         self._project = ProjectContext(
             self.project_dir,
             {FEATURES: _text(feature_list), PROGRESS: _text(progress_file)},
             store=store,
             retention=retention,
-            home=Path(home) if home is not None else home_folder(),
+            home=Path(check_place(home, "the home folder")) if home is not None else home_folder(),
             environ=os.environ if environ is None else environ,
             options={
                 "allow_home": allow_home,
@@ -125,39 +127,53 @@ class SyncCheckpointManager:
 
     def list(
         self,
-        limit: int | None = 50,
+        limit: int | None = None,
         *,
         type: CheckpointType | str | None = None,  # noqa: A002  as the predecessor's key is called
         session: str | None = None,
     ) -> list[Checkpoint]:
-        """The project's checkpoints, newest first; those of one type, or of one session."""
+        """All checkpoints of the project, newest first; those of one type, or of one session. At most `limit`."""
         limit = check_limit(limit)
         kind = None if type is None else type_of(type)
         found = filter(metadata.is_typed, self.workspace.list(None, session=session))
         chosen = [view for view in map(metadata.view, found) if kind is None or view.checkpoint_type is kind]
         return chosen[:limit]
 
-    def get(self, checkpoint_id: str) -> Checkpoint:
-        """A checkpoint by id, unique prefix of an id, or name; the newest if several have that name."""
+    def get(self, checkpoint_id: CheckpointRef) -> Checkpoint:
+        """A checkpoint by id, unique prefix of an id, name (the newest of that name), or `stamp`.
+
+        Wherever an id is taken, the checkpoint itself may be given instead.
+        """
         return metadata.view(self._find(checkpoint_id))
 
-    def state(self, checkpoint_id: str) -> dict[str, JSON]:
+    def state(self, checkpoint_id: CheckpointRef) -> dict[str, JSON]:
         """The named state that was saved with a checkpoint: conversation, todos, plan."""
         return metadata.without_own_names(self._find(checkpoint_id).state)
 
-    def _find(self, ref: str) -> model.Checkpoint:
+    def _find(self, ref: CheckpointRef) -> model.Checkpoint:
         """The stored checkpoint that a reference names; a name takes precedence over the prefix of an id."""
         if isinstance(ref, str) and not (looks_like_id(ref) and "-" in ref):
             for saved in filter(metadata.is_typed, self.workspace.list(None)):
                 if metadata.view(saved).name == ref:
                     return saved
-        return self.workspace.get(ref)
+        text = ref if isinstance(ref, str) else getattr(ref, "id", "")
+        return self._find_stamp(text) if _STAMP.fullmatch(str(text)) else self.workspace.get(ref)
 
-    def diff(self, from_id: str, to_id: str | None = None) -> CheckpointDiff:
+    def _find_stamp(self, stamp: str) -> model.Checkpoint:
+        """The checkpoint that was saved in a second: `checkpoint-20250115-103000`. Conflict if there are several."""
+        found = [saved for saved in self.workspace.list(None) if metadata.view(saved).stamp == stamp]
+        if not found:
+            raise NotFound(f"there is no checkpoint {stamp!r}", hint="See list(); the time is in UTC.")
+        if len(found) > 1:
+            ids = ", ".join(each.id for each in found)
+            raise Conflict(f"{stamp!r} is ambiguous: {ids}", hint="Give one of these ids.")
+        return found[0]
+
+    def diff(self, from_id: CheckpointRef, to_id: CheckpointRef | None = None) -> CheckpointDiff:
         """What differs between two checkpoints, or between one and the project as it is now."""
         return self.workspace.diff(self._find(from_id).id, None if to_id is None else self._find(to_id).id)
 
-    def verify(self, checkpoint_id: str | None = None) -> VerifyReport:
+    def verify(self, checkpoint_id: CheckpointRef | None = None) -> VerifyReport:
         """Read every byte of the store and report damage; for one checkpoint, only what affects it."""
         found = None if checkpoint_id is None else self._find(checkpoint_id).id
         report = self.workspace.verify()
@@ -165,7 +181,7 @@ class SyncCheckpointManager:
             return report
         return replace(report, problems=[each for each in report.problems if found in each.checkpoints])
 
-    def delete(self, checkpoint_id: str, *, permanent: bool = False) -> Checkpoint:
+    def delete(self, checkpoint_id: CheckpointRef, *, permanent: bool = False) -> Checkpoint:
         """Delete a checkpoint. Refused for a feature checkpoint unless `permanent`."""
         saved = self._find(checkpoint_id)
         view = metadata.view(saved)
@@ -179,13 +195,13 @@ class SyncCheckpointManager:
 
     # rolling back
 
-    def preview(self, checkpoint_id: str) -> Plan:
+    def preview(self, checkpoint_id: CheckpointRef) -> Plan:
         """What `rollback` would do to the files; nothing is touched."""
         return self.workspace.preview(self._find(checkpoint_id).id)
 
     def rollback(
         self,
-        checkpoint_id: str,
+        checkpoint_id: CheckpointRef,
         *,
         git: str = "keep",
         confirm: bool = False,
@@ -239,7 +255,7 @@ class SyncCheckpointManager:
 
     # forks
 
-    def fork(self, checkpoint_id: str, directory: _Path, *, store: _Path | None = None) -> Forked:
+    def fork(self, checkpoint_id: CheckpointRef, directory: _Path, *, store: _Path | None = None) -> Forked:
         """Copy a checkpoint, files and state, to a new or empty folder with its own store, which records the origin."""
         from holdfast.project.fork import fork
 
@@ -276,7 +292,7 @@ class SyncCheckpointManager:
 
 
 def _text(path: _Path | None) -> str | None:
-    return None if path is None else os.fsdecode(path)
+    return None if path is None else os.path.expanduser(os.fsdecode(path))
 
 
 def _check(name: object, description: object, context: object, state: object) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from holdfast import durable
 from holdfast.errors import Damaged, NotFound, Refused
-from holdfast.model import Bisected, Checkpoint
+from holdfast.model import Bisected, Checkpoint, CheckpointRef
 
 if TYPE_CHECKING:
     from holdfast.workspace.workspace import Workspace
@@ -72,7 +72,13 @@ class Bisection:
 
 
 def bisect(
-    workspace: Workspace, good: str, bad: str, test: Test, *, tell: Tell | None, scratch: Path | None
+    workspace: Workspace,
+    good: CheckpointRef,
+    bad: CheckpointRef,
+    test: Test,
+    *,
+    tell: Tell | None,
+    scratch: Path | None,
 ) -> Bisected:
     """Find the first bad checkpoint; see `Workspace.bisect`."""
     saves = reversed(workspace.list(None))

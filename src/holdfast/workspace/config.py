@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.configuration import find_configuration
-from holdfast.validation import check_path
+from holdfast.validation import check_place
 
 if TYPE_CHECKING:
     from holdfast.retention import Policy
@@ -51,7 +51,7 @@ def read_settings(workspace: str | os.PathLike[str]) -> Settings:
 
     Refused, with the file, the line and the key, for an unknown key or an invalid value.
     """
-    table = find_configuration(Path(check_path(workspace, "the workspace")))
+    table = find_configuration(Path(check_place(workspace, "the workspace")))
     if table is None:
         return Settings()
     from holdfast.workspace import config_file  # start-up cost, only for folders that have a configuration

@@ -20,7 +20,7 @@ from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import TreeReader
 
 if TYPE_CHECKING:
-    from holdfast.model import Changes, Checkpoint, CheckpointDiff, Uncovered
+    from holdfast.model import Changes, Checkpoint, CheckpointDiff, CheckpointRef, Uncovered
     from holdfast.workspace.restore.recovery import Recoverer
     from holdfast.workspace.restore.restore import Restorer
     from holdfast.workspace.stored.tree import Change
@@ -73,14 +73,14 @@ class Engine:
 
         return Recoverer(self._repository, self.scanner, self.saver, self.restorer)
 
-    def diff(self, a: str, b: str | None, paths: Paths | None) -> CheckpointDiff:
+    def diff(self, a: CheckpointRef, b: CheckpointRef | None, paths: Paths | None) -> CheckpointDiff:
         """Compare two checkpoints; without `b`, a checkpoint with the folder as it is now."""
         from holdfast.workspace.stored.diff import make_diff  # start-up cost: a save does not need it
 
         first, sink, between = self._between(a, b, paths)
         return make_diff(first.id, between.to_id, between.changes, sink, between.uncovered)
 
-    def changes(self, a: str, b: str | None, paths: Paths | None) -> Changes:
+    def changes(self, a: CheckpointRef, b: CheckpointRef | None, paths: Paths | None) -> Changes:
         """Return what changed in parts that can be taken back."""
         from holdfast.model import Changes
         from holdfast.workspace.stored.diff import gaps_of  # as above
@@ -90,7 +90,9 @@ class Engine:
         found = changed_paths(between.changes, sink, gaps_of(between.uncovered))
         return Changes(first.id, between.to_id, tuple(each.describe() for each in found))
 
-    def _between(self, a: str, b: str | None, paths: Paths | None) -> tuple[Checkpoint, ObjectSink, _Between]:
+    def _between(
+        self, a: CheckpointRef, b: CheckpointRef | None, paths: Paths | None
+    ) -> tuple[Checkpoint, ObjectSink, _Between]:
         repository = self._repository
         first = repository.find(a)
         sink = ObjectSink(repository.objects, keep_files=True)

@@ -23,7 +23,7 @@ from holdfast.scan.attrs import Attr
 from holdfast.scan.dir_handles import Handles, upwards
 from holdfast.scan.sqlite_files import family
 from holdfast.scan.walk import Listing
-from holdfast.validation import check_path
+from holdfast.validation import check_place
 from holdfast.workspace.pathspec import Scope, parse_scope
 from holdfast.workspace.restore.apply import Application
 from holdfast.workspace.stored.record import Node
@@ -83,7 +83,7 @@ class Exporter:
         )
 
     def _place(self, directory: str | os.PathLike[str]) -> Path:
-        place = Path(os.path.realpath(check_path(directory, "the folder to write to")))
+        place = Path(os.path.realpath(check_place(directory, "the folder to write to")))
         for other, what in ((self._root, "workspace"), (self._repository.folder, "store")):
             if place.is_relative_to(other) or other.is_relative_to(place):
                 raise Refused(f"{place} and the {what} are inside one another", hint="Choose a folder elsewhere.")

@@ -67,7 +67,7 @@ def parse_scope(
         return Scope(None)
     literal, patterns = [], []
     for given in paths:
-        path = inside(given, root)
+        path = given if _is_at_home(given) and exists(given) else inside(given, root)
         pattern = _compiled(path) if _GLOB.search(path) else None
         if exists(path):
             literal.append(path)
@@ -93,6 +93,8 @@ def inside(path: str, root: Path) -> str:
     if not path:
         raise Refused("a path is empty", hint="Name a path, or leave paths out for everything.")
     given = path
+    if _is_at_home(path) and not os.path.lexists(os.path.join(root, path)):
+        path = os.path.expanduser(path)
     if os.path.isabs(path):
         real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         path = os.path.relpath(real, root)
@@ -100,6 +102,11 @@ def inside(path: str, root: Path) -> str:
     if path == ".." or path.startswith("../"):
         raise Refused(f"{given!r} is outside the workspace", hint="Name a path inside it.")
     return "" if path == "." else path
+
+
+def _is_at_home(path: str) -> bool:
+    """Whether a path begins with `~`. A file of the workspace that is called so wins over the home folder."""
+    return path == "~" or path.startswith("~/")
 
 
 def _compiled(pattern: str) -> re.Pattern[str] | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from holdfast import durable
 from holdfast.errors import NotFound, Refused, Remedy, Unavailable
 from holdfast.shadowgit.refs import CONFIG
-from holdfast.validation import check_path
+from holdfast.validation import check_place
 from holdfast.workspace.store_trust import is_own
 
 FORMAT = 1
@@ -77,7 +77,7 @@ def real_workspace(
 
     NotFound if it does not exist; if `store` or `environ` lead to its checkpoints, the hint says how to restore them.
     """
-    real = Path(os.path.realpath(check_path(path, "the workspace")))
+    real = Path(os.path.realpath(check_place(path, "the workspace")))
     if not real.is_dir():
         what = "is not a folder" if real.exists() else "does not exist"
         raise NotFound(f"{real} {what}", hint=_way_back(real, store, environ) or "Choose an existing project folder.")
@@ -101,7 +101,7 @@ def real_workspace(
 def store_folder(workspace: Path, *, store: str | os.PathLike[str] | None, environ: Mapping[str, str]) -> Path:
     """Return the folder of a workspace's store. Refused if one of the two is inside the other."""
     if store is not None:
-        folder = Path(os.path.realpath(check_path(store, "the store")))
+        folder = Path(os.path.realpath(check_place(store, "the store")))
     else:
         folder = Path(os.path.realpath(_chosen(_stores_root(environ), workspace, environ=environ)))
     if folder.is_relative_to(workspace) or workspace.is_relative_to(folder):
@@ -264,7 +264,7 @@ def _sha256(data: bytes) -> str:
 
 def _stores_root(environ: Mapping[str, str]) -> Path:
     if chosen := environ.get("HOLDFAST_STORE_ROOT"):
-        return Path(chosen)
+        return Path(os.path.expanduser(chosen))
     state = environ.get("XDG_STATE_HOME", "")
     if os.path.isabs(state):  # the XDG standard says to ignore a relative one
         return Path(state) / "holdfast" / "workspaces"

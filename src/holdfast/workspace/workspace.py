@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from holdfast import durable
 from holdfast.durable.os_errors import os_errors
 from holdfast.errors import HoldfastError, NotFound, Refused, Remedy, Unavailable
-from holdfast.validation import check_count, check_limit, check_optional_text, check_path, check_patterns
+from holdfast.validation import check_count, check_limit, check_optional_text, check_path, check_patterns, check_place
 from holdfast.workspace import store_paths
 from holdfast.workspace.restore.journal import Journal
 from holdfast.workspace.store_trust import check_private
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Changes,
         Checkpoint,
         CheckpointDiff,
+        CheckpointRef,
         Compacted,
         Exported,
         Hunk,
@@ -101,7 +102,7 @@ class Workspace:
         users own or can read or write, unless `trust_store`.
         """
         environ = os.environ if environ is None else environ
-        home = Path(home) if home is not None else store_paths.home_folder()
+        home = Path(check_place(home, "the home folder")) if home is not None else store_paths.home_folder()
         exclude_patterns = check_patterns(exclude_patterns)
         self.path = store_paths.real_workspace(path, home=home, allow_home=allow_home, store=store, environ=environ)
         self.store = store_paths.store_folder(self.path, store=store, environ=environ)
@@ -215,7 +216,7 @@ class Workspace:
             return self._engine.saver.save_changes(request, details)
 
     def import_from(
-        self, other: Workspace, ref: str, message: str = "", *, metadata: Mapping[str, JSON] | None = None
+        self, other: Workspace, ref: CheckpointRef, message: str = "", *, metadata: Mapping[str, JSON] | None = None
     ) -> Checkpoint:
         """Copy a checkpoint of another workspace, files and state, into this one as a new checkpoint.
 
@@ -229,7 +230,7 @@ class Workspace:
         with self._writing():
             return import_checkpoint(self._repository, source, found, label, self._clock())
 
-    def delete(self, ref: str) -> Checkpoint:
+    def delete(self, ref: CheckpointRef) -> Checkpoint:
         """Delete a checkpoint; its id is never used again. Other checkpoints do not change."""
         with self._writing():
             checkpoint = self._repository.find(ref)
@@ -245,12 +246,13 @@ class Workspace:
         session: str | None = None,
         actor: str | None = None,
         safety: bool = False,
-        before: str | None = None,
+        before: CheckpointRef | None = None,
     ) -> list[Checkpoint]:
-        """List checkpoints, newest first; with `safety` also those saved before restores.
+        """List checkpoints, newest first, the newest 50 unless `limit` says otherwise (None: all of them).
 
-        `actor` is an agent, including its sub-agents, or `user`. `before` is any reference, and only older checkpoints
-        are listed: pass the last id of one page to get the next, even if that checkpoint was deleted meanwhile.
+        With `safety`, also those saved before restores. `actor` is an agent, including its sub-agents, or `user`.
+        `before` is any reference, and only older checkpoints are listed: pass the last of one page to get the next,
+        even if that checkpoint was deleted meanwhile.
         """
         limit, session = check_limit(limit), plain_text(check_optional_text(session, "session"))
         actor = plain_text(check_optional_text(actor, "actor"))
@@ -261,10 +263,11 @@ class Workspace:
             )
             return [self._repository.checkpoint(row) for row in rows]
 
-    def get(self, ref: str) -> Checkpoint:
+    def get(self, ref: CheckpointRef) -> Checkpoint:
         """Get a checkpoint by id, unique prefix of an id, name, `latest`, `latest~2`, or time.
 
         A time is `@10m`, `@14:05`, `@yesterday` or `@2026-11-01T10:00`: the newest save that is not later.
+        Wherever a checkpoint is named, the checkpoint itself may be given instead: `diff(before, after)`.
         """
         with self._reading():
             return self._repository.find(ref)
@@ -274,17 +277,17 @@ class Workspace:
         with self._reading():
             return self._repository.head()
 
-    def diff(self, a: str, b: str | None = None, paths: Paths | None = None) -> CheckpointDiff:
+    def diff(self, a: CheckpointRef, b: CheckpointRef | None = None, paths: Paths | None = None) -> CheckpointDiff:
         """Compare two checkpoints, or one with the folder as it is now."""
         with self._reading():
             return self._repository.consistently(lambda: self._engine.diff(a, b, paths))
 
-    def changes(self, a: str, b: str | None = None, paths: Paths | None = None) -> Changes:
+    def changes(self, a: CheckpointRef, b: CheckpointRef | None = None, paths: Paths | None = None) -> Changes:
         """Compare as `diff` does, and return hunks that `revert` can take back."""
         with self._reading():
             return self._repository.consistently(lambda: self._engine.changes(a, b, paths))
 
-    def state(self, ref: str, name: str) -> JSON:
+    def state(self, ref: CheckpointRef, name: str) -> JSON:
         """Read one named state of a checkpoint, and no other. NotFound if it has none of that name."""
 
         def look() -> JSON:
@@ -322,7 +325,7 @@ class Workspace:
         with self._reading():
             return self._repository.consistently(look)
 
-    def blame(self, path: Place, ref: str | None = None) -> Blame:
+    def blame(self, path: Place, ref: CheckpointRef | None = None) -> Blame:
         """Say which actor and checkpoint each line of a file came from, as it is now or in a checkpoint.
 
         A binary file counts as one line. NotFound if there is no such file.
@@ -369,7 +372,7 @@ class Workspace:
 
     def preview(
         self,
-        ref: str,
+        ref: CheckpointRef,
         paths: Paths | None = None,
         *,
         keep_new: bool = False,
@@ -400,7 +403,7 @@ class Workspace:
 
     def restore(
         self,
-        ref: str,
+        ref: CheckpointRef,
         paths: Paths | None = None,
         plan: Plan | None = None,
         *,
@@ -547,7 +550,7 @@ class Workspace:
 
     def export(
         self,
-        ref: str,
+        ref: CheckpointRef,
         directory: Place,
         paths: Paths | None = None,
         *,
@@ -591,7 +594,13 @@ class Workspace:
         return Guard(self, SaveRequest(message, state=state, session=session, actor=actor, step=step))
 
     def bisect(
-        self, good: str, bad: str, test: Test, *, tell: Tell | None = None, scratch: Place | None = None
+        self,
+        good: CheckpointRef,
+        bad: CheckpointRef,
+        test: Test,
+        *,
+        tell: Tell | None = None,
+        scratch: Place | None = None,
     ) -> Bisected:
         """Find the first checkpoint at which a test fails, by binary search.
 
@@ -601,7 +610,7 @@ class Workspace:
         """
         from holdfast.workspace.bisect import bisect
 
-        above = None if scratch is None else Path(scratch)
+        above = None if scratch is None else Path(check_place(scratch, "the scratch folder"))
         return bisect(self, good, bad, test, tell=tell, scratch=above)
 
     def _touch_ns(self, touch: bool) -> int | None:
@@ -666,7 +675,7 @@ class Workspace:
         with self._writing():
             Upkeep(self._repository).merge()
 
-    def pin(self, ref: str, pinned: bool = True) -> Checkpoint:
+    def pin(self, ref: CheckpointRef, pinned: bool = True) -> Checkpoint:
         """Pin a checkpoint, so that it is never pruned, or unpin it. Its id, number and time stay."""
         from holdfast.workspace.upkeep.prune import Upkeep
 
@@ -731,7 +740,7 @@ class Workspace:
             write_kinds(self._repository.own, kinds)
 
     @contextlib.contextmanager
-    def hold(self, ref: str) -> Iterator[Checkpoint]:
+    def hold(self, ref: CheckpointRef) -> Iterator[Checkpoint]:
         """Protect a checkpoint from being pruned by any process: `with ws.hold(ref):`. `delete` still deletes it."""
         with contextlib.ExitStack() as held:
             with self._writing():  # not while a prune is between planning and deleting: it would not see the hold

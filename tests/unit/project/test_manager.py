@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast import NotFound, Refused
+from holdfast import Conflict, NotFound, Refused
 from holdfast.project import Checkpoint, CheckpointType, FeatureState, GitState, SyncCheckpointManager
 
 if TYPE_CHECKING:
@@ -188,3 +188,34 @@ def test_deleting_takes_one_and_a_feature_only_if_it_is_meant(manager: SyncCheck
     assert [each.id for each in manager.list()] == [feature.id]
     manager.delete(feature.id, permanent=True)
     assert manager.list() == []
+
+
+class TestReferences:
+    def test_a_checkpoint_stands_for_its_id(self, place: Place, manager: SyncCheckpointManager) -> None:
+        first = manager.create_checkpoint("one")
+        place.write("src/app.ts", "two\n")
+        second = manager.create_checkpoint("two")
+        assert manager.get(first) == first
+        assert manager.diff(first, second).modified_files == ["src/app.ts"]
+        assert manager.preview(first).replaced == ["src/app.ts"]
+        assert manager.verify(first).ok
+        assert manager.rollback(first).ok and manager.delete(second) == second
+
+    def test_the_documented_form_of_an_id(self, place: Place) -> None:
+        clock = iter(datetime(2025, 1, 15, 10, 30, second, tzinfo=UTC) for second in (0, 7, 7, 9, 9, 9))
+        manager = place.open(clock=lambda: next(clock))
+        first = manager.create_checkpoint("one")
+        assert first.stamp == "checkpoint-20250115-103000"
+        manager.create_checkpoint("two")
+        manager.create_checkpoint("three")
+        assert manager.get("checkpoint-20250115-103000") == first
+        assert manager.rollback("checkpoint-20250115-103000").checkpoint == first
+        with pytest.raises(Conflict, match="ambiguous"):
+            manager.rollback("checkpoint-20250115-103007")
+        with pytest.raises(NotFound, match="checkpoint-20200101-000000"):
+            manager.rollback("checkpoint-20200101-000000")
+
+    def test_list_returns_all(self, manager: SyncCheckpointManager) -> None:
+        for number in range(52):
+            manager.create_checkpoint(str(number))
+        assert len(manager.list()) == 52

@@ -50,9 +50,9 @@ REFERENCES: dict[Any, tuple[type[HoldfastError], str]] = {
     "a\x1b[2J\n": (NotFound, r"there is no checkpoint 'a\x1b[2J\n'"),
     "a\0b": (NotFound, r"there is no checkpoint 'a\x00b'"),
     HALF: (NotFound, r"there is no checkpoint '\ud800'"),
-    None: (Refused, "a checkpoint reference is text, not NoneType"),
-    b"a1": (Refused, "a checkpoint reference is text, not bytes"),
-    1: (Refused, "a checkpoint reference is text, not int"),
+    None: (Refused, "a checkpoint reference is text or a checkpoint, not NoneType"),
+    b"a1": (Refused, "a checkpoint reference is text or a checkpoint, not bytes"),
+    1: (Refused, "a checkpoint reference is text or a checkpoint, not int"),
 }
 
 
@@ -81,6 +81,22 @@ def uses_of_a_reference(ws: Workspace, ref: Any, area: Path) -> dict[str, Callab
         "bisect to": lambda: ws.bisect("taken", ref, lambda *_: True),
         "list before": lambda: ws.list(before=ref) if ref is not None else ws.get(ref),
     }
+
+
+def test_a_checkpoint_stands_for_its_id_everywhere(project: Project, some: Workspace) -> None:
+    first, last = some.get("a1"), some.get("latest")
+    assert some.get(first) == first
+    assert some.diff(first, last).modified_files == ["a"] and not some.diff(last)
+    assert some.list(before=last) == [first]
+    assert some.pin(first).pinned and not some.pin(first, pinned=False).pinned
+    assert some.preview(first).replaced == ["a"]
+    assert some.export(first, project.area / "out").checkpoint == first.id
+    assert some.bisect(first, last, lambda _, each: each.id == first.id).first_bad == last
+    with some.hold(first) as held:
+        assert held == first
+    assert some.restore(first).checkpoint == first.id
+    assert some.blame("a", first).path == "a"
+    assert some.delete(last).id == last.id
 
 
 @pytest.mark.parametrize("ref", REFERENCES, ids=lambda ref: repr(ref)[:20])

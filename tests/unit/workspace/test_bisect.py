@@ -35,7 +35,7 @@ def test_the_first_bad_one_is_found_in_a_logarithm_of_steps(ws: Workspace, line:
 
 @pytest.mark.parametrize("count", [2, 3, 4, 7, 20, 64])
 def test_wherever_it_is_in_a_line_of_any_length(count: int) -> None:
-    line = [Checkpoint(f"a{number}", number, "", datetime.now(UTC)) for number in range(count)]
+    line = [Checkpoint(f"a{number}", "", datetime.now(UTC), sequence=number) for number in range(count)]
     for first in range(1, count):
         done = Bisection(line, lambda each, first=first: each.sequence < first, lambda *_: None).run()
         assert done.first_bad is line[first]

@@ -215,4 +215,4 @@ class Saver:
 
 
 def _unlabelled(checkpoint_id: str, operation: Operation) -> Checkpoint:
-    return Checkpoint(checkpoint_id, 0, "", datetime.fromtimestamp(0, UTC), operation=operation)
+    return Checkpoint(checkpoint_id, "", datetime.fromtimestamp(0, UTC), operation=operation)

@@ -11,16 +11,16 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
-from holdfast.model import JSON, Checkpoint, CheckpointDiff, Plan, Restored, Uncovered
+from holdfast.model import JSON, Checkpoint, CheckpointDiff, CheckpointRef, LoadedParts, Plan, Restored
 from holdfast.retention import Policy
-from holdfast.validation import check_path
+from holdfast.validation import check_place
 from holdfast.workspace import store_paths
 from holdfast.workspace.config import Settings, read_settings
 from holdfast.workspace.pathspec import Paths
@@ -189,7 +189,7 @@ class CheckpointService:
 
         return await self._change(work)
 
-    async def delete(self, checkpoint_id: str) -> Checkpoint:
+    async def delete(self, checkpoint_id: CheckpointRef) -> Checkpoint:
         """Delete one checkpoint; other checkpoints do not change."""
 
         def work(workspace: Workspace) -> Done[Checkpoint]:
@@ -266,28 +266,31 @@ class CheckpointService:
     # finding them
 
     async def list(
-        self, limit: int | None = 50, *, session: str | None = None, before: str | None = None
+        self, limit: int | None = None, *, session: str | None = None, before: CheckpointRef | None = None
     ) -> list[Checkpoint]:
-        """List checkpoints, newest first; with `before`, those older than that. Restoring an older one hides none."""
+        """List all checkpoints, newest first. Restoring an older one hides none.
+
+        In pages: `limit` is how many at most, and `before` the last checkpoint of the page before.
+        """
         return await self._look(lambda ws: ws.list(limit, session=session, before=before))
 
-    async def get(self, checkpoint_id: str) -> Checkpoint:
+    async def get(self, checkpoint_id: CheckpointRef) -> Checkpoint:
         """Get a checkpoint by id, unique prefix, name, `latest` or `latest~2`, with files and state already read."""
         return await self._look(lambda ws: _loaded(ws.get(checkpoint_id)))
 
-    async def diff(self, from_id: str | None = None, to_id: str | None = None) -> CheckpointDiff:
+    async def diff(self, from_id: CheckpointRef | None = None, to_id: CheckpointRef | None = None) -> CheckpointDiff:
         """Compare two checkpoints; by default the latest with the folder as it is now."""
         return await self._look(lambda ws: ws.diff("latest" if from_id is None else from_id, to_id))
 
     # going back
 
-    async def preview(self, checkpoint_id: str = "latest", *, keep_new: bool = False) -> Plan:
+    async def preview(self, checkpoint_id: CheckpointRef = "latest", *, keep_new: bool = False) -> Plan:
         """Compute what `restore` would do to the files."""
         return await self._look(lambda ws: ws.preview(checkpoint_id, keep_new=keep_new))
 
     async def restore(
         self,
-        checkpoint_id: str | None = None,
+        checkpoint_id: CheckpointRef | None = None,
         step: int | None = None,
         turn: int | None = None,
         files: bool = True,
@@ -416,7 +419,7 @@ class CheckpointService:
 
 def _absolute(path: _Path, what: str) -> Path:
     """Return an absolute path, by the present working directory."""
-    return Path(os.path.abspath(check_path(path, what)))
+    return Path(os.path.abspath(check_place(path, what)))
 
 
 def _are_many(workspace: Workspace, most: int) -> bool:
@@ -428,28 +431,10 @@ def _are_many(workspace: Workspace, most: int) -> bool:
     return saves > most or len(found) - saves > max(most, UNDO_STEPS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """The lazy parts of a checkpoint, already read."""
-
-    read_state: dict[str, JSON]
-    read_changes: list[str]
-    read_uncovered: tuple[Uncovered, ...]
-
-    def state(self, checkpoint: Checkpoint) -> dict[str, JSON]:
-        return self.read_state
-
-    def files_changed(self, checkpoint: Checkpoint) -> list[str]:
-        return list(self.read_changes)
-
-    def uncovered(self, checkpoint: Checkpoint) -> tuple[Uncovered, ...]:
-        return self.read_uncovered
-
-
 def _loaded(checkpoint: Checkpoint) -> Checkpoint:
     """Read the state, the changed files and the uncovered paths now. Parts that fail raise when they are used."""
     try:
-        parts = _Parts(checkpoint.state, checkpoint.files_changed, checkpoint.uncovered)
+        parts = LoadedParts(checkpoint.state, checkpoint.files_changed, checkpoint.uncovered)
     except (Damaged, Refused, Unavailable):
         return checkpoint
     return replace(checkpoint, _lazy=parts)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from holdfast import durable
 from holdfast.errors import Conflict, Damaged, NotFound, Refused, Remedy, Unavailable
-from holdfast.model import JSON, Checkpoint
+from holdfast.model import JSON, Checkpoint, CheckpointRef
 from holdfast.model.documents import short
 from holdfast.shadowgit.refs import Refs
 from holdfast.workspace.stored.catalog import Catalog, Row
@@ -130,23 +130,21 @@ class Repository:
 
     # finding
 
-    def find(self, ref: str) -> Checkpoint:
+    def find(self, ref: CheckpointRef) -> Checkpoint:
         """Find a checkpoint by id, unique prefix, name, `latest`, `latest~N` or `@TIME`.
 
-        NotFound, or Conflict if it is ambiguous.
+        Given a checkpoint, return it as it is stored now. NotFound, or Conflict if it is ambiguous.
         """
-        if not isinstance(ref, str):
-            raise Refused(f"a checkpoint reference is text, not {type(ref).__name__}", hint="Pass its id.")
-        row = self._find_row(ref) if ref.isprintable() else None
+        text = _text_of(ref)
+        row = self._find_row(text) if text.isprintable() else None
         if row is None:
-            raise _not_found(ref, self.catalog, floor=self._known_floor())
+            raise _not_found(text, self.catalog, floor=self._known_floor())
         return self.checkpoint(row)
 
-    def page_end(self, ref: str) -> str:
+    def page_end(self, ref: CheckpointRef) -> str:
         """Return the id before which a page of a list begins; the checkpoint may be deleted."""
-        if not isinstance(ref, str):
-            return self.find(ref).id
-        return ref if sequence_of(ref) is not None else stored_prefix(ref) or self.find(ref).id
+        text = _text_of(ref)
+        return text if sequence_of(text) is not None else stored_prefix(text) or self.find(text).id
 
     def _find_row(self, ref: str) -> Row | None:
         latest = parse_latest(ref)
@@ -487,6 +485,14 @@ def _is_free(path: Path) -> bool:
         return False
     lock.release()
     return True
+
+
+def _text_of(ref: CheckpointRef) -> str:
+    text = ref if isinstance(ref, str) else getattr(ref, "id", None)
+    if not isinstance(text, str):
+        what = type(ref).__name__
+        raise Refused(f"a checkpoint reference is text or a checkpoint, not {what}", hint="Pass its id.")
+    return text
 
 
 def _not_found(ref: str, catalog: Catalog, *, floor: int) -> NotFound:

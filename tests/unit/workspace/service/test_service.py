@@ -30,6 +30,32 @@ async def _nothing(service: CheckpointService) -> None:
     """A scene in which nothing happens."""
 
 
+def test_list_returns_all(project: Project) -> None:
+    async def scene(service: CheckpointService) -> None:
+        for number in range(60):
+            await service.save(f"{number}", allow_empty=True)
+        found = await service.list()
+        assert [each.message for each in found] == [str(number) for number in range(59, -1, -1)]
+        assert [each.message for each in await service.list(2, before=found[1])] == ["57", "56"]
+
+    play(project, scene)
+
+
+def test_what_save_returns_names_the_checkpoint(project: Project) -> None:
+    async def scene(service: CheckpointService) -> None:
+        project.write("a.txt", b"one\n")
+        first = await service.save("one")
+        project.write("a.txt", b"two\n")
+        second = await service.save("two")
+        assert (await service.diff(first, second)).modified_files == ["a.txt"]
+        assert (await service.get(first)).message == "one"
+        assert (await service.preview(first)).replaced == ["a.txt"]
+        assert (await service.restore(first)).checkpoint == first.id
+        assert (await service.delete(second)).id == second.id
+
+    play(project, scene)
+
+
 class TestConfig:
     def test_it_has_the_documented_values(self) -> None:
         config = CheckpointConfig()

@@ -26,7 +26,7 @@ from holdfast.workspace.stored.record import (
 
 Git = Callable[..., bytes]
 
-PLAIN = Checkpoint("a1-x7k2mqrs", 1, "", datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC))
+PLAIN = Checkpoint("a1-x7k2mqrs", "", datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC), sequence=1)
 FULL = replace(
     PLAIN,
     message="before \N{SNOWMAN} half \ud800 a character\nand a line",

@@ -61,7 +61,8 @@ class App:
                 self._check_folder(folder)
                 first = f"Make the first one with `{self.typed('save')}`."
                 raise NotFound(f"{folder} has no checkpoints yet", hint=" ".join([first, *self._moved_from(folder)]))
-            found = self._made(folder, exclude=exclude)
+            found = self._made(self._root(folder), exclude=exclude)
+            streams.note(render.escape(f"Made a store for {found.path}"))
         return self._opened(found)
 
     def kind(self) -> LocationKind:
@@ -96,8 +97,9 @@ class App:
             found.close()
 
     def open_here(self) -> tuple[Workspace, bool]:
-        """Open or create the store of exactly the named folder, and say whether it is new."""
-        folder = self.folder()
+        """Open or create the store of exactly the named folder, or of the repository that contains the current one,
+        and say whether it is new."""
+        folder = self._root(self.folder())
         found = _existing(folder, partial(self._at, strict=True))
         return self._opened(found or self._made(folder)), found is None
 
@@ -105,9 +107,33 @@ class App:
         """Make a store; say where older checkpoints are, if the folder seems to have been moved."""
         before = self._moved_from(folder, likely=True)
         workspace = self._at(folder, create=True, exclude=exclude, strict=True)
+        if folder != self.folder():
+            alone = f"for this folder alone: {App('.').typed('init')}"
+            streams.note(render.escape(f"{workspace.path} is the git repository that this folder is in; {alone}"))
         for line in before:
             streams.note(render.escape(f"This store is new. {line}"))
         return workspace
+
+    def _root(self, folder: Path) -> Path:
+        """The folder to make a store for: the named one, else the git repository that contains the current one, as a
+        hook does; below the home folder."""
+        if self.directory or self.store:
+            return folder
+        from holdfast.workspace.store_paths import project_root, real_workspace
+
+        home = _home()
+        root = project_root(Path(os.path.realpath(folder)), home=home, environ=os.environ)
+        if root is None or os.path.realpath(folder) == os.fspath(root):
+            return folder
+        try:
+            return real_workspace(root, home=home, allow_home=False)
+        except Refused:  # a repository at the top of a disk, or around the home folder: not a project
+            return folder
+
+    def project_folder(self) -> Path:
+        """The folder whose settings of agents are meant, as a real path: the named one, else the nearest with a store
+        or a git repository, else the current one."""
+        return Path(os.path.realpath(self._root(self.folder())))
 
     def _moved_from(self, folder: Path, *, likely: bool = False) -> list[str]:
         """A sentence that names the old store, if the folder seems to have been moved; with `likely`, only if much
@@ -177,7 +203,7 @@ class App:
             if self.directory
             else nearest(folder, attempt, home=_home(), any_owner=any_owner)
         )
-        return folder if opened is None else self._opened(opened).path
+        return self._root(folder) if opened is None else self._opened(opened).path
 
     def check_kind(self) -> None:
         """Refused where `-C` names something that is no folder, with what it is and what is for that."""
@@ -196,6 +222,8 @@ class App:
 
     def _opened(self, workspace: Workspace) -> Workspace:
         self._workspace = workspace
+        if workspace.moved_from:
+            streams.note(render.escape(f"This folder was {workspace.moved_from} before; its checkpoints continue."))
         self.tell_recovered()
         return workspace
 

@@ -6,7 +6,6 @@ import difflib
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from holdfast.adapters.agents.base import Places, SettingsScope
 from holdfast.adapters.agents.settings.install import SettingsChange, apply_change
@@ -17,8 +16,8 @@ from holdfast.workspace.store_paths import home_folder
 
 
 def places(app: App) -> Places:
-    """What the paths of settings depend on: the real home folder, environment and current folder."""
-    return Places(home_folder(), os.environ, Path(os.path.realpath(app.folder())), sys.executable)
+    """What the paths of settings depend on: the real home folder, environment and project folder."""
+    return Places(home_folder(), os.environ, app.project_folder(), sys.executable)
 
 
 def command_words(agent: str) -> list[str]:

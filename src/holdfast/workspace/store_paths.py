@@ -113,6 +113,22 @@ def store_folder(workspace: Path, *, store: str | os.PathLike[str] | None, envir
     return folder
 
 
+def project_root(here: Path, *, home: Path, environ: Mapping[str, str]) -> Path | None:
+    """Return the nearest folder from here up, below the home folder, that has checkpoints or is a git repository."""
+    home = Path(os.path.realpath(home))
+    for folder in (here, *here.parents):
+        if folder != here and folder in (home, Path(folder.anchor)):
+            break
+        try:
+            if (store_folder(folder, store=None, environ=environ) / "HEAD").exists():
+                return folder
+        except Refused:
+            continue
+        if (folder / ".git").exists():
+            return folder
+    return None
+
+
 def _way_back(gone: Path, store: str | os.PathLike[str] | None, environ: Mapping[str, str] | None) -> str:
     """Say how to restore a removed workspace, if it has a store; empty if it has none."""
     if environ is None or os.path.lexists(gone) or not gone.parent.is_dir():

@@ -106,6 +106,10 @@ class Workspace:
         exclude_patterns = check_patterns(exclude_patterns)
         self.path = store_paths.real_workspace(path, home=home, allow_home=allow_home, store=store, environ=environ)
         self.store = store_paths.store_folder(self.path, store=store, environ=environ)
+        self.moved_from: str | None = None
+        """Where the folder was when its store was last used, if it was moved; the next write makes it known."""
+        if store is None and not (self.store / "HEAD").exists():
+            self._find_moved(environ)
         if not trust_store:
             with os_errors(self.store, outcome=_UNCHANGED):
                 check_private(self.store, environ)  # P7: before reading anything in it
@@ -774,6 +778,13 @@ class Workspace:
 
                 self._engine_made = Engine(self.path, self._repository, clock=self._clock, **self._engine_options)
             return self._engine_made
+
+    def _find_moved(self, environ: Mapping[str, str]) -> None:
+        """Use the store that the folder had before it was moved, if there is one."""
+        from holdfast.workspace.moved_folder import find_moved  # start-up cost: most folders have a store
+
+        if moved := find_moved(self.path, environ):
+            self.moved_from, self.store = moved
 
     def _open(self, *, create: bool) -> None:
         if self._repository.exists:

@@ -20,7 +20,7 @@ from holdfast.errors import HoldfastError, Refused
 from holdfast.model import JSON, Checkpoint
 from holdfast.scan.user_git import common_dir, git_dir
 from holdfast.workspace.capture.save import StateAndMetadata
-from holdfast.workspace.store_paths import store_folder
+from holdfast.workspace.store_paths import project_root
 
 if TYPE_CHECKING:
     from holdfast.workspace import Workspace
@@ -124,6 +124,8 @@ def _handle(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) -> 
                 told=(INCOMPLETE,) if message else (),
             )
         )
+    if workspace.moved_from is not None and saved is not None:
+        _log(call, f"{workspace.path} was {workspace.moved_from} before: its checkpoints continue")
     if workspace.recovered is not None:
         _log(call, f"an interrupted restore was {workspace.recovered.outcome}")
     return message
@@ -216,10 +218,10 @@ def find_workspaces(event: AgentEvent, *, cwd: str, home: Path, environ: Mapping
         return [_within(max(inside, key=lambda each: len(each.parts)), here, target)]
     if here is None or len(named) > 1:
         return list(dict.fromkeys(named))
-    root = _root(here, home, environ)
+    root = project_root(here, home=home, environ=environ)
     if root is None and event.cwd and not os.path.isdir(event.cwd):  # it was removed: its parent was not meant
         here = _real(cwd) or here
-        root = _root(here, home, environ)
+        root = project_root(here, home=home, environ=environ)
     return [root or (named[0] if named else here)]
 
 
@@ -250,22 +252,3 @@ def _worktree(here: Path, project: Path) -> Path:
         if git is not None and common_dir(git) != git:  # not so in a submodule, which belongs to the project
             return folder
     return project
-
-
-def _root(here: Path, home: Path, environ: Mapping[str, str]) -> Path | None:
-    """The nearest folder from here up, below the home folder, that has checkpoints or is a repository."""
-    home = Path(os.path.realpath(home))
-    upward = [here]
-    for folder in here.parents:
-        if folder == home or folder == folder.parent:
-            break
-        upward.append(folder)
-    for folder in upward:
-        try:
-            if (store_folder(folder, store=None, environ=environ) / "HEAD").exists():
-                return folder
-        except HoldfastError:
-            continue
-        if (folder / ".git").exists():
-            return folder
-    return None

@@ -18,6 +18,8 @@ from holdfast.model import documents
 def init(app: App, *, save: bool) -> int:
     """Make a store for this folder. (`save` does it too, when it is needed.)
 
+    In a git repository, the store is for all of it; `holdfast -C . init` makes one for exactly this folder.
+
     \b
     holdfast init
     holdfast -C path/to/project init --save

@@ -15,7 +15,7 @@ from holdfast.cli.install_output import change, command_words, places, scope_of
 @command()
 @click.argument("agents", metavar="AGENT...", nargs=-1, required=True, type=click.Choice(AGENT_NAMES))
 @click.option("--user", is_flag=True, help="In your own settings, for every project. [default]")
-@click.option("--project", is_flag=True, help="In the settings of this folder.")
+@click.option("--project", is_flag=True, help="In the settings of this project.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @pass_app
 def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry_run: bool) -> None:

@@ -14,7 +14,7 @@ from holdfast.cli.install_output import change, places, scope_of
 @command()
 @click.argument("agents", metavar="AGENT...", nargs=-1, required=True, type=click.Choice(AGENT_NAMES))
 @click.option("--user", is_flag=True, help="From your own settings. [default]")
-@click.option("--project", is_flag=True, help="From the settings of this folder.")
+@click.option("--project", is_flag=True, help="From the settings of this project.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @pass_app
 def uninstall(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry_run: bool) -> None:

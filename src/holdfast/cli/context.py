@@ -181,6 +181,10 @@ class App:
             streams.note(render.escape(f"The configuration is not used: {sentence(wrong)}"))
         return workspace
 
+    def workspace_options(self) -> dict[str, Any]:
+        """The options of a workspace that is not the nearest one, but named by a command."""
+        return {"store": self.store, **self._options}
+
     def project(self) -> SyncCheckpointManager:
         """The project of the workspace, which can fork."""
         from holdfast.project import SyncCheckpointManager

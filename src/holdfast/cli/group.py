@@ -47,6 +47,7 @@ SECTIONS = {
         "mcp": "Offer checkpoints to an agent as tools.",
     },
     "Graphs, training runs, indexes": {
+        "import": "Import the checkpoints that another tool made.",
         "copy": "Copy the states of a flow store to another, unchanged.",
         "training": "Look at the checkpoints of a training run.",
         "index": "Turn documents into an index that can be searched.",
@@ -71,6 +72,7 @@ SECTIONS = {
 COMMANDS = {name: line for section in SECTIONS.values() for name, line in section.items()}
 _WIDEST = max(map(len, COMMANDS))
 _HIDDEN = ("hook",)  # for programs
+_KEYWORDS = ("import",)  # of Python: the file and the function have an underscore at the end
 _ELSEWHERE = {
     "add": "save", "commit": "save", "create": "save", "checkpoint": "save", "snapshot": "save",
     "list": "log", "ls": "log", "history": "log", "status": "diff",
@@ -103,7 +105,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS and cmd_name not in _HIDDEN:
             return None
-        found: click.Command = getattr(importlib.import_module(f"holdfast.cli.commands.{cmd_name}"), cmd_name)
+        name = f"{cmd_name}_" if cmd_name in _KEYWORDS else cmd_name
+        found: click.Command = getattr(importlib.import_module(f"holdfast.cli.commands.{name}"), name)
         return found
 
     def resolve_command(

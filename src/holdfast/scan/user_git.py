@@ -121,6 +121,11 @@ def excludes_file(home: Path, config_home: Path, repository: Path | None, *, sys
     return _content(path) or b""
 
 
+def own_settings(git: Path) -> dict[str, str]:
+    """Return the settings of a repository's own configuration file, by lower-case key; includes are not followed."""
+    return dict(_settings(os.fsdecode(_content(common_dir(git) / "config") or b"")))
+
+
 class Tracked:
     """What a repository's index tracks. The index is read on the first question that `memo` cannot answer.
 

@@ -18,6 +18,7 @@ The folder is looked at by `capture`, written down by `stored`, and brought back
     search, blame, why, peek    reading checkpoints
     guard, bisect        run something under a checkpoint; at one checkpoint after the other
     export, import_checkpoint    a checkpoint into a folder of its own; from another store
+    imports     checkpoints that other tools made
 """
 
 from __future__ import annotations

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.capture.watch_state import Watching
     from holdfast.workspace.engine import Engine
     from holdfast.workspace.guard import Guard
+    from holdfast.workspace.imports import Imports
     from holdfast.workspace.pathspec import Paths
     from holdfast.workspace.requests import RestoreRequest, SaveRequest
     from holdfast.workspace.upkeep.purge import Purger
@@ -233,6 +234,12 @@ class Workspace:
         found, source = other.get(ref), other._repository
         with self._writing():
             return import_checkpoint(self._repository, source, found, label, self._clock())
+
+    def imports(self) -> Imports:
+        """Return what adds checkpoints of other tools to this workspace. The folder is not changed."""
+        from holdfast.workspace.imports import Imports
+
+        return Imports(self._repository, self._writing)
 
     def delete(self, ref: CheckpointRef) -> Checkpoint:
         """Delete a checkpoint; its id is never used again. Other checkpoints do not change."""

@@ -1,0 +1,91 @@
+"""Importing checkpoints that other tools made: `open_import(source)` finds the kind of a source and plans its import.
+
+An import reads the source and never changes it, executes nothing of it (P7), adds each checkpoint atomically (P3), adds
+nothing twice, and reports what it cannot carry over (P4). One file per kind of source; a new kind is one file with a
+function `recognize` and a class that has the methods of `Import`, and one line in `KINDS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from holdfast.durable.os_errors import os_errors
+from holdfast.errors import NotFound, Refused
+from holdfast.escaping import without_password
+from holdfast.importers.model import Import, Imported, ImportPlan, ImportRequest, NotCarried
+from holdfast.location import is_url
+from holdfast.model import Progress
+
+__all__ = ["KINDS", "Import", "ImportKind", "ImportPlan", "ImportRequest", "Imported", "NotCarried", "open_import"]
+
+
+_UNCHANGED = "Nothing was imported."
+
+
+class ImportKind(NamedTuple):
+    """A line of the registry. Nothing of a kind is imported before `load`."""
+
+    name: str
+    title: str
+    module: str
+
+    def load(self) -> Any:
+        """The module, which has `recognize(source, environ)` and `open_source(request)`."""
+        return importlib.import_module(f"holdfast.importers.{self.module}")
+
+
+KINDS: Sequence[ImportKind] = (
+    ImportKind("shadow-git", "a shadow git repository (PraisonAI, Cline, Roo)", "shadow_git"),
+)
+"""The registry."""
+
+
+def open_import(request: ImportRequest, *, kind: str | None = None) -> Import:
+    """Open a source of a kind, or of the kind that is recognized. Refused or NotFound if it is none, or several.
+
+    Call `plan` of the result, then `run`, and `close` it.
+    """
+    with os_errors(request.source, outcome=_UNCHANGED):
+        return _open(request, kind)
+
+
+def _open(request: ImportRequest, kind: str | None) -> Import:
+    if not is_url(request.source) and not os.path.lexists(request.source):
+        raise NotFound(f"{request.source} does not exist", hint="Name the folder, the file or the URL to import.")
+    known: Mapping[str, ImportKind] = {each.name: each for each in KINDS}
+    if kind is not None:
+        if kind not in known:
+            raise Refused(f"{kind!r} is not a kind of source", hint=f"Known are: {', '.join(known)}.")
+        found = [known[kind]]
+    else:
+        found = [each for each in KINDS if each.load().recognize(request.source)]
+    shown = without_password(request.source)
+    if not found:
+        titles = "; ".join(each.title for each in KINDS)
+        raise Refused(f"{shown} is nothing that can be imported", hint=f"A source is one of: {titles}.")
+    if len(found) > 1:
+        names = " or ".join(each.name for each in found)
+        raise Refused(f"{shown} may be read in several ways", hint=f"Say which: {names}.")
+    return _Opened(found[0].load().open_source(request), request.source)
+
+
+class _Opened:
+    """An import whose errors of the file system are translated."""
+
+    def __init__(self, inner: Import, source: str) -> None:
+        self._inner = inner
+        self._source = source
+
+    def plan(self, progress: Progress | None = None) -> ImportPlan:
+        with os_errors(self._source, outcome=_UNCHANGED):
+            return self._inner.plan(progress)
+
+    def run(self, progress: Progress | None = None) -> Imported:
+        with os_errors(self._source, outcome="What was imported before is complete; run the import again."):
+            return self._inner.run(progress)
+
+    def close(self) -> None:
+        self._inner.close()

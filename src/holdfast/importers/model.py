@@ -1,0 +1,92 @@
+"""The nouns of an import: what is asked for, what would be done, what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from holdfast.model import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRequest:
+    """What to import, and where to."""
+
+    source: str
+    """A path or a URL."""
+    target: str | None = None
+    """A path or a URL; None: the place that the source itself names."""
+    workspace_options: Mapping[str, Any] = field(default_factory=dict)
+    """The options of `Workspace` for a target that is a folder, such as `store`."""
+
+
+class NotCarried(NamedTuple):
+    """Something of the source that the import leaves behind, and why."""
+
+    what: str
+    why: str
+    checkpoints: int = 1
+    """How many checkpoints it concerns."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    """What an import would do."""
+
+    kind: str
+    title: str
+    """What the source is, in words."""
+    source: str
+    target: str
+    """Both without passwords."""
+    checkpoints: int
+    """How many checkpoints of the source can be carried over, or are there already."""
+    present: int
+    """How many of these the target has already, from an earlier import."""
+    not_carried: Sequence[NotCarried] = ()
+    notes: Sequence[str] = ()
+    bytes: int | None = None
+    """About how much content is to be read; None if that is unknown."""
+
+    @property
+    def new(self) -> int:
+        """How many checkpoints would be added."""
+        return self.checkpoints - self.present
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import did."""
+
+    added: int
+    present: int
+    not_carried: Sequence[NotCarried] = ()
+    notes: Sequence[str] = ()
+
+
+class Import(Protocol):
+    """An opened source and its target."""
+
+    def plan(self, progress: Progress | None = None) -> ImportPlan:
+        """Read the source, and compute what would be added. Changes nothing."""
+        ...
+
+    def run(self, progress: Progress | None = None) -> Imported:
+        """Add what the target lacks, one checkpoint after the other, in the order of the source."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Losses:
+    """Collects what is not carried over: each thing once, with the number of checkpoints that it concerns."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], int] = {}
+
+    def add(self, what: str, why: str) -> None:
+        self._found[what, why] = self._found.get((what, why), 0) + 1
+
+    def all(self) -> tuple[NotCarried, ...]:
+        return tuple(NotCarried(what, why, count) for (what, why), count in self._found.items())

@@ -26,6 +26,7 @@ def test_version_loads_neither_the_engine_nor_the_drawing(holdfast):
 
 _NEVER = {"asyncio", "email", "msgspec", "platformdirs", "pygit2", "rich", "subprocess", "tempfile", "tomllib"}
 _READING = {"isal", "holdfast.shadowgit.objects", "holdfast.workspace.engine", "holdfast.workspace.stored.state"}
+_CONFIGURED = {"holdfast.model.uncovered", "holdfast.workspace.config"}
 _RESTORING = {
     "shutil",
     "holdfast.model.changes",
@@ -38,8 +39,8 @@ _RESTORING = {
     ("command", "spared"),
     [
         ("--help", {"sqlite3", "holdfast.workspace"} | _READING),
-        ("log", {"click", "hashlib", "holdfast.model.uncovered", "holdfast.workspace.config"} | _READING | _RESTORING),
-        ("save", _RESTORING),
+        ("log", {"click", "hashlib", "shlex", "holdfast.location.reports", *_CONFIGURED} | _READING | _RESTORING),
+        ("save", {"shlex", "holdfast.location", "holdfast.adapters.agents.session_file"} | _RESTORING),
     ],
 )
 @pytest.mark.parametrize("configuration", [None, "watch = 1"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
@@ -271,6 +270,8 @@ class App:
 
         A password in a URL is left out of it.
         """
+        import shlex  # start-up cost: only for what is printed beside an answer
+
         options = [f"--{name.replace('_', '-')}" for name, is_on in self._options.items() if is_on]
         for option, place in (("-C", self.directory), ("--store", self.store)):
             options += [option, place] if place else []

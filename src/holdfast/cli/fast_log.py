@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.cli.context import App
@@ -17,37 +17,34 @@ _TEXTS = ("--session", "--before", "--actor")
 _DIGITS_MAX = 9
 LIMIT = 20
 
-
-class Log(NamedTuple):
-    """A `log` that was asked for: options of the program, and of the command."""
-
-    of_program: dict[str, Any]
-    of_command: dict[str, Any]
+_Options = dict[str, Any]
 
 
-def understood(args: Sequence[str]) -> Log | None:
-    """Return what `[-C PATH] [--json] log [OPTION]…` asks for; None for any other words."""
+def understood(args: Sequence[str]) -> tuple[_Options, _Options] | None:
+    """Return the options of the program and of `log` in `[-C PATH] [--json] log [OPTION]…`; None for other words."""
     if "log" not in args or _COMPLETING in os.environ:
         return None
-    asked, is_named = Log({}, {}), False
+    of_program: _Options = {}
+    of_command: _Options = {}
+    is_named = False
     words = iter(args)
     for word in words:
         if word == "log" and not is_named:
             is_named = True
         elif word == "--json":
-            asked.of_program["json"] = True
-        elif not (_of_command(word, words, asked) if is_named else _of_program(word, words, asked)):
+            of_program["json"] = True
+        elif not (_of_command(word, words, of_command) if is_named else _of_program(word, words, of_program)):
             return None
-    return asked if is_named else None
+    return (of_program, of_command) if is_named else None
 
 
-def answer(asked: Log) -> int:
+def answer(of_program: _Options, of_command: _Options) -> int:
     """List the checkpoints."""
     from holdfast.cli.context import App  # only here: other commands do not need it yet
 
-    app = App(**asked.of_program)
+    app = App(**of_program)
     try:
-        log(app, **asked.of_command)
+        log(app, **of_command)
     finally:
         app.close()
     return 0
@@ -74,26 +71,26 @@ def log(app: App, limit: int = LIMIT, *, before: str | None = None, **options: A
             streams.note(f"There are more: {app.typed('log', *words, '--before', page.next)}")
 
 
-def _of_program(word: str, words: Iterator[str], asked: Log) -> bool:
+def _of_program(word: str, words: Iterator[str], options: _Options) -> bool:
     """Read an option that stands before `log`; whether it is one that is known here."""
     if word != "-C":
         return False
-    asked.of_program["directory"] = value = next(words, "")
+    options["directory"] = value = next(words, "")
     return _is_plain(value)
 
 
-def _of_command(word: str, words: Iterator[str], asked: Log) -> bool:
+def _of_command(word: str, words: Iterator[str], options: _Options) -> bool:
     """Read an option that stands after `log`; whether it is one that is known here."""
     if word == "--all":
-        asked.of_command["all"] = True
+        options["all"] = True
         return True
     value = next(words, "")
     if word in _TEXTS:
-        asked.of_command[word[2:]] = value
+        options[word[2:]] = value
         return _is_plain(value)
     if word != "-n" or not (value.isascii() and value.isdecimal()) or len(value) > _DIGITS_MAX:
         return False
-    asked.of_command["limit"] = int(value)
+    options["limit"] = int(value)
     return True
 
 

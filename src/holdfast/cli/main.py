@@ -42,7 +42,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _run(args: Sequence[str]) -> int:
     if asked := fast_log.understood(args):
-        return fast_log.answer(asked)
+        return fast_log.answer(*asked)
     import click  # inside `main`'s protection: loading it is most of the start-up time
 
     from holdfast.cli.group import group

@@ -7,7 +7,7 @@ Pool            many connections to a file, one writer at a time, with group com
 connect, error_code, is_damage, journal_mode    the pieces, for a file that is only a cache
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import contextlib
 import errno
@@ -18,10 +18,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from enum import Enum, auto
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from holdfast.errors import Damaged, HoldfastError, NotFound, Refused, Unavailable
@@ -122,10 +121,7 @@ class Layout(NamedTuple):
     upgrade: Upgrade | None = None
 
 
-class _State(Enum):
-    NEW = auto()
-    CURRENT = auto()
-    OLD = auto()
+_State = Literal["new", "current", "old"]
 
 
 class DatabaseFile:
@@ -235,46 +231,46 @@ class DatabaseFile:
         try:
             if not has_wal:
                 self._leave_wal(db, state)
-            if state is not _State.CURRENT:
+            if state != "current":
                 self._migrate(db, state)
         except self.errors as error:
             is_full = error_code(error) in (*_NOT_WRITABLE, sqlite3.SQLITE_FULL)
-            if state is not _State.OLD or upgrade is None or not upgrade.rewrites_file or not is_full:
+            if state != "old" or upgrade is None or not upgrade.rewrites_file or not is_full:
                 raise
             return self._upgraded_copy(db)
-        if state is _State.OLD and upgrade is not None and upgrade.rewrites_file:
+        if state == "old" and upgrade is not None and upgrade.rewrites_file:
             self._compact(db)
         return db
 
     def _state(self, db: Any) -> _State:
         # Tables first: another process may create them right now, and sets the version in the same transaction.
         if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            return _State.NEW
+            return "new"
         application, version = signature = _signature(db)
         if signature == (self.layout.application, self.layout.version):
-            return _State.CURRENT
+            return "current"
         upgrade = self.layout.upgrade
         if (
             upgrade is not None
             and signature == (upgrade.application, upgrade.version)
             and upgrade.tables in (None, _tables(db))
         ):
-            return _State.OLD
+            return "old"
         if application != self.layout.application or not version:
             raise Refused(f"{self.layout.name} is a database of another program", hint="Name another file.")
         refuse_version(self.layout.name, version, self.layout.version, if_old=self.layout.if_old)
-        return _State.CURRENT
+        return "current"
 
     def _leave_wal(self, db: Any, state: _State) -> None:
         """Give up the write-ahead log that a file brought along from another file system."""
-        if state is not _State.NEW:
+        if state != "new":
             self._run(db, "PRAGMA journal_mode=DELETE")
         self._run(db, _SHARED)
         self._run(db, "PRAGMA schema_version")  # takes effect with the next statement that reads
 
     def _migrate(self, db: Any, state: _State) -> None:
         """Create or upgrade the tables, in one transaction: a kill leaves the file as it was, or done (P3)."""
-        if state is _State.NEW:
+        if state == "new":
             if not self._create:
                 raise self._missing()
             for pragma in self.layout.pragmas:
@@ -284,9 +280,9 @@ class DatabaseFile:
         self._run(db, "BEGIN IMMEDIATE")
         try:
             state = self._state(db)  # another process may have been faster
-            if state is _State.NEW:
+            if state == "new":
                 self._make(db)
-            elif state is _State.OLD:
+            elif state == "old":
                 self._upgrade(db)
             db.execute("COMMIT")
         except BaseException:
@@ -477,11 +473,11 @@ class Pool:
         self._pid = os.getpid()
         self._closed = False
 
-    def reading(self) -> PooledConnection:
+    def reading(self) -> "PooledConnection":
         """A connection, for `with`; errors of SQLite are raised as ours."""
         return PooledConnection(self)
 
-    def transaction(self) -> WriteTransaction:
+    def transaction(self) -> "WriteTransaction":
         """A connection in a write transaction, for `with`: committed at the end, rolled back on any error.
 
         Threads of this process wait for each other here, instead of polling the file. Writes that wait for a commit
@@ -489,7 +485,7 @@ class Pool:
         """
         return WriteTransaction(self)
 
-    def acquire(self) -> tuple[threading.Lock, GroupCommit]:
+    def acquire(self) -> tuple[threading.Lock, "GroupCommit"]:
         """Wait until no other thread writes. The caller releases the lock."""
         self._check_process()
         lock, group = self._lock, self._group
@@ -594,7 +590,7 @@ class WriteTransaction(PooledConnection):
         finally:
             self._lock.release()
 
-    def _commit(self, waiting: list[PendingWrite]) -> None:
+    def _commit(self, waiting: list["PendingWrite"]) -> None:
         is_done = False
         try:
             for each in waiting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from holdfast.model.uncovered import Uncovered
@@ -26,8 +26,7 @@ class Lazy(Protocol):
     def uncovered(self, checkpoint: Checkpoint) -> tuple[Uncovered, ...]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """The restore, undo or redo before which a safety checkpoint was taken."""
 
     verb: str  # "restore" | "undo" | "redo" | "found" (what an interruption had left, before it was dealt with)

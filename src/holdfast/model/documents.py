@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         FileChange,
         Hunk,
         Match,
-        Operation,
         Origin,
         Overlap,
         PathUsage,
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
         | FileChange
         | Hunk
         | Match
-        | Operation
         | Origin
         | Overlap
         | PathUsage
@@ -83,7 +81,7 @@ def checkpoint(noun: Checkpoint) -> dict[str, Any]:
         "pinned": noun.pinned,
         "complete": noun.complete,
         "quiet": noun.quiet,
-        "operation": flat(noun.operation) if noun.operation else None,
+        "operation": noun.operation._asdict() if noun.operation else None,
         "purged": list(noun.purged),
         "commit": noun.commit,
     }
@@ -162,6 +160,15 @@ def whole_checkpoint(noun: Checkpoint) -> dict[str, Any]:
         "uncovered": [flat(entry) for entry in noun.uncovered],
         **_states(noun.state),
     }
+
+
+def uncovered_reasons(entries: Iterable[Uncovered]) -> dict[str, str]:
+    """By path that a checkpoint does not contain: why."""
+    found: dict[str, list[str]] = {}
+    for each in entries:
+        why = f"{each.reason.value}: {each.detail}" if each.detail else each.reason.value
+        found.setdefault(each.path, []).append(why)
+    return {path: "; ".join(why) for path, why in found.items()}
 
 
 def restored(noun: Restored) -> dict[str, Any]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.model import Checkpoint, CheckpointDiff
     from holdfast.workspace.service.config import CheckpointConfig, CheckpointEvent
     from holdfast.workspace.service.service import CheckpointService
-    from holdfast.workspace.stored.state_json import Tagged
+    from holdfast.workspace.stored.tagged_json import Tagged
 
 __all__ = [
     "Checkpoint",
@@ -49,7 +49,7 @@ _LAZY = {
     "CheckpointConfig": "holdfast.workspace.service.config",
     "CheckpointEvent": "holdfast.workspace.service.config",
     "CheckpointService": "holdfast.workspace.service.service",
-    "Tagged": "holdfast.workspace.stored.state_json",
+    "Tagged": "holdfast.workspace.stored.tagged_json",
 }
 
 if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name

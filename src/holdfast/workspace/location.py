@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from holdfast import location
 from holdfast.errors import NotFound, Remedy
-from holdfast.location import (
-    Capability,
-    Column,
-    Comparison,
-    Description,
-    Details,
-    Field,
-    Item,
-    Option,
-    Page,
-    PrunePlan,
-    PruneResult,
-    Table,
-    UsageReport,
-    Verification,
-)
+from holdfast.location import Capability, Column, Item, Option, Page
 from holdfast.model import documents
 from holdfast.model.documents import short
 from holdfast.workspace.workspace import Workspace
@@ -31,7 +17,18 @@ from holdfast.workspace.workspace import Workspace
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from holdfast.model import Checkpoint, CheckpointDiff, Operation, Progress, Pruned, Uncovered
+    from holdfast.location import (
+        Comparison,
+        Description,
+        Details,
+        Field,
+        PrunePlan,
+        PruneResult,
+        Table,
+        UsageReport,
+        Verification,
+    )
+    from holdfast.model import Checkpoint, CheckpointDiff, Operation, Progress, Pruned
     from holdfast.retention import Policy
 
 _LIST, _GET, _DIFF = (frozenset([each]) for each in (Capability.LIST, Capability.GET, Capability.DIFF))
@@ -69,7 +66,7 @@ class WorkspaceLocation:
         self._options = options or {}
 
     def describe(self) -> Description:
-        return Description("workspace", "a folder", os.fspath(self.workspace.path), self.capabilities)
+        return location.Description("workspace", "a folder", os.fspath(self.workspace.path), self.capabilities)
 
     def close(self) -> None:
         self.workspace.close()
@@ -101,20 +98,21 @@ class WorkspaceLocation:
         found = self.workspace.get("latest" if ref is None else ref)
         document = documents.whole_checkpoint(found)
         if self._options.get("uncovered"):
-            lines = [f"    {path or '.'}  ({why})" for path, why in uncovered_reasons(found.uncovered).items()]
-            return Details(found.id, [], document, lines=lines or ["It contains everything."])
-        missing = uncovered_reasons(each for each in found.uncovered if each.reason.is_failure)
-        return Details(found.id, _fields(found), document, missing=missing)
+            reasons = documents.uncovered_reasons(found.uncovered)
+            lines = [f"    {path or '.'}  ({why})" for path, why in reasons.items()]
+            return location.Details(found.id, [], document, lines=lines or ["It contains everything."])
+        missing = documents.uncovered_reasons(each for each in found.uncovered if each.reason.is_failure)
+        return location.Details(found.id, _fields(found), document, missing=missing)
 
     def _state(self, ref: str, name: str) -> Details:
         """One state as it is stored. JSON may look like tags by itself, so that there are tags is a note."""
-        from holdfast.workspace.stored.state_json import Tagged
+        from holdfast.workspace.stored.tagged_json import Tagged
 
         value = self.workspace.state(ref, name)
         if not isinstance(value, Tagged):
-            return Details(ref, [], value, is_raw=True)
+            return location.Details(ref, [], value, is_raw=True)
         note = f"State {name} has values that JSON lacks; each has a tag, such as $tuple."
-        return Details(ref, [], value.form, notes=[note], is_raw=True)
+        return location.Details(ref, [], value.form, notes=[note], is_raw=True)
 
     def find(self, ref: str) -> Item:
         return _item(self.workspace.get(ref))
@@ -146,12 +144,12 @@ class WorkspaceLocation:
         ]
         document = documents.diff(found)
         if self._options.get("name-only"):
-            return Comparison(
-                document, table=Table((Column("path"),), [(each,) for each in _paths(found)]), notes=notes
+            return location.Comparison(
+                document, table=location.Table((Column("path"),), [(each,) for each in _paths(found)]), notes=notes
             )
         if self._options.get("stat"):
-            return Comparison(document, table=_line_counts(found), notes=notes)
-        return Comparison(document, patch=found.diff_content, notes=notes)
+            return location.Comparison(document, table=_line_counts(found), notes=notes)
+        return location.Comparison(document, patch=found.diff_content, notes=notes)
 
     def verify(self, progress: Progress | None = None) -> Verification:
         report = self.workspace.verify(progress=progress)
@@ -165,7 +163,7 @@ class WorkspaceLocation:
         ]
         read = [(report.checkpoints, "checkpoint"), (report.objects, "object")]
         document = documents.report(report)
-        return Verification(report.ok, read, report.bytes_read, problems, document, [] if report.ok else notes)
+        return location.Verification(report.ok, read, report.bytes_read, problems, document, [] if report.ok else notes)
 
     def usage(self, limit: int | None) -> UsageReport:
         """The largest checkpoints and paths first. Every folder of every checkpoint is read."""
@@ -180,13 +178,13 @@ class WorkspaceLocation:
             own = sum(each.own_bytes for each in of_kind)
             types.append({"type": kind, "checkpoints": len(of_kind), "own_bytes": own, "kept": told(rule)})
         fields = [
-            Field("store", found.total_bytes, "bytes"),
-            Field("packs", found.packs_bytes, "bytes"),
-            Field("catalog and scan cache", found.catalog_bytes, "bytes"),
-            Field("other", found.other_bytes, "bytes"),
-            Field("unneeded", found.unneeded_bytes or None, "bytes"),
+            location.Field("store", found.total_bytes, "bytes"),
+            location.Field("packs", found.packs_bytes, "bytes"),
+            location.Field("catalog and scan cache", found.catalog_bytes, "bytes"),
+            location.Field("other", found.other_bytes, "bytes"),
+            location.Field("unneeded", found.unneeded_bytes or None, "bytes"),
         ]
-        sizes = Table(
+        sizes = location.Table(
             (
                 Column("checkpoint"),
                 Column("only it", "bytes"),
@@ -198,11 +196,11 @@ class WorkspaceLocation:
                 for each in largest
             ],
         )
-        kinds = Table(
+        kinds = location.Table(
             (Column("type"), Column("checkpoints", "count"), Column("only they", "bytes"), Column("kept")),
             [tuple(each.values()) for each in types],
         )
-        paths = Table(
+        paths = location.Table(
             (Column("path"), Column("size", "bytes"), Column("contents", "count")),
             [(each.path, each.bytes, each.contents) for each in found.paths],
         )
@@ -220,7 +218,7 @@ class WorkspaceLocation:
             "more_paths": found.more_paths,
             "types": types,
         }
-        return UsageReport(fields, [sizes, kinds, paths], document, notes, is_cut=bool(found.more_paths))
+        return location.UsageReport(fields, [sizes, kinds, paths], document, notes, is_cut=bool(found.more_paths))
 
     # deleting and keeping
 
@@ -237,7 +235,7 @@ class WorkspaceLocation:
         del now  # the workspace has its own clock
         plan = self.workspace.prune(policy)
         removed = [_item(each) for each in plan.removed]
-        return PrunePlan(
+        return location.PrunePlan(
             removed, _COLUMNS, plan.kept, plan.bytes_freed, _pruned(plan), (policy, plan), notes=_above_size(plan)
         )
 
@@ -250,7 +248,7 @@ class WorkspaceLocation:
                 f"{done.unfreed_bytes:,} more bytes could not be freed: not enough free space to copy the rest of a "
                 "pack. Free some space, then run `compact`."
             )
-        return PruneResult(len(done.removed), done.bytes_freed, _pruned(done), notes)
+        return location.PruneResult(len(done.removed), done.bytes_freed, _pruned(done), notes)
 
     def delete(self, ref: str) -> Item:
         return _item(self.workspace.delete(ref))
@@ -295,33 +293,24 @@ def _fields(found: Checkpoint) -> list[Field]:
     counted = Counter(each.reason.value for each in found.uncovered)
     uncovered = "\n".join(f"{_count(number, 'path')}: {why}" for why, number in counted.most_common())
     return [
-        Field("checkpoint", found.id),
-        Field("name", found.name),
-        Field("when", found.timestamp, "time"),
-        Field("message", found.message, "block"),
-        Field("session", found.session, "block"),
-        Field("actor", found.actor, "block"),
-        Field("step", found.step),
-        Field("metadata", dict(found.metadata) or None, "json"),
-        Field("state", tuple(sorted(found.state)), "list"),
-        Field("parent", found.parent),
-        Field("pinned", "yes" if found.pinned else ""),
-        Field("safety", reason(operation) if operation else ""),
-        Field("complete", "yes" if found.complete else "no"),
-        Field("quiet", "" if found.quiet else "no: files changed while they were read"),
-        Field("not contained", uncovered, "block"),
-        Field("commit", found.commit),
-        Field("changed", (_count(len(changed), "file"), changed), "listing"),
+        location.Field("checkpoint", found.id),
+        location.Field("name", found.name),
+        location.Field("when", found.timestamp, "time"),
+        location.Field("message", found.message, "block"),
+        location.Field("session", found.session, "block"),
+        location.Field("actor", found.actor, "block"),
+        location.Field("step", found.step),
+        location.Field("metadata", dict(found.metadata) or None, "json"),
+        location.Field("state", tuple(sorted(found.state)), "list"),
+        location.Field("parent", found.parent),
+        location.Field("pinned", "yes" if found.pinned else ""),
+        location.Field("safety", reason(operation) if operation else ""),
+        location.Field("complete", "yes" if found.complete else "no"),
+        location.Field("quiet", "" if found.quiet else "no: files changed while they were read"),
+        location.Field("not contained", uncovered, "block"),
+        location.Field("commit", found.commit),
+        location.Field("changed", (_count(len(changed), "file"), changed), "listing"),
     ]
-
-
-def uncovered_reasons(entries: Iterable[Uncovered]) -> dict[str, str]:
-    """By path that a checkpoint does not contain: why."""
-    found: dict[str, list[str]] = {}
-    for each in entries:
-        why = f"{each.reason.value}: {each.detail}" if each.detail else each.reason.value
-        found.setdefault(each.path, []).append(why)
-    return {path: "; ".join(why) for path, why in found.items()}
 
 
 def _paths(found: CheckpointDiff) -> list[str]:
@@ -339,7 +328,7 @@ def _line_counts(found: CheckpointDiff) -> Table:
         lines = "not shown" if plus is None or minus is None else "mode" if only_mode else f"+{plus} -{minus}"
         shown = f"{old[path]} → {path}" if path in old else path
         rows.append((verbs.get(path, "renamed" if path in old else "modified"), lines, shown))
-    return Table((Column(""), Column("lines"), Column("path")), rows)
+    return location.Table((Column(""), Column("lines"), Column("path")), rows)
 
 
 def _touched(names: Sequence[str]) -> str:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+TYPE_CHECKING = False  # as type checkers know it, without the cost of `typing`
+if TYPE_CHECKING:
+    from holdfast.adapters.agents.attribution import AgentSession, OpenToolCall
+
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "busybox"})
 _MAX_STEPS = 4
 
@@ -17,6 +23,27 @@ def owner_of(pid: int) -> str:
             return f"{pid}:{started}"
         pid = parent
     return ""
+
+
+def session_folder(store: Path) -> Path:
+    """The folder of the session file in a store; none if no agent's hook ever ran there."""
+    return store / "holdfast" / "agents"
+
+
+def find_enclosing_tool(store: Path, pid: int) -> tuple[AgentSession, OpenToolCall, list[str]] | None:
+    """Find the tool call that a process runs in: the latest open one of the session that started the process; and who
+    else has one open, and may have changed something meanwhile."""
+    if not (folder := session_folder(store)).exists():
+        return None
+    from holdfast.adapters.agents.session_file import read_sessions  # start-up cost: only where agents work
+
+    sessions = read_sessions(folder).sessions.values()
+    for session in sorted(sessions, key=lambda each: each.at, reverse=True):
+        if session.open and is_within(pid, session.owner):
+            tool = session.open[-1]
+            actors = {call.actor for each in sessions for call in each.open}
+            return session, tool, sorted(actors - {tool.actor})
+    return None
 
 
 def is_within(pid: int, owner: str) -> bool:

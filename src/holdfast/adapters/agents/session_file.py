@@ -17,7 +17,7 @@ from zlib import crc32
 
 from holdfast import durable
 from holdfast.adapters.agents.attribution import AgentSession, AgentSessions, LastEvent, OpenToolCall
-from holdfast.adapters.agents.parent_process import is_within
+from holdfast.adapters.agents.parent_process import session_folder
 
 FORMAT = 2
 _PREFIX = "windows-"  # of the files' names, which are stored
@@ -46,23 +46,6 @@ class SessionFile:
             os.close(fd)
         for number in before:
             durable.disk().unlink(str(_path(self._folder, number)))
-
-
-def session_folder(store: Path) -> Path:
-    """The folder of the session file in a store."""
-    return store / "holdfast" / "agents"
-
-
-def find_enclosing_tool(store: Path, pid: int) -> tuple[AgentSession, OpenToolCall, list[str]] | None:
-    """Find the tool call that a process runs in: the latest open one of the session that started the process; and who
-    else has one open, and may have changed something meanwhile."""
-    sessions = read_sessions(session_folder(store)).sessions.values()
-    for session in sorted(sessions, key=lambda each: each.at, reverse=True):
-        if session.open and is_within(pid, session.owner):
-            tool = session.open[-1]
-            actors = {call.actor for each in sessions for call in each.open}
-            return session, tool, sorted(actors - {tool.actor})
-    return None
 
 
 def read_sessions(folder: Path) -> AgentSessions:

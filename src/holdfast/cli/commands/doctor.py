@@ -11,7 +11,8 @@ from holdfast.adapters.agents.attribution import AgentSessions, LastEvent
 from holdfast.adapters.agents.base import AGENT_NAMES, find_agent
 from holdfast.adapters.agents.doctor import AgentReport, examine
 from holdfast.adapters.agents.hook_log import log_file
-from holdfast.adapters.agents.session_file import read_sessions, session_folder
+from holdfast.adapters.agents.parent_process import session_folder
+from holdfast.adapters.agents.session_file import read_sessions
 from holdfast.cli import render, streams
 from holdfast.cli.command import command
 from holdfast.cli.context import App, pass_app, typed

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
-from holdfast.adapters.agents.session_file import find_enclosing_tool
+from holdfast.adapters.agents.parent_process import find_enclosing_tool
 from holdfast.cli import progress, render, streams
 from holdfast.cli.command import command
 from holdfast.cli.context import App, pass_app, typed
@@ -18,7 +18,6 @@ from holdfast.cli.exit_codes import Exit
 from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.model import JSON, Checkpoint, documents
 from holdfast.model.documents import short
-from holdfast.workspace.location import uncovered_reasons
 
 _NAMED_MAX = 3
 
@@ -155,7 +154,7 @@ def show_saved(checkpoint: Checkpoint, *, new: bool, lost: bool = False, latest:
     failures = [entry for entry in checkpoint.uncovered if entry.reason.is_failure]
     if failures:
         streams.note(f"{render.count(len(failures), 'path')} could not be saved:")
-        streams.notes(render.listing(uncovered_reasons(failures)))
+        streams.notes(render.listing(documents.uncovered_reasons(failures)))
     if left_out := sorted({entry.path for entry in checkpoint.uncovered if not entry.reason.is_failure}):
         some = len(left_out) <= _NAMED_MAX
         what = ", ".join(map(render.escape, left_out)) if some else render.count(len(left_out), "path")

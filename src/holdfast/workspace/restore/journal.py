@@ -4,7 +4,7 @@ It is written before the workspace changes. When everything is durable it is mar
 sync of the folder; from then on it only says that a stage may have to be removed.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import json
 import os

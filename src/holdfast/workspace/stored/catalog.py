@@ -9,7 +9,7 @@ that writes to such a mapping. Without a log a reader can meet a writer in its c
 refs instead, since readers never wait (P9).
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import contextlib
 import os

@@ -9,7 +9,7 @@ uncovered.json   the paths that are not covered, and why
 rules.json       the ignore rules that are not files of the workspace
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import json
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ def encode_record(checkpoint: Checkpoint) -> bytes:
     )
 
 
-def decode_record(data: bytes, *, commit: str, lazy: Lazy | None) -> Checkpoint:
+def decode_record(data: bytes, *, commit: str, lazy: "Lazy | None") -> Checkpoint:
     """Read `checkpoint.json`."""
     try:
         row = json.loads(data)
@@ -102,7 +102,7 @@ def decode_record(data: bytes, *, commit: str, lazy: Lazy | None) -> Checkpoint:
         raise Damaged(f"the record of commit {commit} cannot be read ({error})", remedy=Remedy("verify")) from None
 
 
-def write_commit(sink: Sink, checkpoint: Checkpoint, contents: Contents) -> bytes:
+def write_commit(sink: "Sink", checkpoint: Checkpoint, contents: Contents) -> bytes:
     """Write the tree and the commit of a checkpoint; return the id of the commit."""
     from holdfast.shadowgit import (  # start-up cost: reading records does not need it
         EMPTY_TREE,
@@ -131,7 +131,7 @@ def write_commit(sink: Sink, checkpoint: Checkpoint, contents: Contents) -> byte
     return sink.add(ObjectKind.COMMIT, encode_commit(tree, seconds=seconds, message=title))
 
 
-def read_contents(source: Source, commit: bytes) -> Contents:
+def read_contents(source: "Source", commit: bytes) -> Contents:
     """Read the parts of a stored checkpoint."""
     from holdfast.shadowgit import EMPTY_TREE, FOLDER_MODE, decode_commit  # as above
 
@@ -152,12 +152,12 @@ def read_contents(source: Source, commit: bytes) -> Contents:
         raise Damaged(f"a checkpoint has no {error.args[0].decode()}", remedy=Remedy("verify")) from None
 
 
-def encode_uncovered(uncovered: Sequence[Uncovered]) -> bytes:
+def encode_uncovered(uncovered: "Sequence[Uncovered]") -> bytes:
     """`uncovered.json`."""
     return to_json([[item.path, item.reason, item.detail] for item in uncovered])
 
 
-def decode_uncovered(data: bytes) -> tuple[Uncovered, ...]:
+def decode_uncovered(data: bytes) -> "tuple[Uncovered, ...]":
     """Read `uncovered.json`."""
     from holdfast.model import Reason, Uncovered  # start-up cost: a list of checkpoints does not need them
 

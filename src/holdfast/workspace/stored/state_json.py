@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -17,16 +16,10 @@ from holdfast.model import JSON
 
 if TYPE_CHECKING:
     from holdfast.serde import Registry, Serde
+    from holdfast.workspace.stored.tagged_json import Tagged
 
 OnUnknown = Literal["raise", "keep", "tagged"]
 _WAYS = ("raise", "keep", "tagged")
-
-
-@dataclass(frozen=True, slots=True)
-class Tagged:
-    """A state that is not decoded: JSON with tags. It can be saved again, unchanged."""
-
-    form: JSON
 
 
 class Spelled(NamedTuple):
@@ -63,6 +56,7 @@ class Spelling:
     def tagged(self, value: Any, where: str) -> Tagged:
         """Return a copy of a value as tagged JSON. Refused as by `spell`."""
         from holdfast.serde import from_tagged, to_tagged  # start-up cost: only for values that are not JSON
+        from holdfast.workspace.stored.tagged_json import Tagged
 
         if type(value) is not Tagged:
             return Tagged(to_tagged(self._serde.encode(value, where), readable=True))
@@ -80,6 +74,8 @@ class Spelling:
         if not spelled.is_tagged:
             return form
         if self._on_unknown == "tagged":
+            from holdfast.workspace.stored.tagged_json import Tagged  # as above
+
             return Tagged(form)
         from holdfast.serde import from_tagged  # as above
 

@@ -1,9 +1,10 @@
-"""Reading tagged JSON without decoding it: its texts, and copies without some of them."""
+"""Tagged JSON that is not decoded: its texts, and copies without some of them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -14,6 +15,13 @@ _ITEMS = frozenset({"$tuple", "$set", "$frozenset", "$map", "$dict", "$ordered_d
 _TEXTS = frozenset({"$utf8", "$secret", "$bytearray"})
 _SECOND = frozenset({"$deque", "$defaultdict", "$path"})  # the first item is a type, not content
 _OPAQUE = frozenset({"$bytes", "$ext"})
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """A state that is not decoded: JSON with tags. It can be saved again, unchanged."""
+
+    form: JSON
 
 
 def texts_of(value: JSON, is_tagged: bool) -> Iterator[str]:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from holdfast.adapters.agents.attribution import AgentSessions, ChangeAuthor, apply_event, find_author, is_repeated
 from holdfast.adapters.agents.event import AgentEvent, EventKind
-from holdfast.adapters.agents.session_file import SessionFile, session_folder
+from holdfast.adapters.agents.parent_process import session_folder
+from holdfast.adapters.agents.session_file import SessionFile
 
 
 class Scene:

@@ -15,7 +15,7 @@ How values are shown to people is declared with them, by one of these forms:
     listing  a title, and the lines below it     values  pairs of a title and a `value`
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import os
 from collections.abc import Mapping, Sequence
@@ -27,8 +27,56 @@ from holdfast.errors import NotFound, Refused
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from holdfast.location.reports import (
+        Changed,
+        Comparison,
+        Description,
+        Details,
+        Field,
+        PrunePlan,
+        PruneResult,
+        Table,
+        UsageReport,
+        Verification,
+    )
     from holdfast.model import Progress
     from holdfast.retention import Policy
+
+__all__ = [
+    "FOLDER",
+    "KINDS",
+    "Capability",
+    "Changed",
+    "Column",
+    "Comparison",
+    "Description",
+    "Details",
+    "Field",
+    "InvalidOption",
+    "Item",
+    "Location",
+    "LocationKind",
+    "Option",
+    "Page",
+    "PrunePlan",
+    "PruneResult",
+    "Table",
+    "UsageReport",
+    "Verification",
+    "is_url",
+    "kind_of",
+    "open_location",
+]
+
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
+
+    def __getattr__(name: str) -> object:
+        """Load `reports` when one of its classes is first used: creating them is 5 % of what `log` costs without it."""
+        if name not in __all__:
+            raise AttributeError(f"module 'holdfast.location' has no attribute {name!r}")
+        from holdfast.location import reports
+
+        return getattr(reports, name)
 
 
 class Capability(StrEnum):
@@ -68,14 +116,6 @@ class Column(NamedTuple):
     form: str = "text"
 
 
-class Field(NamedTuple):
-    """A labelled value."""
-
-    label: str
-    value: Any
-    form: str = "text"
-
-
 class Item(NamedTuple):
     """A checkpoint, or a group of them, in a list."""
 
@@ -100,112 +140,6 @@ class Page(NamedTuple):
     """More of the JSON document."""
 
 
-class Details(NamedTuple):
-    """One checkpoint in full."""
-
-    id: str
-    fields: Sequence[Field]
-    document: dict[str, Any]
-    state: Any = None
-    """A state to show below the fields, in the form `value`."""
-    lines: Sequence[str] = ()
-    """Shown in place of the fields."""
-    missing: Mapping[str, str] = {}
-    """What it does not contain although it should, and why."""
-    notes: Sequence[str] = ()
-    is_raw: bool = False
-    """Whether the document alone is what was asked for."""
-
-
-class Table(NamedTuple):
-    """Rows of cells."""
-
-    columns: Sequence[Column]
-    rows: Sequence[tuple[Any, ...]]
-
-
-class Changed(NamedTuple):
-    """One place in which two states differ; `before` and `after` in the form `value`."""
-
-    path: str
-    kind: str
-    """`added`, `removed` or `changed`."""
-    before: Any = None
-    after: Any = None
-
-
-class Comparison(NamedTuple):
-    """What differs between two checkpoints: as a patch, as a table, as single values, or several of these."""
-
-    document: dict[str, Any]
-    patch: str = ""
-    """A unified diff. Its bytes matter: a program may apply it."""
-    table: Table | None = None
-    changes: Sequence[Changed] = ()
-    notes: Sequence[tuple[str, Sequence[str] | Mapping[str, str]]] = ()
-    """A title, and what it is about."""
-    title: str = ""
-    """What is compared."""
-
-
-class Verification(NamedTuple):
-    """What reading everything found."""
-
-    ok: bool
-    read: Sequence[tuple[int, str]]
-    """How many of what: `(3, "checkpoint")`."""
-    bytes_read: int
-    problems: Sequence[str]
-    document: dict[str, Any]
-    notes: Sequence[str] = ()
-
-
-class UsageReport(NamedTuple):
-    """What takes space."""
-
-    fields: Sequence[Field]
-    tables: Sequence[Table]
-    document: dict[str, Any]
-    notes: Sequence[str] = ()
-    is_cut: bool = False
-    """Whether a greater limit shows more."""
-
-
-class PrunePlan(NamedTuple):
-    """What a policy deletes, and why the rest stays. `Location.prune` deletes nothing that is not in it."""
-
-    removed: Sequence[Item]
-    columns: Sequence[Column]
-    kept: Mapping[str, str]
-    """By id: why it stays."""
-    bytes_freed: int | None
-    """About how much; None if that is not known before."""
-    document: dict[str, Any]
-    own: Any = None
-    """For the location itself."""
-    notes: Sequence[str] = ()
-
-
-class PruneResult(NamedTuple):
-    """What a prune deleted."""
-
-    removed: int
-    bytes_freed: int | None
-    document: dict[str, Any]
-    notes: Sequence[str] = ()
-
-
-class Description(NamedTuple):
-    """What is at an address."""
-
-    kind: str
-    title: str
-    """What it is, in words: `a flow store`."""
-    address: str
-    """Without a password."""
-    capabilities: frozenset[Capability]
-
-
 class Location(Protocol):
     """Anything that has checkpoints. A class has the methods of its capabilities; no others are called.
 
@@ -221,7 +155,7 @@ class Location(Protocol):
         """The columns of the items that `find`, `delete` and `pin` return."""
         ...
 
-    def describe(self) -> Description:
+    def describe(self) -> "Description":
         """What is here; nothing is read for it."""
         ...
 
@@ -231,7 +165,7 @@ class Location(Protocol):
         """A page of at most `limit` items; `before`: the cursor of the page before. Reads no more than it shows."""
         ...
 
-    def get(self, ref: str | None) -> Details:
+    def get(self, ref: str | None) -> "Details":
         """A checkpoint by what it is called; None: the newest."""
         ...
 
@@ -239,27 +173,27 @@ class Location(Protocol):
         """The same as an item."""
         ...
 
-    def diff(self, a: str | None, b: str | None) -> Comparison:
+    def diff(self, a: str | None, b: str | None) -> "Comparison":
         """What differs between two; without B, as the kind finds useful."""
         ...
 
-    def verify(self, progress: Progress | None = None) -> Verification:
+    def verify(self, progress: "Progress | None" = None) -> "Verification":
         """Read every byte."""
         ...
 
-    def usage(self, limit: int | None) -> UsageReport:
+    def usage(self, limit: int | None) -> "UsageReport":
         """What takes space, the largest first; at most `limit` of each list."""
         ...
 
-    def default_policy(self) -> Policy | None:
+    def default_policy(self) -> "Policy | None":
         """What is kept where the caller does not say; None: the caller has to."""
         ...
 
-    def plan_prune(self, policy: Policy, now: datetime) -> PrunePlan:
+    def plan_prune(self, policy: "Policy", now: "datetime") -> "PrunePlan":
         """What a policy would delete. Nothing is changed."""
         ...
 
-    def prune(self, plan: PrunePlan) -> PruneResult:
+    def prune(self, plan: "PrunePlan") -> "PruneResult":
         """Delete what a plan names, except what has a reason to stay by now."""
         ...
 

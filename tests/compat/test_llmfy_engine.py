@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -12,9 +11,11 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from llmfy import END, START, FlowEngine
 
-pytestmark = [pytest.mark.extras, pytest.mark.filterwarnings("ignore:holdfast.compat:DeprecationWarning")]
+from .names import names_of
 
-ours = importlib.import_module("holdfast.compat.llmfy")
+pytestmark = pytest.mark.extras
+
+ours = names_of("llmfy")
 
 
 def append(old: list[str] | None, new: list[str]) -> list[str]:

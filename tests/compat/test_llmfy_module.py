@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import importlib
 import inspect
 import json
 import time
@@ -18,10 +17,10 @@ import pytest
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused
 
-pytestmark = [pytest.mark.filterwarnings("ignore:holdfast.compat:DeprecationWarning")]
+from .names import names_of
 
-llmfy = importlib.import_module("holdfast.compat.llmfy")
-base = importlib.import_module("holdfast.compat.llmfy.flow_engine.checkpointer.base_checkpointer")
+llmfy = names_of("llmfy")
+base = names_of("llmfy.flow_engine.checkpointer.base_checkpointer")
 
 
 def checkpoint(number: int, state: Any = None, *, session: str = "s", at: datetime | None = None) -> Any:
@@ -72,7 +71,7 @@ class TestNames:
         ],
     )
     def test_import_paths(self, module: str, name: str) -> None:
-        found = getattr(importlib.import_module(f"holdfast.compat.llmfy{module}"), name)
+        found = getattr(names_of(f"llmfy{module}"), name)
         assert issubclass(found, base.BaseCheckpointer)
 
     @pytest.mark.parametrize(

@@ -1,0 +1,96 @@
+"""CodeWeaver's settings as the checkpoint manager sees them: found, and read into plain values and fingerprints."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, NewType
+from uuid import UUID
+
+from holdfast.digest import digest_bytes
+from holdfast.errors import NotFound
+
+BlakeKey = NewType("BlakeKey", str)
+BlakeHashKey = BlakeKey
+_ASYMMETRIC = "AsymmetricEmbeddingProviderSettings"
+
+
+class CodeWeaverDeveloperError(NotFound):
+    """The settings of CodeWeaver are needed, and there are none."""
+
+
+def get_settings() -> Any:
+    """Return the settings of the CodeWeaver that the program has imported; None if it has imported none."""
+    core = sys.modules.get("codeweaver.core")
+    found = getattr(core, "get_settings", None)
+    return None if found is None or found is get_settings else found()
+
+
+def get_blake_hash(value: bytes | str) -> BlakeKey:
+    """Return the BLAKE3 of bytes, or of a text in UTF-8, in hexadecimal. There is no fallback."""
+    return BlakeKey(digest_bytes(value.encode() if isinstance(value, str) else bytes(value)))
+
+
+def uuid7() -> UUID:
+    """Return a new UUID of version 7: the time in milliseconds, then random bits."""
+    milliseconds = time.time_ns() // 1_000_000
+    number = milliseconds << 80 | int.from_bytes(os.urandom(10), "big")
+    number = number & ~(0xF << 76) | 7 << 76
+    return UUID(int=number & ~(0b11 << 62) | 0b10 << 62)
+
+
+def plain_settings(value: Any) -> Any:
+    """Return settings objects as mappings and sequences of plain values. Sets stay sets: their order is no setting."""
+    if isinstance(value, Mapping):
+        return {str(name): plain_settings(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(plain_settings(each) for each in value)
+    if hasattr(type(value), "model_dump"):
+        return plain_settings(value.model_dump(exclude_none=True))
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain_settings({each.name: getattr(value, each.name) for each in fields(value)})
+    if hasattr(value, "__dict__") and not isinstance(value, type) and type(value).__module__ != "builtins":
+        return plain_settings({name: each for name, each in vars(value).items() if not name.startswith("_")})
+    return value
+
+
+def fingerprint_values(embedding: Any, provider: Any) -> dict[str, Any]:
+    """Return the values of a fingerprint: of a provider of embeddings, and of the other providers' settings."""
+    is_asymmetric = any(each.__name__ == _ASYMMETRIC for each in embedding.__class__.__mro__)
+    documents = embedding.embed_provider if is_asymmetric else embedding
+    capabilities = getattr(getattr(documents, "embedding_config", None), "capabilities", None)
+    family = getattr(capabilities, "model_family", None)
+    sparse, store = _first(provider, "sparse_embedding"), _first(provider, "vector_store")
+    return {
+        "embedding_config_type": "asymmetric" if is_asymmetric else "symmetric",
+        "embed_model": str(documents.model_name),
+        "embed_model_family": _text(getattr(family, "family_id", None)),
+        "query_model": str(embedding.query_provider.model_name) if is_asymmetric else None,
+        "sparse_model": None if sparse is None else str(sparse.model_name),
+        "vector_store": "" if store is None else str(getattr(store.provider, "value", store.provider)),
+        "dimension": _whole(getattr(getattr(documents, "embedding_config", None), "dimension", None)),
+        "datatype": _text(getattr(getattr(documents, "embedding_config", None), "datatype", None)),
+    }
+
+
+def first_embedding(settings: Any) -> Any:
+    """Return the settings of the first provider of embeddings; None if there is none."""
+    return None if settings is None else _first(settings.provider, "embedding")
+
+
+def _first(provider: Any, name: str) -> Any:
+    found = getattr(provider, name, None)
+    if isinstance(found, tuple | list):
+        return found[0] if found else None
+    return found
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) else None

@@ -1,0 +1,1 @@
+"""Modules of `praisonai.cli.features`."""

@@ -115,7 +115,6 @@ ANSWERS: dict[tuple[str, ...], tuple[int, str, str]] = {
     ("bisect", "taken", "--", "a\0b"): (6, r"'a\x00b' cannot be run", "A command has no NUL; nothing was run."),
     ("restor", "latest"): (2, "there is no command 'restor'; did you mean restore?", "See: holdfast --help"),
     # nobody to ask
-    ("restore", "taken"): (6, "needs confirmation, but stdin is not a terminal", "Pass --yes."),
     ("rm", "taken"): (6, "needs confirmation, but stdin is not a terminal", "Pass --yes."),
     ("restore", "taken", "--pick"): (6, "--pick needs a terminal", "Name the paths instead."),
 }

@@ -155,7 +155,7 @@ def test_diff_shows_latest_against_now(holdfast, write: Write):
     assert "-one\n" in out and "+two\n" in out and "+new\n" in out
     assert holdfast("diff", "--name-only").out.split() == ["a.txt", "new.txt"]
     stat = holdfast("diff", "--stat").out
-    assert "+1 -1" in stat and "added" in stat
+    assert stat.splitlines()[1:] == ["M  +1 -1  a.txt", "A  +1 -0  new.txt", "2 files changed, +2 -1"]
 
 
 def test_diff_between_two_checkpoints_takes_paths_after_dashes(holdfast, write: Write):
@@ -253,9 +253,8 @@ def test_restore_says_where_the_state_is(holdfast, write: Write, tmp_path):
 def test_without_terminal_and_yes_nothing_is_destroyed(holdfast, project, write: Write):
     holdfast("save")
     write("a.txt", "two\n")
-    for args in (["restore", "latest"], ["rm", "latest"]):
-        ran = holdfast.spawn(*args)
-        assert ran.code == 6 and "--yes" in ran.err
+    ran = holdfast.spawn("rm", "latest")
+    assert ran.code == 6 and "--yes" in ran.err
     assert (project / "a.txt").read_text() == "two\n"
     assert len(holdfast("log", "--json").json["items"]) == 1
 

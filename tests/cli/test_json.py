@@ -160,7 +160,7 @@ def test_json_never_asks_even_where_somebody_could_answer(holdfast, project, mon
     (project / "a.txt").write_text("two\n")
     monkeypatch.setattr("holdfast.cli.streams.can_ask", lambda: True)
     monkeypatch.setattr("holdfast.cli.streams.ask", lambda question: True)
-    ran = holdfast("restore", "latest", "--json")
+    ran = holdfast("rm", "latest", "--json")
     assert ran.code == 6 and ran.json["error"]["kind"] == "refused"
     assert (project / "a.txt").read_text() == "two\n"
 

@@ -26,17 +26,14 @@ def test_a_fork_is_made_changed_and_adopted(holdfast, project, tmp_path):
     assert (project / "a.txt").read_text() == "one\n"
 
 
-def test_adopt_shows_its_plan_and_no_changes_nothing(holdfast, project, tmp_path, monkeypatch):
+def test_adopt_does_not_ask_and_can_be_undone(holdfast, project, tmp_path):
     holdfast.saved()
     holdfast("fork", "latest", str(tmp_path / "fork"))
     (tmp_path / "fork" / "a.txt").write_text("from the fork\n")
-    assert holdfast("adopt", str(tmp_path / "fork")).code == 6
-    monkeypatch.setattr("holdfast.cli.streams.can_ask", lambda: True)
-    monkeypatch.setattr("holdfast.cli.streams.ask", lambda question: False)
     ran = holdfast("adopt", str(tmp_path / "fork"))
-    assert ran.code == 6 and "replace 1 path" in ran.err and "a.txt" in ran.err
-    assert (project / "a.txt").read_text() == "one\n"
-    assert len(holdfast("log", "--all", "--json").json["items"]) == 1
+    assert ran.code == 0 and "  M a.txt\n" in ran.err
+    assert (project / "a.txt").read_text() == "from the fork\n"
+    assert holdfast("undo").code == 0 and (project / "a.txt").read_text() == "one\n"
 
 
 def test_both_print_one_document(holdfast, project, tmp_path):

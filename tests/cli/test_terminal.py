@@ -63,28 +63,25 @@ def terminal(holdfast) -> Callable[..., Terminal]:
     return lambda *args, **environment: Terminal([*holdfast.command, *args], environment)
 
 
-def test_restore_shows_the_plan_asks_and_goes_on_with_yes(holdfast, project, terminal):
+def test_restore_does_not_ask_and_lists_what_it_did(holdfast, project, terminal):
     holdfast("save")
     (project / "a.txt").write_text("two\n")
-    shown = terminal("restore", "latest")
-    shown.expect("Restore? [y/N] ")
-    assert "a.txt" in shown.said and (project / "a.txt").read_text() == "two\n"
-    shown.type(b"y\n")
-    code, said = shown.end()
-    assert code == 0 and "undo with: holdfast undo" in said
+    (project / "new.txt").write_text("new\n")
+    (project / "src" / "b.py").unlink()
+    code, said = terminal("restore", "latest").end()
+    assert code == 0 and "[y/N]" not in said and "undo with: holdfast undo" in said
+    plain = COLOUR.sub("", said).split("\r\n")
+    assert plain[:3] == ["  M a.txt", "  D new.txt", "  A src/b.py"]
     assert (project / "a.txt").read_text() == "one\n"
 
 
-def test_what_was_shown_is_what_is_done_or_nothing_is(holdfast, project, terminal):
+def test_plans_have_colour(holdfast, project, terminal):
     holdfast("save")
     (project / "a.txt").write_text("two\n")
-    shown = terminal("restore", "latest")
-    shown.expect("Restore? [y/N] ")
-    (project / "a.txt").write_text("three, after the plan was shown\n")
-    shown.type(b"y\n")
-    code, said = shown.end()
-    assert code == 4 and "hint:" in said
-    assert (project / "a.txt").read_text() == "three, after the plan was shown\n"
+    (project / "new.txt").write_text("new\n")
+    said = terminal("restore", "latest", "--dry-run").end()[1]
+    assert "\x1b[33mreplace 1 path\x1b[0m" in said and "\x1b[31mremove 1 path\x1b[0m" in said
+    assert "\x1b" not in terminal("restore", "latest", "--dry-run", NO_COLOR="1").end()[1]
 
 
 def test_long_work_shows_a_bar(holdfast):
@@ -239,8 +236,6 @@ def test_only_what_is_picked_is_restored(holdfast, project, write, terminal):
     shown.type(b"nonsense\n")
     shown.expect("Numbers and ranges")
     shown.type(b"2-3\n")
-    shown.expect("Restore? [y/N] ")
-    shown.type(b"y\n")
     code, _ = shown.end()
     assert code == 0
     assert (project / "a.txt").read_text() == "two\n"

@@ -65,9 +65,9 @@ def test_what_may_not_be_the_agents_alone_is_told(holdfast, write, project):
     assert "may not be the agent's alone:\n    a2  (perhaps also by user)" in holdfast("undo", "--agent", "--yes").err
 
 
-def test_it_asks_where_nobody_can_answer_and_refuses(worked, project):
-    assert worked("undo", "--agent").code == 6
-    assert (project / "made").exists()
+def test_it_does_not_ask(worked, project):
+    assert worked("undo", "--agent").code == 8
+    assert not (project / "made").exists()
 
 
 def test_it_prints_one_document(worked):

@@ -19,6 +19,10 @@ _OF_FOLDERS = frozenset(["restore", "blame", "why", "export", "fork", "adopt", "
 """Those whose words are checkpoints and paths; a text, such as a message, may well be a URL."""
 
 
+_PAGED = frozenset(["log", "show", "diff", "blame", "search", "usage", "why", "config", "status", "workspaces", "cat"])
+"""Those whose answer may be long."""
+
+
 class Command(click.Command):
     """Adds `--json`, and, where its usage names something after `--`, keeps that apart: `ctx.meta[AFTER_DASHES]`."""
 
@@ -30,6 +34,7 @@ class Command(click.Command):
                 ["--json"], is_flag=True, expose_value=False, callback=_set_json, help="Print one JSON document."
             )
         )
+        self.params += output_options(hidden=True)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Its parameters; while a shell completes a word, those that complete by their names do so."""
@@ -64,7 +69,10 @@ class Command(click.Command):
                 for word in (value,) if isinstance(value, str) else value or ():
                     if isinstance(word, str) and (known := of_word(word)):
                         raise click.UsageError(f"{known[0]}, and {self.name} is for folders. {known[1]}", ctx)
-        return super().invoke(ctx)
+        if self.name not in _PAGED:
+            return super().invoke(ctx)
+        with streams.paged():
+            return super().invoke(ctx)
 
     def _dashes_forgotten(self, error: click.UsageError) -> click.UsageError:
         """Say what comes after the dashes, in case they were forgotten."""
@@ -99,6 +107,36 @@ def with_context(ctx: click.Context, parse: Callable[[], list[str]]) -> list[str
     except click.UsageError as error:
         error.ctx = error.ctx or ctx
         raise
+
+
+def output_options(*, hidden: bool = False) -> list[click.Parameter]:
+    """The options on how output looks, which every command takes, before and after its name."""
+
+    def set_colour(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            streams.settings.colour = value
+
+    def set_pager(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        if value:
+            streams.settings.pager = False
+
+    def set_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        if value:
+            streams.settings.verbose = True
+
+    flag: dict[str, Any] = {"is_flag": True, "expose_value": False, "hidden": hidden}
+    return [
+        click.Option(
+            ["--color"],
+            type=click.Choice(["always", "auto", "never"]),
+            expose_value=False,
+            hidden=hidden,
+            callback=set_colour,
+            help="Use colour: always, auto (on a terminal) or never.",
+        ),
+        click.Option(["--no-pager"], **flag, callback=set_pager, help="Do not show long output in a pager."),
+        click.Option(["--verbose"], **flag, callback=set_verbose, help="Repeat notes that are shown only once."),
+    ]
 
 
 def command(**attributes: Any) -> Callable[[Callable[..., Any]], Command]:

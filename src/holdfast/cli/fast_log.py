@@ -40,11 +40,13 @@ def understood(args: Sequence[str]) -> tuple[_Options, _Options] | None:
 
 def answer(of_program: _Options, of_command: _Options) -> int:
     """List the checkpoints."""
+    from holdfast.cli import streams
     from holdfast.cli.context import App  # only here: other commands do not need it yet
 
     app = App(**of_program)
     try:
-        log(app, **of_command)
+        with streams.paged():
+            log(app, **of_command)
     finally:
         app.close()
     return 0

@@ -9,7 +9,7 @@ import click
 
 from holdfast import __version__
 from holdfast.cli import streams
-from holdfast.cli.command import with_context
+from holdfast.cli.command import output_options, with_context
 from holdfast.cli.context import App
 from holdfast.cli.exit_codes import Exit
 
@@ -174,3 +174,6 @@ def group(ctx: click.Context, /, **options: Any) -> None:
             raise click.UsageError(f"{flag} is empty", ctx)
     ctx.obj = App(**options)
     ctx.call_on_close(ctx.obj.close)
+
+
+group.params[-1:-1] = output_options()

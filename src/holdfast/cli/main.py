@@ -31,7 +31,8 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         try:
             streams.prepare()
-            return _run(args)
+            with streams.own_settings():
+                return _run(args)
         finally:
             streams.flush()
     except Exception as error:  # the last line of defence: an unexpected error is still one sentence

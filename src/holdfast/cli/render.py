@@ -5,6 +5,7 @@ Whatever came from a file name, a message or other stored data passes through `e
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ MESSAGE_MAX_CHARS = 200
 
 _CELL_MIN_CHARS = 16  # what is left of a column on a narrow terminal, as long as another can give
 _CELL_LEAST_CHARS = 6  # of all of them, on one that is narrower still; then its lines are broken
+_PAINT = re.compile(r"\x1b\[[0-9;]*m")
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -111,9 +113,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     cells = [[row[at] for at in used] for row in (head, *rows)]
     widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
     if streams.is_terminal(sys.stdout):
-        import shutil  # start-up cost, for a terminal only
-
-        _narrow(widths, shutil.get_terminal_size().columns)
+        _narrow(widths, streams.terminal_size()[0])
         cells = [[_cut(cell, width) for cell, width in zip(row, widths, strict=True)] for row in cells]
     for number, row in enumerate(cells):
         padded = [cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
@@ -121,7 +121,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         if number == 0:
             streams.answer(paint("  ".join(padded).rstrip(), "bold"))
         else:
-            streams.answer("  ".join([paint(padded[0], "cyan"), *padded[1:]]).rstrip())
+            first = padded[0] if "\x1b" in padded[0] else paint(padded[0], "cyan")
+            streams.answer("  ".join([first, *padded[1:]]).rstrip())
 
 
 def _narrow(widths: list[int], columns: int) -> None:
@@ -139,6 +140,7 @@ def _narrow(widths: list[int], columns: int) -> None:
 def _cut(text: str, width: int) -> str:
     if _width(text) <= width:
         return text
+    text = _PAINT.sub("", text)
     while _width(text) >= width and text:
         text = text[:-1]
     return text + "…"
@@ -146,6 +148,8 @@ def _cut(text: str, width: int) -> str:
 
 def _width(text: str) -> int:
     """How many columns of a terminal a text takes."""
+    if "\x1b" in text:
+        text = _PAINT.sub("", text)
     if text.isascii():
         return len(text)
     import unicodedata  # start-up cost, for other scripts only

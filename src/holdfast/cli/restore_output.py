@@ -1,13 +1,14 @@
-"""What `restore`, `undo` and `redo` have in common: the plan is shown before, the result after."""
+"""What `restore`, `undo` and `redo` have in common: how plans and results look."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
-from holdfast.cli import progress, render, streams
+from holdfast.cli import progress, render, streams, values
 from holdfast.cli.context import App, typed
 from holdfast.cli.exit_codes import Exit
 from holdfast.errors import HoldfastError, Refused
@@ -17,42 +18,48 @@ from holdfast.model.documents import short
 if TYPE_CHECKING:
     from holdfast.adapters.agents.conversation import RestoredConversation, SavedConversation
     from holdfast.cli.context import App
-    from holdfast.model import Checkpoint, Operation, Overlap, Plan, Restored
+    from holdfast.model import Checkpoint, Operation, Overlap, Plan, Progress, Restored
     from holdfast.workspace import Workspace
 
 
 _OUTPUTS_SHOWN = 4
 
 
-def plan_lines(plan: Plan, folder: Path) -> list[str]:
-    """Return what a restore of a folder would do, in lines for people."""
+def plan_lines(plan: Plan, folder: Path, stream: TextIO | None = None) -> list[str]:
+    """Return what a restore of a folder would do, in lines for people, coloured if the stream has colour."""
     target = short(plan.checkpoint)
+    is_shown = not (plan.written or plan.replaced or plan.removed)
     parts = [
-        ("bring back", plan.written, ""),
-        ("replace", plan.replaced, ""),
-        ("remove", plan.removed, ", made since; saved first"),
-        ("set back the time of", plan.retimed if not (plan.written or plan.replaced or plan.removed) else [], ""),
-        ("leave alone", plan.kept, ""),
-        ("fail to restore", plan.blocked, ""),
-        ("not bring back", plan.missing, ", deleted and in no checkpoint"),
+        ("bring back", plan.written, "", "green"),
+        ("replace", plan.replaced, "", "yellow"),
+        ("remove", plan.removed, ", made since; saved first", "red"),
+        ("set back the time of", plan.retimed if is_shown else [], "", "yellow"),
+        ("leave alone", plan.kept, "", ""),
+        ("fail to restore", plan.blocked, "", "red"),
+        ("not bring back", plan.missing, ", deleted and in no checkpoint", "red"),
     ]
-    lines = [f"Restoring {render.escape(str(folder))} to {target} would:"]
+    where = render.escape(str(folder))
+    lines = [f"Restoring {where} to {target} would:"]
     if plan.keep_mine:
-        lines = [f"Undoing {whose(plan)} since {target} in {render.escape(str(folder))} would:"]
+        lines = [f"Undoing {whose(plan)} since {target} in {where} would:"]
         if not plan and not (plan.blocked or plan.conflicts or plan.kept):
             return [f"Nothing to undo: nothing is left of {whose(plan)} since {target}."]
+    elif plan.hunks:
+        lines = [f"Taking back {render.count(len(plan.hunks), 'change')} since {target} in {where} would:"]
     elif not plan:
         is_all = not (plan.blocked or plan.missing)
         lines = [
             f"Nothing to restore: everything {'is' if is_all else 'that can be restored is'} as in {target} already."
         ]
-    for verb, paths, remark in parts:
+    for verb, paths, remark, colour in parts:
         if paths:
-            lines.append(f"  {verb} {render.count(len(paths), 'path')}{remark}")
+            line = f"{verb} {render.count(len(paths), 'path')}"
+            lines.append(f"  {render.paint(line, colour, stream) if colour else line}{remark}")
             lines += render.listing(paths)
     if plan.conflicts:
         rest = "as they are" if len(plan.conflicts) > 1 else "as it is"
-        lines.append(f"  leave {render.count(len(plan.conflicts), 'path')} {rest}, changed by others since")
+        line = f"leave {render.count(len(plan.conflicts), 'path')} {rest}, changed by others since"
+        lines.append(f"  {render.paint(line, 'red', stream)}")
         lines += render.listing(_overlaps(plan.conflicts))
     if plan.doubts and plan:
         lines.append("  undo what may not be the agent's alone")
@@ -60,6 +67,17 @@ def plan_lines(plan: Plan, folder: Path) -> list[str]:
     if plan.bytes_to_write:
         lines.append(f"  write {render.size(plan.bytes_to_write)} in all")
     return lines
+
+
+def note_changed(plan: Plan) -> None:
+    """List on stderr what a restore did: A for brought back, M for replaced, D for removed."""
+    parts = (("A", plan.written), ("M", plan.replaced), ("D", plan.removed))
+    rows = sorted((path, letter) for letter, paths in parts for path in paths)
+    for path, letter in rows[: render.LIST_MAX]:
+        mark = render.paint(letter, values.STATUS_COLOURS[letter], sys.stderr)
+        streams.note(f"  {mark} {render.escape(path)}")
+    if len(rows) > render.LIST_MAX:
+        streams.note(f"  … and {len(rows) - render.LIST_MAX:,} more")
 
 
 def whose(plan: Plan) -> str:
@@ -89,29 +107,26 @@ def carry_out(
     app: App,
     workspace: Workspace,
     plan: Plan,
-    paths: list[str] | None,
+    act: Callable[[Progress | None], Restored],
     *,
     dry_run: bool,
-    yes: bool,
-    skip_damaged: bool = False,
-    touch: bool = False,
     kept: SavedConversation | None = None,
 ) -> int:
-    """Show a plan, ask, do it (and bring a conversation back that was kept), tell what was done; the exit status."""
+    """Do what a plan says (and bring a conversation back that was kept), tell what was done; the exit status.
+
+    Does not ask, since it can be undone. `act` is what does it.
+    """
     if dry_run or not (plan or plan.blocked):
         said = None if dry_run else bring_conversation(kept, app)
         if app.json:
             app.document({"plan": documents.plan(plan), "restored": None, **conversation_document(said)})
         else:
-            (streams.answer if dry_run else streams.note)("\n".join(plan_lines(plan, workspace.path)))
+            stream = sys.stdout if dry_run else sys.stderr
+            (streams.answer if dry_run else streams.note)("\n".join(plan_lines(plan, workspace.path, stream)))
             show_conversation(said)
         return Exit.INCOMPLETE if plan.conflicts and not dry_run else Exit.DONE
-    if not (app.json or yes):
-        streams.notes(plan_lines(plan, workspace.path))
-    if plan:
-        app.confirm("Undo that?" if plan.keep_mine else "Restore?", yes=yes)
     with progress.shown() as shown:
-        done = workspace.restore(plan.checkpoint, paths, plan, skip_damaged=skip_damaged, touch=touch, progress=shown)
+        done = act(shown)
     said = bring_conversation(kept, app)
     if app.json:
         results = {"plan": documents.plan(plan), "restored": documents.restored(done)}
@@ -120,8 +135,11 @@ def carry_out(
         what = f"Restored {short(done.checkpoint)}"
         if plan.keep_mine:
             what = f"Undid {whose(plan)} since {short(plan.checkpoint)}"
+        elif plan.hunks:
+            what = f"Took back {render.count(len(plan.hunks), 'change')} since {short(plan.checkpoint)}"
+        note_changed(plan)
         show_restored(done, what, next_step=f"undo with: {typed('undo')}")
-        if plan.doubts and yes:
+        if plan.doubts:
             render.note_list(_doubts(plan), "What was undone may not be the agent's alone")
         show_conversation(said)
     return Exit.DONE if done.ok else Exit.INCOMPLETE
@@ -165,7 +183,7 @@ def _turn_lines(workspace: Workspace, plan: Plan, before: Checkpoint, later: int
     what, verb = ("last", "Undoing") if back else ("undone", "Redoing")
     restore = f"The {what} {_turned(workspace, plan)}"
     since = f"; {render.count(later, 'checkpoint')} {'was' if later == 1 else 'were'} saved since" if later else ""
-    rest = plan_lines(plan, workspace.path)[1:]
+    rest = plan_lines(plan, workspace.path, sys.stderr)[1:]
     end = f"{verb} it would:" if rest else f"{verb} it would change nothing."
     return [f"{restore} was {render.ago(before.timestamp)}{since}. {end}", *rest]
 
@@ -196,6 +214,8 @@ def _turned(workspace: Workspace, done: Restored | Plan) -> str:
     made = _operation(workspace, operation.target)
     if made is not None and made.verb == "without":  # a tree that was made for it, and is nowhere listed
         return f"undoing of an agent's work since {short(made.target)}"
+    if made is not None and made.verb == "revert":
+        return f"taking back of changes since {short(made.target)}"
     return f"restore to {short(operation.target)}"
 
 

@@ -5,15 +5,75 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TextIO
 
 from holdfast.errors import Unavailable
 
 
+class _Settings:
+    """What the global options say about output."""
+
+    def __init__(self, colour: str = "auto", *, pager: bool = True, verbose: bool = False) -> None:
+        self.colour = colour  # "always" | "auto" | "never"
+        self.pager = pager
+        self.verbose = verbose
+
+
+settings = _Settings()
+_through: Callable[[str, bool], None] | None = None
+
+
+@contextmanager
+def own_settings() -> Iterator[None]:
+    """Forget at the end which options were given: the program may be run several times in one process."""
+    global settings  # the streams are those of the process, too
+    before = settings
+    settings = _Settings(before.colour, pager=before.pager, verbose=before.verbose)
+    try:
+        yield
+    finally:
+        settings = before
+
+
+@contextmanager
+def through(write: Callable[[str, bool], None]) -> Iterator[None]:
+    """Pass what is written to a function, with whether it is a note, and not to the streams."""
+    global _through  # as above
+    _through = write
+    try:
+        yield
+    finally:
+        _through = None
+
+
+def paged() -> AbstractContextManager[None]:
+    """Show what is printed in a pager, if stdout is a terminal and it does not fit."""
+    if not settings.pager or _through is not None or not is_terminal(sys.stdout):
+        return nullcontext()
+    from holdfast.cli import pager  # start-up cost, on a terminal only
+
+    return pager.paged()
+
+
 def answer(text: str = "") -> None:
     """Write one line, or a block of lines, of the answer."""
-    _write(sys.stdout, text + "\n")
+    if _through is not None:
+        _through(text + "\n", False)
+    else:
+        write_answer(text + "\n")
+
+
+def write_answer(text: str) -> None:
+    """Write text to stdout itself."""
+    _write(sys.stdout, text)
+
+
+def write_note(text: str) -> None:
+    """Write text to stderr itself."""
+    flush()  # where both streams go to one place, their lines stay in order
+    _write(sys.stderr, text)
 
 
 def document(value: Any) -> None:
@@ -24,6 +84,9 @@ def document(value: Any) -> None:
 def raw(text: str) -> None:
     """Write text with the bytes it came from: a diff that goes to a file has to apply."""
     data = text.encode("utf-8", "surrogateescape")
+    if _through is not None:
+        _through(data.decode("utf-8", "backslashreplace"), False)
+        return
     buffer = getattr(sys.stdout, "buffer", None)
     if buffer is None:
         _write(sys.stdout, data.decode("utf-8", "backslashreplace"))
@@ -37,8 +100,10 @@ def raw(text: str) -> None:
 
 def note(text: str) -> None:
     """Write a line that is not part of the answer: a warning, a hint, a plan, a question."""
-    flush()  # where both streams go to one place, their lines stay in order
-    _write(sys.stderr, text + "\n")
+    if _through is not None:
+        _through(text + "\n", True)
+    else:
+        write_note(text + "\n")
 
 
 def notes(lines: Iterable[str]) -> None:
@@ -73,9 +138,34 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and not stream.closed and stream.isatty()
 
 
+def terminal_size() -> tuple[int, int]:
+    """Return columns and rows of the terminal, as COLUMNS and LINES or the terminal itself say."""
+    found = []
+    for at, (name, default) in enumerate((("COLUMNS", 80), ("LINES", 24))):
+        given = os.environ.get(name, "")
+        if given.isdecimal() and int(given):
+            found.append(int(given))
+            continue
+        for stream in (sys.__stdout__, sys.__stderr__, sys.__stdin__):
+            try:
+                size = os.get_terminal_size(stream.fileno())[at] if stream is not None else 0
+            except (OSError, ValueError):
+                size = 0
+            if size:
+                break
+        found.append(size or default)
+    return found[0], found[1]
+
+
 def has_colour(stream: TextIO | None) -> bool:
-    """Say whether colour belongs on a stream (https://no-color.org)."""
-    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    """Say whether colour belongs on a stream: what `--color` says, else NO_COLOR, else FORCE_COLOR, else a terminal."""
+    if settings.colour != "auto":
+        return settings.colour == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return is_terminal(stream) and os.environ.get("TERM") != "dumb"
 
 
 def prepare() -> None:

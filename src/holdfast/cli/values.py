@@ -16,8 +16,11 @@ from holdfast.errors import Refused
 
 if TYPE_CHECKING:
     from holdfast.location import Column, Field, Table
+    from holdfast.model import LineCount
 
 _VALUE_CHARS = 80
+STATUS_COLOURS = {"A": "green", "M": "yellow", "D": "red", "R": "cyan"}
+"""Added, modified, deleted, renamed."""
 
 
 def cell(value: Any, form: str) -> str:
@@ -42,7 +45,18 @@ def cell(value: Any, form: str) -> str:
         return ", ".join(map(name, value))
     if form == "json":
         return render.escape(json.dumps(value))
+    if form == "status":
+        return render.paint(value, STATUS_COLOURS[value])
+    if form == "lines":
+        return value if isinstance(value, str) else line_count(value)
     return render.escape(str(value))
+
+
+def line_count(lines: LineCount) -> str:
+    """How many lines a file has gained and lost."""
+    if lines.added is None or lines.removed is None:
+        return "not shown"
+    return f"{render.paint(f'+{lines.added:,}', 'green')} {render.paint(f'-{lines.removed:,}', 'red')}"
 
 
 def field(value: Any, form: str) -> str:

@@ -13,6 +13,7 @@ How values are shown to people is declared with them, by one of these forms:
     marks    several words                       list    several names
     json     a JSON value                        value   a JSON value as `holdfast.serde.to_json` writes it
     listing  a title, and the lines below it     values  pairs of a title and a `value`
+    status   A, M, D or R, as in git             lines   a `LineCount`, or a word in its place
 """
 
 # No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.location import Capability, Column, Item
+
+if TYPE_CHECKING:
+    from holdfast.model import LineCount
 
 
 class Field(NamedTuple):
@@ -62,6 +65,8 @@ class Comparison(NamedTuple):
     """A title, and what it is about."""
     title: str = ""
     """What is compared."""
+    summary: tuple[int, str, LineCount] | None = None
+    """Below the table: how many of what differ, and how many lines they have gained and lost."""
 
 
 class Verification(NamedTuple):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         UsageReport,
         Verification,
     )
-    from holdfast.model import Checkpoint, CheckpointDiff, Operation, Progress, Pruned
+    from holdfast.model import Checkpoint, CheckpointDiff, LineCount, Operation, Progress, Pruned
     from holdfast.retention import Policy
 
 _LIST, _GET, _DIFF = (frozenset([each]) for each in (Capability.LIST, Capability.GET, Capability.DIFF))
@@ -148,7 +148,8 @@ class WorkspaceLocation:
                 document, table=location.Table((Column("path"),), [(each,) for each in _paths(found)]), notes=notes
             )
         if self._options.get("stat"):
-            return location.Comparison(document, table=_line_counts(found), notes=notes)
+            total = (len(_paths(found)), "file", _total(found)) if found.line_counts else None
+            return location.Comparison(document, table=_line_counts(found), notes=notes, summary=total)
         return location.Comparison(document, patch=found.diff_content, notes=notes)
 
     def verify(self, progress: Progress | None = None) -> Verification:
@@ -319,16 +320,23 @@ def _paths(found: CheckpointDiff) -> list[str]:
 
 
 def _line_counts(found: CheckpointDiff) -> Table:
+    from holdfast.model import LineCount  # start-up cost: `log` does without
+
     old = {renamed.new: renamed.old for renamed in found.renamed_files}
-    verbs = dict.fromkeys(found.added_files, "added") | dict.fromkeys(found.deleted_files, "deleted")
+    letters = dict.fromkeys(found.added_files, "A") | dict.fromkeys(found.deleted_files, "D")
     rows = []
     for path in _paths(found):
-        plus, minus = found.line_counts.get(path, (None, None))
-        only_mode = path in found.modified_files and not (plus or minus)
-        lines = "not shown" if plus is None or minus is None else "mode" if only_mode else f"+{plus} -{minus}"
+        lines = found.line_counts.get(path, LineCount(None, None))
+        only_mode = path in found.modified_files and lines == (0, 0)
         shown = f"{old[path]} → {path}" if path in old else path
-        rows.append((verbs.get(path, "renamed" if path in old else "modified"), lines, shown))
-    return location.Table((Column(""), Column("lines"), Column("path")), rows)
+        rows.append((letters.get(path, "R" if path in old else "M"), "mode" if only_mode else lines, shown))
+    return location.Table((Column("", "status"), Column("lines", "lines"), Column("path")), rows)
+
+
+def _total(found: CheckpointDiff) -> LineCount:
+    from holdfast.model import LineCount  # as above
+
+    return LineCount(*(sum(each[at] or 0 for each in found.line_counts.values()) for at in (0, 1)))
 
 
 def _touched(names: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from holdfast.cli import streams
 from holdfast.cli.command import command
 from holdfast.cli.context import App, pass_app, typed
 from holdfast.cli.exit_codes import Exit
-from holdfast.cli.restore_output import plan_lines, show_restored
+from holdfast.cli.restore_output import note_changed, show_restored
 from holdfast.model import Plan, documents
 from holdfast.model.documents import short
 
@@ -16,32 +16,28 @@ from holdfast.model.documents import short
 @command()
 @click.argument("directory", metavar="DIR")
 @click.option("--fork-store", metavar="PATH", help="The folder of the fork's store. [default: chosen for it]")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, hidden=True, expose_value=False)  # it does not ask any more
 @pass_app
-def adopt(app: App, *, directory: str, fork_store: str | None, yes: bool) -> int:
+def adopt(app: App, *, directory: str, fork_store: str | None) -> int:
     """Bring a fork's files and state back into the workspace.
 
-    DIR is a folder that `holdfast fork` made of this workspace. The fork becomes a checkpoint here. You are shown
-    what restoring it does, and asked. What it replaces is saved first: `holdfast undo` brings it back.
+    DIR is a folder that `holdfast fork` made of this workspace. The fork becomes a checkpoint here, and
+    is restored. What it replaces is saved first: `holdfast undo` brings it back.
 
     \b
     holdfast adopt ../attempt-2
     """
     project = app.project()
-
-    def approve(plan: Plan) -> None:
-        if not (app.json or yes):
-            streams.notes(plan_lines(plan, project.workspace.path))
-        if plan:
-            app.confirm("Adopt it?", yes=yes)
-
-    done = project.adopt(directory, store=fork_store, approve=approve)
+    plans: list[Plan] = []
+    done = project.adopt(directory, store=fork_store, approve=plans.append)
     restored = done.rolled_back.restored
     if app.json:
         said = {"checkpoint": done.checkpoint.to_dict(), "source": done.source, "ok": done.ok}
         said |= {"restored": documents.restored(restored), "changed_since_fork": done.changed_since_fork}
         app.document({"adopted": said})
     else:
+        for plan in plans:
+            note_changed(plan)
         show_restored(restored, f"Adopted as {short(done.checkpoint.id)}", next_step=f"undo with: {typed('undo')}")
         if done.changed_since_fork:
             streams.note(

@@ -55,6 +55,9 @@ def diff(app: App, *, words: list[str], options: dict[str, Any]) -> None:
                 streams.answer(render.escape(row[0]))
         else:
             values.table(found.table.columns, found.table.rows)
+    if found.summary:
+        number, noun, lines = found.summary
+        streams.answer(f"{render.count(number, noun)} changed, {values.line_count(lines)}")
     for change in found.changes:
         _change(change)
     for title, items in found.notes:
@@ -75,8 +78,8 @@ def _change(change: Changed) -> None:
 
 
 def _unified(content: str) -> None:
-    """Print a diff: the bytes themselves into a file or pipe, escaped and coloured on a terminal."""
-    if not streams.is_terminal(sys.stdout):
+    """Print a diff: the bytes themselves into a file or pipe, escaped on a terminal, or where colour is asked for."""
+    if not streams.is_terminal(sys.stdout) and not streams.has_colour(sys.stdout):
         streams.raw(content)
         return
     for line in content.split("\n")[: -1 if content.endswith("\n") else None]:

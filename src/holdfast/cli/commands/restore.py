@@ -29,7 +29,7 @@ _HELP = "Numbers and ranges, such as 1,3-5; a for all; nothing for none."
 @click.option("--touch", is_flag=True, help="Give restored files the present time, so that tools build again.")
 @click.option("--with-conversation", is_flag=True, help="Also bring back what was said, as a new conversation.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, hidden=True, expose_value=False)  # it does not ask any more
 @pass_app
 def restore(
     app: App,
@@ -44,16 +44,15 @@ def restore(
     touch: bool,
     with_conversation: bool,
     dry_run: bool,
-    yes: bool,
 ) -> int:
     """Bring the folder back to a checkpoint.
 
-    Shows what it will do and asks. What it replaces or removes is saved first: `holdfast undo` brings it back.
+    What it replaces or removes is saved first: `holdfast undo` brings it back. --dry-run shows what it would do.
     With PATHS (from the current folder, or from the one that -C names) nothing else is touched.
 
     \b
     holdfast restore latest
-    holdfast restore a14 src/ config.toml --yes
+    holdfast restore a14 src/ config.toml
     holdfast restore a14 --pick
     holdfast restore a14 --keep-mine
     holdfast restore a14 --with-conversation
@@ -68,8 +67,8 @@ def restore(
     if pick and plan:
         chosen = pick_paths(plan, json=app.json)
         plan = preview(plan.checkpoint, chosen)
-    options = {"dry_run": dry_run, "yes": yes, "skip_damaged": skip_damaged, "touch": touch}
-    return carry_out(app, workspace, plan, chosen, **options, kept=kept)
+    act = partial(workspace.restore, plan.checkpoint, chosen, plan, skip_damaged=skip_damaged, touch=touch)
+    return carry_out(app, workspace, plan, lambda shown: act(progress=shown), dry_run=dry_run, kept=kept)
 
 
 def pick_paths(plan: Plan, *, json: bool) -> list[str]:

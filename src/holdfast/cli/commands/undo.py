@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from holdfast.cli.command import command
@@ -37,8 +39,8 @@ def undo(
     restore is and what would happen to the newer work, and asks.
 
     With --agent, take back what an agent did (with no ACTOR: every agent) and keep everything else, line by line: what
-    you or others changed meanwhile. What cannot be told apart stays as it is and is listed. Shows what it will do and
-    asks; `holdfast undo` reverses it.
+    you or others changed meanwhile. What cannot be told apart stays as it is and is listed. `holdfast undo` reverses
+    it.
 
     \b
     holdfast undo
@@ -55,4 +57,5 @@ def undo(
     actor = agent or None
     start = since or workspace.beginning(actor, whole_session=whole_session).id
     plan = workspace.preview(start, keep_mine=True, agent=actor, unsaved_by=(actor or "agent") if unsaved else None)
-    return carry_out(app, workspace, plan, None, dry_run=dry_run, yes=yes, touch=touch)
+    act = partial(workspace.restore, plan.checkpoint, None, plan, touch=touch)
+    return carry_out(app, workspace, plan, lambda shown: act(progress=shown), dry_run=dry_run)

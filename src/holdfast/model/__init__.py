@@ -16,12 +16,22 @@ if TYPE_CHECKING:
         Hunk,
         LineCount,
         Overlap,
+        PathChange,
         Plan,
         Recovery,
         Renamed,
         Restored,
     )  # fmt: skip
-    from holdfast.model.checkpoint import JSON, Checkpoint, CheckpointRef, Lazy, LoadedParts, Operation, Progress
+    from holdfast.model.checkpoint import (
+        JSON,
+        Checkpoint,
+        CheckpointRef,
+        GitHead,
+        Lazy,
+        LoadedParts,
+        Operation,
+        Progress,
+    )
     from holdfast.model.findings import Bisected, Blame, BlamedLine, Match, Origin, Problem, VerifyReport, Why
     from holdfast.model.uncovered import Reason, Uncovered
     from holdfast.model.upkeep import CheckpointUsage, Compacted, PathUsage, Pruned, Purged, PurgePlan, Usage
@@ -39,6 +49,7 @@ __all__ = [
     "Compacted",
     "Exported",
     "FileChange",
+    "GitHead",
     "Hunk",
     "Lazy",
     "LineCount",
@@ -47,6 +58,7 @@ __all__ = [
     "Operation",
     "Origin",
     "Overlap",
+    "PathChange",
     "PathUsage",
     "Plan",
     "Problem",
@@ -66,8 +78,8 @@ __all__ = [
 
 _ROOMS = {
     "changes": {
-        "Changes", "CheckpointDiff", "Exported", "FileChange", "Hunk", "LineCount", "Overlap", "Plan", "Recovery",
-        "Renamed", "Restored",
+        "Changes", "CheckpointDiff", "Exported", "FileChange", "Hunk", "LineCount", "Overlap", "PathChange", "Plan",
+        "Recovery", "Renamed", "Restored",
     },
     "findings": {"Bisected", "Blame", "BlamedLine", "Match", "Origin", "Problem", "VerifyReport", "Why"},
     "upkeep": {"CheckpointUsage", "Compacted", "PathUsage", "PurgePlan", "Pruned", "Purged", "Usage"},

@@ -22,6 +22,17 @@ class LineCount(NamedTuple):
     removed: int | None
 
 
+class PathChange(NamedTuple):
+    """A path that differs, with the letter that git has for it: A (added), M (modified), D (deleted), R (renamed)."""
+
+    letter: str
+    """Empty where it is not known."""
+    path: str
+    old: str = ""
+    """Of a renamed file: its path before."""
+    lines: LineCount = LineCount(None, None)
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointDiff:
     """What differs between two states."""
@@ -42,6 +53,15 @@ class CheckpointDiff:
     uncompared: dict[str, str] = field(default_factory=dict)
     """Held on one side, and left out or unreadable on the other, with the reason: not known to differ."""
     line_counts: dict[str, LineCount] = field(default_factory=dict)
+
+    @property
+    def paths(self) -> list[PathChange]:
+        """Every file that differs, sorted by path."""
+        found = [("A", path, "") for path in self.added_files] + [("M", path, "") for path in self.modified_files]
+        found += [("D", path, "") for path in self.deleted_files] + [("R", new, old) for old, new in self.renamed_files]
+        unknown = LineCount(None, None)
+        changes = [PathChange(*each, self.line_counts.get(each[1], unknown)) for each in found]
+        return sorted(changes, key=lambda change: change.path)
 
     def __bool__(self) -> bool:
         files = self.added_files or self.modified_files or self.deleted_files or self.renamed_files
@@ -160,6 +180,8 @@ class Plan:
     """Of `keep_mine`: who did what no checkpoint has yet; None for the user."""
     conflicts: dict[str, Overlap] = field(default_factory=dict)
     """Of `keep_mine`: what would be left as it is, because somebody else changed the same since."""
+    branches: tuple[str, str] | None = None
+    """The user's git branch when the checkpoint was saved and now, where these differ. A restore changes no branch."""
     doubts: dict[str, str] = field(default_factory=dict)
     """Of `keep_mine`: checkpoints whose changes are undone as the agent's, and who else may have had a hand in them."""
     hunks: tuple[str, ...] = ()

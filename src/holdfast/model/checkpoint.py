@@ -46,6 +46,14 @@ CheckpointRef = str | Identified
 
 
 @dataclass(frozen=True, slots=True)
+class GitHead:
+    """Where the user's own git stood: the commit and the branch of its HEAD, either empty where there is none."""
+
+    commit: str = ""
+    branch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedParts:
     """The larger parts of a checkpoint, already read."""
 
@@ -86,7 +94,9 @@ class Checkpoint:
     purged: tuple[str, ...] = ()
     """The paths that were taken out of it for good since it was made."""
     commit: str = ""
-    """The git commit in which it is stored."""
+    """The commit of the store in which it is stored; not one of the user's own repository."""
+    git: GitHead | None = None
+    """Where the user's own git stood; None outside of a repository, and in checkpoints of earlier versions."""
     is_new: bool = field(default=False, repr=False, compare=False)
     """Whether the call that returned this made the checkpoint: True from a `save` that did, False from one that found
     nothing changed, and from every other call. Not stored, and not part of equality."""
@@ -112,6 +122,7 @@ class Checkpoint:
         operation: Operation | None = None,
         purged: tuple[str, ...] = (),
         commit: str = "",
+        git: GitHead | None = None,
         is_new: bool = False,
         _lazy: Lazy | None = None,
     ) -> None:
@@ -119,7 +130,7 @@ class Checkpoint:
             _lazy = LoadedParts({}, list(files_changed), ())
         values = (
             id, message, timestamp, sequence, name, session, actor, step, parent, {} if metadata is None else metadata,
-            pinned, complete, quiet, operation, purged, commit, is_new, _lazy,
+            pinned, complete, quiet, operation, purged, commit, git, is_new, _lazy,
         )  # fmt: skip
         for attribute, value in zip(_ATTRIBUTES, values, strict=True):
             object.__setattr__(self, attribute, value)

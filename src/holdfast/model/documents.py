@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Match,
         Origin,
         Overlap,
+        PathChange,
         PathUsage,
         Plan,
         Problem,
@@ -84,7 +85,14 @@ def checkpoint(noun: Checkpoint) -> dict[str, Any]:
         "operation": noun.operation._asdict() if noun.operation else None,
         "purged": list(noun.purged),
         "commit": noun.commit,
+        "git": {"commit": noun.git.commit, "branch": noun.git.branch} if noun.git else None,
     }
+
+
+def path_change(noun: PathChange) -> dict[str, Any]:
+    """Return a changed path; `status` is git's letter for it."""
+    old = {"old_path": noun.old} if noun.old else {}
+    return {"status": noun.letter, "path": noun.path, **old, "added": noun.lines.added, "removed": noun.lines.removed}
 
 
 def diff(noun: CheckpointDiff) -> dict[str, Any]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Exported,
         Hunk,
         Match,
+        PathChange,
         Plan,
         Progress,
         Pruned,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.imports import Imports
     from holdfast.workspace.pathspec import Paths
     from holdfast.workspace.requests import RestoreRequest, SaveRequest
+    from holdfast.workspace.stored.files import StoredPath
     from holdfast.workspace.upkeep.purge import Purger
 
 Place = str | os.PathLike[str]
@@ -307,6 +309,26 @@ class Workspace:
         with self._reading():
             return self._repository.consistently(look)
 
+    def file(self, ref: CheckpointRef, path: Place) -> StoredPath:
+        """Get one path of a checkpoint: `read()` or `chunks()` for its content. NotFound if it has no such path."""
+        from holdfast.workspace.pathspec import inside
+        from holdfast.workspace.stored.files import find_path
+
+        name = inside(check_path(path, "path"), self.path)
+        with self._reading():
+            return self._repository.consistently(lambda: find_path(self._repository, self._repository.find(ref), name))
+
+    def changed_paths(self, ref: CheckpointRef) -> builtins.list[PathChange]:
+        """Say which files a checkpoint changed, compared with its parent, and how: added, modified, deleted, renamed.
+
+        Lines are counted unless the files are many. Without a parent, every file is added; if the parent was deleted,
+        the letters are not known.
+        """
+        from holdfast.workspace.stored.history import changes_of
+
+        with self._reading():
+            return self._repository.consistently(lambda: changes_of(self._repository, self._repository.find(ref)))
+
     def search(
         self,
         text: str,
@@ -407,10 +429,20 @@ class Workspace:
                 agent=agent,
                 unsaved_by=unsaved_by,
             )
-            return self._engine.restorer.preview(request)
+            return self._with_branches(self._engine.restorer.preview(request), request.target)
 
         with self._reading():
             return self._repository.consistently(look)
+
+    def _with_branches(self, plan: Plan, target: Checkpoint) -> Plan:
+        """Add the user's git branch then and now, if they differ."""
+        from holdfast.scan.user_git import repository_of
+        from holdfast.workspace.capture.scanner import git_head_of
+
+        now = git_head_of(repository_of(self.path)) if target.git is not None and target.git.branch else None
+        if target.git is None or now is None or now.branch == target.git.branch:
+            return plan
+        return replace(plan, branches=(target.git.branch, now.branch))
 
     def restore(
         self,

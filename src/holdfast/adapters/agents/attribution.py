@@ -51,6 +51,8 @@ class AgentSession:
     seen: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
     """The messages that the user has seen already."""
+    prompt: str = ""
+    """The first line of what the user asked for last."""
 
     @property
     def key(self) -> str:
@@ -186,7 +188,7 @@ def _advance(session: AgentSession, event: AgentEvent) -> AgentSession:
     if kind is EventKind.AFTER:
         return _ended(replace(session, tells_tools=True), event)
     if kind is EventKind.PROMPT:
-        return replace(session, open=(), in_turn=True)
+        return replace(session, open=(), in_turn=True, prompt=event.subject)
     if kind is EventKind.START:
         return replace(session, open=(), background=(), in_turn=False)
     if kind in (EventKind.BATCH, EventKind.SUB_STOP):

@@ -125,7 +125,7 @@ def read_common(
     name = fields.text("hook_event_name", "hookEventName", "event")
     tool = fields.text("tool_name", "toolName", "tool")
     arguments = fields.inner("tool_input", "toolArgs", "tool_args", "args")
-    subject, path = about(arguments, fields.text("prompt"))
+    subject, path = about(arguments, fields.first_line("prompt"))
     return AgentEvent(
         agent=agent,
         kind=kinds.get(name, EventKind.OTHER),

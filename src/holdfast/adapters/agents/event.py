@@ -51,6 +51,11 @@ class EventFields:
                 return str(value)[:_TEXT_MAX]
         return ""
 
+    def first_line(self, name: str) -> str:
+        """The first line of a text that is not blank, short."""
+        value = self._values.get(name)
+        return label(value) if isinstance(value, str) else ""
+
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of strings."""
         value = self._values.get(name)

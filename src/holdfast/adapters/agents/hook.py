@@ -21,6 +21,7 @@ from holdfast.model import JSON, Checkpoint
 from holdfast.scan.user_git import common_dir, git_dir
 from holdfast.workspace.capture.save import StateAndMetadata
 from holdfast.workspace.store_paths import project_root
+from holdfast.workspace.stored.history import PROMPT, PROMPT_MESSAGE
 
 if TYPE_CHECKING:
     from holdfast.workspace import Workspace
@@ -112,7 +113,7 @@ def _handle(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) -> 
             return ""
         caller = parent_process.owner_of(call.parent)
         author = find_author(known, event, owner=caller)
-        saved = _save(workspace, event, author, call)
+        saved = _save(workspace, event, author, call, prompt=known.of(event).prompt)
         message = _user_message(saved, known.of(event).told)
         session_file.write(
             apply_event(
@@ -131,13 +132,15 @@ def _handle(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) -> 
     return message
 
 
-def _save(workspace: Workspace, event: AgentEvent, author: ChangeAuthor, call: HookCall) -> Checkpoint | None:
+def _save(
+    workspace: Workspace, event: AgentEvent, author: ChangeAuthor, call: HookCall, *, prompt: str
+) -> Checkpoint | None:
     def details() -> StateAndMetadata:
         found = transcript.capture(event, workspace.path)
         has_begun = event.kind not in (EventKind.START, EventKind.PROMPT)  # before, it has no file yet
         if "missing" in found and event.transcript and has_begun:
             _log(call, f"the conversation {event.transcript} is not saved: {found['missing']}")
-        metadata = _metadata(event, author)
+        metadata = _metadata(event, author, prompt)
         if time.time() > call.deadline:  # the agent has continued: the tool may be running already
             metadata |= {INCOMPLETE: _LATE, "perhaps": sorted({*author.perhaps, event.actor} - {author.actor})}
         return StateAndMetadata({transcript.STATE: found}, metadata)
@@ -158,15 +161,16 @@ def _message(event: AgentEvent, author: ChangeAuthor) -> str:
     if event.kind is EventKind.BEFORE:
         return f"before {what}"
     if event.kind is EventKind.PROMPT:
-        return f"before prompt: {event.subject}" if event.subject else "before prompt"
+        return f"{PROMPT_MESSAGE}{event.subject}" if event.subject else "before prompt"
     return event.name or "unreadable event"
 
 
-def _metadata(event: AgentEvent, author: ChangeAuthor) -> dict[str, JSON]:
+def _metadata(event: AgentEvent, author: ChangeAuthor, prompt: str) -> dict[str, JSON]:
     found: dict[str, JSON] = {
         "agent": event.agent,
         "event": event.name,
         "turn": event.turn,
+        PROMPT: prompt if author.actor is not None and author.session == (event.session or None) else "",
         "tool": event.tool,
         "tool_use": event.tool_use,
         "agent_version": event.version,

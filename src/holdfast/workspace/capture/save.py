@@ -189,6 +189,7 @@ class Saver:
             parent=head.id if head else None,
             complete=snapshot.complete,
             quiet=snapshot.quiet,
+            git=self._scanner.git_head(),
         )
         contents = Contents(
             root=snapshot.root,

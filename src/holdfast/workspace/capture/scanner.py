@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast import durable
 from holdfast.errors import Damaged, NotFound, Unavailable
-from holdfast.model import JSON, Checkpoint, Progress
+from holdfast.model import JSON, Checkpoint, GitHead, Progress
 from holdfast.scan import user_git
 from holdfast.scan.cache import NO_CONTENT, UNKNOWN, Folder, dump, load
 from holdfast.scan.dir_handles import Handles
+from holdfast.scan.git_head import read_head
 from holdfast.scan.ignore import Around, Rules, Sources
 from holdfast.scan.limits import Limits
 from holdfast.scan.walk import Listing, Walk
@@ -49,6 +50,15 @@ def look_around(root: Path, home: Path, config_home: Path) -> Surroundings:
     if around.ignores_the_workspace(excludes):
         return Surroundings(None, user_git.excludes_file(home, config_home, None), None)
     return Surroundings(repository, excludes, around)
+
+
+def git_head_of(repository: Path | None) -> GitHead | None:
+    """Read HEAD of the repository with this root; None where there is none, or where it cannot be read."""
+    folder = user_git.git_dir(repository) if repository is not None else None
+    if folder is None:
+        return None
+    found = read_head(folder)
+    return None if found.problem else GitHead(found.commit, found.branch)
 
 
 class Judged(NamedTuple):
@@ -230,6 +240,10 @@ class Scanner:
                 "ignored_total_max_bytes": self._limits.total_max_bytes,
             }
         )
+
+    def git_head(self) -> GitHead | None:
+        """Read where the user's own git stands (P6: only reads); None outside of a repository."""
+        return git_head_of(self._surroundings.repository)
 
     def _held(self, head: Checkpoint | None) -> Callable[[str], bool | None]:
         reader = TreeReader(self._repository.objects)

@@ -36,13 +36,16 @@ def make_diff(
     changes: Iterable[Change],
     source: ObjectSink,
     not_held: tuple[Sequence[Uncovered], Sequence[Uncovered]] = ((), ()),
+    *,
+    with_lines: bool = True,
 ) -> CheckpointDiff:
-    """Make a diff of the paths that differ. `not_held`: what either side does not cover."""
+    """Make a diff of the paths that differ, and of their texts. `not_held`: what either side does not cover."""
     found = _sort(from_id, to_id, changes, not_held)
     renamed = _renames(found.deleted, found.added, source)
     texts: list[str] = []
     counts: dict[str, LineCount] = {}
-    for old, new, before, after in sorted(_pairs(found, renamed), key=lambda pair: pair[1]):
+    pairs = sorted(_pairs(found, renamed), key=lambda pair: pair[1])
+    for old, new, before, after in pairs if with_lines else ():
         text, count = _patch(old, new, before, after, source)
         counts[new] = _sum(counts[new], count) if new in counts else count
         texts.append(text)
@@ -54,7 +57,7 @@ def make_diff(
         deleted_files=sorted(found.deleted.keys() - {old for old, _ in renamed}),
         renamed_files=renamed,
         touched_files=sorted(found.touched),
-        changed_folders=_changed_folders(found.folders, counts),
+        changed_folders=_changed_folders(found.folders, {pair[1] for pair in pairs}),
         uncompared=dict(sorted(found.uncompared.items())),
         line_counts=counts,
         diff_content="".join(texts),

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import Damaged, Remedy
-from holdfast.model import Checkpoint, Operation
+from holdfast.model import Checkpoint, GitHead, Operation
 
 if TYPE_CHECKING:
     from holdfast.model import Lazy, Uncovered
@@ -48,7 +48,9 @@ class Contents(NamedTuple):
 def encode_record(checkpoint: Checkpoint) -> bytes:
     """`checkpoint.json`."""
     operation = checkpoint.operation
-    purged = {"purged": checkpoint.purged} if checkpoint.purged else {}
+    later: dict[str, Any] = {"purged": checkpoint.purged} if checkpoint.purged else {}
+    if checkpoint.git is not None:
+        later["git"] = [checkpoint.git.commit, checkpoint.git.branch]
     return to_json(
         {
             "format": FORMAT,
@@ -66,7 +68,7 @@ def encode_record(checkpoint: Checkpoint) -> bytes:
             "complete": checkpoint.complete,
             "quiet": checkpoint.quiet,
             "operation": operation and [operation.verb, operation.target, operation.paths],
-            **purged,
+            **later,
         }
     )
 
@@ -96,6 +98,7 @@ def decode_record(data: bytes, *, commit: str, lazy: "Lazy | None") -> Checkpoin
             operation=operation,
             purged=tuple(row.get("purged", ())),
             commit=commit,
+            git=GitHead(*map(str, row["git"])) if row.get("git") else None,
             _lazy=lazy,
         )
     except (ValueError, KeyError, TypeError, OverflowError) as error:  # OverflowError: a time before the year 1 in UTC

@@ -48,6 +48,23 @@ def test_input_that_is_no_event_still_has_the_folder_saved(data: bytes, project:
     assert only.actor is None and "a.txt" in only.files_changed
 
 
+def test_the_prompt_is_recorded_with_what_the_agent_does(project: Path) -> None:
+    def one(name: str, **more: object) -> None:
+        hook("claude-code", event(project, hook_event_name=name, **more))
+
+    one("UserPromptSubmit", prompt="Fix the login test\nand nothing else", prompt_id="p1")
+    one("PreToolUse", prompt_id="p1")
+    (project / "a.txt").write_text("the agent's\n")
+    one("PostToolUse", prompt_id="p1")
+    agents, users = history(project)[-1], history(project)[0]
+    assert (agents.actor, agents.metadata["prompt"], agents.metadata["turn"]) == (
+        "claude-code",
+        "Fix the login test",
+        "p1",
+    )
+    assert users.message == "before prompt: Fix the login test" and "prompt" not in users.metadata
+
+
 def test_a_truncated_event_is_read_as_far_as_it_goes(project: Path, home: Path) -> None:
     hook("claude-code", event(project, tool_input={"command": "make a lot of things"})[:-20], cwd="/")
     hook(

@@ -1,0 +1,277 @@
+"""What checkpoints changed, and which of them belong to one turn of an agent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.durable.sqlite import connect
+from holdfast.errors import Damaged, NotFound
+from holdfast.model import JSON, Checkpoint, LineCount, PathChange
+from holdfast.workspace.stored.attribution import TURN, USER, actor_of
+from holdfast.workspace.stored.repository import Repository
+
+PROMPT = "prompt"
+"""In the metadata of a checkpoint: the first line of what the user asked for."""
+PROMPT_MESSAGE = "before prompt: "
+"""The beginning of the message of a checkpoint that was saved when the user sent a prompt."""
+LINES_MAX_FILES = 200
+"""With more changed files, lines are not counted: it would take seconds."""
+_PATHS_KEPT = 50
+_SEARCHED_BEYOND = 200  # how many checkpoints further back a turn may still go on, past those of others
+_UNKNOWN = LineCount(None, None)
+
+
+class Turn(NamedTuple):
+    """Checkpoints that belong together: what an agent did for one prompt, or one save of a person."""
+
+    checkpoints: tuple[Checkpoint, ...]
+    """Newest first."""
+    prompt: str
+    """The first line of what the user asked for; empty if it is not known."""
+
+    @property
+    def actor(self) -> str:
+        """Whose changes these are: `user`, or the agent."""
+        return actor_of(self.checkpoints[0])
+
+
+class Summary(NamedTuple):
+    """What changed, in short."""
+
+    files: int
+    lines: LineCount
+    """None where they were not counted."""
+    paths: tuple[PathChange, ...]
+    """The first of them."""
+
+
+# turns
+
+
+def group_turns(checkpoints: Iterable[Checkpoint]) -> Iterator[Turn]:
+    """Group checkpoints, given newest first, into turns, in the order of their newest ones.
+
+    What an agent saved in one turn of a session is one turn, also if others saved meanwhile. Without a turn or a prompt
+    in the metadata, its checkpoints in a row are. Each checkpoint of the user is a turn of its own.
+    """
+    waiting: list[_OpenTurn] = []
+    for number, checkpoint in enumerate(checkpoints):
+        key = _key_of(checkpoint)
+        is_known = False
+        for each in waiting:
+            if not each.is_closed:
+                is_known = each.meet(checkpoint, key, number) or is_known
+        if not is_known:
+            waiting.append(_OpenTurn(key, [checkpoint], number, _prompt_of(checkpoint)))
+        while waiting and waiting[0].is_closed:
+            yield waiting.pop(0).turn()
+    yield from (each.turn() for each in waiting)
+
+
+class _Key(NamedTuple):
+    agent: str
+    session: str | None
+    turn: JSON
+    """None: only checkpoints in a row belong together."""
+
+
+@dataclass(slots=True)
+class _OpenTurn:
+    """A turn that older checkpoints may still belong to."""
+
+    key: _Key | None
+    checkpoints: list[Checkpoint]
+    last: int
+    prompt: str
+    is_closed: bool = False
+
+    def meet(self, checkpoint: Checkpoint, key: _Key | None, number: int) -> bool:
+        """Take the next older checkpoint, or close; return whether it belongs to this turn."""
+        if self.key is not None and self.key == key:
+            self.checkpoints.append(checkpoint)
+            self.last, self.prompt = number, self.prompt or _prompt_of(checkpoint)
+            return True
+        if self.key is None:
+            self.is_closed = True
+            return False
+        if not self.prompt and checkpoint.session == self.key.session and checkpoint.message.startswith(PROMPT_MESSAGE):
+            self.prompt = checkpoint.message.removeprefix(PROMPT_MESSAGE)
+        is_next = key is not None and key[:2] == self.key[:2]
+        self.is_closed = self.key.turn is None or is_next or number - self.last > _SEARCHED_BEYOND
+        return False
+
+    def turn(self) -> Turn:
+        return Turn(tuple(self.checkpoints), self.prompt)
+
+
+def _key_of(checkpoint: Checkpoint) -> _Key | None:
+    actor = actor_of(checkpoint)
+    if actor == USER:
+        return None
+    turn = checkpoint.metadata.get(TURN) or checkpoint.metadata.get(PROMPT)
+    return _Key(actor.partition("/")[0], checkpoint.session, turn)
+
+
+def _prompt_of(checkpoint: Checkpoint) -> str:
+    found = checkpoint.metadata.get(PROMPT)
+    return found if isinstance(found, str) and actor_of(checkpoint) != USER else ""
+
+
+# what they changed
+
+
+def changes_of(repository: Repository, checkpoint: Checkpoint) -> list[PathChange]:
+    """Return what a checkpoint changed, compared with its parent.
+
+    Without a parent every file is added. If the parent is deleted or damaged, the letters are not known.
+    """
+    if checkpoint.parent is None:
+        return [PathChange("A", path) for path in repository.files_changed(checkpoint)]
+    row = repository.catalog.by_id(checkpoint.parent)
+    try:
+        if row is not None:
+            return _differing(repository, repository.checkpoint(row), checkpoint)
+    except (Damaged, NotFound):
+        pass
+    return [PathChange("", path) for path in repository.files_changed(checkpoint)]
+
+
+def _differing(repository: Repository, before: Checkpoint, after: Checkpoint) -> list[PathChange]:
+    from holdfast.workspace.stored.diff import make_diff  # start-up cost: most lists are in the cache
+    from holdfast.workspace.stored.object_sink import ObjectSink
+    from holdfast.workspace.stored.tree import TreeReader, files_changed
+
+    roots = repository.contents(before).root, repository.contents(after).root
+    changes = list(TreeReader(repository.objects).diff(*roots))
+    sink = ObjectSink(repository.objects)
+    has_lines = len(files_changed(changes)) <= LINES_MAX_FILES
+    gaps = (before.uncovered, after.uncovered)
+    return make_diff(before.id, after.id, changes, sink, gaps, with_lines=has_lines).paths
+
+
+class Summaries:
+    """Summaries of what checkpoints changed, kept in a file beside the catalog.
+
+    The file is only a cache: without it, or with one that is damaged, everything is computed again. Its keys are the
+    commits, which change if a checkpoint is rewritten.
+    """
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._path = repository.own / "summaries.db"
+
+    def of(self, turns: Sequence[Turn]) -> list[Summary]:
+        """Return what each of some turns changed."""
+        runs = [_runs(turn) for turn in turns]
+        known = self._read([_cache_key(run) for each in runs for run in each])
+        fresh: dict[str, Summary] = {}
+        found = []
+        for each in runs:
+            parts = []
+            for run in each:
+                key = _cache_key(run)
+                if key not in known:
+                    known[key] = fresh[key] = self._computed(run)
+                parts.append(known[key])
+            found.append(_together(parts))
+        if fresh:
+            self._write(fresh)
+        return found
+
+    def _computed(self, run: Sequence[Checkpoint]) -> Summary:
+        changes = self._changes(run)
+        counted = [each.lines for each in changes]
+        has_lines = bool(changes) and len(changes) <= LINES_MAX_FILES and run[-1].parent is not None
+        lines = LineCount(sum(each.added or 0 for each in counted), sum(each.removed or 0 for each in counted))
+        return Summary(len(changes), lines if has_lines else _UNKNOWN, tuple(changes[:_PATHS_KEPT]))
+
+    def _changes(self, run: Sequence[Checkpoint]) -> list[PathChange]:
+        """What changed from before the oldest of a row of checkpoints to the newest."""
+        newest, oldest = run[0], run[-1]
+        row = self._repository.catalog.by_id(oldest.parent) if oldest.parent else None
+        with contextlib.suppress(Damaged, NotFound):
+            if row is not None:
+                return _differing(self._repository, self._repository.checkpoint(row), newest)
+            if oldest.parent is None and len(run) == 1:
+                return changes_of(self._repository, newest)
+        paths: set[str] = set()
+        for each in run:
+            with contextlib.suppress(Damaged, NotFound):
+                paths.update(self._repository.files_changed(each))
+        return [PathChange("", path) for path in sorted(paths)]
+
+    # the file
+
+    def _read(self, keys: Sequence[str]) -> dict[str, Summary]:
+        if not keys or not self._path.exists():
+            return {}
+        found = {}
+        try:
+            with contextlib.closing(connect(os.fspath(self._path), timeout_s=0.1, create=False)) as db:
+                for key in keys:
+                    for (text,) in db.execute("SELECT summary FROM summaries WHERE commits = ?", (key,)):
+                        found[key] = _decoded(text)
+        except (sqlite3.Error, ValueError, TypeError, KeyError):
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+            return {}
+        return found
+
+    def _write(self, fresh: dict[str, Summary]) -> None:
+        with contextlib.suppress(sqlite3.Error, OSError):
+            _make_private(self._path)
+            with contextlib.closing(connect(os.fspath(self._path), timeout_s=0.1)) as db:
+                db.execute("PRAGMA synchronous=OFF")
+                db.execute("CREATE TABLE IF NOT EXISTS summaries (commits TEXT PRIMARY KEY, summary TEXT NOT NULL)")
+                db.execute("BEGIN IMMEDIATE")
+                rows = [(key, _encoded(each)) for key, each in fresh.items()]
+                db.executemany("INSERT OR REPLACE INTO summaries VALUES (?, ?)", rows)
+                db.execute("COMMIT")
+
+
+def _runs(turn: Turn) -> list[list[Checkpoint]]:
+    """The checkpoints of a turn in rows, in each of which one is the parent of the next."""
+    runs: list[list[Checkpoint]] = []
+    for each in turn.checkpoints:
+        if runs and runs[-1][-1].parent == each.id:
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return runs
+
+
+def _together(parts: Sequence[Summary]) -> Summary:
+    if len(parts) == 1:
+        return parts[0]
+    paths = {change.path: change for part in reversed(parts) for change in part.paths}
+    beyond = sum(part.files - len(part.paths) for part in parts)
+    added, removed = ([getattr(part.lines, name) for part in parts] for name in LineCount._fields)
+    lines = _UNKNOWN if None in added or None in removed else LineCount(sum(added), sum(removed))
+    return Summary(len(paths) + beyond, lines, tuple(sorted(paths.values(), key=lambda change: change.path)))
+
+
+def _cache_key(run: Sequence[Checkpoint]) -> str:
+    return f"{run[-1].parent or ''} {run[-1].commit} {run[0].commit}"
+
+
+def _encoded(summary: Summary) -> str:
+    paths = [[each.letter, each.path, each.old, *each.lines] for each in summary.paths]
+    return json.dumps([summary.files, *summary.lines, paths], separators=(",", ":"))
+
+
+def _decoded(text: str) -> Summary:
+    files, added, removed, paths = json.loads(text)
+    changes = (PathChange(letter, path, old, LineCount(*lines)) for letter, path, old, *lines in paths)
+    return Summary(int(files), LineCount(added, removed), tuple(changes))
+
+
+def _make_private(path: Path) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

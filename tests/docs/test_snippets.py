@@ -23,7 +23,9 @@ from .pages import ROOT, Block, Page, pages
 _SHOWN = re.compile(r"^(\S.*?) +# → (.+)$", re.MULTILINE)
 _EXITS = re.compile(r" +# exits (\d+)$")
 _MARK = "-- end of command --"
-_EXTRAS = re.compile(r"^ *(?:import|from) (?:torch|agents|claude_agent_sdk|lightning|pydantic_ai|transformers)\b", re.M)
+_EXTRAS = re.compile(
+    r"^ *(?:import|from) (?:torch|agents|claude_agent_sdk|lightning|praisonaiagents|pydantic_ai|transformers)\b", re.M
+)
 
 
 def _marked() -> list[Any]:

@@ -23,6 +23,7 @@ _NEEDS = {
     "import holdfast.adapters.lightning": "lightning",
     "import holdfast.adapters.models.wordllama": "index",
     "import holdfast.adapters.openai_agents": "openai-agents",
+    "import holdfast.adapters.praisonai": "praisonai",
     "import holdfast.adapters.pydantic_ai": "pydantic-ai",
     "import holdfast.adapters.stores.chroma": "chroma",
     "import holdfast.adapters.stores.faiss": "faiss",

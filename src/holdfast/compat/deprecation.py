@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping
-from types import ModuleType
+from types import FrameType, ModuleType
 
 
 def deprecate(module: str, replacements: Mapping[str, str]) -> None:
@@ -35,10 +35,24 @@ class _DeprecatedNames(ModuleType):
             # `pop` is atomic: of two threads, one warns
             replacement = super().__getattribute__("_not_warned").pop(name, None)
             if replacement is not None:
-                # The frames of `import` itself do not count
-                warnings.warn(
-                    f"{self.__name__}.{name} is deprecated; use {replacement} instead",
-                    DeprecationWarning,
-                    stacklevel=2,
-                )
+                _warn(f"{self.__name__}.{name} is deprecated; use {replacement} instead")
         return value
+
+
+def _warn(message: str) -> None:
+    """Warn at the line that took the name; frames of `import` itself do not count.
+
+    Not `warnings.warn`: PraisonAI replaces it with a function of its own, which counts as a frame.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and "importlib._bootstrap" in frame.f_code.co_filename:
+        frame = frame.f_back
+    where = {} if frame is None else frame.f_globals
+    warnings.warn_explicit(
+        message,
+        DeprecationWarning,
+        filename="<unknown>" if frame is None else frame.f_code.co_filename,
+        lineno=0 if frame is None else frame.f_lineno,
+        module=where.get("__name__", "<unknown>"),
+        registry=where.setdefault("__warningregistry__", {}),
+    )

@@ -53,6 +53,13 @@ def test_each_name_warns_for_itself() -> None:
     assert told("from old_names import kept") == []
 
 
+@pytest.mark.usefixtures("old")
+def test_the_line_is_right_where_warn_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = warnings.warn
+    monkeypatch.setattr(warnings, "warn", lambda *args, **options: real(*args, **options))
+    assert [(file, line) for _, file, line in told("\n\nfrom old_names import thing")] == [("program.py", 3)]
+
+
 def test_a_package_warns_at_the_program_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "old_package").mkdir()
     (tmp_path / "old_package" / "__init__.py").write_text(

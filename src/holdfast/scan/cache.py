@@ -37,7 +37,7 @@ _MAGIC = b"holdfast scan %d " % _VERSION + byteorder.encode() + b"\n"
 OLD_CACHES = tuple(b"holdfast scan %d " % version for version in range(1, _VERSION))
 """How caches of earlier versions begin: not read, and not damaged."""
 _SIZE = struct.Struct("<I")
-_HEAD = struct.Struct(
+_HEAD = struct.Struct(  # `_native.c` reads the same fields: change both, and the version
     "<QQIqq"  # the key
     "B"  # trusted, is_linked, is_settled, attrs_is_tree, sources, like_git: a bit each
     "16s20s20s"  # rules, tree, attrs
@@ -253,18 +253,23 @@ def dump(folders: Iterable[Folder], memo: object) -> bytes:
     return _MAGIC + zlib.crc32(body).to_bytes(4, "big") + body
 
 
-def load(data: bytes) -> tuple[object, dict[str, Folder]] | None:
-    """Read a cache; None if it is not, to the last bit, what was written."""
+def records_at(data: bytes) -> int | None:
+    """Where the records of a cache begin; None if it is no cache of this version."""
     start = len(_MAGIC) + 4
     if data[: len(_MAGIC)] != _MAGIC or len(data) < start + 4:
+        return None
+    return start + 4 + int(_SIZE.unpack_from(data, start)[0])
+
+
+def load(data: bytes) -> tuple[object, dict[str, Folder]] | None:
+    """Read a cache; None if it is not, to the last bit, what was written."""
+    start, at = len(_MAGIC) + 4, records_at(data)
+    if at is None:
         return None
     with memoryview(data) as view, view[start:] as body:
         if zlib.crc32(body).to_bytes(4, "big") != data[start - 4 : start]:
             return None
-    (size,) = _SIZE.unpack_from(data, start)
-    at = start + 4
-    memo = json.loads(data[at : at + size])
-    at += size
+    memo = json.loads(data[start + 4 : at])
     folders = {}
     while at < len(data):
         folder = _folder(data, at)

@@ -75,11 +75,13 @@ class Walk:
         wanted: Wanted,
         limits: Limits,
         rehash: bool = False,
+        unchanged: Set[str] = frozenset(),
         cover: Callable[[str, int], None] | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        """`cover` is called with each folder before it is read. `clock`: nanoseconds, of the clock that stamps files;
-        any other could make a file that changes during the scan look old enough to be trusted (P2).
+        """`unchanged`: folders that a sweep found to be, with every known file in them, as in the cache. `cover` is
+        called with each folder before it is read. `clock`: nanoseconds, of the clock that stamps files; any other could
+        make a file that changes during the scan look old enough to be trusted (P2).
         """
         self._clock = clock
         self._handles = handles
@@ -90,6 +92,7 @@ class Walk:
         self.limits = limits
         self.rehash = rehash
         self._cover = cover
+        self._unchanged = frozenset() if rehash or cover else unchanged
         self._named: set[str] = set()  # folders that a `.git` file somewhere in the workspace points to
         self._mixed: set[str] = set()  # git directories that also contain files of a project
         self._has_listed = False  # whether any folder had to be listed
@@ -127,6 +130,9 @@ class Walk:
             if path in self.mounts:
                 self._leave_out(path, Reason.OTHER_FILESYSTEM, "a mount point")
                 return None
+            if path in self._unchanged and (known := self._reuse(path, rules, context)) is not None:
+                listing.folders[path] = known[0]
+                return known
             fd = self._handles.open(path)
             if self._cover is not None:
                 self._cover(path, fd)  # watch first, then read: a change in between is seen by one of the two
@@ -186,14 +192,7 @@ class Walk:
         now = self._clock()  # before anything is read: what changes afterwards is young, and not trusted next time (P2)
         # The names in a folder change its mtime and ctime. With both unchanged since a scan that was later than them,
         # the names are the same, and only the known files need a `stat` (P8).
-        if (
-            old is not None
-            and old.trusted
-            and old.key == key
-            and old.context == context
-            and not old.like_git
-            and not (context and is_partly(context))
-        ):
+        if old is not None and old.key == key and _is_reusable(old, context):
             rules = self._rules_of(path, fd, outer, *old.sources) if any(old.sources) else outer
             if rules.digest == old.rules:
                 same = self._same_names(path, fd, old, now)
@@ -201,13 +200,32 @@ class Walk:
                     return same, rules, self._contexts(path, same, rules) if same.probes else {}
         return self._list(path, fd, status, key, outer, context, old, now)
 
+    def _reuse(self, path: str, outer: Rules, context: str) -> tuple[Folder, Rules, dict[str, str]] | None:
+        """The folder from the cache, whose status and files the sweep has compared; None if it has to be looked at.
+
+        The sweep knows no rules: what they leave out, and small ignored folders, are checked here as in `_look`.
+        """
+        old = self._cache[path]
+        if old.key[0] != self.listing.device or not _is_reusable(old, context) or not _has_plain_numbers(old):
+            return None
+        if not (old.skipped or old.probes or any(old.sources)):
+            return (old, outer, {}) if outer.digest == old.rules else None
+        fd = self._handles.open(path)
+        rules = self._rules_of(path, fd, outer, *old.sources) if any(old.sources) else outer
+        if rules.digest != old.rules or not self._has_same_gaps(path, fd, old):
+            return None
+        return old, rules, self._contexts(path, old, rules) if old.probes else {}
+
+    def _has_same_gaps(self, path: str, fd: int, old: Folder) -> bool:
+        """Whether what was left out still is, and small ignored folders are still small."""
+        if old.skipped and not self._still_skipped(path, old):
+            return False
+        return all(self.is_small(fd, name) == (name in old.folders) for name in old.probes)
+
     def _same_names(self, path: str, fd: int, old: Folder, now: int) -> Folder | None:
         """Check the known entries alone; None if the folder has to be listed after all."""
-        if old.skipped and not self._still_skipped(path, old):
+        if not self._has_same_gaps(path, fd, old):
             return None
-        for name in old.probes:
-            if (self.is_small(fd, name)) != (name in old.folders):
-                return None
         try:
             changed = self._changed(fd, old)
         except FileNotFoundError:
@@ -404,6 +422,16 @@ class Walk:
             listing.changed.add(parent)
         folder.folders = [other for other in folder.folders if other != name]
         return folder
+
+
+def _is_reusable(old: Folder, context: str) -> bool:
+    """Whether a folder of the cache may be used again where its status is the same."""
+    return old.trusted and old.context == context and not old.like_git and not (context and is_partly(context))
+
+
+def _has_plain_numbers(old: Folder) -> bool:
+    """Whether all numbers of a folder fit into the columns that the sweep compared."""
+    return old.stored is not None and not old.stored.far
 
 
 def _name(entry: os.DirEntry[str]) -> str:

@@ -94,7 +94,7 @@ class TestCheckpoint:
             b"\0",
             Color.RED,
         ],
-        ids=repr,
+        ids=lambda value: type(value).__name__,
     )
     def test_a_loaded_one_matches_its_settings(self, manager: CheckpointManager, value: Any) -> None:
         given = settings(exclude=value)

@@ -13,11 +13,12 @@ from holdfast import durable
 from holdfast.errors import Damaged, NotFound, Unavailable
 from holdfast.model import JSON, Checkpoint, GitHead, Progress
 from holdfast.scan import user_git
-from holdfast.scan.cache import NO_CONTENT, UNKNOWN, Folder, dump, load
+from holdfast.scan.cache import NO_CONTENT, UNKNOWN, Folder, dump, load, records_at
 from holdfast.scan.dir_handles import Handles
 from holdfast.scan.git_head import read_head
 from holdfast.scan.ignore import Around, Rules, Sources
 from holdfast.scan.limits import Limits
+from holdfast.scan.sweep import Sweep
 from holdfast.scan.walk import Listing, Walk
 from holdfast.workspace.capture.always_included import HeldAnyway
 from holdfast.workspace.capture.snapshot import Snapshot, take_snapshot
@@ -123,7 +124,11 @@ class Scanner:
         surroundings = look_around(self.root, self._home, self._config_home)
         rules = self._rules(surroundings)
         known = turn.consider(self._basis(self._root_of(head), rules, surroundings)) if turn else None
-        memo, cache = (dict(known.tracked), known.seen.folders) if known else self._load_cache()
+        sweep: Sweep | None = None
+        if known:
+            memo, cache = dict(known.tracked), known.seen.folders
+        else:
+            memo, cache, sweep = self._load_cache(sweeps=turn is None and not rehash)
         wanted = HeldAnyway(
             self.root, held=self._held(head), force=force, memo=memo, repository=surroundings.repository
         )
@@ -132,7 +137,7 @@ class Scanner:
             given["rehash"] = rehash
         try:
             with Handles(os.fspath(self.root)) as handles:
-                listing = self._walk(turn, handles, cache, given)
+                listing = self._walk(turn, handles, cache, sweep, given)
                 identity = os.fstat(handles.open(""))
             snapshot = take_snapshot(listing, self.root, sink, cache, progress, clock=self._clock, rebuild=rehash)
             now = os.stat(self.root)
@@ -156,18 +161,25 @@ class Scanner:
         return snapshot, remember
 
     def _walk(
-        self, turn: Turn | None, handles: Handles, cache: Mapping[str, Folder], given: Mapping[str, Any]
+        self,
+        turn: Turn | None,
+        handles: Handles,
+        cache: Mapping[str, Folder],
+        sweep: Sweep | None,
+        given: Mapping[str, Any],
     ) -> Listing:
         """Scan, and repeat if entries moved meanwhile; report it if the folder never rested (P4)."""
+        unchanged = sweep.unchanged(cache) if sweep else frozenset()
         for _ in range(_WALKS):
             if turn is not None:
                 listing, has_moved = turn.listing(handles, self.root, cache, **given)
             else:
-                walk = Walk(handles, self.root, cache=cache, **given)
+                walk = Walk(handles, self.root, cache=cache, unchanged=unchanged, **given)
                 listing, has_moved = walk.run(), walk.moved()
             if not has_moved:
                 return listing
             handles.forget("")
+            unchanged = frozenset()  # what moved may have moved since the sweep
         listing.vanished = True
         return listing
 
@@ -206,7 +218,7 @@ class Scanner:
 
     def judge(self, head: Checkpoint | None) -> Judged:
         """Scan the workspace, and read nothing but its ignore files."""
-        memo, cache = self._load_cache()
+        memo, cache, _ = self._load_cache(sweeps=False)
         surroundings = look_around(self.root, self._home, self._config_home)
         rules = self._rules(surroundings)
         wanted = HeldAnyway(self.root, held=self._held(head), memo=memo, repository=surroundings.repository)
@@ -263,22 +275,29 @@ class Scanner:
 
         return held
 
-    def _load_cache(self) -> tuple[dict[str, Any], dict[str, Folder]]:
+    def _load_cache(self, *, sweeps: bool) -> tuple[dict[str, Any], dict[str, Folder], Sweep | None]:
+        """Read the scan cache, and with `sweeps` begin at once to compare it with the disk."""
+        sweep = None
         try:
-            found = load(self._cache_path.read_bytes())
+            data = self._cache_path.read_bytes()
+            start = records_at(data)
+            if start is None:
+                return {}, {}, None
+            sweep = Sweep(data, start, os.fspath(self.root)) if sweeps else None  # beside reading it here
+            found = load(data)
         except (OSError, ValueError):
             found = None
         if found is None:
-            return {}, {}
+            return {}, {}, None
         memo, folders = found
         if not isinstance(memo, dict):
-            return {}, {}
+            return {}, {}, None
         if memo.get("limits") != list(self._limits):
             for folder in folders.values():
                 folder.trusted = False
         if memo.get("packs") != self._pack_names():
             _forget_missing(folders, {oid for pack in self._repository.objects.packs() for oid in pack.oids()})
-        return memo.get("tracked", {}), folders
+        return memo.get("tracked", {}), folders, sweep
 
     def _store_cache(self, tracked: Mapping[str, object], folders: Mapping[str, Folder], packs: list[str]) -> None:
         memo = {"packs": packs, "tracked": tracked, "limits": list(self._limits)}

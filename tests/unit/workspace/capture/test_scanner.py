@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,24 @@ class TestMemory:
         ws.delete("latest")  # what the last checkpoint holds is held on
         assert [item.path for item in take(narrow).uncovered] == ["large.db"]
         assert [item.path for item in take(project.open()).uncovered] == []
+
+
+class TestMovedDuringScan:
+    def test_second_walk_looks_again(self, project: Any, saved: Workspace) -> None:
+        """A file that moves after the sweep, while another folder is listed, is found where it went."""
+        project.write("new")  # so that a folder is listed, and the walk checks whether anything moved
+        moves = [lambda: (project.root / "a/one").rename(project.root / "b/one")]
+
+        def clock() -> int:
+            if moves:
+                moves.pop()()
+            return time.time_ns() + 10**10
+
+        ws = project.open()
+        ws._engine_options["file_clock"] = clock
+        checkpoint = ws.save()
+        assert not moves and checkpoint.quiet
+        assert sorted(checkpoint.files_changed) == ["a/one", "b/one", "new"]
 
 
 class TestHardLinks:

@@ -253,14 +253,14 @@ def test_diff_names_every_place_that_differs(holdfast: Program, store: str) -> N
 
 def test_prune_shows_its_plan_asks_and_deletes_just_that(holdfast: Program, store: str) -> None:
     rules = ("--session", "chat", "--keep-last", "2")
-    planned = holdfast("prune", store, *rules, "--dry-run", "--json").json["plan"]
-    assert [each["checkpoint_id"] for each in planned["removed"]] == ["c0", "c1", "c2", "c3"]
+    planned = holdfast("prune", store, *rules, "--dry-run", "--json").json["items"]
+    assert [each["checkpoint_id"] for each in planned] == ["c0", "c1", "c2", "c3"]
     assert "chat / c0" in holdfast("prune", store, *rules, "--dry-run").out
     refused = holdfast("prune", store, *rules)
     assert refused.code == 6 and "To be deleted" in refused.err
     assert len(holdfast("log", store, "--session", "chat", "--json").json["items"]) == 6
     done = holdfast("prune", store, *rules, "--yes", "--json").json
-    assert done["pruned"]["removed"] == planned["removed"] and done["pruned"]["bytes_freed"] > 0
+    assert done["items"] == planned and done["pruned"]["bytes_freed"] > 0
     left = holdfast("log", store, "--session", "chat", "--json").json["items"]
     assert [each["checkpoint_id"] for each in left] == ["inner-1", "c4"]
     assert "Nothing to delete" in holdfast("prune", store, *rules, "--yes").out
@@ -341,11 +341,11 @@ def test_usage_tells_bytes_by_session(holdfast: Program, store: str, opened) -> 
         states.fork("chat", "c4", into="fork")
         total = states.usage().total_bytes
     found = holdfast("usage", store, "--json").json
-    assert {(each["session_id"], each["tenant"]) for each in found["sessions"]} == {
+    assert {(each["session_id"], each["tenant"]) for each in found["items"]} == {
         ("chat", ""), ("fork", ""), ("other", ""), ("theirs", "acme"),
     }  # fmt: skip
     assert {each["tenant"]: each["total_bytes"] for each in found["tenants"]}[""] == total
-    assert holdfast("usage", store, "-n", "1", "--json").json["more_sessions"] == 3
+    assert holdfast("usage", store, "-n", "1", "--json").json["more"] == 3
     assert "chat" in holdfast("usage", store, "--session", "chat").out
     assert "acme" in holdfast("usage", store).out
 

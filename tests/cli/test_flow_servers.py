@@ -64,9 +64,9 @@ def test_every_command_works_on_a_server(capsys: pytest.CaptureFixture[str], loc
     assert shown["state"]["of"] == {"$set": [1, 2]}
     assert run(capsys, "diff", location, "c1", "c2", "--session", "s|\n")["changes"]
     assert run(capsys, "verify", location)["ok"]
-    assert {each["session_id"] for each in run(capsys, "usage", location)["sessions"]} == {"s|\n", "s|\nacme", "fork"}
+    assert {each["session_id"] for each in run(capsys, "usage", location)["items"]} == {"s|\n", "s|\nacme", "fork"}
     rules = ("--session", "s|\n", "--keep-last", "1", "--yes")
-    assert len(run(capsys, "prune", location, *rules)["pruned"]["removed"]) == 3
+    assert len(run(capsys, "prune", location, *rules)["items"]) == 3
     pages = []
     cursor: tuple[str, ...] = ()
     while len(pages) < 10:

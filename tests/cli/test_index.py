@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import struct
@@ -74,7 +75,7 @@ def sent(project: Path) -> int:
 def test_one_command_makes_an_index_and_a_search_answers(index: Program) -> None:
     done = index("index", "apply")
     assert (done.code, done.out) == (0, "3 documents published, 3 chunks embedded\n")
-    found = index("index", "search", "cats that purr", "--json").json["hits"]
+    found = index("index", "search", "cats that purr", "--json").json["items"]
     assert found[0]["document"] == "docs/cats.md"
     shown = index("index", "search", "the roof", "-n", "1")
     assert "docs/rain.md#0" in shown.out
@@ -299,7 +300,7 @@ def test_the_example_indexes_markdown_and_python_in_one_command(holdfast: Progra
     done = holdfast("index", "apply")
     assert (done.code, done.out) == (0, "3 documents published, 3 chunks embedded\n")
     for query, document in (("a sleeping animal", "cats.md"), ("weather and water", "rain.md"), ("income", "src/b.py")):
-        assert holdfast("index", "search", query, "-n", "1", "--json").json["hits"][0]["document"] == document
+        assert holdfast("index", "search", query, "-n", "1", "--json").json["items"][0]["document"] == document
     assert "Nothing to do" in holdfast("index", "plan").out
     assert holdfast("index", "verify").code == 0
 
@@ -340,8 +341,18 @@ def _resize(terminal: int, columns: int) -> None:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
 
-def test_the_general_commands_look_at_the_generations(index: Program) -> None:
-    place = f"{index.project}/.holdfast-index"
+@pytest.fixture(params=["file", "postgres"])
+def ledger(index: Program, request: pytest.FixtureRequest) -> str:
+    """The address of the index, whose ledger is where the parameter says."""
+    if request.param == "file":
+        return f"{index.project}/.holdfast-index"
+    url = f"{request.getfixturevalue('postgres_url')}#{index.project.parent.name}"
+    configure(index.project, more=f"ledger = {json.dumps(url)}")
+    return f"index+{url}"
+
+
+def test_the_general_commands_look_at_the_generations(index: Program, ledger: str) -> None:
+    place = ledger
     assert index("index", "apply").code == 0
     page = index("log", place, "--json").json
     assert [(each["generation"], each["state"], each["documents"]) for each in page["items"]] == [(1, "live", 3)]

@@ -97,7 +97,7 @@ def test_words_beside_meaning_can_be_configured(index: Program) -> None:
     config.write_text(config.read_text() + "[index.embed.words]\nmodel = 'holdfast-hashed-words'\n")
     (index.project / "docs/code.md").write_text("def parse_line(text): ...")
     assert index("index", "apply").code == 0
-    hits = index("index", "search", "PARSE line", "--channel", "words", "--json").json["hits"]
+    hits = index("index", "search", "PARSE line", "--channel", "words", "--json").json["items"]
     assert [each["document"] for each in hits] == ["docs/code.md"]
     assert index("index", "search", "nothing-of-this", "--channel", "words").out == "Nothing is found\n"
 

@@ -64,11 +64,35 @@ def test_what_every_command_prints_is_as_the_page_says(holdfast, project, tmp_pa
         ("fork", "latest", fork), ("adopt", fork, "--yes"), ("undo",), ("redo",), ("guard", "--json", "--", "true"),
         ("export", "latest", str(tmp_path / "out")), ("prune", "--keep-last", "1", "--dry-run"),
         ("purge", "a.txt", "--dry-run"), ("copy", "sqlite:///from.db", "sqlite:///to.db", "--dry-run"),
-        ("copy", "sqlite:///from.db", "sqlite:///to.db"), ("search", "one"), ("why", "a.txt"), ("install", "codex"),
-        ("uninstall", "codex"), ("doctor",), ("completion", "bash"), ("rm", "latest", "--yes"), ("index init",),
+        ("copy", "sqlite:///from.db", "sqlite:///to.db"), ("search", "one"), ("why", "a.txt"),
+        ("blame", "a.txt"), ("install", "codex"), ("uninstall", "codex"), ("doctor",), ("completion", "bash"),
+        ("rm", "latest", "--yes"), ("index init",),
     ):  # fmt: skip
         ran = holdfast("--json", *name.split(), *words)
         assert (ran.code, ran.json.keys()) == (0, told[name]), (name, ran)
+
+
+def test_lists_have_one_shape(holdfast, project):
+    for text in ("one", "two", "three"):
+        (project / "a.txt").write_text(f"{text}\n")
+        holdfast("save", text)
+    for words, count in (
+        (("log", "-n", "2"), 2), (("usage", "-n", "2"), 2), (("search", "t"), 2), (("why", "a.txt"), 1),
+        (("blame", "a.txt"), 1), (("prune", "--keep-last", "1", "--dry-run"), 2), (("rm", "a1", "--yes"), 1),
+        (("prune", "--keep-last", "1", "--yes"), 1), (("prune", "--keep-last", "1"), 0), (("doctor", "codex"), 1),
+        (("install", "codex", "--dry-run"), 1),
+    ):  # fmt: skip
+        found = holdfast(*words, "--json").json
+        assert list(found)[:2] == ["items", "next"] and len(found["items"]) == count, (words, found)
+        assert (found["next"] is not None) == (words[0] == "log"), words
+
+
+def test_usage_and_search_say_whether_there_is_more(holdfast, project):
+    for text in ("one", "two", "three"):
+        (project / "a.txt").write_text(f"{text}\n")
+        holdfast("save", text)
+    for words, more in (("usage", "-n", "2"), 1), (("usage",), 0), (("search", "t", "-n", "1"), True):
+        assert holdfast(*words, "--json").json["more"] == more
 
 
 def test_any_name_round_trips_through_save_diff_and_restore(holdfast, project, nasty):
@@ -135,7 +159,8 @@ def test_a_plan_that_was_only_shown_is_not_done(holdfast, project):
     for command, done in (
         (["prune", "--keep-last=2"], "pruned"), (["restore", "latest~1"], "restored"), (["purge", "a.txt"], "purged"),
     ):  # fmt: skip
-        assert holdfast(*command, "--dry-run", "--json").json.keys() == {"plan", done}
+        listed = {"items", "next"} if done == "pruned" else set()
+        assert holdfast(*command, "--dry-run", "--json").json.keys() == {"plan", done} | listed
         assert holdfast(*command, "--dry-run", "--json").json[done] is None
         assert holdfast(*command, "--yes", "--json").json[done]
 

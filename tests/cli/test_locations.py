@@ -57,7 +57,8 @@ class TestToyKind:
         assert holdfast("verify", BOX).out == "sound: read 3 toys, 10 B\n"
         toys.append("broken bear")
         assert holdfast("verify", BOX).code == 5
-        assert holdfast("usage", BOX, "--json").json == {"toys": 4}
+        found = holdfast("usage", BOX, "-n", "3", "--json").json
+        assert (len(found["items"]), found["more"], found["toys"]) == (3, 1, 4)
 
     def test_prune_asks_and_deletes_its_plan(self, holdfast: Program, toys: list[str]) -> None:
         assert holdfast("prune", BOX).code == 6
@@ -169,7 +170,7 @@ class TestAddress:
             after = holdfast(words[0], f"./{project.name}", *words[1:], "--json")
             assert after.code == 0
             assert after == holdfast("-C", project.name, *words, "--json"), words
-        assert holdfast("usage", project.name, "--json").json["checkpoints"]
+        assert holdfast("usage", project.name, "--json").json["items"]
         assert holdfast("pin", f"./{project.name}", "one").code == 0
         assert holdfast("rm", f"./{project.name}", "one", "--yes").code == 0
         assert holdfast("log", project.name, "--json").json == {"items": [], "next": None}

@@ -72,7 +72,7 @@ def test_pruning_without_options_goes_by_the_types_of_the_store(holdfast, projec
     assert "auto 1" in ran.out and "auto 2" not in ran.out and "feature" not in ran.out
     assert "7 kept until it is deleted" in ran.out
     ran = holdfast("prune", "--keep-last", "1", "--yes", "--json")
-    assert [each["message"] for each in ran.json["pruned"]["removed"]] == ["auto 0", "auto 1"]
+    assert [each["message"] for each in ran.json["items"]] == ["auto 0", "auto 1"]
     assert len(manager.list(None, type="feature")) == 7
 
 

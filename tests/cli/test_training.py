@@ -88,13 +88,13 @@ def test_prune_shows_its_plan_and_keeps_the_best(holdfast: Program, run: str) ->
     assert holdfast("-C", run, "prune").code == 6
     assert holdfast("-C", run, "prune", "--keep-for", "3d").code == 6
     assert "1 the best" in holdfast("-C", run, "prune", "--keep-last", "1", "--dry-run").out
-    assert holdfast("-C", run, "prune", "--keep-last", "1", "--yes", "--json").json["pruned"]["removed"][0]["step"] == 1
+    assert holdfast("-C", run, "prune", "--keep-last", "1", "--yes", "--json").json["items"][0]["step"] == 1
     assert sorted(path.name for path in Path(run).glob("step-*")) == ["step-00000002", "step-00000003"]
     assert (
         holdfast("-C", run, "prune", "--keep-last", "1", "--yes").out == "Nothing to delete: all 2 checkpoints stay\n"
     )
     told = holdfast("-C", run, "prune", "--keep-last", "1", "--yes", "--json").json
-    assert (told["plan"]["removed"], told["pruned"]) == ([], None)
+    assert (told["items"], told["pruned"]) == ([], None)
 
 
 @pytest.mark.parametrize("words", [["log"], ["show", "2"], ["diff", "1", "3"], ["usage"], ["verify"]], ids=" ".join)

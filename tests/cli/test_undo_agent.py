@@ -155,9 +155,9 @@ def test_each_line_is_shown_with_its_checkpoint_and_actor(worked):
 
 def test_blame_prints_one_document_and_takes_a_checkpoint(worked):
     found = worked("blame", "text", "latest", "--json").json
-    assert [line["actor"] for line in found["lines"]][:2] == ["user", "claude-code"]
-    assert found["checkpoints"][found["lines"][1]["checkpoint"]]["session"] == "s1"
-    assert found["lines"][1]["text"] == "agent\n"
+    assert [line["actor"] for line in found["items"]][:2] == ["user", "claude-code"]
+    assert found["checkpoints"][found["items"][1]["checkpoint"]]["session"] == "s1"
+    assert found["items"][1]["text"] == "agent\n"
 
 
 def test_a_binary_file_is_blamed_as_a_whole(worked, project):

@@ -45,12 +45,13 @@ def test_prune_asks_and_nobody_there_means_no(holdfast, five):
 
 
 def test_prune_as_json_is_one_document(holdfast, five):
-    plan = holdfast("prune", "--keep-last", "2", "--dry-run", "--json").json["plan"]
-    assert [each["id"] for each in plan["removed"]] == five[:3]
+    shown = holdfast("prune", "--keep-last", "2", "--dry-run", "--json").json
+    plan = shown["plan"]
+    assert [each["id"] for each in shown["items"]] == five[:3]
     assert plan["kept"][five[4]] == "current" and plan["is_done"] is False
     done = holdfast("prune", "--keep-last", "2", "--yes", "--json").json
-    assert done["pruned"]["is_done"] is True and done["pruned"]["bytes_freed"] > 0
-    assert holdfast("prune", "--keep-last", "2", "--yes", "--json").json["plan"]["removed"] == []
+    assert done["items"] == shown["items"] and done["pruned"]["is_done"] is True and done["pruned"]["bytes_freed"] > 0
+    assert holdfast("prune", "--keep-last", "2", "--yes", "--json").json["items"] == []
 
 
 def test_prune_without_a_reason_is_refused_and_names_the_options(holdfast, five):
@@ -121,7 +122,7 @@ def test_usage_tells_the_largest_checkpoints_and_paths(holdfast, project, five):
     assert "more paths" in ran.err
     found = holdfast("usage", "--json").json
     assert found["total_bytes"] == found["packs_bytes"] + found["catalog_bytes"] + found["other_bytes"]
-    assert found["checkpoints"][0]["id"] == large and found["checkpoints"][0]["own_bytes"] > 100_000
+    assert found["items"][0]["id"] == large and found["items"][0]["own_bytes"] > 100_000
     assert {each["path"]: each["contents"] for each in found["paths"]} == {"large.bin": 1, "a.txt": 5, "src/b.py": 1}
     holdfast("rm", large, "--yes")
     assert holdfast("usage", "--json").json["unneeded_bytes"] > 100_000

@@ -31,9 +31,9 @@ def test_every_one_of_them_prints_one_document(holdfast, project, write, tmp_pat
         assert one.code == 0, (name, one)
         assert isinstance(one.json, dict), name
         assert one.out.isascii(), name
-    assert ran["why"].json["paths"][0]["held"] is True
+    assert ran["why"].json["items"][0]["held"] is True
     assert sorted(ran["export"].json["exported"]["written"]) == ["a.txt", "src", "src/b.py"]
-    [match] = ran["search"].json["matches"]
+    [match] = ran["search"].json["items"]
     assert (match["path"], match["first"]["short_id"], match["disappeared_in"]["short_id"]) == ("a.txt", "a1", "a2")
     assert ran["guard"].json["exit_code"] == 0
     assert "printed by the command" in ran["guard"].err

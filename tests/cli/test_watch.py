@@ -152,7 +152,7 @@ def test_json_is_one_document_at_the_end(start, change) -> None:
     change()
     code, out, _ = watching.end()
     assert code == 0
-    assert len(json.loads(out)["checkpoints"]) == 2
+    assert len(json.loads(out)["items"]) == 2
 
 
 def test_a_folder_that_is_gone_ends_it(start, project: Path) -> None:

@@ -81,7 +81,10 @@ class ToyLocation:
 
     def usage(self, limit: int | None) -> UsageReport:
         rows = [(each, NOON, 10) for each in self.toys[:limit]]
-        return UsageReport([Field("toys", len(self.toys), "count")], [Table(COLUMNS, rows)], {"toys": len(self.toys)})
+        items = [self._item(each).document for each in self.toys[:limit]]
+        count = len(self.toys)
+        fields = [Field("toys", count, "count")]
+        return UsageReport(items, count - len(items), fields, [Table(COLUMNS, rows)], {"toys": count})
 
     def default_policy(self) -> Policy | None:
         return None
@@ -90,12 +93,12 @@ class ToyLocation:
         kept = self.toys[-(policy.keep_last or 1) :]
         removed = [self._item(each) for each in self.toys if each not in kept and each not in PINNED]
         why = dict.fromkeys(kept, "among the last")
-        return PrunePlan(removed, COLUMNS, why, 10, {"removed": [each.document for each in removed]})
+        return PrunePlan(removed, COLUMNS, why, 10, {})
 
     def prune(self, plan: PrunePlan) -> PruneResult:
         for each in plan.removed:
             self.toys.remove(each.id)
-        return PruneResult(len(plan.removed), 10, plan.document)
+        return PruneResult(plan.removed, 10, plan.document)
 
     def delete(self, ref: str) -> Item:
         item = self.find(ref)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
@@ -255,6 +255,10 @@ class App:
 
         recovered = self._workspace.recovered if self._workspace else None
         streams.document(value | ({"recovered": documents.flat(recovered)} if recovered else {}))
+
+    def items(self, items: Iterable[dict[str, Any]], next: str | None = None, **beside: Any) -> None:  # noqa: A002
+        """Print a list as the one JSON document; `next` is the cursor of the next page, if the list has pages."""
+        self.document({"items": list(items), "next": next, **beside})
 
     def confirm(self, question: str, *, yes: bool) -> None:
         """Ask before something destructive; raise Refused unless the answer, or `--yes`, says to go on."""

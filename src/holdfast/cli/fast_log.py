@@ -59,7 +59,7 @@ def log(app: App, limit: int = LIMIT, *, before: str | None = None, **options: A
     with app.location(options, scans=False) as location:
         page = location.list(limit or None, before)
         if app.json:
-            app.document({"items": [each.document for each in page.items], "next": page.next, **page.extra})
+            app.items((each.document for each in page.items), page.next, **page.extra)
             return
         values.table(page.columns, [each.cells for each in page.items])
         values.notes(page.notes)

@@ -43,7 +43,7 @@ def change(app: App, changes: Sequence[SettingsChange], *, dry_run: bool, done: 
                 write_shim(os.environ, sys.executable)  # first: entries never name what is not there
             apply_change(each, os.environ)
     if app.json:
-        app.document({"changes": [_document(each) for each in changes], "dry_run": dry_run})
+        app.items(map(_document, changes), dry_run=dry_run)
         return
     for each in changes:
         where = render.escape(str(each.path))

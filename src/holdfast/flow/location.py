@@ -357,12 +357,10 @@ class FlowLocation:
             "tenants": [
                 {"tenant": name, **asdict(each), "total_bytes": each.total_bytes} for name, each in usages.items()
             ],
-            "sessions": shown,
-            "more_sessions": more,
         }
         notes = [f"There are {more:,} more sessions."] if more else []
         tables = [by_session] if list(usages) == [""] else [by_tenant, by_session]
-        return UsageReport(fields, tables, document, notes, is_cut=bool(more))
+        return UsageReport(shown, more, fields, tables, document, notes, is_cut=bool(more))
 
     def _sizes(self, tenants: TenantStates, tenant: str) -> _List[dict[str, Any]]:
         states = tenants[tenant]
@@ -412,7 +410,7 @@ class FlowLocation:
                 _DELETED,
                 {str(sequence): why for sequence, why in plan.kept.items()},
                 None,
-                _pruned(states, plan),
+                _pruned(plan),
                 (policy, plan),
                 notes,
             )
@@ -421,7 +419,8 @@ class FlowLocation:
         policy, shown = plan.own
         with self._pruned_states() as (_, states, session):
             done = states.prune(policy, session, namespace=self._namespace, plan=shown)
-            return PruneResult(len(done.removed), done.bytes_freed, _pruned(states, done))
+            removed = [_deleted_item(states, each) for each in done.removed]
+            return PruneResult(removed, done.bytes_freed, _pruned(done))
 
     def delete(self, ref: str) -> Item:
         """Delete one checkpoint. Refused if a later one is made of it."""
@@ -556,9 +555,8 @@ def _change(each: Changed) -> dict[str, Any]:
     return change
 
 
-def _pruned(states: States, pruned: PrunedStates) -> dict[str, Any]:
+def _pruned(pruned: PrunedStates) -> dict[str, Any]:
     return {
-        "removed": [_metadata(states, each) for each in pruned.removed],
         "kept": {str(sequence): why for sequence, why in pruned.kept.items()},
         "bytes_freed": pruned.bytes_freed,
         "is_done": pruned.is_done,

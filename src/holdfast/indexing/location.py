@@ -138,10 +138,9 @@ class IndexLocation:
             "texts": texts,
             "tokens": tokens,
             "usd": usd,
-            "generations": [each.document for each in shown],
-            "more_generations": len(items) - len(shown),
         }
-        return UsageReport(fields, [Table(_COLUMNS, [each.cells for each in shown])], document)
+        table = Table(_COLUMNS, [each.cells for each in shown])
+        return UsageReport([each.document for each in shown], len(items) - len(shown), fields, [table], document)
 
     def _generations(self) -> _List[Generation]:
         """Newest first. There are a few: old ones are deleted."""

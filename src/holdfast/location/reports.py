@@ -84,6 +84,10 @@ class Verification(NamedTuple):
 class UsageReport(NamedTuple):
     """What takes space."""
 
+    items: Sequence[dict[str, Any]]
+    """The checkpoints, or groups of them, that take most: the largest first, as JSON."""
+    more: int
+    """How many more there are, for a greater limit."""
     fields: Sequence[Field]
     tables: Sequence[Table]
     document: dict[str, Any]
@@ -110,7 +114,7 @@ class PrunePlan(NamedTuple):
 class PruneResult(NamedTuple):
     """What a prune deleted."""
 
-    removed: int
+    removed: Sequence[Item]
     bytes_freed: int | None
     document: dict[str, Any]
     notes: Sequence[str] = ()

@@ -148,15 +148,11 @@ class TrainingLocation:
         shown = self._items(largest[:limit])
         total = sum(each.manifest.total_bytes for each in found)
         fields = [Field("checkpoints", len(found), "count"), Field("tensors in all", total, "bytes")]
-        document = {
-            "total_bytes": total,
-            "checkpoints": [each.document for each in shown],
-            "more_checkpoints": len(found) - len(shown),
-        }
         more = len(found) - len(shown)
         notes = [f"There are {more:,} more checkpoints."] if more else []
         tables = [Table(_COLUMNS, [each.cells for each in shown])]
-        return UsageReport(fields, tables, document, notes, is_cut=bool(more))
+        items = [each.document for each in shown]
+        return UsageReport(items, more, fields, tables, {"total_bytes": total}, notes, is_cut=bool(more))
 
     # deleting and keeping
 
@@ -185,8 +181,7 @@ class TrainingLocation:
         removed = self._items([each for each in found if each.step in plan.removed])
         kept = {str(step): why for step, why in plan.kept.items()}
         freed = sum(item.document["bytes"] for item in removed)
-        document = _trimmed(plan, removed)
-        return PrunePlan(removed, _COLUMNS, kept, freed or None, document, (keep, options, plan))
+        return PrunePlan(removed, _COLUMNS, kept, freed or None, _pruned(plan), (keep, options, plan))
 
     def prune(self, plan: PrunePlan) -> PruneResult:
         from holdfast.training import retention
@@ -195,7 +190,7 @@ class TrainingLocation:
         with self._run.writing():
             done = retention.prune(self._run, self._run.scan()[0], keep, **options, shown=shown)
         removed = [each for each in plan.removed if each.document["step"] in done.removed]
-        return PruneResult(len(done.removed), None, _trimmed(done, removed))
+        return PruneResult(removed, None, _pruned(done))
 
     def delete(self, ref: str) -> Item:
         """Delete a checkpoint. Refused if it contains files that Holdfast did not write (P1)."""
@@ -254,8 +249,8 @@ def _item(found: StoredCheckpoint, *, is_pinned: bool, is_best: bool) -> Item:
     return Item(str(found.step), (found.step, manifest.timestamp, marks, manifest.total_bytes, metrics), document)
 
 
-def _trimmed(plan: Pruned, removed: list[Item]) -> dict[str, Any]:
-    return {"removed": [each.document for each in removed], "kept": plan.kept, "is_done": plan.is_done}
+def _pruned(plan: Pruned) -> dict[str, Any]:
+    return {"kept": plan.kept, "is_done": plan.is_done}
 
 
 def _is_number(text: str) -> bool:

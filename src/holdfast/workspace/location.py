@@ -208,18 +208,19 @@ class WorkspaceLocation:
         notes = [f"There are {found.more_paths:,} more paths."] if found.more_paths else []
         if found.unneeded_bytes:
             notes.append("`compact` frees what is unneeded.")
+        items = [
+            {"id": each.checkpoint.id, "own_bytes": each.own_bytes, "shared_bytes": each.shared_bytes}
+            for each in largest
+        ]
         document = {
             **{field: getattr(found, field) for field in _USAGE},
-            "checkpoints": [
-                {"id": each.checkpoint.id, "own_bytes": each.own_bytes, "shared_bytes": each.shared_bytes}
-                for each in largest
-            ],
-            "more_checkpoints": len(found.checkpoints) - len(largest),
             "paths": [documents.flat(each) for each in found.paths],
             "more_paths": found.more_paths,
             "types": types,
         }
-        return location.UsageReport(fields, [sizes, kinds, paths], document, notes, is_cut=bool(found.more_paths))
+        more = len(by_size) - len(items)
+        tables = [sizes, kinds, paths]
+        return location.UsageReport(items, more, fields, tables, document, notes, is_cut=bool(found.more_paths))
 
     # deleting and keeping
 
@@ -249,7 +250,7 @@ class WorkspaceLocation:
                 f"{done.unfreed_bytes:,} more bytes could not be freed: not enough free space to copy the rest of a "
                 "pack. Free some space, then run `compact`."
             )
-        return location.PruneResult(len(done.removed), done.bytes_freed, _pruned(done), notes)
+        return location.PruneResult([_item(each) for each in done.removed], done.bytes_freed, _pruned(done), notes)
 
     def delete(self, ref: str) -> Item:
         return _item(self.workspace.delete(ref))
@@ -349,7 +350,6 @@ def _above_size(plan: Pruned) -> list[str]:
 
 def _pruned(pruned: Pruned) -> dict[str, Any]:
     return {
-        "removed": [documents.checkpoint(each) for each in pruned.removed],
         "kept": pruned.kept,
         "bytes_freed": pruned.bytes_freed,
         "over_bytes": pruned.over_bytes,

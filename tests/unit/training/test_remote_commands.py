@@ -60,10 +60,8 @@ def test_the_general_commands_take_a_url(holdfast: Callable[..., Any], url: str,
     code, found = holdfast("-C", url, "diff", "latest~2", "latest~1")
     assert [(each["name"], each["max_change"]) for each in found["changes"]] == [("w", 1.0)]
     assert holdfast("-C", url, "verify")[0] == 0
-    assert [
-        each["step"] for each in holdfast("-C", url, "prune", "--keep-last", "1", "--dry-run")[1]["plan"]["removed"]
-    ] == [1]
-    assert [each["step"] for each in holdfast("prune", url, "--keep-last", "1", "--yes")[1]["pruned"]["removed"]] == [1]
+    assert [each["step"] for each in holdfast("-C", url, "prune", "--keep-last", "1", "--dry-run")[1]["items"]] == [1]
+    assert [each["step"] for each in holdfast("prune", url, "--keep-last", "1", "--yes")[1]["items"]] == [1]
     assert [each["step"] for each in holdfast("-C", url, "log")[1]["items"]] == [3, 2]
     assert holdfast("-C", "foo://x", "log")[0] == 6
 
@@ -79,7 +77,7 @@ def test_pages_pins_and_deletions(holdfast: Callable[..., Any], url: str) -> Non
     page = holdfast("log", url, "-n", "2", "--before", page["next"])[1]
     assert ([each["step"] for each in page["items"]], page["next"]) == ([1], None)
     assert holdfast("pin", url, "1")[1]["checkpoint"]["pinned"]
-    assert holdfast("prune", url, "--keep-last", "1", "--yes")[1]["plan"]["removed"] == []
-    assert [each["step"] for each in holdfast("rm", url, "latest", "1", "--yes")[1]["deleted"]] == [3, 1]
+    assert holdfast("prune", url, "--keep-last", "1", "--yes")[1]["items"] == []
+    assert [each["step"] for each in holdfast("rm", url, "latest", "1", "--yes")[1]["items"]] == [3, 1]
     assert [each["step"] for each in holdfast("log", url)[1]["items"]] == [2]
     assert holdfast("show", url)[1]["checkpoint"]["step"] == 2

@@ -29,7 +29,8 @@ def blame(app: App, *, path: str, ref: str | None) -> None:
     paths = app.paths(workspace, [path]) or [path]
     found = workspace.blame(paths[0], ref)
     if app.json:
-        app.document(documents.blame(found))
+        about = documents.blame(found)
+        app.items(about.pop("lines"), **about)
     elif found.is_text:
         _print(found.lines, found.path)
     else:

@@ -105,7 +105,7 @@ def _copy(app: App, place: _From, target: str, *, to_keys: str | None, to_plaint
             _show(plan, place, target, answer=dry_run)
         if dry_run:
             if app.json:
-                app.document({"plan": _documents(plan), "copied": None})
+                app.items((each._asdict() for each in plan), copied=None)
             return Exit.DONE
         with opened(target, _keys(keys, to_keys, to_plaintext), create=True) as there, progress.shown() as shown:
             done = {
@@ -185,13 +185,10 @@ def _show(plan: list[_Planned], place: _From, target: str, *, answer: bool) -> N
         say(f"    {whose}{held}, {render.size(each.bytes)}{dead}{there}")
 
 
-def _documents(plan: list[_Planned]) -> list[dict[str, Any]]:
-    return [each._asdict() for each in plan]
-
-
 def _tell(app: App, plan: list[_Planned], done: dict[str, Copied]) -> int:
     if app.json:
-        app.document({"plan": _documents(plan), "copied": [_copied(tenant, each) for tenant, each in done.items()]})
+        copied = [_copied(tenant, each) for tenant, each in done.items()]
+        app.items((each._asdict() for each in plan), copied=copied)
     else:
         numbers = [(each.checkpoints, each.skipped, each.tombstones) for each in done.values()]
         new, old, dead = map(sum, zip(*numbers, strict=True))

@@ -41,7 +41,7 @@ def doctor(app: App, *, agents: tuple[str, ...]) -> int:
     found = [examine(find_agent(name), around, command_words(name), sessions) for name in agents or AGENT_NAMES]
     log = _last_lines()
     if app.json:
-        app.document({"agents": [_document(each) for each in found], "log": log})
+        app.items(map(_document, found), log=log)
     else:
         for each in found:
             _show(each, whole=bool(agents))

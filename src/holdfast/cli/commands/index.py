@@ -342,7 +342,7 @@ def tell_report(app: App, report: IndexReport) -> None:
 def tell_hits(app: App, hits: list[Hit]) -> None:
     """Print the answers of a search."""
     if app.json:
-        app.document({"hits": [asdict(each) for each in hits]})
+        app.items(map(asdict, hits))
         return
     if not hits:
         streams.answer("Nothing is found")

@@ -54,7 +54,7 @@ def prune(app: App, *, words: list[str], options: dict[str, Any], dry_run: bool,
             )
         plan = location.plan_prune(policy, datetime.now(UTC))
         if app.json and (dry_run or not plan.removed):
-            app.document({"plan": plan.document, "pruned": None})
+            app.items((each.document for each in plan.removed), plan=plan.document, pruned=None)
             return
         if not plan.removed:
             streams.answer(f"Nothing to delete: {render.all_stay(len(plan.kept))}")
@@ -71,10 +71,10 @@ def prune(app: App, *, words: list[str], options: dict[str, Any], dry_run: bool,
         app.confirm("Delete them?", yes=yes)
         done = location.prune(plan)
     if app.json:
-        app.document({"plan": plan.document, "pruned": done.document})
+        app.items((each.document for each in done.removed), plan=plan.document, pruned=done.document)
         return
     freed = "" if done.bytes_freed is None else f", {render.size(done.bytes_freed)} freed"
-    streams.answer(f"{render.count(done.removed, 'checkpoint')} deleted{freed}")
+    streams.answer(f"{render.count(len(done.removed), 'checkpoint')} deleted{freed}")
     values.notes(done.notes)
 
 

@@ -42,7 +42,7 @@ def rm(app: App, *, words: list[str], options: dict[str, Any], yes: bool) -> int
         deleted, failed = _delete(location, doomed)
     if app.json:
         errors = {entry: {"kind": of_error(error).kind} | error_document(error) for entry, error in failed.items()}
-        app.document({"deleted": [entry.document for entry in deleted], "failed": errors})
+        app.items((entry.document for entry in deleted), failed=errors)
     else:
         if deleted:
             streams.answer(f"Deleted {', '.join(values.cell(entry.cells[0], columns[0].form) for entry in deleted)}")

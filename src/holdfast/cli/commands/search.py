@@ -48,7 +48,7 @@ def search(
         )
     matches, more = found[:limit], len(found) > limit
     if app.json:
-        app.document({"matches": [documents.match(each) for each in matches], "more": more})
+        app.items(map(documents.match, matches), more=more)
         return
     for each in matches:
         _print(each)

@@ -37,7 +37,7 @@ def usage(app: App, *, words: list[str], options: dict[str, Any], limit: int) ->
     with app.location(options) as location:
         found = location.usage(limit or None)
     if app.json:
-        app.document(found.document)
+        app.items(found.items, more=found.more, **found.document)
         return
     streams.answer(values.fields(found.fields))
     values.tables(found.tables)

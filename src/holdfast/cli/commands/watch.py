@@ -86,7 +86,7 @@ def watch(app: App, *, quiet: float, every: float, message: str, session: str | 
         if watching.wait(0.0):
             saves.save()
     if app.json:
-        app.document({"checkpoints": [documents.checkpoint(each) for each in saves.made]})
+        app.items(map(documents.checkpoint, saves.made))
 
 
 class _Saves:

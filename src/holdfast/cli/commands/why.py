@@ -25,7 +25,7 @@ def why(app: App, *, paths: tuple[str, ...]) -> None:
     named = zip(paths, app.paths(workspace, paths) or (), strict=True)
     found = [workspace.why(f"{path}/" if given in folders else path) for given, path in named]
     if app.json:
-        app.document({"paths": [documents.flat(each) for each in found]})
+        app.items(map(documents.flat, found))
         return
     for each in found:
         streams.answer(render.escape(each.sentence))

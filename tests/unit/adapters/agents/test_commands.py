@@ -25,7 +25,7 @@ def run(*words: str, code: int = 0) -> str:
 
 
 def doctor(name: str, code: int = 0) -> Any:
-    (found,) = json.loads(run("doctor", name, "--json", code=code))["agents"]
+    (found,) = json.loads(run("doctor", name, "--json", code=code))["items"]
     return found
 
 

@@ -116,7 +116,7 @@ def test_codex_is_protected_and_resumes_a_conversation(project: Path, home: Path
         provider = f'name = "stand-in"\nbase_url = "{address}/v1"\nwire_api = "responses"\n'
         config = f'model = "m"\nmodel_provider = "stand-in"\n[model_providers.stand-in]\n{provider}'
         (home / ".codex" / "config.toml").write_text(config + "".join(state))  # as if the user had accepted them
-        assert json.loads(holdfast("doctor", "codex", "--json"))["agents"][0]["trusted"] is True
+        assert json.loads(holdfast("doctor", "codex", "--json"))["items"][0]["trusted"] is True
         words = [program("CODEX"), "exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"]
         assert "Done." in run([*words, "make a file"])
         first, second = history(project)

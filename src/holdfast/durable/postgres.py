@@ -70,6 +70,19 @@ def connect(url: str, *, timeout_s: float, prepare_threshold: int | None = None)
     return connection
 
 
+@contextlib.contextmanager
+def reading(url: str, *, timeout_s: float = 10.0) -> Iterator[psycopg.Connection[Any]]:
+    """Connect for one transaction that sees one moment and cannot write."""
+    try:
+        with connect(check_url(url), timeout_s=timeout_s) as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.read_only = True
+            with connection.transaction():
+                yield connection
+    except psycopg.Error as error:
+        raise translate(error) from error
+
+
 def whole_seconds(timeout_s: float) -> int:
     """A timeout within the limits of PostgreSQL, which counts some of them in milliseconds."""
     return int(min(max(2, timeout_s), 1_000_000))

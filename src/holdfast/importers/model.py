@@ -17,6 +17,8 @@ class ImportRequest:
     """A path or a URL."""
     target: str | None = None
     """A path or a URL; None: the place that the source itself names."""
+    schemas: Sequence[type] = ()
+    """Classes that stored values may be of, such as the schema of a graph. Values of other classes stay plain."""
     workspace_options: Mapping[str, Any] = field(default_factory=dict)
     """The options of `Workspace` for a target that is a folder, such as `store`."""
 

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Mapping
 from hashlib import sha1
 from pathlib import Path
+from typing import Any
 
 from holdfast.importers import Imported, ImportPlan, ImportRequest, open_import
 from holdfast.workspace import Workspace
@@ -104,17 +105,21 @@ def roo(tmp_path: Path) -> Shadow:
     return shadow
 
 
-def plan(source: Path | str, target: Path | str | None = None, **options: object) -> ImportPlan:
+def plan(source: Path | str, target: Path | str | None = None, **options: Any) -> ImportPlan:
     return _with(source, target, options, "plan")
 
 
-def run(source: Path | str, target: Path | str | None = None, **options: object) -> Imported:
+def run(source: Path | str, target: Path | str | None = None, **options: Any) -> Imported:
     """Plan and run, as the command does."""
     return _with(source, target, options, "run")
 
 
-def _with(source: Path | str, target: Path | str | None, options: Mapping[str, object], verb: str):  # type: ignore[no-untyped-def]
-    opened = open_import(ImportRequest(str(source), None if target is None else str(target), options))
+def _with(source: Path | str, target: Path | str | None, options: dict[str, Any], verb: str) -> Any:
+    schemas = options.pop("schemas", ())
+    request = ImportRequest(
+        str(source), None if target is None else str(target), schemas=schemas, workspace_options=options
+    )
+    opened = open_import(request)
     try:
         planned = opened.plan()
         return planned if verb == "plan" else opened.run()

@@ -82,6 +82,10 @@ class Classes(Registry):
         self._add(types.Send, "langgraph.Send", self._take_send, _make_send)
         self._add(_DeltaSnapshot, "langgraph.DeltaSnapshot", list, lambda data: _DeltaSnapshot(*data))
 
+    def classes(self) -> list[type]:
+        """The classes of the table, without those that the user registers elsewhere."""
+        return list(self._by_class)
+
     def of_class(self, cls: type) -> Registration | None:
         return self._by_class.get(cls) or self._others.of_class(cls)
 

@@ -44,7 +44,9 @@ def import_(app: App, /, *, source: str, target: str | None, kind: str | None, d
 
     if app.directory:
         raise click.UsageError("-C is not for import; name the folder as TO")
-    request = ImportRequest(_place(source), None if target is None else _place(target), app.workspace_options())
+    request = ImportRequest(
+        _place(source), None if target is None else _place(target), workspace_options=app.workspace_options()
+    )
     opened = open_import(request, kind=kind)
     try:
         with progress.shown() as shown:

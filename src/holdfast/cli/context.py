@@ -239,15 +239,22 @@ class App:
             raise NotFound("the current folder no longer exists", hint="Go to one that does, or pass -C.") from None
 
     def paths(self, workspace: Workspace, given: Sequence[str]) -> list[str] | None:
-        """Return paths as the library takes them. Without -C they are meant from the current folder."""
+        """Return pathspecs as the library takes them. Without -C they are meant from the current folder."""
         if not given:
             return None
         if self.directory:
             return list(given)
+        from holdfast.workspace.pathspec import from_folder  # start-up cost, only with paths
+
         here = Path(os.getcwd()).relative_to(workspace.path).as_posix()
-        is_whole = [not path or os.path.isabs(path) for path in given]  # an empty one is for the library to refuse
-        joined = [posixpath.normpath(posixpath.join(here, path)) for path in given]
-        return [path if whole else other for path, other, whole in zip(given, joined, is_whole, strict=True)]
+        return [from_folder(path, here) for path in given]
+
+    def path(self, workspace: Workspace, given: str) -> str:
+        """Return one path, which is no pattern, as the library takes it."""
+        if self.directory or not given or os.path.isabs(given):
+            return given  # an empty one is for the library to refuse
+        here = Path(os.getcwd()).relative_to(workspace.path).as_posix()
+        return posixpath.normpath(posixpath.join(here, given))
 
     def document(self, value: dict[str, Any]) -> None:
         """Print the one JSON document of this run."""

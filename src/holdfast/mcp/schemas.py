@@ -52,7 +52,7 @@ PATHS: Schema = {
     "items": {"type": "string", "minLength": 1, "maxLength": _PATH_MAX_CHARS},
     "minItems": 1,
     "maxItems": PATHS_MAX,
-    "description": "Only these files, folders or globs of the workspace, written as results show them.",
+    "description": "Only these files, folders or git pathspecs (*.env, :!docs), written as results show them.",
 }
 OFFSET = number("How many to skip: `next_offset` of the previous result.", 0)
 LIMIT = number("Maximum number of results.", 100, least=1, most=ENTRIES_MAX)

@@ -110,5 +110,5 @@ class Engine:
             lambda path: any(reader.find(root, path) for root in (before, after)),
             lambda: (path for root in (before, after) for path, _ in reader.walk(root)),
         )
-        changes = (change for change in reader.diff(before, after) if change.path in scope)
+        changes = (each for each in reader.diff(before, after) if scope.selects(each.path, is_folder=each.is_folder))
         return first, sink, _Between(second, changes, (first.uncovered, uncovered))

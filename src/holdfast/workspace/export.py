@@ -61,7 +61,9 @@ class Exporter:
             lambda: (path for path, _ in self._reader.walk(node)),
         )
         entries = dict(self._reader.walk(node))
-        changes = self._changes(entries, {path for path in entries if self._is_chosen(node, path, scope)})
+        changes = self._changes(
+            entries, {path for path in entries if self._is_chosen(node, path, entries[path], scope)}
+        )
         uncovered = checkpoint.uncovered  # read now: nothing may fail after the rename
         leftovers = sorted(str(path) for path in place.parent.glob(f"{PREFIX}*"))
         temporary = place.parent / f"{PREFIX}{secrets.token_hex(4)}"
@@ -76,7 +78,11 @@ class Exporter:
         return Exported(
             checkpoint=checkpoint.id,
             directory=str(place),
-            written=[path for path in changes if path and self._is_chosen(node, path, scope) and path not in failed],
+            written=[
+                path
+                for path in changes
+                if path and self._is_chosen(node, path, entries[path], scope) and path not in failed
+            ],
             failed=failed,
             missing={item.path: item.reason.value for item in uncovered if item.path in scope and item.path},
             leftovers=leftovers,
@@ -95,9 +101,9 @@ class Exporter:
             raise Refused(f"{place} is not empty", hint="Choose a new or an empty folder.")
         return place
 
-    def _is_chosen(self, node: Node, path: str, scope: Scope) -> bool:
+    def _is_chosen(self, node: Node, path: str, entry: Entry, scope: Scope) -> bool:
         """Whether a path is in the scope, or another file of the same database (P2)."""
-        if path in scope:
+        if scope.selects(path, is_folder=entry.is_folder):
             return True
         others = [each for each in family(path) if each != path and each in scope]
         return bool(others) and any(self._reader.is_sidecar(node, each) for each in (path, *others))

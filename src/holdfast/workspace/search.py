@@ -15,7 +15,7 @@ from typing import NamedTuple
 from holdfast.errors import Damaged, Refused, Remedy
 from holdfast.model import Checkpoint, Match, Progress
 from holdfast.shadowgit import EMPTY_TREE, FOLDER_MODE, TreeEntry
-from holdfast.workspace.pathspec import Scope
+from holdfast.workspace.pathspec import Scope, check_matched
 from holdfast.workspace.stored.chunking import Sieve, list_parts
 from holdfast.workspace.stored.record import Contents
 from holdfast.workspace.stored.repository import Repository
@@ -124,6 +124,7 @@ class Searcher:
                     raise
             if progress:
                 progress("searching", number, len(checkpoints))
+        check_matched(self._scope)
         found = [*self._closed, *(replace(match, last=previous or match.last) for match in self._open.values())]
         return sorted(found, key=lambda match: (match.path, match.first.sequence))[: self._limit]
 
@@ -133,10 +134,13 @@ class Searcher:
         if before is None or before.root != after.root:
             reader = TreeReader(self._repository.objects)  # a new one each time: it caches every folder
             for change in _settled(reader.diff(before.root if before else None, after.root)):
+                if change.after is not None:
+                    self._scope.see(change.path, is_folder=change.after.is_folder)
                 if change.path in self._scope:
                     self._note(change.path, self._look(change.after), previous, checkpoint)
         old, new = self._states(before), self._states(after)
         for name in sorted(old.keys() | new.keys()):
+            self._scope.see(f"{IN_STATE}{name}")
             if old.get(name) != new.get(name) and (path := f"{IN_STATE}{name}") in self._scope:
                 self._note(path, self._look_at_state(new.get(name)), previous, checkpoint)
 

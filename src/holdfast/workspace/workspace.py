@@ -749,7 +749,7 @@ class Workspace:
     def purge(
         self, *paths: Place, dry_run: bool = False, lines: bool = False, progress: Progress | None = None
     ) -> PurgePlan | Purged:
-        """Remove the content of files, folders or globs from every checkpoint, for good; the folder does not change.
+        """Remove the content of files, folders or patterns from every checkpoint, for good; the folder does not change.
 
         The checkpoints keep their ids and record what was removed. With `dry_run`, only plan. NotFound if no checkpoint
         has it. In states, messages and metadata, copies of the whole content or of a word that looks like a key are

@@ -1,8 +1,9 @@
-"""Which paths are meant: a literal name wins over a glob, and a glob means what it means everywhere."""
+"""Which paths are meant: the same as git's pathspecs mean."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import NotFound, Refused, Workspace
-from holdfast.workspace.pathspec import Scope, open_scope, parse_scope
+from holdfast.workspace.pathspec import Scope, from_folder, literal, open_scope, parse_scope, relative
 
 PRESENT = [
     "a.py",
@@ -44,7 +45,8 @@ def meant(tmp_path: Path) -> Meant:
         here = set(PRESENT) - set(absent)
         paths = [os.fsdecode(path) for path in given]
         scope = parse_scope(paths, tmp_path, lambda path: not path or path in here, lambda: PRESENT)
-        return [path for path in PRESENT if path in scope]
+        folders = {path for path in PRESENT if any(each.startswith(f"{path}/") for each in PRESENT)}
+        return [path for path in PRESENT if scope.selects(path, is_folder=path in folders)]
 
     return ask
 
@@ -55,8 +57,9 @@ class TestLiteral:
         assert meant(spelling) == [path for path in PRESENT if path == "src" or path.startswith("src/")]
 
     @pytest.mark.parametrize("name", ["[a]", "*.py", "q?", "sp ace", "new\nline"])
-    def test_existing_name_that_looks_like_a_glob_is_literal(self, meant: Meant, name: str) -> None:
-        assert meant(name) == [name]
+    def test_a_literal_name_means_nothing_else(self, meant: Meant, name: str) -> None:
+        assert meant(literal(name)) == [name]
+        assert name in meant(name)
 
     def test_an_absolute_path_in_the_workspace_is_a_path_of_it(self, meant: Meant, tmp_path: Path) -> None:
         assert meant(tmp_path / "src" / "b.txt") == ["src/b.txt"]
@@ -76,44 +79,53 @@ class TestLiteral:
         assert all(path in everything for path in PRESENT)
 
 
-class TestGlob:
+class TestPattern:
     @pytest.mark.parametrize(
         ("pattern", "expected"),
         [
-            ("*.py", ["a.py", "data.py", "*.py"]),
-            ("[a]", ["a"]),
+            ("*.py", [path for path in PRESENT if path.endswith(".py")]),
+            ("[a]", ["[a]", "a"]),
             ("[ad]*.py", ["a.py", "data.py"]),
-            ("[!a].py", ["*.py"]),
             ("q?", ["q?", "qx"]),
-            ("src/*.py", ["src/a.py"]),
-            ("src/*", ["src/a.py", "src/b.txt", "src/deep", "src/deep/a.py", "src/deep/data.py", "src/deep/er/a.py"]),
-            ("*/deep", ["src/deep", "src/deep/a.py", "src/deep/data.py", "src/deep/er/a.py"]),
-            ("src/**/data.py", ["src/deep/data.py"]),
-            ("**/b.txt", ["src/b.txt"]),
-            ("src/**", [path for path in PRESENT if path.startswith("src/")]),
-            ("s?c/b.txt", ["src/b.txt"]),
+            ("src/*.py", ["src/a.py", "src/deep/a.py", "src/deep/data.py", "src/deep/er/a.py"]),
+            ("src[!x]b.txt", ["src/b.txt"]),
+            (":(glob)*.py", ["a.py", "data.py", "*.py"]),
+            (":(glob)src/*.py", ["src/a.py"]),
+            (":(glob)src/**/data.py", ["src/deep/data.py"]),
+            (":(glob)**/a.py", ["a.py", "src/a.py", "src/deep/a.py", "src/deep/er/a.py", "srcs/a.py"]),
+            (":(icase)SRC/B.TXT", ["src/b.txt"]),
+            (":/src/b.txt", ["src/b.txt"]),
+            ("src/b\\.txt", ["src/b.txt"]),
         ],
     )
     def test_it_means_what_it_matches(self, meant: Meant, pattern: str, expected: list[str]) -> None:
-        absent = [name for name in (pattern,) if name in PRESENT]
-        assert meant(pattern, absent=absent) == [path for path in PRESENT if path in expected]
+        assert meant(pattern) == [path for path in PRESENT if path in expected]
+
+    def test_what_is_excluded_is_not_meant(self, meant: Meant) -> None:
+        assert meant("src", ":!src/deep") == ["src/a.py", "src/b.txt"]
+        assert meant(":^*.py", ":(exclude)src") == ["[a]", "a", "sp ace", "new\nline", "q?", "qx"]
 
     @pytest.mark.parametrize(
-        ("pattern", "expected"),
+        ("pattern", "is_whole"),
         [
-            ("**/a.py", ["a.py", "src/a.py", "src/deep/a.py", "src/deep/er/a.py", "srcs/a.py"]),
-            ("src/**/a.py", ["src/a.py", "src/deep/a.py", "src/deep/er/a.py"]),
+            ("src", True),
+            ("src/", True),
+            ("s*", True),
+            ("s?c", False),
+            ("*.d", False),
+            (":(glob)s*", False),
+            ("*", True),
         ],
     )
-    def test_two_stars_match_whole_folders_only(self, meant: Meant, pattern: str, expected: list[str]) -> None:
-        assert meant(pattern) == expected
+    def test_a_folder_is_selected_only_with_everything_in_it(self, tmp_path, pattern: str, is_whole: bool) -> None:
+        assert open_scope([pattern], tmp_path).has_folder("src") is is_whole
 
-    def test_a_star_does_not_leave_its_folder(self, meant: Meant) -> None:
-        assert "src/a.py" not in meant("*.py", absent=["*.py"])
+    def test_a_folder_with_something_excluded_is_not_whole(self, tmp_path: Path) -> None:
+        scope = open_scope(["src", ":!src/deep"], tmp_path)
+        assert not scope.has_folder("src") and not scope.has_folder("src/deep") and scope.has_folder("src/other")
 
-    def test_a_class_of_characters_does_not_match_a_slash(self, meant: Meant) -> None:
-        with pytest.raises(NotFound):
-            meant("src[!x]b.txt")
+    def test_many_stars_take_no_time(self, tmp_path: Path) -> None:
+        assert "a" * 200 not in open_scope(["*a" * 30 + "*b"], tmp_path)
 
     def test_one_that_matches_nothing_is_not_found(self, meant: Meant) -> None:
         with pytest.raises(NotFound, match="matches nothing"):
@@ -151,16 +163,17 @@ def test_a_scope_says_what_was_given() -> None:
 
 
 class TestThroughAWorkspace:
-    def test_a_name_with_brackets_restores_only_that_file(self, project: Any, ws: Workspace) -> None:
+    def test_brackets_are_a_pattern_unless_literal(self, project: Any, ws: Workspace) -> None:
         for name in ("[a]", "a", "*.py", "x.py"):
             project.write(name, b"old")
         saved = ws.save()
         for name in ("[a]", "a", "*.py", "x.py"):
             project.write(name, b"new")
-        assert ws.preview(saved.id, ["[a]"]).replaced == ["[a]"]
-        assert ws.preview(saved.id, ["*.py"]).replaced == ["*.py"]
+        assert ws.preview(saved.id, ["[a]"]).replaced == ["[a]", "a"]
+        assert ws.preview(saved.id, [":(literal)[a]"]).replaced == ["[a]"]
+        assert ws.preview(saved.id, [literal("*.py")]).replaced == ["*.py"]
         assert ws.preview(saved.id, ["?.py"]).replaced == ["*.py", "x.py"]
-        assert ws.diff(saved.id, paths=["[a]"]).modified_files == ["[a]"]
+        assert ws.diff(saved.id, paths=[":(literal)[a]"]).modified_files == ["[a]"]
 
     def test_file_only_in_the_checkpoint_is_matched(self, project: Any, ws: Workspace) -> None:
         project.write("[b]", b"old")
@@ -168,17 +181,98 @@ class TestThroughAWorkspace:
         saved = ws.save()
         (project.root / "[b]").unlink()
         project.write("b", b"new")
-        assert ws.restore(saved.id, ["[b]"]).written == ["[b]"]
+        assert ws.restore(saved.id, [":(literal)[b]"]).written == ["[b]"]
         assert (project.root / "b").read_bytes() == b"new"
 
+    def test_a_pattern_means_the_same_in_every_call(self, project: Any, ws: Workspace, tmp_path: Path) -> None:
+        names = [".env", "deep/.env", "deep/er/prod.env", "x.env/file", "other"]
+        for name in names:
+            project.write(name, b"secret")
+        saved = ws.save()
+        for name in names:
+            project.write(name, b"new")
+        for patterns, meant in {
+            ("*.env",): names[:3],
+            (":(glob)*.env",): names[:1],
+            ("*.env", ":!deep/er"): names[:2],
+            ("deep",): names[1:3],
+            ("x*",): names[3:4],
+        }.items():
+            given = list(patterns)
+            assert ws.diff(saved.id, paths=given).modified_files == meant
+            assert ws.preview(saved.id, given).replaced == meant
+            assert [each.path for each in ws.search("secret", paths=given)] == meant
+            assert ws.purge(*given, dry_run=True).paths in (meant, sorted({name.split("/")[0] for name in meant}))
+            out = tmp_path / "-".join(patterns).replace("/", "_")
+            ws.export(saved.id, out, given)
+            assert sorted(each.relative_to(out).as_posix() for each in out.rglob("*") if each.is_file()) == meant
 
-def test_open_scope_takes_missing_paths_and_globs_both_ways(tmp_path: Path) -> None:
+    @pytest.mark.parametrize("pattern", ["*.pem", "nowhere", ":(glob)er/*"])
+    def test_one_that_matches_nothing_is_not_found(
+        self, project: Any, ws: Workspace, tmp_path: Path, pattern: str
+    ) -> None:
+        project.write("deep/er/x", b"1")
+        saved = ws.save()
+        for call in (
+            lambda: ws.diff(saved.id, paths=[pattern]),
+            lambda: ws.preview(saved.id, [pattern]),
+            lambda: ws.search("1", paths=["deep", pattern]),
+            lambda: ws.purge("deep", pattern, dry_run=True),
+            lambda: ws.export(saved.id, tmp_path / "out", [pattern]),
+        ):
+            with pytest.raises(NotFound, match=re.escape(pattern)):
+                call()
+
+    def test_purge_of_everything_is_refused_as_a_pattern_too(self, project: Any, ws: Workspace) -> None:
+        project.write("a/b", b"1")
+        ws.save()
+        for pattern in (".", "*", "**", ":/", ":(glob)**"):
+            with pytest.raises(Refused, match="whole workspace"):
+                ws.purge(pattern, dry_run=True)
+
+    def test_purge_of_a_folder_keeps_what_is_excluded(self, project: Any, ws: Workspace) -> None:
+        for name in ("keys/a", "keys/public/b"):
+            project.write(name, b"content of " + name.encode())
+        ws.save()
+        ws.purge("keys", ":!keys/public")
+        assert [each.path for each in ws.search("content")] == ["keys/public/b"]
+
+
+def test_open_scope_takes_missing_paths_and_patterns_both_ways(tmp_path: Path) -> None:
     scope = open_scope(["src/", "a[1].txt", "*.pem"], tmp_path)
-    assert all(path in scope for path in ("src", "src/deep/x", "a[1].txt", "a1.txt", "x.pem"))
-    assert not any(path in scope for path in ("source", "a2.txt", "deep/x.pem"))
+    assert all(path in scope for path in ("src/deep/x", "a[1].txt", "a1.txt", "x.pem", "deep/x.pem"))
+    assert not any(path in scope for path in ("source", "a2.txt", "src"))
+    assert scope.has_folder("src")
     assert "anything" in open_scope(None, tmp_path)
     with pytest.raises(Refused):
         open_scope(["../x"], tmp_path)
+
+
+@pytest.mark.parametrize("given", [":(attr:x)a", ":(bad)a", ":%a", ":(glob", ":(glob,literal)a"])
+def test_unknown_magic_is_refused(tmp_path: Path, given: str) -> None:
+    with pytest.raises(Refused):
+        open_scope([given], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "folder", "expected"),
+    [
+        ("a", "src", "src/a"), ("*.py", "src", "src/*.py"), ("..", "src", "."), ("../a", "src", "a"),
+        (":/a", "src", "a"), (":/", "src", "."), (":!a", "src", ":(exclude)src/a"), ("a/", "src", "src/a/"),
+        ("*.py", "s[1]", r"s\[1]/*.py"), ("a", "s[1]", ":(literal)s[1]/a"), ("/abs", "src", "/abs"),
+        (".", "src", "src"), ("./:a", ".", "./:a"), ("../:a", "src", "./:a"),
+    ],
+)  # fmt: skip
+def test_from_a_folder(given: str, folder: str, expected: str) -> None:
+    assert from_folder(given, folder) == expected
+
+
+@pytest.mark.parametrize("given", ["a", "src/*.py", ":(exclude)src/a/", ":/a", "./:x", ":(literal)[a]", "."])
+def test_relative_keeps_the_meaning(tmp_path: Path, given: str) -> None:
+    paths = ["a", "src/x.py", "src/a/b", ":x", "[a]", "other"]
+    scopes = [open_scope([each], tmp_path) for each in (given, relative(given, tmp_path))]
+    assert [path in scopes[0] for path in paths] == [path in scopes[1] for path in paths]
+    assert relative(str(tmp_path / "src" / "*.py"), tmp_path) == "src/*.py"
 
 
 def test_a_scope_tells_below_which_folders_it_can_have_anything(tmp_path: Path) -> None:
@@ -200,7 +294,7 @@ def test_a_scope_tells_below_which_folders_it_can_have_anything(tmp_path: Path) 
         ("[!]a]", "b", "]"),
         ("[a&&b]", "&", "c"),
         ("[a-c]/x", "b/x", "d/x"),
-        ("[!a]", "b", "/"),
+        ("[!a]", "b", "a"),
         ("[a||b]", "|", "c"),
     ],
 )
@@ -213,5 +307,5 @@ def test_a_set_means_its_characters_and_warns_of_nothing(
 
 
 @pytest.mark.parametrize("pattern", ["x[[", "[", "[!", "[z-a]"])
-def test_what_is_no_glob_means_itself(tmp_path: Path, pattern: str) -> None:
+def test_what_is_no_pattern_means_itself(tmp_path: Path, pattern: str) -> None:
     assert pattern in open_scope([pattern], tmp_path)

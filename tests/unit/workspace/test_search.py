@@ -112,7 +112,7 @@ def test_only_some_paths(project, ws: Workspace) -> None:
         project.write(path, b"Needle\n")
     ws.save("one")
     assert [match.path for match in ws.search("Needle", paths=["src"])] == ["src/a.py", "src/b.txt"]
-    assert [match.path for match in ws.search("Needle", paths=["**/*.py"])] == ["c.py", "src/a.py"]
+    assert [match.path for match in ws.search("Needle", paths=["*.py"])] == ["c.py", "src/a.py"]
     assert len(ws.search("Needle", limit=2)) == 2
 
 

@@ -26,8 +26,7 @@ def blame(app: App, *, path: str, ref: str | None) -> None:
     holdfast blame src/app.py a14
     """
     workspace = app.open()
-    paths = app.paths(workspace, [path]) or [path]
-    found = workspace.blame(paths[0], ref)
+    found = workspace.blame(app.path(workspace, path), ref)
     if app.json:
         about = documents.blame(found)
         app.items(about.pop("lines"), **about)

@@ -13,6 +13,7 @@ from holdfast.cli.context import App, decline, pass_app
 from holdfast.cli.restore_output import carry_out, find_conversation
 from holdfast.errors import Refused
 from holdfast.model import Plan
+from holdfast.workspace.pathspec import literal
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 _HELP = "Numbers and ranges, such as 1,3-5; a for all; nothing for none."
@@ -65,7 +66,7 @@ def restore(
     preview = partial(workspace.preview, keep_new=keep_new, keep_mine=keep_mine, agent=agent)
     plan = preview(ref, chosen)
     if pick and plan:
-        chosen = pick_paths(plan, json=app.json)
+        chosen = [literal(each) for each in pick_paths(plan, json=app.json)]
         plan = preview(plan.checkpoint, chosen)
     act = partial(workspace.restore, plan.checkpoint, chosen, plan, skip_damaged=skip_damaged, touch=touch)
     return carry_out(app, workspace, plan, lambda shown: act(progress=shown), dry_run=dry_run, kept=kept)

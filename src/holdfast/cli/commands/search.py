@@ -31,7 +31,7 @@ def search(
 
     \b
     holdfast search TODO
-    holdfast search -E 'sk-[a-z0-9]+' -- src/ '*.env'   paths come after --
+    holdfast search -E 'sk-[a-z0-9]+' -- src/ '*.env'   paths come after --, as in git
     """
     workspace = app.open()
     named = ctx.meta.get(AFTER_DASHES, ())

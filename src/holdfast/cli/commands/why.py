@@ -22,7 +22,7 @@ def why(app: App, *, paths: tuple[str, ...]) -> None:
     """
     workspace = app.open()
     folders = {path for path in paths if path.endswith("/")}
-    named = zip(paths, app.paths(workspace, paths) or (), strict=True)
+    named = [(path, app.path(workspace, path)) for path in paths]
     found = [workspace.why(f"{path}/" if given in folders else path) for given, path in named]
     if app.json:
         app.items(map(documents.flat, found))

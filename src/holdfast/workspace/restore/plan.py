@@ -128,7 +128,7 @@ class Planner:
         found: dict[str, Change] = {}
         unlinked: list[Change] = []
         for change in self._reader.diff(self._present.root, self._target.root):
-            if self._is_asked_for(change.path):
+            if self._is_asked_for(change.path, is_folder=change.is_folder):
                 other = found.get(change.path)
                 if other is not None:
                     change = Change(change.path, change.before or other.before, change.after or other.after)
@@ -144,9 +144,9 @@ class Planner:
 
     # databases
 
-    def _is_asked_for(self, path: str) -> bool:
+    def _is_asked_for(self, path: str, *, is_folder: bool = False) -> bool:
         """Whether a path is in the scope, or another file of the same database."""
-        if path in self._scope:
+        if self._scope.selects(path, is_folder=is_folder):
             return True
         others = [each for each in family(path) if each != path and each in self._scope]
         return bool(others) and (self._is_sidecar(path) or any(map(self._is_sidecar, others)))
@@ -307,7 +307,7 @@ class Planner:
     def _bring_folders_of(self, path: str) -> bool:
         """Add the missing folders above a restored path that are not in the scope themselves."""
         for above in upwards(split(path)[0]):
-            if above in self._changes or above in self._scope:
+            if above in self._changes or self._scope.has_folder(above):
                 continue
             status = self._status(above)
             entry = self._reader.find(self._target.root, above)
@@ -441,7 +441,7 @@ class Planner:
         written = [path for path, change in shown.items() if change.before is None]
         replaced = [path or "." for path, change in shown.items() if change.before and change.after]
         removed = [path for path, change in shown.items() if change.after is None]
-        digest = sha256(repr((self._target.id, self._scope.paths, self._keep_new)).encode("utf-8", "surrogateescape"))
+        digest = sha256(repr((self._target.id, self._scope.given, self._keep_new)).encode("utf-8", "surrogateescape"))
         for change in changes.values():
             digest.update(repr(change).encode("utf-8", "surrogateescape"))
         for path, why in sorted((*self._kept.items(), *self._blocked.items())):

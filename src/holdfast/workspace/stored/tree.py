@@ -50,6 +50,11 @@ class Change(NamedTuple):
     before: Entry | None
     after: Entry | None
 
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder, before and after."""
+        return all(each is None or each.is_folder for each in (self.before, self.after))
+
 
 class View(NamedTuple):
     """The content of one folder."""

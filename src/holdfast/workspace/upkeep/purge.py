@@ -24,7 +24,7 @@ from holdfast.model import Checkpoint, Progress, Purged, PurgePlan, Reason, Unco
 from holdfast.scan.dir_handles import Handles, upwards
 from holdfast.shadowgit import FOLDER_MODE, ObjectKind, decode_commit, encode_tree, free_unneeded, reachable
 from holdfast.shadowgit.git_files import all_refs, forget_packed, loose_copies
-from holdfast.workspace.pathspec import Scope, inside, open_scope
+from holdfast.workspace.pathspec import Scope, check_matched, open_scope, relative
 from holdfast.workspace.stored.chunking import list_parts
 from holdfast.workspace.stored.ids import sequence_of
 from holdfast.workspace.stored.object_sink import TEXT_MAX_BYTES, ObjectSink, PackSink
@@ -113,7 +113,7 @@ class Purger:
     def purge(self, paths: Sequence[str], *, lines: bool = False, progress: Progress | None = None) -> Purged:
         """Purge, and finish an interrupted purge. Needs the lock. Unavailable or Damaged if it cannot finish."""
         paths = [
-            inside(path, self._root) for path in paths
+            relative(path, self._root) for path in paths
         ]  # relative, since the folder may have moved when it is continued
         begun = self._begun()
         if begun is None:
@@ -195,6 +195,8 @@ class Purger:
         changed = [each for each in found if each.gone or each.cut]
         if not purge.objects and not any(each.gone for each in changed):
             self._check_earlier(purge, earlier)
+        elif not purge.objects:
+            check_matched(scope)
         commits = {each.checkpoint.id: self._commit(sink, each) for each in changed}
         needed = self._needed(sink, commits)
         old = [bytes.fromhex(each.checkpoint.commit) for each in changed]
@@ -242,7 +244,7 @@ class Purger:
         progress: Progress | None,
     ) -> tuple[list[_Found], set[bytes], Needles]:
         """Return every checkpoint as rewritten, oldest first; the purged contents; what to search for."""
-        if not purge.paths or "" in (scope.paths or ()):
+        if not purge.paths or scope.has_folder(""):
             raise Refused("this would purge the whole workspace", remedy=Remedy("delete_checkpoints"))
         rewriter = Rewriter(sink, scope)
         checkpoints = self._checkpoints()

@@ -55,7 +55,7 @@ class Rewriter:
             if (path, node) in self._done:
                 continue
             inner = [(join(path, name), child) for name, child in self._reader.view(node).folders.items()]
-            inner = [pair for pair in inner if pair[0] not in self._scope and self._scope.may_hold(pair[0])]
+            inner = [pair for pair in inner if not self._scope.has_folder(pair[0]) and self._scope.may_hold(pair[0])]
             if not is_ready:
                 stack.append((path, node, True))
                 stack += [(below, child, False) for below, child in inner]
@@ -65,12 +65,14 @@ class Rewriter:
 
     def _rebuild(self, path: str, node: Node, inner: dict[str, Node]) -> Rewritten:
         view = self._reader.view(node)
-        gone = {name for name in (*view.entries, *view.folders) if join(path, name) in self._scope}
+        gone = {name for name in view.entries if join(path, name) in self._scope}
+        gone |= {name for name in view.folders if self._scope.has_folder(join(path, name))}
         below = {child: self._done[child, known] for child, known in inner.items()}
         paths = [*(join(path, name) for name in sorted(gone)), *(one for each in below.values() for one in each.gone)]
         if not paths:
             return Rewritten(node, ())
         for name in gone:
+            self._scope.see(join(path, name), is_folder=name in view.folders)
             self._doom(join(path, name), view.entries.get(name), view.folders.get(name))
         kept = {name: child for name, child in view.folders.items() if name not in gone}
         folders = {name: below[at].node if (at := join(path, name)) in below else kept[name] for name in kept}
@@ -108,7 +110,9 @@ class Rewriter:
         found = [entry] if entry is not None else []
         if node is not None and (path, node) not in self._walked:
             self._walked.add((path, node))
-            found += [each for _, each in TreeReader(self._sink).walk(node, path)]
+            for below, each in TreeReader(self._sink).walk(node, path):
+                self._scope.see(below, is_folder=each.is_folder)
+                found.append(each)
         for each in found:
             self.doomed.update(contents_of(self._sink, each))
 

@@ -69,7 +69,7 @@ class GitObjects:
         if (common / "reftable").exists():
             raise Refused(
                 f"{git} has its refs in a reftable, which cannot be imported",
-                hint="Copy it, and run: git refs migrate --ref-format=files",
+                hint="Convert a copy of it with git refs migrate.",
             )
         self._common = common
         self._error = pygit2.GitError

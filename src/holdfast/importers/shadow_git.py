@@ -57,12 +57,12 @@ def open_source(request: ImportRequest) -> ShadowGitImport:
     else:
         raise Refused(
             f"{request.source} does not name the folder that its checkpoints are of (core.worktree)",
-            hint="If it is a shadow repository, pass that folder as TO.",
+            hint="If it is a shadow repository, name that folder as the target.",
         )
     if not workspace.is_dir():
         raise NotFound(
             f"the folder {workspace} of these checkpoints does not exist",
-            hint="If it was moved, pass its new place as TO.",
+            hint="If it was moved, name its new place as the target.",
         )
     return ShadowGitImport(git, objects, workspace, request)
 

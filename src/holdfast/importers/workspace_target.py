@@ -64,7 +64,7 @@ class WorkspaceTarget:
         shown = documents.short(saved.id)
         lines = [f"The folder as it is now is saved as {shown}, so that it stays the latest checkpoint."]
         if not saved.complete:
-            lines.append(f"{shown} does not contain everything; see holdfast show {shown}.")
+            lines.append(f"{shown} does not contain everything; it lists what is missing.")
         return lines
 
     def permissions(self, path: str, mode: int) -> int:

@@ -48,8 +48,8 @@ if not TYPE_CHECKING:  # a checker that saw this would take any name for one of 
             raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
         import importlib
 
-        room = "errors" if name in _ERRORS else "workspace" if name == "Workspace" else "model"
-        return getattr(importlib.import_module(f"holdfast.{room}"), name)
+        module = "errors" if name in _ERRORS else "workspace" if name == "Workspace" else "model"
+        return getattr(importlib.import_module(f"holdfast.{module}"), name)
 
 
 def __dir__() -> list[str]:

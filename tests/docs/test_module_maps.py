@@ -1,4 +1,4 @@
-"""The map at the top of a room names every file in it, and nothing that is gone."""
+"""The map at the top of a package names every file in it, and nothing that is gone."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _ROW = re.compile(r"^ *([a-z_]\w*/?(?:, [a-z_]\w*/?)*)  ", re.MULTILINE)
 
 
 @pytest.mark.parametrize(
-    "room", ["cli", "flow", "indexing", "scan", "serde", "shadowgit", "testing", "training", "workspace"]
+    "name", ["cli", "flow", "indexing", "scan", "serde", "shadowgit", "testing", "training", "workspace"]
 )
-def test_the_map_of_a_room_is_its_files(room: str) -> None:
-    package = importlib.import_module(f"holdfast.{room}")
+def test_the_map_of_a_package_is_its_files(name: str) -> None:
+    package = importlib.import_module(f"holdfast.{name}")
     text = package.__doc__ or ""
     folder = Path(str(package.__file__)).parent
     there = {path.stem for path in folder.glob("*.py") if not path.name.startswith("__")}
@@ -24,4 +24,4 @@ def test_the_map_of_a_room_is_its_files(room: str) -> None:
     assert rows <= there, f"gone: {rows - there}"
     named = rows | set(re.findall(r"`(\w+)`", text))
     missing = {name for name in there - named if not name.startswith("flow_")}
-    assert not missing, f"the docstring of holdfast.{room} does not name {missing}"
+    assert not missing, f"the docstring of holdfast.{name} does not name {missing}"

@@ -1,1 +1,1 @@
-"""Bridges to programs of others, each in a room of its own; none is loaded before it is asked for."""
+"""Adapters for other programs, a module or package for each; none is loaded before it is used."""

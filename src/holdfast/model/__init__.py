@@ -76,7 +76,7 @@ __all__ = [
     "Why",
 ]  # fmt: skip
 
-_ROOMS = {
+_MODULES = {
     "changes": {
         "Changes", "CheckpointDiff", "Exported", "FileChange", "Hunk", "LineCount", "Overlap", "PathChange", "Plan",
         "Recovery", "Renamed", "Restored",
@@ -94,5 +94,5 @@ if not TYPE_CHECKING:  # a type checker that saw this would accept any name
             raise AttributeError(f"module 'holdfast.model' has no attribute {name!r}")
         import importlib
 
-        room = next((room for room, names in _ROOMS.items() if name in names), "checkpoint")
-        return getattr(importlib.import_module(f"holdfast.model.{room}"), name)
+        module = next((module for module, names in _MODULES.items() if name in names), "checkpoint")
+        return getattr(importlib.import_module(f"holdfast.model.{module}"), name)

@@ -7,8 +7,9 @@ What only one surface takes (names of flow states, steps of a training run) is c
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.errors import Refused
@@ -83,6 +84,34 @@ def check_path(value: object, what: str) -> str:
 def check_place(value: object, what: str) -> str:
     """A path of a file or folder anywhere, as text, with `~` as the home folder; `./~` is a file of that name."""
     return os.path.expanduser(check_path(value, what))
+
+
+_DRIVER = re.compile(r"(?<=^sqlite)\+\w+(?=:)|(?<=^postgres)\+\w+(?=:)|(?<=^postgresql)\+\w+(?=:)")
+
+
+def without_driver(url: str) -> str:
+    """A URL of a database without the driver that SQLAlchemy takes in it: `sqlite+aiosqlite:///f.db` and the like."""
+    return _DRIVER.sub("", url, count=1)
+
+
+def check_known(options: Mapping[str, object], known: Iterable[str], what: str) -> None:
+    """Refuse an option that a call does not have, before anything is done: it would have no effect, or fail later."""
+    unknown = sorted(options.keys() - set(known))
+    if not unknown:
+        return
+    from difflib import get_close_matches  # start-up cost, for this error only
+
+    names = sorted(name for name in known if not name.startswith("_"))
+    near = get_close_matches(unknown[0], names, 1)
+    hint = f"Did you mean {near[0]}?" if near else f"The options are {', '.join(names)}."
+    raise Refused(f"{what} has no option {unknown[0]!r}", hint=hint)
+
+
+def parameters_of(function: Callable[..., object]) -> list[str]:
+    """The names of the parameters of a function, without `self` and without what it collects as `**options`."""
+    code = function.__code__  # `inspect` takes longer to import than this
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return [name for name in names if name != "self"]
 
 
 def check_patterns(values: object, what: str = "exclude_patterns") -> list[str]:

@@ -45,6 +45,11 @@ class Against(RuleBasedStateMachine):
     def start(self) -> None:
         self.saved: list[tuple[str, str, str, Any]] = []
         self.deleted: set[str] = set()
+        self.life: dict[str, int] = {}
+        """Of each session, deleted ones too; a fork has that of its source."""
+        self.lives = 0
+        self.known: list[dict[str, int]] = [{}, {}]
+        """The lives that each of the two has read or saved into."""
         self.written: dict[Place, dict[str, int]] = {}
         self.used: list[States] = [States(self.open()), States(self.open(), memory_bytes=0)]
 
@@ -62,8 +67,11 @@ class Against(RuleBasedStateMachine):
         entry = (session, namespace, checkpoint_id, (parent, state))
         there = next((at for at, each in enumerate(self.saved) if each[:3] == entry[:3]), None)
         same = there is not None and self.saved[there] == entry
+        known = self.known[who].get(session)
+        is_late = known is not None and (session in self.deleted or self.life.get(session, known) != known)
         is_wrong = (
-            session in self.deleted
+            is_late
+            or (session in self.deleted and (parent is not None or namespace != ""))
             or (there is not None and not replace)
             or (expected is not ANYTHING and self.newest(session, namespace) != expected)
         )
@@ -73,9 +81,14 @@ class Against(RuleBasedStateMachine):
             )
         except Conflict:
             assert is_wrong
-            assert not same
+            assert is_late or not same
             return
         assert same or not is_wrong
+        if session not in self.life or session in self.deleted:
+            self.lives += 1
+            self.life[session] = self.lives
+            self.deleted.discard(session)
+        self.known[who][session] = self.life[session]
         if there is not None:
             self.saved[there] = entry
         else:
@@ -95,10 +108,12 @@ class Against(RuleBasedStateMachine):
         assert self.used[who].delete(session, tombstone=tombstone) == len(self.saved) - len(kept)
         self.saved = kept
         self.written = {place: held for place, held in self.written.items() if place.session != session}
+        self.known[who].pop(session, None)
         if tombstone and (is_known or session in self.deleted):
             self.deleted.add(session)
         elif not tombstone:
             self.deleted.discard(session)
+            self.life.pop(session, None)
 
     @rule(
         who=st.integers(0, 1), session=SESSIONS, checkpoint_id=IDS, task=st.sampled_from("kl"),
@@ -128,6 +143,8 @@ class Against(RuleBasedStateMachine):
             assert source is not None and is_known
         else:
             assert source is not None and not is_known
+            self.life[into] = self.life[session]
+            self.known[who].pop(into, None)
             self.saved.append((into, namespace, checkpoint_id, (None, source[3][1])))
 
     @rule(who=st.integers(0, 1), most=st.integers(0, 3))
@@ -148,14 +165,20 @@ class Against(RuleBasedStateMachine):
     @rule(who=st.integers(0, 1), session=SESSIONS)
     def reopen(self, who: int, session: str) -> None:
         assert self.used[who].reopen(session) == (session in self.deleted)
-        self.deleted.discard(session)
+        self.known[who].pop(session, None)
+        if session in self.deleted:
+            self.deleted.discard(session)
+            self.life.pop(session)
 
     @rule(who=st.integers(0, 1), session=SESSIONS, namespace=NAMESPACES)
     def load(self, who: int, session: str, namespace: str) -> None:
         found = self.used[who].load(session, namespace=namespace)
         wanted = [each for each in self.saved if each[:2] == (session, namespace)]
         assert (found is None) == (not wanted)
+        if found is None and not namespace:
+            self.known[who].pop(session, None)
         if found is not None:
+            self.known[who][session] = self.life[session]
             assert (found.metadata.checkpoint_id, (found.metadata.parent_id, found.state)) == wanted[-1][2:]
 
     @rule()
@@ -163,6 +186,7 @@ class Against(RuleBasedStateMachine):
         for states in self.used:
             states.close()
         self.used = [States(self.open()), States(self.open(), memory_bytes=0)]
+        self.known = [{}, {}]
 
     @invariant()
     def everything_is_there(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from holdfast.flow.chunking import ChunkedValue
 from holdfast.flow.segments import PartContent
@@ -25,6 +25,8 @@ class SaveBase(NamedTuple):
     chunked: ChunkedValue | None = None
     encoded: tuple[bytes, ...] = ()
     """The encoded state in consecutive pieces."""
+    is_rebirth: bool = False
+    """Whether the session was deleted, and this save begins it again."""
 
 
 class Remembered:
@@ -66,6 +68,58 @@ class Remembered:
 def _cost(memory: SaveBase) -> int:
     """Approximate size in bytes. The state counts twice: its values stay alive, too (`holdfast.serde.list_prefix`)."""
     return 2 * sum(map(len, memory.encoded)) + 100 * len(memory.known) + 1000
+
+
+class KnownLives:
+    """The life of each session that this process last read or saved into, by its family; a deleted session that is
+    begun again has another. Sessions that were used longest ago are forgotten."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._families: OrderedDict[str, int] = OrderedDict()
+        self._ended: OrderedDict[str, None] = OrderedDict()
+
+    def see(self, session: str, family: int) -> None:
+        with self._lock:
+            _put(self._families, session, family)
+
+    def is_over(self, session: str, family: int, *, is_deleted: bool) -> bool:
+        """Whether the life that is known has ended: the session was deleted, and perhaps begun again."""
+        with self._lock:
+            known = self._families.get(session)
+        return known is not None and (is_deleted or known != family)
+
+    def end(self, session: str) -> None:
+        """Note that this process deletes a session: it knows that what it saves from now on begins it again."""
+        with self._lock:
+            self._families.pop(session, None)
+            _put(self._ended, session, None)
+
+    def has_ended(self, session: str) -> bool:
+        with self._lock:
+            return session in self._ended
+
+    def forget(self, session: str) -> bool:
+        """Forget the life of a session: this process looked, and found nothing. Return whether it was known."""
+        with self._lock:
+            return self._families.pop(session, None) is not None
+
+    def reopen(self, session: str | None) -> None:
+        """Forget everything about a session, or about all."""
+        with self._lock:
+            for each in (self._families, self._ended):
+                each.clear() if session is None else each.pop(session, None)
+
+
+_MOST_LIVES = 1 << 16
+V = TypeVar("V")
+
+
+def _put(lives: OrderedDict[str, V], session: str, value: V) -> None:
+    lives[session] = value
+    lives.move_to_end(session)
+    if len(lives) > _MOST_LIVES:
+        lives.popitem(last=False)
 
 
 class PartCache:

@@ -15,10 +15,12 @@ from urllib.parse import quote
 from holdfast.durable.aio import WorkerThreads, awaited
 from holdfast.flow.model import Checkpoint, Copied
 from holdfast.flow.states import States
-from holdfast.flow.urls import open_states
+from holdfast.flow.urls import check_store_options, open_states
+from holdfast.validation import check_known, parameters_of
 
 R = TypeVar("R")
 Checkpoints: TypeAlias = list[Checkpoint]  # `list` is a verb of the classes below
+_STATES_OPTIONS = [name for name in parameters_of(open_states) if name != "url"]
 
 
 class BaseCheckpointer(ABC):
@@ -85,6 +87,7 @@ class Checkpointer(BaseCheckpointer):
 
     async def copy_to(self, other: Checkpointer, **options: Any) -> Copied:
         """Copy everything to another store, of whatever kind; the options are those of `States.copy_to`."""
+        check_known(options, parameters_of(States.copy_to), "copy_to")
         return await self._threads.call(lambda: self.states.copy_to(other.states, **options))
 
     async def close(self) -> None:
@@ -115,14 +118,20 @@ class Checkpointer(BaseCheckpointer):
 
 def open_checkpointer(url: str, **options: Any) -> Checkpointer:
     """Open a store by its URL for `async with`; the options are those of `open_states`."""
-    return Checkpointer(lambda: open_states(url, **options))
+    return Checkpointer(_opener(url, options))
+
+
+def _opener(url: str, options: dict[str, Any]) -> Callable[[], States]:
+    """A function that opens a store. Options are checked now, not when it is first used."""
+    check_store_options(url, options, more=_STATES_OPTIONS)
+    return lambda: open_states(url, **options)
 
 
 class InMemoryCheckpointer(Checkpointer):
     """Checkpoints that end with the process."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(lambda: open_states("memory://", **options))
+        super().__init__(_opener("memory://", options))
 
 
 class SQLiteCheckpointer(Checkpointer):
@@ -130,18 +139,18 @@ class SQLiteCheckpointer(Checkpointer):
 
     def __init__(self, path: str | Path, **options: Any) -> None:
         url = f"sqlite:///{quote(os.fsencode(path))}"  # of any characters: none is taken for a part of a URL
-        super().__init__(lambda: open_states(url, **options))
+        super().__init__(_opener(url, options))
 
 
 class PostgresCheckpointer(Checkpointer):
     """Checkpoints in PostgreSQL."""
 
     def __init__(self, url: str, **options: Any) -> None:
-        super().__init__(lambda: open_states(url, **options))
+        super().__init__(_opener(url, options))
 
 
 class RedisCheckpointer(Checkpointer):
     """Checkpoints in Redis."""
 
     def __init__(self, url: str = "redis://localhost:6379/0", **options: Any) -> None:
-        super().__init__(lambda: open_states(url, **options))
+        super().__init__(_opener(url, options))

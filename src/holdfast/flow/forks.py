@@ -54,7 +54,7 @@ def _check_new(states: States, into: str, *, reopen: bool) -> None:
     known = states.store.session(into)
     if known is not None and not (known.is_deleted and reopen):
         raise store.session_exists(into)
-    states.forget(into)
+    states.begin_anew(into)
 
 
 def _begin(states: States, into: str, copies: list[Copy], *, reopen: bool = False) -> list[CheckpointMetadata]:

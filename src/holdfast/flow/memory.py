@@ -75,10 +75,13 @@ class MemoryStore:
         base: Base | None = None,
         expected_parent: str | Anything | None = ANYTHING,
         replace: bool = False,
+        reopen: bool = False,
     ) -> int:
         with self._lock:
             own = self._own
             session = own.sessions.get(row.place.session)
+            if reopen and session is not None and session.is_deleted and session.family != row.family:
+                session = None
             there = own.rows.get(row.place)
             if there is not None and there.digest == row.digest:
                 return there.sequence

@@ -43,6 +43,11 @@ _ROW = "session, namespace, checkpoint_id, sequence, parent_id, run_id, saved_at
 _SESSION = "session, family, latest, checkpoints, saved_at, deleted"
 _ONE_SESSION = f"SELECT {_SESSION} FROM {{schema}}.sessions WHERE tenant = %s AND session = %s"
 _REOPEN = "DELETE FROM {schema}.sessions WHERE tenant = %s AND session = %s AND deleted RETURNING 1"
+_REOPEN_OTHER = "DELETE FROM {schema}.sessions WHERE tenant = %s AND session = %s AND deleted AND family <> %s"
+_COMMIT_ROW = (
+    "SELECT * FROM {schema}.commit_row(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
+    " %b::bytea[], %b::bytea[], %b::bytea[], %s, %s, %s, %s, %s)"
+)
 _ADD_SESSION = "INSERT INTO {schema}.sessions VALUES (%s, %s, %s, 0, 0, 0, %s) ON CONFLICT DO NOTHING RETURNING 1"
 
 
@@ -95,17 +100,18 @@ class PostgresStore:
         base: Base | None = None,
         expected_parent: str | Anything | None = ANYTHING,
         replace: bool = False,
+        reopen: bool = False,
     ) -> int:
         names, refs, datas = zip(*parts, strict=True) if parts else ((), (), ())
         compare = not isinstance(expected_parent, Anything)
         expected = expected_parent if isinstance(expected_parent, str) else None
-        [(status, number, newest)] = self._run(
-            "SELECT * FROM {schema}.commit_row(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
-            " %b::bytea[], %b::bytea[], %b::bytea[], %s, %s, %s, %s, %s)",
+        values = (
             self._key, *map(escape, row.place), _escaped(row.parent_id), _escaped(row.run_id), row.saved_at, row.family,
             row.digest, row.meta, row.refs, row.shape, list(names), list(refs), list(datas),
             base.sequence if base else None, base.digest if base else b"", compare, _escaped(expected), replace,
         )  # fmt: skip
+        tombstone = (self._key, escape(row.place.session), row.family) if reopen else None
+        status, number, newest = self._do(lambda cursor: self._commit(cursor, values, tombstone))
         if status == "stale":
             raise Stale
         store.check_commit(
@@ -116,6 +122,20 @@ class PostgresStore:
             expected_parent=expected_parent if status == "moved" else ANYTHING,
         )
         return int(number)
+
+    def _commit(
+        self, cursor: psycopg.Cursor[Any], values: tuple[Any, ...], tombstone: tuple[str, str, int] | None
+    ) -> tuple[str, int, str | None]:
+        """Commit a row; with `tombstone`, in one transaction with the removal of the tombstone that is in its way."""
+        with self._pool.transaction(cursor.connection) if tombstone else contextlib.nullcontext():
+            if tombstone:
+                key, _, family = tombstone
+                cursor.execute(self._query("SELECT {schema}.lock_family(%s, %s, false)"), (key, family))
+                cursor.execute(self._query(_REOPEN_OTHER), tombstone)
+            found: tuple[str, int, str | None] = cursor.execute(self._query(_COMMIT_ROW), values).fetchall()[0]
+            if tombstone and found[0] != "saved":
+                raise psycopg.Rollback  # of this block only: the tombstone stays
+        return found
 
     def begin(self, session: str, copies: Sequence[Copy], *, reopen: bool = False) -> list[int]:
         done = self._do(lambda cursor: self._begin(cursor, escape(session), copies, reopen=reopen))

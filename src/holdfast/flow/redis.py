@@ -104,13 +104,14 @@ class RedisStore:
         base: Base | None = None,
         expected_parent: str | Anything | None = ANYTHING,
         replace: bool = False,
+        reopen: bool = False,
     ) -> int:
         compare = not isinstance(expected_parent, Anything)
         expected = quoted(expected_parent) if isinstance(expected_parent, str) else ""
         status, *more = self._script(
             "COMMIT", *map(quoted, row.place), _optional(row.parent_id), _optional(row.run_id), row.saved_at,
             row.family, row.digest, row.meta, row.refs, row.shape, *(base or ("", "")),
-            int(compare), expected, int(replace), *(value for part in parts for value in part),
+            int(compare), expected, int(replace), int(reopen), *(value for part in parts for value in part),
         )  # fmt: skip
         if status == b"stale":
             raise Stale
@@ -582,23 +583,28 @@ end
 """
 
 _COMMIT = f"""{_COMMON}{_ADDING}
-local s, n, c, parent, run, at, family, digest, meta, refs, shape, base, base_digest, compare, expected, replacing =
-    unpack(ARGV, 1, 16)
+local s, n, c, parent, run, at, family, digest, meta, refs, shape, base, base_digest, compare, expected, replacing,
+    reopening = unpack(ARGV, 1, 17)
 local member = s .. ':' .. n .. ':' .. c
 local row = key('row:', member)
 local there = redis.call('HGET', row, 'digest')
 if there == digest then return {{'saved', redis.call('HGET', row, 'seq')}} end
 local known = redis.call('HMGET', key('s:', s), 'family', 'deleted')
-if known[2] == '1' then return {{'deleted'}} end
+local reborn = known[2] == '1' and reopening == '1' and known[1] ~= family
+if known[2] == '1' and not reborn then return {{'deleted'}} end
 if there and replacing ~= '1' then return {{'taken'}} end
 if compare == '1' then
     local newest = redis.call('ZREVRANGE', key('ns:', s, ':', n), 0, 0)[1]
     newest = newest and string.match(newest, '([^:]*)$') or ''
     if newest ~= expected then return {{'moved', newest}} end
 end
-if known[1] and known[1] ~= family then return {{'stale'}} end
+if known[1] and known[1] ~= family and not reborn then return {{'stale'}} end
 if base ~= '' and not is_there(base, base_digest) then return {{'stale'}} end
-for i = 17, #ARGV, 3 do
+if reborn then
+    redis.call('DEL', key('s:', s))
+    redis.call('SREM', key('dead'), s)
+end
+for i = 18, #ARGV, 3 do
     if redis.call('HSETNX', key('parts:', family), ARGV[i], ARGV[i + 2]) == 1 then
         count('parts', 1)
         count('part_bytes', #ARGV[i + 1] + #ARGV[i + 2])

@@ -9,6 +9,7 @@ each as a whole.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
@@ -121,7 +122,7 @@ class SQLiteStore:
         if synchronous.upper() not in ("FULL", "NORMAL", "EXTRA"):
             raise Refused(f"synchronous is {synchronous!r}", hint="Say FULL, NORMAL or EXTRA.")
         layout = _layout(str(path), synchronous.upper())
-        self._pool = Pool(DatabaseFile(path, layout, timeout_s=timeout, create=create))
+        self._pool = Pool(DatabaseFile(os.path.expanduser(path), layout, timeout_s=timeout, create=create))
         with self._pool.reading():
             pass  # opens the file, so that an error is raised now
 
@@ -139,9 +140,10 @@ class SQLiteStore:
         base: Base | None = None,
         expected_parent: str | Anything | None = ANYTHING,
         replace: bool = False,
+        reopen: bool = False,
     ) -> int:
         with self._pool.transaction() as db:
-            return self._commit(db, row, parts, base, expected_parent, replace=replace)
+            return self._commit(db, row, parts, base, expected_parent, replace=replace, reopen=reopen)
 
     def _commit(
         self,
@@ -152,12 +154,16 @@ class SQLiteStore:
         expected_parent: str | Anything | None = ANYTHING,
         *,
         replace: bool = False,
+        reopen: bool = False,
     ) -> int:
         session, namespace, checkpoint_id = place = Place(*map(escape, row.place))
         found = db.execute(_KNOWN, (self._key, session, namespace, checkpoint_id, *(base or (None, None))))
         number, family, is_deleted, sequence, digest, first_part = found.fetchone()
         if sequence is not None and digest == row.digest:
             return int(sequence)
+        if is_deleted and reopen and family != row.family:
+            self._reopen(db, row.place.session)
+            number = family = is_deleted = None
         store.check_commit(
             row,
             is_deleted=bool(is_deleted),

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from holdfast.errors import Conflict, Damaged, NotFound, Refused, Unavailable
 from holdfast.flow import forks, parents, upkeep, validation
-from holdfast.flow.cache import PartCache, Remembered, SaveBase
+from holdfast.flow.cache import KnownLives, PartCache, Remembered, SaveBase
 from holdfast.flow.chunking import Changing, Chunker
 from holdfast.flow.codec import StateCodec
 from holdfast.flow.diff import changes
@@ -32,8 +32,18 @@ from holdfast.flow.model import (
     moment,
 )
 from holdfast.flow.segments import PartContent, join
-from holdfast.flow.store import ANYTHING, Anything, Base, CheckpointRow, Place, Stale, StateStore, names_in
-from holdfast.flow.validation import check_checkpoint, check_name, check_options, check_place
+from holdfast.flow.store import (
+    ANYTHING,
+    Anything,
+    Base,
+    CheckpointRow,
+    Place,
+    Stale,
+    StateStore,
+    names_in,
+    session_deleted,
+)
+from holdfast.flow.validation import as_place, check_checkpoint, check_name, check_place, check_sizes, check_ttl
 from holdfast.model import Progress, VerifyReport
 from holdfast.retention import Policy
 from holdfast.serde import Envelope, Keys, NoKey, Serde
@@ -46,6 +56,7 @@ Sessions: TypeAlias = list[SessionInfo]
 Names: TypeAlias = list[str]
 Writes: TypeAlias = list[Write]
 SessionSizes: TypeAlias = list[SessionSize]
+CheckpointId: TypeAlias = str | Checkpoint | CheckpointMetadata
 
 _BATCH = 256
 _TRIES = 10
@@ -62,24 +73,25 @@ class States:
         serde: Serde | None = None,
         keys: Keys | None = None,
         compress: bool = True,
-        ttl: timedelta | None = None,
+        ttl: timedelta | float | None = None,
         max_state_bytes: int = 1 << 30,
         memory_bytes: int = 64 << 20,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`ttl`: a session into which nothing was saved for this long is gone as a whole.
+        """`ttl`: a session into which nothing was saved for this long (in seconds, or a timedelta) is gone as a whole.
 
         `memory_bytes`: the size of the caches of states and of parts, each.
         """
-        check_options(ttl, max_state_bytes, memory_bytes)
+        check_sizes(max_state_bytes, memory_bytes)
         envelope = Envelope(keys, compress=compress, max_bytes=max_state_bytes)
         self.store = store
         self.codec = StateCodec(serde or Serde(), envelope, store.tenant)
-        self.ttl = ttl
+        self.ttl = check_ttl(ttl)
         self.now = clock
         self._max_state_bytes = max_state_bytes
         self._remembered = Remembered(memory_bytes)
         self._cache = PartCache(memory_bytes)
+        self._lives = KnownLives()
 
     # saving
 
@@ -92,20 +104,34 @@ class States:
     ) -> CheckpointMetadata:
         """Save a checkpoint; return its metadata with the number that the store assigned.
 
-        The same checkpoint saved again changes nothing. Conflict if another one has its id (unless `replace`), if the
-        session was deleted, or if the newest of its namespace is not `expected_parent` (None: there is none yet).
-        Refused, with its path, if something in the state cannot be stored.
+        The same checkpoint saved again changes nothing. Conflict if another one has its id (unless `replace`), if it
+        continues a session that was deleted, or if the newest of its namespace is not `expected_parent` (None: there
+        is none yet). Refused, with its path, if something in the state cannot be stored.
+
+        A deleted session is begun again by a checkpoint without a parent, in the namespace "". A save continues the
+        deleted one if its checkpoint has a parent, or if this object has read or saved the session before it was
+        deleted by another, and has not read it since.
         """
         meta = check_checkpoint(checkpoint, expected_parent)
         if not isinstance(expected_parent, Anything) and meta.parent_id is None:
             meta = changed(meta, parent_id=expected_parent)
         if meta.parent_id is None:
             self.free_expired(meta.session_id)
-        return self._save(meta, checkpoint.state, expected_parent, replace, self.micros())
+        self._check_parent(meta)
+        may_begin = meta.parent_id is None and not meta.namespace
+        return self._save(meta, checkpoint.state, expected_parent, replace, self.micros(), may_begin=may_begin)
+
+    def _check_parent(self, meta: CheckpointMetadata) -> None:
+        """Conflict if a checkpoint continues what this object has deleted, in a session that was begun again since."""
+        if meta.parent_id is None or not self._lives.has_ended(meta.session_id):
+            return
+        own = (meta.parent_id, meta.checkpoint_id)
+        if all(self.store.find(meta.session_id, meta.namespace, each) is None for each in own):
+            raise session_deleted(meta.session_id)
 
     def save_copy(self, checkpoint: Checkpoint, saved_at: int) -> CheckpointMetadata:
         """Save a checkpoint of another store, with the age that it has there."""
-        return self._save(checkpoint.metadata, checkpoint.state, ANYTHING, False, saved_at)
+        return self._save(checkpoint.metadata, checkpoint.state, ANYTHING, False, saved_at, may_begin=False)
 
     def _save(
         self,
@@ -114,13 +140,16 @@ class States:
         expected_parent: str | Anything | None,
         replace: bool,
         saved_at: int,
+        *,
+        may_begin: bool,
     ) -> CheckpointMetadata:
+        """Save. `may_begin`: if the session was deleted, this may begin it again."""
         for _ in range(_TRIES):
-            memory = self._base(meta)
+            memory = self._base(meta, may_begin=may_begin)
             try:
                 return self._save_on(memory, meta, state, expected_parent, replace, saved_at)
             except Stale:
-                self._remembered.forget(meta.session_id)
+                self._remembered.forget(meta.session_id)  # not its life: that may have ended
             except Changing:
                 pass  # nothing was stored yet: try again with the state as it is now
         raise Unavailable("this session, or its state, keeps changing", hint="Try again.")
@@ -131,7 +160,7 @@ class States:
             return
         session = self.store.session(session_id)
         if session is not None and not session.is_deleted and self.is_old(session.saved_at):
-            self.forget(session_id)
+            self.begin_anew(session_id)
             self.store.delete_session(session_id, tombstone=False, if_is=session)
 
     def _save_on(
@@ -152,7 +181,14 @@ class States:
         row = self.codec.row(meta, segments, family=memory.family, saved_at=saved_at)
         parts = [self.codec.part(name, content, memory.family) for name, content in chunker.parts.items()]
         try:
-            sequence = self.store.commit(row, parts, base=memory.base, expected_parent=expected_parent, replace=replace)
+            sequence = self.store.commit(
+                row,
+                parts,
+                base=memory.base,
+                expected_parent=expected_parent,
+                replace=replace,
+                reopen=memory.is_rebirth,
+            )
         except Conflict:
             there = self._saved_with_another_key(row, b"".join(encoded))
             if there is None:
@@ -161,6 +197,7 @@ class States:
         base = Base(sequence, row.digest)
         after = SaveBase(memory.family, base, frozenset(chunker.names), chunked, tuple(encoded))
         self._remembered.put((meta.session_id, meta.namespace), after)
+        self._lives.see(meta.session_id, memory.family)
         self._cache.put(memory.family, chunker.parts)
         return changed(meta, sequence=sequence)
 
@@ -175,14 +212,20 @@ class States:
             return None
         return there.sequence if is_same else None
 
-    def _base(self, meta: CheckpointMetadata) -> SaveBase:
-        """What a save builds on: the base that is remembered, or else the newest checkpoint."""
+    def _base(self, meta: CheckpointMetadata, *, may_begin: bool) -> SaveBase:
+        """What a save builds on: the base that is remembered, or else the newest checkpoint.
+
+        Conflict if the session that this object knows was deleted by another.
+        """
         remembered = self._remembered.get((meta.session_id, meta.namespace))
         if remembered is not None:
             return remembered
         session = self.store.session(meta.session_id)
+        if session is not None and self._lives.is_over(session.session, session.family, is_deleted=session.is_deleted):
+            raise session_deleted(meta.session_id)
         if session is None or session.is_deleted:
-            return SaveBase(secrets.randbits(62), None, frozenset())
+            is_rebirth = session is not None and may_begin
+            return SaveBase(secrets.randbits(62), None, frozenset(), is_rebirth=is_rebirth)
         newest = self.store.find(meta.session_id, meta.namespace, None)
         if newest is None:
             return SaveBase(session.family, None, frozenset())
@@ -201,21 +244,35 @@ class States:
 
     # loading
 
-    def load(self, session_id: str, checkpoint_id: str | None = None, *, namespace: str = "") -> Checkpoint | None:
-        """A checkpoint by its id, or the newest of its namespace; None if there is none."""
+    def load(
+        self, session_id: str, checkpoint_id: CheckpointId | None = None, *, namespace: str = ""
+    ) -> Checkpoint | None:
+        """A checkpoint by its id, or the newest of its namespace; None if there is none.
+
+        Wherever the id of a checkpoint is taken, the checkpoint or its metadata may be given instead.
+        """
         return self._load(session_id, checkpoint_id, namespace, self.open_row)
 
-    def load_encoded(self, session_id: str, checkpoint_id: str | None = None, *, namespace: str = "") -> Encoded | None:
+    def load_encoded(
+        self, session_id: str, checkpoint_id: CheckpointId | None = None, *, namespace: str = ""
+    ) -> Encoded | None:
         """The same with its state as bytes (`holdfast.serde.to_json` shows them): no class or package is needed."""
         return self._load(session_id, checkpoint_id, namespace, self._open_encoded)
 
     def _load(
-        self, session_id: str, checkpoint_id: str | None, namespace: str, opened: Callable[[CheckpointRow], _Opened]
+        self,
+        session_id: str,
+        checkpoint: CheckpointId | None,
+        namespace: str,
+        opened: Callable[[CheckpointRow], _Opened],
     ) -> _Opened | None:
+        checkpoint_id, namespace = as_place(session_id, checkpoint, namespace)
         check_place(session_id, checkpoint_id, namespace)
         if self.is_expired(session_id):
             return None
         row = self.store.find(session_id, namespace, checkpoint_id)
+        if row is None and checkpoint_id is None and not namespace:
+            self.begin_anew(session_id)
         for _ in range(_TRIES):
             if row is None:
                 return None
@@ -231,10 +288,12 @@ class States:
 
     def open_row(self, row: CheckpointRow) -> Checkpoint:
         """The checkpoint of a row. KeyError if it was deleted meanwhile, or a part is missing."""
+        self._lives.see(row.place.session, row.family)
         meta, encoded = self._encoded(row)
         return self.codec.checkpoint(row, meta, encoded)
 
     def _open_encoded(self, row: CheckpointRow) -> Encoded:
+        self._lives.see(row.place.session, row.family)
         meta, state = self.bytes_of(row)
         return Encoded(self.codec.metadata(row, meta), state)
 
@@ -280,6 +339,11 @@ class States:
     def forget(self, session_id: str | None = None) -> None:
         """Drop a session, or all, from the cache."""
         self._remembered.forget(session_id)
+
+    def begin_anew(self, session_id: str) -> None:
+        """Note that the caller knows that there is no such session: it may begin it again if it was deleted."""
+        if self._lives.forget(session_id):
+            self.forget(session_id)
 
     def forget_parts(self) -> None:
         """Drop all parts from the cache."""
@@ -348,6 +412,10 @@ class States:
         while left is None or left > 0:
             batch = _BATCH if left is None or is_filtered else min(left, _BATCH)
             rows = self.store.rows(session_id, namespace, before=before, limit=batch, run_id=run_id, whole=whole)
+            if session_id is not None and rows:
+                self._lives.see(session_id, rows[0].family)
+            elif session_id is not None and before is None and run_id is None and not namespace:
+                self.begin_anew(session_id)
             for row in rows:
                 told = self.codec.metadata(row)
                 if _matches(told, where, tags) and not is_expired(row.place.session):
@@ -377,19 +445,22 @@ class States:
     # deleting
 
     def delete(
-        self, session_id: str, checkpoint_id: str | None = None, *, namespace: str = "", tombstone: bool = True
+        self, session_id: str, checkpoint_id: CheckpointId | None = None, *, namespace: str = "", tombstone: bool = True
     ) -> int:
         """Delete one checkpoint, or the session with all its namespaces; return how many checkpoints were deleted.
 
         Refused if a later checkpoint needs that one (see `holdfast.flow.parents`). A deleted session leaves a
-        tombstone, so that a late writer cannot bring it back: to save into it again, `reopen` it, or delete it with
-        `tombstone=False`.
+        tombstone, so that a late writer cannot continue it; its id can be used again: see `save`. With
+        `tombstone=False` it leaves none.
         """
+        checkpoint_id, namespace = as_place(session_id, checkpoint_id, namespace)
         check_name(session_id, "session_id")
         check_name(namespace, "namespace", empty=True)
         if checkpoint_id is None:
             self.forget(session_id)
-            return self.store.delete_session(session_id, tombstone=tombstone)
+            count = self.store.delete_session(session_id, tombstone=tombstone)
+            self._lives.end(session_id)
+            return count
         return self._delete([Place(session_id, namespace, check_name(checkpoint_id, "checkpoint_id"))])
 
     def _delete(self, places: Sequence[Place]) -> int:
@@ -402,12 +473,15 @@ class States:
         raise Unavailable("others keep saving into this session", hint="Try again.")
 
     def reopen(self, session_id: str) -> bool:
-        """Let a deleted session be saved into again; return whether it was deleted."""
-        return self.store.reopen(check_name(session_id, "session_id"))
+        """Let a deleted session be saved into again, by late writers too; return whether it was deleted."""
+        self.forget(check_name(session_id, "session_id"))
+        self._lives.reopen(session_id)
+        return self.store.reopen(session_id)
 
     def clear_all(self) -> None:
         """Delete everything of the tenant, tombstones too."""
         self.forget()
+        self._lives.reopen(None)
         self.store.clear()
 
     # writes
@@ -446,7 +520,7 @@ class States:
     def fork(
         self,
         session_id: str,
-        checkpoint_id: str | None = None,
+        checkpoint_id: CheckpointId | None = None,
         *,
         into: str,
         namespace: str = "",
@@ -466,7 +540,9 @@ class States:
         before = None if checkpoint_id is None else source.sequence + 1
         return forks.fork_history(self, source, into, before=before, reopen=reopen)
 
-    def diff(self, session_id: str, before_id: str, after_id: str | None = None, *, namespace: str = "") -> StateDiff:
+    def diff(
+        self, session_id: str, before_id: CheckpointId, after_id: CheckpointId | None = None, *, namespace: str = ""
+    ) -> StateDiff:
         """The differences between two checkpoints of a session; the second is the newest by default."""
         before, after = (self._whole(session_id, each, namespace) for each in (before_id, after_id))
         found = changes(before.state, after.state, self.codec.serde.encode)
@@ -556,17 +632,18 @@ class States:
     ) -> None:
         self.close()
 
-    def _row(self, session_id: str, checkpoint_id: str | None, namespace: str) -> CheckpointRow:
+    def _row(self, session_id: str, checkpoint: CheckpointId | None, namespace: str) -> CheckpointRow:
+        checkpoint_id, namespace = as_place(session_id, checkpoint, namespace)
         validation.check_place(session_id, checkpoint_id, namespace)
         row = None if self.is_expired(session_id) else self.store.find(session_id, namespace, checkpoint_id)
         if row is None:
             raise _not_found(session_id, checkpoint_id)
         return row
 
-    def _whole(self, session_id: str, checkpoint_id: str | None, namespace: str) -> Checkpoint:
+    def _whole(self, session_id: str, checkpoint_id: CheckpointId | None, namespace: str) -> Checkpoint:
         found = self.load(session_id, checkpoint_id, namespace=namespace)
         if found is None:
-            raise _not_found(session_id, checkpoint_id)
+            raise _not_found(session_id, as_place(session_id, checkpoint_id, namespace)[0])
         return found
 
 

@@ -156,13 +156,16 @@ class StateStore(Protocol):
         base: Base | None = None,
         expected_parent: str | Anything | None = ANYTHING,
         replace: bool = False,
+        reopen: bool = False,
     ) -> int:
         """Add a row and the parts that its base does not have, and give it a number.
 
         Checked in this order: if the place has a row with the same digest, return its number and change nothing.
-        Conflict if the session was deleted; if the place has another row and `replace` is False (a replaced row keeps
-        its number); if the newest row of the namespace is not `expected_parent` (None: there is no row). Stale if
-        `base` has changed, or the session is of another family than the row.
+        Conflict if the session was deleted (with `reopen`, only if the row is of the family of the deleted session: one
+        of another family begins the session again, in place of the tombstone); if the place has another row and
+        `replace` is False (a replaced row keeps its number); if the newest row of the namespace is not
+        `expected_parent` (None: there is no row). Stale if `base` has changed, or the session is of another family than
+        the row.
         """
 
     def begin(self, session: str, copies: Sequence[Copy], *, reopen: bool = False) -> list[int]:
@@ -308,7 +311,10 @@ def check_commit(
 
 
 def session_deleted(session: str) -> Conflict:
-    return Conflict(f"session {session!r} was deleted", hint="Use a new session id, or reopen it.")
+    return Conflict(
+        f"session {session!r} was deleted",
+        hint="Load it first, and begin it again without a parent; or use another session id.",
+    )
 
 
 def session_exists(session: str) -> Conflict:

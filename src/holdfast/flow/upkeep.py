@@ -162,7 +162,7 @@ def expire(states: States) -> list[str]:
     records.append(retention.Record(id="", sequence=newest, timestamp=now))  # the planner keeps the newest: this moment
     gone = []
     for name in retention.plan(records, retention.Policy(keep_for=states.ttl), now).removed:
-        states.forget(name)
+        states.begin_anew(name)
         states.store.delete_session(name, tombstone=False, if_is=rows[name])
         if states.store.session(name) is None:
             gone.append(name)

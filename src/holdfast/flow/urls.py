@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -12,37 +14,61 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from holdfast.errors import Extra, Refused
 from holdfast.flow.states import States
 from holdfast.flow.store import StateStore
-from holdfast.flow.validation import check_options
+from holdfast.flow.validation import check_sizes, check_ttl
 from holdfast.serde import Keys, Registry, Serde, default_registry
+from holdfast.validation import check_known, without_driver
 
 _HINT = "Use memory://, sqlite:///state.db, postgresql://… or redis://…"
+_BACK_ENDS = {
+    "memory": "memory", "sqlite": "sqlite", "postgresql": "postgres", "postgres": "postgres", "redis": "redis",
+    "rediss": "redis", "unix": "redis", "redis+cluster": "redis", "rediss+cluster": "redis",
+}  # fmt: skip
+_SQLALCHEMY_MEMORY = ("sqlite:", "sqlite://", "sqlite:///", "sqlite:///:memory:")
+
+
+_OPTIONS = {
+    "memory": ("create",),
+    "sqlite": ("synchronous", "timeout", "create"),
+    "postgres": ("schema", "pool_size", "timeout", "prepare", "create"),
+    "redis": ("prefix", "timeout", "create", "allow_eviction"),
+}
+"""The options of each back end; its class, with its driver, is imported when it is opened."""
 
 
 def open_store(url: str, *, tenant: str = "", **options: Any) -> StateStore:
     """Open a back end. Options are those of its class: `synchronous`, `schema`, `prefix` …, `create`.
 
-    `synchronous`, `schema` and `prefix` may also be in the URL: `postgresql://…?schema=mine`.
+    `synchronous`, `schema` and `prefix` may also be in the URL: `postgresql://…?schema=mine`. URLs of SQLAlchemy name
+    a driver, too, which is not used: `sqlite+aiosqlite:///state.db`, `postgresql+asyncpg://…`.
     """
-    if not isinstance(url, str):
-        raise Refused(f"the URL of a store is a {type(url).__name__}, not a str", hint=_HINT)
-    scheme = url.partition(":")[0]
-    if scheme == "memory":
+    back_end = check_store_options(url, options)
+    plain = without_driver(url)
+    if back_end == "memory" or (plain != url and plain in _SQLALCHEMY_MEMORY):
         from holdfast.flow.memory import MemoryStore
 
-        options.pop("create", None)  # always created
-        return MemoryStore(tenant=tenant, **options)
-    if scheme == "sqlite":
+        return MemoryStore(tenant=tenant)
+    if back_end == "sqlite":
         from holdfast.flow.sqlite import SQLiteStore
 
-        path, more = _sqlite_path(url)
+        path, more = _sqlite_path(plain)
         return SQLiteStore(path, tenant=tenant, **more, **options)
-    if scheme in ("postgresql", "postgres"):
-        url, given = _taken(url, "schema")
-        return _driven("postgres", "PostgresStore")(url, tenant=tenant, **(given | options))
-    if scheme in ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster"):
-        url, given = _taken(url, "prefix")
-        return _driven("redis", "RedisStore")(url, tenant=tenant, **(given | options))
-    raise Refused(f"unknown kind of store: {scheme!r}", hint=_HINT)
+    if back_end == "postgres":
+        plain, given = _taken(plain if plain == url else _libpq(plain), "schema")
+        return _driven("postgres", "PostgresStore")(plain, tenant=tenant, **(given | options))
+    plain, given = _taken(plain, "prefix")
+    return _driven("redis", "RedisStore")(plain, tenant=tenant, **(given | options))
+
+
+def check_store_options(url: str, options: Mapping[str, Any], *, more: Iterable[str] = ()) -> str:
+    """The back end of a URL. Refused if there is none, or for an option that neither it nor `more` has."""
+    if not isinstance(url, str):
+        raise Refused(f"the URL of a store is a {type(url).__name__}, not a str", hint=_HINT)
+    scheme = without_driver(url).partition(":")[0]
+    back_end = _BACK_ENDS.get(scheme)
+    if back_end is None:
+        raise Refused(f"unknown kind of store: {scheme!r}", hint=_HINT)
+    check_known(options, {*_OPTIONS[back_end], *more}, f"a {back_end} store")
+    return back_end
 
 
 def open_states(
@@ -53,20 +79,21 @@ def open_states(
     on_unknown: Literal["raise", "keep"] = "raise",
     keys: Keys | None = None,
     compress: bool = True,
-    ttl: timedelta | None = None,
+    ttl: timedelta | float | None = None,
     max_state_bytes: int = 1 << 30,
     memory_bytes: int = 64 << 20,
     clock: Callable[[], float] = time.time,
     **options: Any,
 ) -> States:
-    """Open a store by its URL; `open_checkpointer` does the same for asyncio."""
-    check_options(ttl, max_state_bytes, memory_bytes)  # before a file is created
+    """Open a store by its URL; `open_checkpointer` does the same for asyncio. `ttl` is a timedelta, or seconds."""
+    check_sizes(max_state_bytes, memory_bytes)  # before a file is created
+    lifetime = check_ttl(ttl)
     return States(
         open_store(url, tenant=tenant, **options),
         serde=Serde(registry, on_unknown=on_unknown),
         keys=keys,
         compress=compress,
-        ttl=ttl,
+        ttl=lifetime,
         max_state_bytes=max_state_bytes,
         memory_bytes=memory_bytes,
         clock=clock,
@@ -78,6 +105,11 @@ def _driven(file: str, name: str) -> Callable[..., StateStore]:
     with Extra(file):
         found: Callable[..., StateStore] = getattr(importlib.import_module(f"holdfast.flow.{file}"), name)
     return found
+
+
+def _libpq(url: str) -> str:
+    """The URL with the name that libpq has for the option `ssl` of asyncpg."""
+    return re.sub(r"(?<=[?&])ssl=", "sslmode=", url)
 
 
 def _taken(url: str, option: str) -> tuple[str, dict[str, str]]:
@@ -107,4 +139,4 @@ def _sqlite_path(url: str) -> tuple[str, dict[str, Any]]:
             f"{path} is a special name of SQLite, not a file",
             hint="Write memory:// for states in memory, or sqlite:///state.db; put ./ before such a name.",
         )
-    return path, options
+    return os.path.expanduser(path), options

@@ -15,12 +15,39 @@ from holdfast.validation import check_count, check_mapping
 _INDEX_BITS = 63
 
 
-def check_options(ttl: Any, max_state_bytes: Any, memory_bytes: Any) -> None:
-    """Check `ttl` (a state that lives for no time would be lost when it is saved) and sizes."""
-    if ttl is not None and (not isinstance(ttl, timedelta) or ttl <= timedelta(0)):
-        raise Refused(f"ttl is {ttl!r}", hint="Give a timedelta of some length, or None.")
+def check_sizes(max_state_bytes: Any, memory_bytes: Any) -> None:
     for value, what in ((max_state_bytes, "max_state_bytes"), (memory_bytes, "memory_bytes")):
         check_count(value, what)
+
+
+def check_ttl(ttl: Any) -> timedelta | None:
+    """A time-to-live, given as a `timedelta` or in seconds. A state that lives for no time would be lost when saved."""
+    if ttl is None:
+        return None
+    is_seconds = isinstance(ttl, int | float) and not isinstance(ttl, bool)
+    try:
+        found = timedelta(seconds=ttl) if is_seconds else ttl
+    except (OverflowError, ValueError):  # not a number, or more than a timedelta can be
+        found = None
+    if not isinstance(found, timedelta) or found <= timedelta(0):
+        raise Refused(f"ttl is {ttl!r}", hint="Give seconds above 0, a timedelta of some length, or None.")
+    return found
+
+
+def as_place(session_id: Any, checkpoint: Any, namespace: Any) -> tuple[Any, Any]:
+    """The id and the namespace of a checkpoint that is given by its id, or itself.
+
+    Refused if it is of another session.
+    """
+    meta = checkpoint.metadata if isinstance(checkpoint, Checkpoint) else checkpoint
+    if not isinstance(meta, CheckpointMetadata):
+        return checkpoint, namespace
+    if meta.session_id != session_id or namespace not in ("", meta.namespace):
+        raise Refused(
+            f"checkpoint {meta.checkpoint_id!r} is of session {meta.session_id!r}, not {session_id!r}",
+            hint="Give the session and the namespace of the checkpoint.",
+        )
+    return meta.checkpoint_id, meta.namespace
 
 
 def check_checkpoint(checkpoint: Any, expected_parent: Any) -> CheckpointMetadata:

@@ -24,6 +24,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdfast.errors import NotFound, Refused
+from holdfast.validation import without_driver
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -267,14 +268,14 @@ KINDS = [
 
 def is_url(address: str) -> bool:
     """Whether an address is a URL: that of a location, or one that was meant to be."""
-    scheme, colon, rest = address.partition(":")
+    scheme, colon, rest = without_driver(address).partition(":")
     return bool(colon) and (rest.startswith("//") or any(scheme in kind.schemes for kind in KINDS))
 
 
 def kind_of(address: str) -> LocationKind:
     """The kind of what is at a URL or in a folder. Refused for a URL of an unknown scheme."""
     if is_url(address):
-        scheme = address.partition(":")[0]
+        scheme = without_driver(address).partition(":")[0]
         for kind in KINDS:
             if scheme in kind.schemes:
                 return kind

@@ -245,7 +245,6 @@ def test_a_url_of_which_a_part_would_be_left_out_is_refused(name: str, tmp_path:
     [
         {"ttl": timedelta(0)},
         {"ttl": timedelta(days=-1)},
-        {"ttl": 5},
         {"max_state_bytes": -1},
         {"max_state_bytes": 1.5},
         {"memory_bytes": -1},

@@ -324,7 +324,10 @@ def test_a_file_of_the_first_version_goes_on(tmp_path: Path) -> None:
         assert [write.value for write in states.writes([Place("s", "", "c3")])[Place("s", "", "c3")]] == [["pending"]]
         assert [(each.session_id, each.checkpoints) for each in states.sessions()] == [("s", 3)]
         with pytest.raises(Conflict):
-            states.save(point("late", session_id="gone"))
+            states.save(point("late", session_id="gone", parent_id="c1"))
+        states.save(point("new", session_id="gone"))
+        states.delete("gone")
+        said += 1
         assert states.save(point("c5")).sequence == said + 1  # P10: after c4, and after what is gone
         StateStoreContract.assert_sound(states)
     with sqlite3.connect(path) as db:

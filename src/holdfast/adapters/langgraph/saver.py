@@ -117,7 +117,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         except Conflict:
             if meta.parent_id is not None or meta.namespace:
                 raise
-            self.states.reopen(meta.session_id)
+            self.states.begin_anew(meta.session_id)
             self.states.save(saved, replace=True)
         return translate.config_of(Place(meta.session_id, meta.namespace, meta.checkpoint_id))
 
@@ -156,9 +156,10 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
     def _begin(self, thread: str) -> None:
         """Reopen a thread for a run. Now, because its tasks may write before its first checkpoint is saved."""
         self.states.free_expired(thread)
+        self.states.begin_anew(thread)
         known = self.states.store.session(thread)
         if known is not None and known.is_deleted:
-            self.states.reopen(thread)
+            self.states.store.reopen(thread)
 
     def _newest_tuple(self, thread: str, namespace: str) -> CheckpointTuple | None:
         for _ in range(_TRIES):

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from holdfast.digest import digest_bytes
 from holdfast.errors import Extra, Refused
 from holdfast.indexing.ledger.work_shares import Order, Share
+from holdfast.validation import without_driver
 
 DocRow = tuple[str, str | None, str, int]
 """A published document: name, stamp, digest of its content, recipe. A plain tuple, because there may be millions."""
@@ -160,6 +161,7 @@ def open_ledger(location: str | os.PathLike[str]) -> Ledger:
 
     Each schema of a database has one: `#name` at the end of a URL names a schema other than the default.
     """
+    location = without_driver(location) if isinstance(location, str) else location
     scheme = location.partition("://")[0] if isinstance(location, str) and "://" in location else ""
     if scheme in ("postgresql", "postgres"):
         with Extra("postgres"):

@@ -352,7 +352,7 @@ class ConcurrencyContract(FlowContract):
             states.delete("s")
             now[0] += 100
             with pytest.raises(Conflict, match="deleted"):
-                states.save(point("d"))
+                states.save(point("d", parent_id="c"))
             self.assert_sound(states)
 
     def test_a_session_that_is_used_again_at_the_last_moment_lives(

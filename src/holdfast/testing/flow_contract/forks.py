@@ -218,7 +218,7 @@ class ForksContract(FlowContract):
             assert source.copy_to(target).tombstones == 1
             assert source.copy_to(target).tombstones == 0
             with pytest.raises(Conflict, match="deleted"):
-                target.save(point("late", session_id="dead"))
+                target.save(point("late", session_id="dead", parent_id="a"))
             assert target.load("alive there") == point("b", session_id="alive there")
             assert target.reopen("dead")
             target.save(point("new", session_id="dead"))

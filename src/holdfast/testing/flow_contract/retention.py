@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.errors import Conflict, NotFound
 from holdfast.flow import Place, States, Write
-from holdfast.flow.store import SessionRow, WriteRow
+from holdfast.flow.store import Base, SessionRow, Stale, WriteRow
 from holdfast.retention import Policy
 from holdfast.testing.flow_contract.fixtures import FlowContract, OpenStore, conversation, point
 
@@ -32,25 +32,97 @@ class RetentionContract(FlowContract):
         states.save(point("d", {"messages": conversation(11), "name": "d"}))
         assert states.load("s") == point("d", {"messages": conversation(11), "name": "d"})
 
-    def test_a_deleted_session_stays_deleted(self, states: States) -> None:
+    def test_a_deleted_session_is_not_continued(self, states: States) -> None:
         states.save(point("a"))
         states.save(point("b", namespace="inner"))
         assert states.delete("s") == 2
         assert states.load("s") is None
         assert states.sessions() == []
-        for late in (point("c"), point("a"), point("d", namespace="inner")):
+        for late in (point("c", parent_id="a"), point("d", namespace="inner"), point("e", {}, "s", parent_id="b")):
             with pytest.raises(Conflict, match="deleted"):
                 states.save(late)
+        with pytest.raises(Conflict):
+            states.save(point("c"), expected_parent="a")
         with pytest.raises(Conflict, match="deleted"):
             states.put_writes(Place("s", "", "a"), [Write("t", 0, "c", 1)])
         assert states.metadata("s", namespace=None) == []
 
-    def test_a_writer_that_did_not_hear_of_the_deletion_is_told(self, open_store: OpenStore) -> None:
+    def test_the_id_of_a_deleted_session_can_be_used_again(self, open_store: OpenStore) -> None:
+        """As a conversation reset does: delete, and save under the same id."""
+        with States(open_store()) as states:
+            for life in range(3):
+                for name in ("a", "b"):
+                    states.save(point(name, {"messages": conversation(10), "life": life}))
+                assert [each.state["life"] for each in states.list("s")] == [life, life]
+                assert states.delete("s") == 2
+                assert (states.load("s"), states.usage().tombstones) == (None, 1)
+            states.save(point("a", {"life": 3}))
+            assert [each.session_id for each in states.sessions()] == ["s"]
+            assert states.store.tombstones() == []
+            self.assert_sound(states)
+        with States(open_store()) as other:
+            assert other.load("s") == point("a", {"life": 3})
+            other.delete("s")
+            other.save(point("a", {"life": 4}))
+            assert other.load("s") == point("a", {"life": 4})
+
+    @pytest.mark.parametrize("begun_again", [False, True])
+    @pytest.mark.parametrize("knows_by", ["save", "load", "list", "metadata"])
+    def test_a_late_writer_of_a_deleted_session_is_told(
+        self, open_store: OpenStore, knows_by: str, begun_again: bool
+    ) -> None:
         with States(open_store()) as states, States(open_store()) as late:
-            late.save(point("a", {"messages": conversation(10)}))
+            (late if knows_by == "save" else states).save(point("a", {"messages": conversation(10)}))
+            if knows_by != "save":
+                assert getattr(late, knows_by)("s")
+            states.delete("s")
+            if begun_again:
+                states.save(point("new"))
+            for _ in range(2):
+                with pytest.raises(Conflict, match="deleted"):
+                    late.save(point("b", {"messages": conversation(11)}))
+            found = late.load("s")
+            assert found == (point("new") if begun_again else None)
+            late.save(point("b"))  # now it knows
+            assert [each.checkpoint_id for each in states.metadata("s")] == ["b", "new"][: 1 + begun_again]
+            self.assert_sound(states)
+
+    def test_a_late_writer_of_an_earlier_life_is_told(self, open_store: OpenStore) -> None:
+        with States(open_store()) as states, States(open_store()) as late:
+            late.save(point("a"))
+            for _ in range(2):
+                states.delete("s")
+                states.save(point("a", {"n": "new"}))
             states.delete("s")
             with pytest.raises(Conflict, match="deleted"):
-                late.save(point("b", {"messages": conversation(11)}))
+                late.save(point("b"))
+            assert states.store.tombstones() == ["s"]
+
+    def test_a_late_step_does_not_join_the_new_life(self, states: States) -> None:
+        states.save(point("a"))
+        states.save(point("b", parent_id="a"))
+        states.delete("s")
+        states.save(point("new"))
+        with pytest.raises(Conflict, match="deleted"):
+            states.save(point("c", parent_id="b"))
+        states.save(point("next", parent_id="new"))
+        assert [each.checkpoint_id for each in states.metadata("s")] == ["next", "new"]
+
+    def test_a_refused_save_leaves_the_tombstone(self, states: States) -> None:
+        states.save(point("a"))
+        states.delete("s")
+        states.save(point("b", session_id="t"))
+        other = states.store.find("t", "", "b")
+        assert other is not None
+        row = other._replace(place=other.place._replace(session="s"))
+        with pytest.raises(Stale):
+            states.store.commit(row, [], base=Base(10**6, b"gone"), reopen=True)
+        with pytest.raises(Conflict, match="newest"):
+            states.store.commit(row, [], expected_parent="a", reopen=True)
+        with pytest.raises(Conflict, match="deleted"):
+            states.store.commit(row, [])
+        assert (states.store.tombstones(), states.load("s")) == (["s"], None)
+        self.assert_sound(states)
 
     def test_a_deleted_session_is_begun_again_when_asked_for(self, states: States) -> None:
         states.save(point("a"))

@@ -50,7 +50,10 @@ class StatesSource(Protocol):
 def check_target(request: ImportRequest) -> str:
     """The URL to import into. Refused if there is none, or it is no flow store."""
     if request.target is None:
-        raise Refused("where to import the states is not said", hint="Name a flow store as the target, such as sqlite:///state.db.")
+        raise Refused(
+            "where to import the states is not said",
+            hint="Name a flow store as the target, such as sqlite:///state.db.",
+        )
     if kind_of(request.target).name != "flow" or request.target.startswith("memory:"):
         raise Refused(
             f"{without_password(request.target)} is not a flow store",

@@ -106,7 +106,6 @@ AGENT = Agent(
     resume="codex resume {}",
     forked=_forked,
     not_covered=(
-        "Nothing is covered until the hooks are trusted: start codex once and accept them (/hooks).",
         "Files outside the project folder are not saved.",
         "The conversation is saved only if Codex names its file.",
     ),

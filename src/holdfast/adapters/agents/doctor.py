@@ -18,7 +18,8 @@ from holdfast.adapters.agents.settings.hook_entries import are_same, found_entri
 from holdfast.adapters.agents.settings.install import decode_settings, read_settings_file
 from holdfast.adapters.agents.settings.jsonc import NotJSON, parse
 from holdfast.adapters.agents.settings.shim import is_current
-from holdfast.errors import Refused
+from holdfast.errors import HoldfastError, Refused
+from holdfast.workspace.store_paths import real_workspace, store_folder
 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -69,6 +70,8 @@ def examine(agent: Agent, places: Places, words: Sequence[str], known: AgentSess
         allowed, why = _allowed(agent, path, text, entries, places, scope)
         problems += why
         trusted = allowed if allowed is not None else trusted
+    if installed:
+        problems += _no_project(places)
     return AgentReport(
         agent=agent.name,
         title=agent.title,
@@ -79,6 +82,16 @@ def examine(agent: Agent, places: Places, words: Sequence[str], known: AgentSess
         problems=tuple(dict.fromkeys(problems)),
         not_covered=agent.not_covered,
     )
+
+
+def _no_project(places: Places) -> list[str]:
+    """Why hooks save nothing in this folder, if it is none that they save: the home folder, a folder of the system."""
+    try:
+        real = real_workspace(places.project, home=places.home, allow_home=False)
+        store_folder(real, store=None, environ=places.environ)
+    except HoldfastError as error:
+        return [f"nothing is saved here: {error.message}. Start the agent in a project folder"]
+    return []
 
 
 def _why(error: Exception) -> str:
@@ -153,7 +166,10 @@ def _gemini(
     trusted = _listed(_json(agent.data(places) / "trusted_hooks.json").get(str(places.project)))
     ours = [handler for each in entries for handler in _listed(each.value.get("hooks")) if is_ours(handler, agent.name)]
     keys = {f"{handler.get('name', '')}:{handler.get('command', '')}" for handler in ours}
-    return keys <= set(map(str, trusted)), problems
+    is_trusted = keys <= set(map(str, trusted))
+    if not is_trusted:
+        problems.append("not trusted yet: start gemini in this folder, and accept the hooks")
+    return is_trusted, problems
 
 
 def _codex(path: Path, text: str, places: Places) -> tuple[bool | None, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -10,11 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast import durable
 from holdfast.adapters.agents import parent_process, transcript
 from holdfast.adapters.agents.attribution import ChangeAuthor, apply_event, find_author, is_repeated
 from holdfast.adapters.agents.base import Agent, find_agent
 from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind, plain
 from holdfast.adapters.agents.hook_log import log
+from holdfast.adapters.agents.protocol import state_folder
 from holdfast.adapters.agents.session_file import SessionFile
 from holdfast.errors import HoldfastError, Refused
 from holdfast.model import JSON, Checkpoint
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 INCOMPLETE = "incomplete"
 _MESSAGE_MAX = 300
+_REFUSALS_KEPT = 200
+_ELSEWHERE = "Start the agent in a project folder; `holdfast doctor` says more."
 _LATE = "saving took longer than the agent waits, so the tool may have started before all files were read"
 
 
@@ -83,7 +88,7 @@ def handle_event(call: HookCall, *, opened: Opened = open_workspace) -> bytes:
                 messages.append(_handle(event, folder, call, opened))
             except (HoldfastError, OSError) as error:
                 _log(call, f"{event.name}: {error}")
-                messages.append(_not_saved(event, error))
+                messages.append(_refused(event, folder, error, call) or _not_saved(event, error))
         text = " ".join(filter(None, messages))
         return json.dumps({"systemMessage": text}).encode() + b"\n" if text and find_agent(event.agent).speaks else b""
     except Exception as error:  # a failing hook would end the agent's turn; the log has the error
@@ -199,10 +204,31 @@ def _user_message(saved: Checkpoint | None, shown: tuple[str, ...]) -> str:
 
 
 def _not_saved(event: AgentEvent, error: Exception) -> str:
-    """What to show if a tool is about to run without a checkpoint (P4); not for a refusal, which is expected."""
+    """What to show if a tool is about to run without a checkpoint (P4); a refusal is told once, by `_refused`."""
     if event.kind is not EventKind.BEFORE or isinstance(error, Refused):
         return ""
     return f"Holdfast could not save a checkpoint before {event.tool or 'this tool'}: {plain(str(error), _MESSAGE_MAX)}"
+
+
+def _refused(event: AgentEvent, folder: Path, error: Exception, call: HookCall) -> str:
+    """What to show if a folder is no project, such as the home folder; once a session, since nothing else will (P4)."""
+    if not isinstance(error, Refused):
+        return ""
+    told = Path(state_folder(call.environ)) / "refused"
+    session = event.session or datetime.now(UTC).date().isoformat()
+    line = plain(f"{event.agent} {session} {folder}", _MESSAGE_MAX)
+    try:
+        before = told.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        before = []
+    if line in before:
+        return ""
+    with contextlib.suppress(OSError):  # else it is said again
+        durable.make_folder(told.parent)
+        text = "".join(f"{each}\n" for each in [*before[-_REFUSALS_KEPT:], line])
+        durable.write_atomically(told, text.encode("utf-8", "replace"), sync=False)
+    why = plain(error.message, _MESSAGE_MAX)
+    return f"Holdfast saves no checkpoints here: {why}. {_ELSEWHERE}"
 
 
 def _log(call: HookCall, text: str) -> None:

@@ -73,8 +73,11 @@ def _show(each: AgentReport, *, whole: bool) -> None:
     streams.answer(render.paint(each.title, "bold"))
     streams.answer("\n".join(f"  {line}" for line in render.fields(pairs).splitlines()))
     _show_problems(each)
-    for line in each.not_covered:
-        streams.answer(f"  not covered: {line}")
+    if not each.installed:
+        streams.answer(f"  Nothing is saved; install with: {typed('install', each.agent)}")
+    elif not each.problems:
+        for line in each.not_covered:
+            streams.answer(f"  not covered: {line}")
 
 
 def _show_problems(each: AgentReport) -> None:

@@ -175,7 +175,8 @@ def test_doctor_tells_whether_codex_trusts_the_hooks(project: Path, home: Path) 
 
 def test_doctor_tells_whether_gemini_runs_the_hooks(project: Path, home: Path) -> None:
     run("install", "gemini", "--project")
-    assert doctor("gemini")["trusted"] is False
+    untrusted = doctor("gemini", code=8)
+    assert untrusted["trusted"] is False and "not trusted yet" in untrusted["problems"][0]
     settings = project / ".gemini" / "settings.json"
     said = json.loads(settings.read_text())
     command = said["hooks"]["BeforeTool"][0]["hooks"][0]["command"]
@@ -195,6 +196,25 @@ def test_doctor_finds_the_trust_file_of_gemini(project: Path, home: Path, monkey
     kept.parent.mkdir(parents=True)
     kept.write_text(json.dumps({str(project): [f"holdfast:{command}"]}))
     assert doctor("gemini")["trusted"] is True
+
+
+@pytest.mark.parametrize("name", AGENT_NAMES)
+def test_doctor_in_the_home_folder_says_that_nothing_is_saved(
+    name: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    run("install", name)
+    assert any("nothing is saved here" in line for line in doctor(name, code=8)["problems"])
+    text = run("doctor", name, code=8)
+    assert "is your home folder. Start the agent in a project folder" in text and "not covered" not in text
+
+
+def test_doctor_says_what_is_not_covered_only_where_hooks_work(project: Path) -> None:
+    assert "Nothing is saved; install with: holdfast install codex" in run("doctor", "codex")
+    for name in ("codex", "claude-code"):
+        run("install", name)
+    assert "not covered" not in run("doctor", "codex", code=8)  # not trusted yet
+    assert "not covered: Files outside the project folder are not saved." in run("doctor", "claude-code")
 
 
 ODD: list[Any] = [5, None, "x", [], {}, [5, "x", None], {"hooks": 5}, [{"hooks": None}, {"hooks": ["x"]}]]
@@ -248,7 +268,7 @@ def test_doctor_tolerates_other_files_of_codex_and_gemini(kind: str, project: Pa
         else:
             path.write_bytes(data.removeprefix(b"x = ") if path.suffix == ".json" else data)
     assert "cannot be read" in doctor("codex", code=8)["problems"][0]
-    assert doctor("gemini")["trusted"] is False
+    assert doctor("gemini", code=8)["trusted"] is False
 
 
 def test_doctor_reports_claude_code_settings_that_disable_hooks(project: Path, home: Path) -> None:

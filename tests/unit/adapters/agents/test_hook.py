@@ -105,9 +105,18 @@ def test_an_event_that_says_nothing_of_files_leaves_no_trace(project: Path, home
     assert not (home / ".local" / "state" / "holdfast" / "workspaces").exists() and log_text(home) == ""
 
 
-def test_home_folder_is_not_saved_for_an_agent_started_there(home: Path, project: Path) -> None:
-    hook("claude-code", event(home), cwd=home)
-    assert "is your home folder" in log_text(home)
+def test_agent_in_the_home_folder_is_told_once_a_session_that_nothing_is_saved(home: Path, project: Path) -> None:
+    def said(session: str, agent: str = "claude-code") -> bytes:
+        words = [*HOOK, agent]
+        data = event(home, session_id=session)
+        return subprocess.run(words, input=data, capture_output=True, check=True, cwd=home).stdout
+
+    told = json.loads(said("s1"))["systemMessage"]
+    assert told.startswith("Holdfast saves no checkpoints here: ") and "is your home folder" in told
+    assert said("s1") == b""
+    assert b"is your home folder" in said("s2")
+    assert log_text(home).count("is your home folder") == 3
+    assert not (home / ".local" / "state" / "holdfast" / "workspaces").exists()
 
 
 def test_a_folder_that_is_gone_gets_a_line_in_the_log(project: Path, home: Path) -> None:
@@ -121,12 +130,16 @@ def test_of_a_folder_that_is_gone_what_is_above_it_is_not_saved(project: Path, h
     above = home / "above"
     above.mkdir()
     (above / "file").write_text("x")
-    hook("claude-code", event(above / "gone"), cwd="/")
+    words = [*HOOK, "claude-code"]
+    ran = subprocess.run(words, input=event(above / "gone"), capture_output=True, check=True, cwd="/")
+    assert b"/ is a system folder" in ran.stdout
     assert "is a system folder" in log_text(home)
     with pytest.raises(NotFound):
         history(above)
     subprocess.run(["git", "init", "-q", above], check=True)
-    hook("claude-code", event(above / "gone"), cwd="/")
+    words = [*HOOK, "claude-code"]
+    ran = subprocess.run(words, input=event(above / "gone"), capture_output=True, check=True, cwd="/")
+    assert b"/ is a system folder" in ran.stdout
     assert len(history(above)) == 1
 
 

@@ -14,6 +14,7 @@ from holdfast import flow
 from holdfast.errors import Conflict, Damaged, NotFound, Refused
 from holdfast.escaping import escape, without_password
 from holdfast.flow import Place, States
+from holdfast.flow.validation import check_checkpoint
 from holdfast.importers.model import Imported, ImportPlan, ImportRequest, Losses
 from holdfast.location import kind_of
 from holdfast.model import Progress
@@ -135,7 +136,9 @@ class StatesImport:
             checkpoint = each.load(losses)
             meta = checkpoint.metadata
             meta = replace(meta, extra={**meta.extra, IMPORTED: {"source": self._shown}})
-            return flow.Checkpoint(meta, checkpoint.state)
+            given = flow.Checkpoint(meta, checkpoint.state)
+            check_checkpoint(given, flow.ANYTHING)
+            return given
         except (Damaged, Refused) as error:
             losses.add(_named(each.place), error.message)
             return None

@@ -45,30 +45,27 @@ CheckpointRef = str | Identified
 """What names a checkpoint: the checkpoint itself, or its id, a unique prefix of it, a name, `latest` or `latest~2`."""
 
 
-@dataclass(frozen=True, slots=True)
-class GitHead:
+class GitHead(NamedTuple):
     """Where the user's own git stood: the commit and the branch of its HEAD, either empty where there is none."""
 
     commit: str = ""
     branch: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class LoadedParts:
-    """The larger parts of a checkpoint, already read."""
+    """The larger parts of a checkpoint, already read. No dataclass: each start of the program would create it."""
 
-    read_state: Mapping[str, JSON]
-    read_changes: Sequence[str]
-    read_uncovered: tuple[Uncovered, ...]
+    def __init__(self, state: Mapping[str, JSON], changes: Sequence[str], uncovered: tuple[Uncovered, ...]) -> None:
+        self._state, self._changes, self._uncovered = state, changes, uncovered
 
     def state(self, checkpoint: Checkpoint) -> dict[str, JSON]:
-        return dict(self.read_state)
+        return dict(self._state)
 
     def files_changed(self, checkpoint: Checkpoint) -> list[str]:
-        return list(self.read_changes)
+        return list(self._changes)
 
     def uncovered(self, checkpoint: Checkpoint) -> tuple[Uncovered, ...]:
-        return self.read_uncovered
+        return self._uncovered
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from holdfast.cli.command import AFTER_DASHES
+from holdfast.errors import HoldfastError
 from holdfast.location import is_url
 from holdfast.model.documents import short
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _REFS = frozenset({"a", "b", "bad", "before", "good", "ref", "refs", "since"})
 _ACTORS = frozenset({"actor", "agent"})
 _WHERES = frozenset({"path", "paths", "directory", "folder", "keys", "to_keys"})
+_SHOWN = 50
 _PLAIN = re.compile(r"[\w.@+:/-]+")  # what needs no quoting in any shell
 
 
@@ -59,15 +61,29 @@ def _refs(ctx: click.Context) -> list[CompletionItem]:
 
 
 def _checkpoints(ctx: click.Context) -> list[Checkpoint]:
-    from holdfast.workspace.peek import glimpse  # the engine, for those who complete a checkpoint
+    """The newest checkpoints of the folder, or of the nearest one above it that has any; none on any error.
 
-    options = ctx.find_root().params
-    directory = options.get("directory")
+    Recovers nothing, and reads the catalog without a check against the refs: good enough for completion.
+    """
+    import sqlite3  # the engine, for those who complete a checkpoint
+
+    from holdfast.workspace import store_paths
+    from holdfast.workspace.store_trust import check_private
+    from holdfast.workspace.stored.repository import Repository
+
+    options, environ = ctx.find_root().params, os.environ
+    directory, store = options.get("directory"), options.get("store")
     try:
-        start = Path(directory or os.getcwd())
-    except FileNotFoundError:
-        return []
-    return glimpse(start, store=options.get("store"), environ=os.environ, upward=directory is None)
+        real = Path(os.path.realpath(directory or os.getcwd()))
+        for folder in (real,) if directory else (real, *real.parents):
+            repository = Repository(store_paths.store_folder(folder, store=store, environ=environ))
+            check_private(repository.folder, environ)
+            if repository.exists and (repository.own / "catalog.db").exists():
+                rows = repository.catalog.newest(limit=_SHOWN, session=None, safety=False)
+                return [repository.checkpoint(row) for row in rows]
+    except (HoldfastError, OSError, ValueError, sqlite3.Error):
+        pass
+    return []
 
 
 def _line(message: str) -> str | None:

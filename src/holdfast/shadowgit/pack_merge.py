@@ -47,9 +47,9 @@ def merge_packs(store: ObjectStore, packs: Sequence[Pack], *, keep: Container[by
         for pack in sound:
             entries = pack.entries()
             names = {start: oid for start, _, oid, _ in entries}
-            for start, end, oid, crc in entries:
-                if (keep is None or oid in keep) and not writer.holds(oid):
-                    writer.add_entry(_entry(store, writer, pack, names, start, end, oid, crc))
+            for entry in entries:
+                if (keep is None or entry[2] in keep) and not writer.holds(entry[2]):
+                    writer.add_entry(_entry(store, writer, pack, names, entry))
         name = writer.commit()
     except BaseException:
         writer.abort()
@@ -190,12 +190,10 @@ def _entry(
     writer: PackWriter,
     pack: Pack,
     names: Mapping[int, bytes],
-    start: int,
-    end: int,
-    oid: bytes,
-    crc: int,
+    entry: tuple[int, int, bytes, int],
 ) -> PackEntry:
     """An object for another pack; a delta only if its base is in that pack already, so that no cycle is possible."""
+    start, end, oid, crc = entry
     header = pack.header(start)
     if not pack.is_delta(header):
         return PackEntry(oid, pack.raw(start, end), crc)

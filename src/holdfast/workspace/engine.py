@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.scan.limits import Limits
 from holdfast.workspace.capture.save import Saver
@@ -41,24 +41,13 @@ class Engine:
         self,
         root: Path,
         repository: Repository,
-        *,
-        exclude_patterns: Sequence[str],
-        ignored_max_bytes: tuple[int, int],
-        home: Path,
-        config_home: Path,
         clock: Callable[[], datetime],
-        file_clock: Callable[[], int],
+        *,
+        ignored_max_bytes: tuple[int, int],
+        **scanner_options: Any,
     ) -> None:
         self._repository = repository
-        self.scanner = Scanner(
-            root,
-            repository,
-            exclude_patterns=exclude_patterns,
-            limits=Limits(*ignored_max_bytes),
-            home=home,
-            config_home=config_home,
-            file_clock=file_clock,
-        )
+        self.scanner = Scanner(root, repository, limits=Limits(*ignored_max_bytes), **scanner_options)
         self.saver = Saver(repository, self.scanner, clock)
 
     @cached_property

@@ -28,7 +28,16 @@ if TYPE_CHECKING:
         UsageReport,
         Verification,
     )
-    from holdfast.model import Checkpoint, CheckpointDiff, LineCount, Operation, Progress, Pruned
+    from holdfast.model import (
+        Checkpoint,
+        CheckpointDiff,
+        CheckpointUsage,
+        LineCount,
+        Operation,
+        Progress,
+        Pruned,
+        Usage,
+    )
     from holdfast.retention import Policy
 
 _LIST, _GET, _DIFF = (frozenset([each]) for each in (Capability.LIST, Capability.GET, Capability.DIFF))
@@ -185,26 +194,6 @@ class WorkspaceLocation:
             location.Field("other", found.other_bytes, "bytes"),
             location.Field("unneeded", found.unneeded_bytes or None, "bytes"),
         ]
-        sizes = location.Table(
-            (
-                Column("checkpoint"),
-                Column("only it", "bytes"),
-                Column("with others", "bytes"),
-                Column("message", "line"),
-            ),
-            [
-                (short(each.checkpoint.id), each.own_bytes, each.shared_bytes, message(each.checkpoint))
-                for each in largest
-            ],
-        )
-        kinds = location.Table(
-            (Column("type"), Column("checkpoints", "count"), Column("only they", "bytes"), Column("kept")),
-            [tuple(each.values()) for each in types],
-        )
-        paths = location.Table(
-            (Column("path"), Column("size", "bytes"), Column("contents", "count")),
-            [(each.path, each.bytes, each.contents) for each in found.paths],
-        )
         notes = [f"There are {found.more_paths:,} more paths."] if found.more_paths else []
         if found.unneeded_bytes:
             notes.append("`compact` frees what is unneeded.")
@@ -219,7 +208,7 @@ class WorkspaceLocation:
             "types": types,
         }
         more = len(by_size) - len(items)
-        tables = [sizes, kinds, paths]
+        tables = _usage_tables(found, largest, types)
         return location.UsageReport(items, more, fields, tables, document, notes, is_cut=bool(found.more_paths))
 
     # deleting and keeping
@@ -258,6 +247,27 @@ class WorkspaceLocation:
     def pin(self, ref: str, *, pinned: bool) -> tuple[Item, bool]:
         was = self.workspace.get(ref).pinned
         return _item(self.workspace.pin(ref, pinned=pinned)), was
+
+
+def _usage_tables(found: Usage, largest: list[CheckpointUsage], types: list[dict[str, Any]]) -> list[Table]:
+    sizes = location.Table(
+        (
+            Column("checkpoint"),
+            Column("only it", "bytes"),
+            Column("with others", "bytes"),
+            Column("message", "line"),
+        ),
+        [(short(each.checkpoint.id), each.own_bytes, each.shared_bytes, message(each.checkpoint)) for each in largest],
+    )
+    kinds = location.Table(
+        (Column("type"), Column("checkpoints", "count"), Column("only they", "bytes"), Column("kept")),
+        [tuple(each.values()) for each in types],
+    )
+    paths = location.Table(
+        (Column("path"), Column("size", "bytes"), Column("contents", "count")),
+        [(each.path, each.bytes, each.contents) for each in found.paths],
+    )
+    return [sizes, kinds, paths]
 
 
 _USAGE = ("total_bytes", "packs_bytes", "catalog_bytes", "other_bytes", "unneeded_bytes")

@@ -263,15 +263,8 @@ def _compiled(pattern: str, *, whole_folders: bool, ignore_case: bool) -> re.Pat
     while at < len(pattern):
         char = pattern[at]
         if char == "*":
-            end = at
-            while end < len(pattern) and pattern[end] == "*":
-                end += 1
-            is_folders = (
-                whole_folders
-                and end - at >= 2
-                and (at == 0 or pattern[at - 1] == "/")
-                and (end == len(pattern) or pattern[end] == "/")
-            )
+            end, is_folders = _stars(pattern, at)
+            is_folders = is_folders and whole_folders
             if is_folders and end < len(pattern):
                 parts[-1] += "(?:.*/)?"
                 end += 1
@@ -303,6 +296,13 @@ def _compiled(pattern: str, *, whole_folders: bool, ignore_case: bool) -> re.Pat
         return re.compile(f"(?:{text})\\Z", flags)
     except re.error:
         return None
+
+
+def _stars(pattern: str, at: int) -> tuple[int, bool]:
+    """Where a row of stars ends, and whether it is `**` between slashes, which stands for whole folders."""
+    end = len(pattern) - len(pattern[at:].lstrip("*"))
+    is_alone = (at == 0 or pattern[at - 1] == "/") and (end == len(pattern) or pattern[end] == "/")
+    return end, is_alone and end - at >= 2
 
 
 def _one_of(pattern: str, at: int) -> tuple[str | None, int]:

@@ -815,7 +815,7 @@ class Workspace:
             if self._engine_made is None:
                 from holdfast.workspace.engine import Engine  # start-up cost: reading checkpoints does not need it
 
-                self._engine_made = Engine(self.path, self._repository, clock=self._clock, **self._engine_options)
+                self._engine_made = Engine(self.path, self._repository, self._clock, **self._engine_options)
             return self._engine_made
 
     def _find_moved(self, environ: Mapping[str, str]) -> None:

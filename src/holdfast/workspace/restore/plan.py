@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Container, Mapping, Set
+from collections.abc import Container, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +30,7 @@ from holdfast.workspace.stored.record import Node
 from holdfast.workspace.stored.tree import Change, Entry, TreeReader
 
 if TYPE_CHECKING:
+    from holdfast.workspace.requests import RestoreRequest
     from holdfast.workspace.undo_agent.undo import UndoneContent
 
 
@@ -71,24 +72,18 @@ class Planner:
         present: Present,
         reader: TreeReader,
         handles: Handles,
-        *,
         scope: Scope,
-        keep_new: bool,
-        created: Set[str],
-        relink: bool = False,
+        request: RestoreRequest,
     ) -> None:
-        """`created`: paths that the operation being undone created. They may be removed although they are ignored.
-
-        `relink`: restore hard links between a path in the scope and one outside it, too.
-        """
         self._target = target
         self._present = present
         self._reader = reader
         self._handles = handles
         self._scope = scope
-        self._keep_new = keep_new
-        self._created = created
-        self._relink = relink
+        self._keep_new = request.keep_new
+        self._created = request.created
+        self._relinks = request.verb in ("undo", "redo")
+        """Whether hard links between a path in the scope and one outside it are restored, too."""
         self._changes: dict[str, Change] = {}
         self._kept: dict[str, str] = {}
         self._blocked: dict[str, str] = {}
@@ -136,7 +131,7 @@ class Planner:
                     found[change.path] = change
                 else:
                     found.pop(change.path, None)
-            elif self._relink and _is_only_unlinked(change):
+            elif self._relinks and _is_only_unlinked(change):
                 unlinked.append(change)
         links = {change.after.attr.link for change in found.values() if change.after is not None}
         found |= {change.path: change for change in unlinked if change.after and change.after.attr.link in links}

@@ -199,16 +199,7 @@ class Restorer:
         scope = self._scope(request, reader, target, present, handles)
 
         def plan(target: Target) -> Steps:
-            return Planner(
-                target,
-                present,
-                reader,
-                handles,
-                scope=scope,
-                keep_new=request.keep_new,
-                created=request.created,
-                relink=request.verb in ("undo", "redo"),
-            ).make()
+            return Planner(target, present, reader, handles, scope, request).make()
 
         if not request.is_computed:
             return plan(target)

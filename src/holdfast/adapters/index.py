@@ -110,7 +110,7 @@ class _Described(NamedTuple):
     config: IndexConfig
 
     def path(self, *parts: str) -> Path:
-        return Path(os.path.abspath(self.folder.joinpath(*parts)))
+        return Path(os.path.abspath(self.folder.joinpath(*map(os.path.expanduser, parts))))
 
     def error(self, key: str, message: str, hint: str) -> Refused:
         return self.table.error(("index", *key.split(".")), message, hint)
@@ -122,7 +122,7 @@ def open_index(folder: str | os.PathLike[str], *, create: bool = True) -> Iterat
 
     NotFound if none does. With `create=False` the folder of the ledger and the store is not created.
     """
-    index = _read(Path(os.path.abspath(folder)))
+    index = _read(Path(os.path.abspath(os.path.expanduser(folder))))
     _check_directory(index)
     if create:
         _make_directory(index)
@@ -143,7 +143,7 @@ def open_index(folder: str | os.PathLike[str], *, create: bool = True) -> Iterat
 
 def write_example(folder: str | os.PathLike[str]) -> Path:
     """Append the example to the configuration of a folder. Refused if that has an index already."""
-    place = Path(os.path.abspath(folder))
+    place = Path(os.path.abspath(os.path.expanduser(folder)))
     found = find_configuration(place)
     if found is not None and "index" in found.values:
         raise found.error(("index",), "there is an [index] table already", "Edit it, or remove it.")

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from holdfast.escaping import escape
-from holdfast.model import JSON, Checkpoint, Restored
+from holdfast.model import JSON, Checkpoint, CheckpointRef, Restored
+from holdfast.validation import check_known, parameters_of
 from holdfast.workspace import CheckpointService
 from holdfast.workspace.stored.attribution import PERHAPS, SAVED_BY
 
@@ -48,8 +49,9 @@ class BeforeTools:
         self._on_failure = on_failure
         self._last: _LastTool | None = None
 
-    async def restore(self, ref: str | None = None, **options: Any) -> Restored:
+    async def restore(self, ref: CheckpointRef | None = None, **options: Any) -> Restored:
         """Restore a checkpoint, the latest by default. Options as of `CheckpointService.restore`."""
+        check_known(options, set(parameters_of(CheckpointService.restore)) - {"checkpoint_id"}, "restore")
         return await self.service.restore(ref, **options)
 
     async def rewind(self, steps: int = 1) -> Restored:
@@ -60,8 +62,8 @@ class BeforeTools:
         """Undo the last restore or rewind."""
         return await self.service.undo()
 
-    async def list(self, limit: int | None = 50) -> list[Checkpoint]:
-        """Checkpoints, newest first."""
+    async def list(self, limit: int | None = None) -> list[Checkpoint]:
+        """All checkpoints, newest first; at most `limit`."""
         return await self.service.list(limit)
 
     async def close(self) -> None:

@@ -119,7 +119,8 @@ class HoldfastCallback(TrainerCallback):  # type: ignore[misc]  # an extra, whos
     def resume(self, model: Any, optimizer: Any = None, scheduler: Any = None, **options: Any) -> Resumed | None:
         """Load the newest sound checkpoint into model, optimizer and scheduler; None if nothing was saved yet.
 
-        Restores the random states of each rank, if the checkpoint has some for it.
+        Restores the random states of each rank, if the checkpoint has some for it. `options` are those of
+        `CheckpointManager.resume`.
         """
         resumed = self._load(model, optimizer, scheduler, **options)
         if resumed is None or not options.get("rng", True):

@@ -29,11 +29,7 @@ class Command(click.Command):
     def __init__(self, *args: Any, after_dashes: str = "", **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self._after_dashes = after_dashes
-        self.params.append(
-            click.Option(
-                ["--json"], is_flag=True, expose_value=False, callback=_set_json, help="Print one JSON document."
-            )
-        )
+        self.params.append(json_option())
         self.params += output_options(hidden=True)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -107,6 +103,13 @@ def with_context(ctx: click.Context, parse: Callable[[], list[str]]) -> list[str
     except click.UsageError as error:
         error.ctx = error.ctx or ctx
         raise
+
+
+def json_option() -> click.Option:
+    """The option `--json` of a command."""
+    return click.Option(
+        ["--json"], is_flag=True, expose_value=False, callback=_set_json, help="Print one JSON document."
+    )
 
 
 def output_options(*, hidden: bool = False) -> list[click.Parameter]:

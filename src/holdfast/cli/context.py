@@ -251,7 +251,7 @@ class App:
 
     def path(self, workspace: Workspace, given: str) -> str:
         """Return one path, which is no pattern, as the library takes it."""
-        if self.directory or not given or os.path.isabs(given):
+        if self.directory or not given or os.path.isabs(given) or given.startswith("~/"):
             return given  # an empty one is for the library to refuse
         here = Path(os.getcwd()).relative_to(workspace.path).as_posix()
         return posixpath.normpath(posixpath.join(here, given))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -172,6 +173,8 @@ def group(ctx: click.Context, /, **options: Any) -> None:
     for name, flag in (("directory", "-C"), ("store", "--store")):
         if options[name] == "":  # an empty variable must not mean the folder one happens to stand in
             raise click.UsageError(f"{flag} is empty", ctx)
+        if options[name]:  # a shell expands -C ~/x, but not --directory=~/x
+            options[name] = os.path.expanduser(options[name])
     ctx.obj = App(**options)
     ctx.call_on_close(ctx.obj.close)
 

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from holdfast.digest import digest
 from holdfast.errors import Damaged, Refused
 from holdfast.indexing.settings import plain, relevant, without_secrets
-from holdfast.validation import check_count
+from holdfast.validation import check_count, check_place
 
 SCHEMA_VERSION = 1
 
@@ -38,7 +38,7 @@ def get_checkpoint_settings_map(
     vector_store: Any = None,
 ) -> CheckpointSettingsMap:
     """Return the settings to hash: the arguments, without secrets."""
-    path = None if project_path is None else Path(project_path).resolve().as_posix()
+    path = None if project_path is None else Path(check_place(project_path, "project_path")).resolve().as_posix()
     return CheckpointSettingsMap(
         indexer=without_secrets(indexer or {}),
         project_path=path,
@@ -95,7 +95,7 @@ class IndexingCheckpoint:
 
     def __post_init__(self) -> None:
         if self.project_path is not None:
-            self.project_path = Path(self.project_path).resolve()
+            self.project_path = Path(check_place(self.project_path, "project_path")).resolve()
         for name in _COUNTERS:
             check_count(getattr(self, name), name)
         for name in ("start_time", "last_checkpoint"):

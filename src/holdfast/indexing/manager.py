@@ -23,7 +23,7 @@ from holdfast.indexing import settings as kinds
 from holdfast.indexing.checkpoint import CheckpointSettingsMap, IndexingCheckpoint, settings_hash
 from holdfast.indexing.fingerprint import CheckpointSettingsFingerprint, of_datatype, of_dimension
 from holdfast.indexing.impact import ChangeImpact
-from holdfast.validation import check_mapping
+from holdfast.validation import check_mapping, check_place
 
 KEPT = 10
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -41,9 +41,9 @@ class CheckpointManager:
     """Saves and loads the checkpoints of one project, and checks whether an index fits other settings."""
 
     def __init__(self, project_path: str | Path, project_name: str, checkpoint_dir: str | Path) -> None:
-        self.project_path = Path(project_path).resolve()
+        self.project_path = Path(check_place(project_path, "project_path")).resolve()
         self.project_name = project_name
-        self.checkpoint_dir = Path(checkpoint_dir)
+        self.checkpoint_dir = Path(check_place(checkpoint_dir, "checkpoint_dir"))
         safe = _UNSAFE.sub("-", project_name).strip(".-")[:80] or "project"
         mark = digest_bytes(os.fsencode(self.project_path) + b"\0" + project_name.encode("utf-8", "surrogatepass"))[:8]
         self._prefix = f"checkpoint_{safe}-{mark}"

@@ -7,6 +7,7 @@ only. What the registry does not list is unknown: then a probe decides, or every
 from __future__ import annotations
 
 import math
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -107,7 +108,7 @@ def load_families(extra: Iterable[str | Path] = ()) -> Families:
     """
     with files("holdfast.indexing").joinpath("families.toml").open("rb") as file:
         spaces = _read(tomllib.load(file), "families.toml")
-    for path in as_texts(extra, "families"):
+    for path in map(os.path.expanduser, as_texts(extra, "families")):
         try:
             spaces += _read(durable.parse_toml(durable.read_file(path, max_bytes=_MOST_BYTES)), str(path))
         except FileNotFoundError:

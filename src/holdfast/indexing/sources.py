@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from holdfast.errors import HoldfastError, NotFound, Refused, Unavailable
 from holdfast.indexing.validation import as_texts
-from holdfast.validation import check_count, check_path
+from holdfast.validation import check_count, check_place
 
 TEXTS = ("*.md", "*.txt", "*.rst", "*.py")
 _PORTION = 500
@@ -60,7 +60,7 @@ class FolderSource:
     """Folders below it that are left out, by path."""
 
     def __post_init__(self) -> None:
-        check_path(self.path, "the folder")
+        object.__setattr__(self, "path", check_place(self.path, "the folder"))
         check_count(self.max_bytes, "max_bytes")
         for name in ("include", "exclude", "without"):
             object.__setattr__(self, name, as_texts(getattr(self, name), name))

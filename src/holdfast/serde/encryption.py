@@ -95,7 +95,7 @@ def read_keys(path: str | Path) -> Keys:
     A file, so that no key has to be in a program, on a command line or in an environment.
     """
     try:
-        text = Path(path).read_text("utf-8")
+        text = Path(path).expanduser().read_text("utf-8")
     except FileNotFoundError:
         raise NotFound(f"there is no file of keys {path}", hint=_HINT) from None
     except OSError as error:

@@ -10,7 +10,7 @@ import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from holdfast.errors import Damaged, NotFound, Refused
 from holdfast.training import background, gc_pause
@@ -26,6 +26,13 @@ Step = int | Literal["latest", "best"]
 
 _FILE = "file://"
 _URL = re.compile("[a-z][a-z0-9+.-]+:/")
+
+
+class HasPath(Protocol):
+    """A checkpoint of a run, as `CheckpointManager` returns it."""
+
+    @property
+    def path(self) -> str: ...
 
 
 def save_checkpoint(
@@ -105,7 +112,7 @@ def _save_in_background(store: RunStore, pending: PendingSave, optimizers: list[
 
 
 def load_checkpoint(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | HasPath,
     *,
     step: Step | None = None,
     weights_only: bool = False,
@@ -119,8 +126,10 @@ def load_checkpoint(
 ) -> Any:
     """Load the state of a checkpoint. Every byte is verified, and nothing is unpickled (P7).
 
-    path: a checkpoint (`meta["path"]`), `OUT_DIR/last`, `OUT_DIR/best.json`, or OUT_DIR with a `step`.
-    weights_only: load only tensors, in their places. only: load what has one of these names or prefixes. mmap: map
+    path: a checkpoint (`meta["path"]`, or what `history` returned), `OUT_DIR/last`, `OUT_DIR/best.json`, or OUT_DIR
+    with a `step`.
+    weights_only: load tensors and plain values (numbers, text, bytes, containers), and no object of a class, as
+    `torch.load(weights_only=True)` does. only: load what has one of these names or prefixes. mmap: map
     tensors, and verify each when it is first used. restore_rng: restore the random states. loader: restore the
     position of this data loader. like: a state of the same structure, for objects whose classes are not known
     otherwise, such as a `TrainState` of Flax: its classes, and what they do not store, are taken from it.
@@ -130,8 +139,9 @@ def load_checkpoint(
     request = LoadRequest(
         weights_only=weights_only, map_location=map_location, mmap=mmap, only=only, verify=verify, like=like
     )
+    place = path if isinstance(path, str | os.PathLike) else path.path
     for tries_left in reversed(range(_TRIES)):
-        opened = open_checkpoint(path, step, verify=verify)
+        opened = open_checkpoint(place, step, verify=verify)
         try:
             state = opened.state(request)
             break
@@ -186,4 +196,4 @@ def folder_of(path: str | os.PathLike[str]) -> Path:
             raise Refused(f"{_FILE}{text} is not a folder on this machine", hint="Write file:///FOLDER.")
     elif _URL.match(text):  # `Path("s3://…")` has lost a slash
         raise Refused(f"{text} is a URL, not a folder", hint="Pass s3://BUCKET/PREFIX as a str, not as a Path.")
-    return Path(os.path.abspath(text))
+    return Path(os.path.abspath(os.path.expanduser(text)))

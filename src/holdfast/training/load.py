@@ -55,7 +55,7 @@ class OpenCheckpoint:
         with _damage_as_damaged(self.found.path):
             builder = Builder(
                 document["state"], self.reader.fetch, device=request.map_location,
-                is_wanted=None if only is None else _matcher(only), tensors_only=request.weights_only,
+                is_wanted=None if only is None else _matcher(only), plain_only=request.weights_only,
                 lazy=request.mmap, like=MISSING if request.like is None else request.like,
             )  # fmt: skip
             names = builder.names()

@@ -21,8 +21,10 @@ from holdfast.training.preemption import Preemption
 from holdfast.training.run_store import StoredCheckpoint, best_of, log_skipped
 from holdfast.training.save import SaveRequest
 from holdfast.training.stored.layout import check_step
+from holdfast.validation import check_known
 
 _log = logging.getLogger("holdfast")
+_SAVE_OPTIONS = frozenset(SaveRequest.__slots__) - {"metrics", "needs_best"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,8 @@ class CheckpointManager:
         gate: Any = None,
         adopt: bool = False,
     ) -> None:
-        if save_steps is not None and check_step(save_steps) == 0:
-            raise Refused("save_steps is 0", hint="Give 1 or more, or None to save only with save().")
+        if save_steps is not None:
+            _check_steps(save_steps)
         check_metrics(None, None, mode)
         self._store = open_run(root)
         self._save_steps = save_steps
@@ -107,12 +109,21 @@ class CheckpointManager:
     # saving
 
     def maybe_save(
-        self, step: int, state: Any | Callable[[], Any], metrics: Mapping[str, float] | None = None, **options: Any
+        self,
+        step: int,
+        state: Any | Callable[[], Any],
+        metrics: Mapping[str, float] | None = None,
+        *,
+        save_steps: int | None = None,
+        **options: Any,
     ) -> dict[str, Any] | None:
-        """Save if it is time: every `save_steps` steps, or after SIGTERM. Return None if it is not.
+        """Save if it is time: every `save_steps` steps (by default those of the manager), or after SIGTERM.
 
-        state: the state, or a function that returns it, which is called only if it is time.
+        Return None if it is not. state: the state, or a function that returns it, which is called only if it is time.
+        `options` are those of `save_checkpoint`.
         """
+        check_known(options, _SAVE_OPTIONS, "maybe_save")
+        every = self._save_steps if save_steps is None else _check_steps(save_steps)
         if self.should_stop:
             meta = None
             try:
@@ -123,7 +134,7 @@ class CheckpointManager:
                 meta = self.save(step, state, metrics, **options | {"block": True})
             self._preemption.end()
             return meta
-        if not self._save_steps or check_step(step) % self._save_steps:
+        if not every or check_step(step) % every:
             return None
         return self.save(step, state, metrics, **options)
 
@@ -131,6 +142,7 @@ class CheckpointManager:
         self, step: int, state: Any | Callable[[], Any], metrics: Mapping[str, float] | None = None, **options: Any
     ) -> dict[str, Any]:
         """Save now; `options` are those of `save_checkpoint`. Without its metric, it cannot be the best checkpoint."""
+        check_known(options, _SAVE_OPTIONS, "save")
         request = replace(self._request, **{"metrics": metrics, "rewind": self._rewinds, **options})
         return save_requested(str(self.root), step, state() if callable(state) else state, request)
 
@@ -170,15 +182,23 @@ class CheckpointManager:
         return self._store.verify()
 
     def resume(
-        self, step: int | Literal["latest", "best"] = "latest", *, rng: bool = True, **options: Any
+        self,
+        step: int | Literal["latest", "best"] | TrainingCheckpoint = "latest",
+        *,
+        rng: bool = True,
+        **options: Any,
     ) -> Resumed | None:
-        """Load the checkpoint to continue from; None if there is none. `options` are those of `load_checkpoint`.
+        """Load the checkpoint to continue from, by its step or itself; None if there is none.
+
+        `options` are those of `load_checkpoint`: `weights_only`, `map_location`, `mmap`, `only`, `verify`, `like`.
 
         With `latest`, a damaged checkpoint is reported and renamed (P1), and the newest sound one is used instead.
         Random states and the position of the data loader are restored. Damaged if no checkpoint is sound.
         """
+        check_known(options, LoadRequest.__slots__, "resume")
         background.wait_for_save()
         request = LoadRequest(**options)
+        step = step.step if isinstance(step, TrainingCheckpoint) else step
         found, broken = self._store.scan()
         if not found and not broken:
             return None
@@ -233,8 +253,9 @@ class CheckpointManager:
 
     # keeping
 
-    def pin(self, step: int, *, pinned: bool = True) -> None:
-        """Keep a checkpoint whatever the policy says, or no longer."""
+    def pin(self, step: int | TrainingCheckpoint, *, pinned: bool = True) -> None:
+        """Keep a checkpoint, given by its step or itself, whatever the policy says, or no longer."""
+        step = step.step if isinstance(step, TrainingCheckpoint) else step
         with self._store.writing():  # no prune may come between finding and pinning it
             found = self._store.get(check_step(step))
             steps = self._store.pinned()
@@ -265,6 +286,12 @@ class CheckpointManager:
             is_over = value is None
         finally:
             self._preemption.leave(is_over=is_over)  # the error of a failed save is raised, not ended by the signal
+
+
+def _check_steps(save_steps: int) -> int:
+    if check_step(save_steps) == 0:
+        raise Refused("save_steps is 0", hint="Give 1 or more, or None to save only with save().")
+    return save_steps
 
 
 @contextlib.contextmanager

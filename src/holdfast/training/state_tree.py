@@ -296,7 +296,7 @@ class Builder:
         *,
         device: Any = None,
         is_wanted: IsWanted | None = None,
-        tensors_only: bool = False,
+        plain_only: bool = False,
         lazy: bool = False,
         root: str = "",
         like: Any = object_nodes.MISSING,
@@ -306,10 +306,10 @@ class Builder:
         self._fetch = fetch
         self._device = device
         self._is_wanted: IsWanted = is_wanted or (lambda where: True)
-        self._tensors_only = tensors_only
+        self._plain_only = plain_only
         self._is_lazy = lazy
         self._like = like
-        self._is_partial = lazy or tensors_only or is_wanted is not None
+        self._is_partial = lazy or plain_only or is_wanted is not None
         self._tensors = list(tensors(tree, root))
         self._nodes = {node["names"][0]: node for _, node in self._tensors if "names" in node}
         self._built: dict[str, Any] = {}
@@ -339,7 +339,7 @@ class Builder:
             return self._mapping(tree.items(), where, dict)
         if isinstance(tree, list):
             return self._sequence(tree, where, list)
-        return ABSENT if self._tensors_only or not self._is_wanted(where) else tree
+        return tree if self._is_wanted(where) else ABSENT
 
     def _tagged(self, tag: str, inner: Any, where: str) -> Any:
         try:
@@ -357,7 +357,7 @@ class Builder:
                 return self._registered(inner, where)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Damaged(f"{_shown(where)} is corrupt: {error}", hint="Use another checkpoint.") from None
-        return ABSENT if self._tensors_only or not self._is_wanted(where) else leaves.decode(tag, inner)
+        return leaves.decode(tag, inner) if self._is_wanted_leaf(tag, inner, where) else ABSENT
 
     def _node(self, inner: Any, where: str) -> Any:
         """Return an object, to be completed by `object_nodes.fill`; a mapping if only a part was asked for."""
@@ -396,15 +396,21 @@ class Builder:
         return kind(None if item is ABSENT else item for item in items)
 
     def _keeps_empty(self, items: list[Any], where: str) -> bool:
-        return not items and not self._tensors_only and self._is_wanted(where)
+        return not items and self._is_wanted(where)
+
+    def _is_wanted_leaf(self, tag: str, inner: Any, where: str) -> bool:
+        return self._is_wanted(where) and (not self._plain_only or leaves.is_plain(tag, inner))
 
     def _has(self, tree: Any, where: str) -> bool:
         """Whether a tree contains anything that is wanted."""
         children = list(_children(tree))
         if children:
             return any(self._has(inner, _join(where, step)) for step, inner in children)
-        is_tensor = isinstance(tree, dict) and "$tensor" in tree
-        return self._is_wanted(where) and (is_tensor or not self._tensors_only)
+        if isinstance(tree, dict) and len(tree) == 1:
+            [(tag, inner)] = tree.items()
+            if tag.startswith("$") and tag != "$tensor":
+                return self._is_wanted_leaf(tag, inner, where)
+        return self._is_wanted(where)
 
     def _tensor(self, node: dict[str, Any]) -> Any:
         framework = frameworks.named(node["kind"])

@@ -134,7 +134,7 @@ def parse_scope(
     """
     if paths is None:
         return Scope(None)
-    specs = [_parse(given, root) for given in paths]
+    specs = [_parse(f"./{each}" if is_at_home(each) and exists(each) else each, root) for each in paths]
     for each in specs:
         if each.exclude or exists(each.path):
             continue
@@ -162,7 +162,7 @@ def literal(path: str) -> str:
 
 def from_folder(given: str, folder: str) -> str:
     """Return a pathspec, meant from a subfolder of the workspace, as one from its top; `:/` is from the top already."""
-    if not given or os.path.isabs(given):
+    if not given or os.path.isabs(given) or is_at_home(given):
         return given  # an empty one is for the library to refuse
     magic, path = _split(given)
     if "top" in magic or not folder or folder == ".":
@@ -191,6 +191,8 @@ def inside(path: str, root: Path) -> str:
     if not path:
         raise Refused("a path is empty", hint="Name a path, or leave paths out for everything.")
     given = path
+    if is_at_home(path) and not os.path.lexists(os.path.join(root, "~")):
+        path = os.path.expanduser(path)
     if os.path.isabs(path):
         real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         path = os.path.relpath(real, root)
@@ -198,6 +200,11 @@ def inside(path: str, root: Path) -> str:
     if path == ".." or path.startswith("../"):
         raise Refused(f"{given!r} is outside the workspace", hint="Name a path inside it.")
     return "" if path == "." else path
+
+
+def is_at_home(path: str) -> bool:
+    """Whether a path begins with `~`: the home folder, unless the workspace has something of that name."""
+    return path == "~" or path.startswith("~/")
 
 
 def _parse(given: str, root: Path) -> _Spec:

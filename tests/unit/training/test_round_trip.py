@@ -259,11 +259,28 @@ def test_what_cannot_be_stored_exactly_is_refused_with_its_path(name: str, tmp_p
     assert not (tmp_path / "out").exists()
 
 
-def test_tensors_alone_are_had_with_weights_only(tmp_path: Path) -> None:
-    tensor = torch.ones(2)
-    state = {"a": tensor, "n": 1, "list": [1, tensor, "x"], "none": {"n": 1}, "t": (tensor, 2)}
-    loaded = trip(state, tmp_path, weights_only=True)
-    assert same({"a": tensor, "list": [None, tensor, None], "t": (tensor, None)}, loaded)
+class TestWeightsOnly:
+    def test_tensors_and_plain_values_are_loaded(self, tmp_path: Path) -> None:
+        tensor = torch.ones(2)
+        state = {"a": tensor, "n": 1, "list": [1, tensor, "x"], "d": {"b": True, "f": math.inf}, "t": (tensor, None)}
+        state |= {"bytes": b"x", "set": {1, 2}, "empty": {}, "big": 1 << 80}
+        assert same(state, trip(state, tmp_path / "whole", weights_only=True))
+        assert same(state, trip(state, tmp_path / "mapped", weights_only=True, mmap=True).copy())
+
+    def test_an_optimizer_goes_on(self, tmp_path: Path) -> None:
+        weight = torch.nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.AdamW([weight], lr=0.5)
+        weight.sum().backward()
+        optimizer.step()
+        loaded = trip({"optimizer": optimizer.state_dict()}, tmp_path, weights_only=True)
+        assert same(optimizer.state_dict(), loaded["optimizer"])
+        other = torch.optim.AdamW([torch.nn.Parameter(torch.ones(2))], lr=0.1)
+        other.load_state_dict(loaded["optimizer"])
+        assert other.param_groups[0]["lr"] == 0.5
+
+    def test_values_of_other_classes_are_left_out(self, tmp_path: Path) -> None:
+        state = {"at": datetime.datetime(2026, 1, 2), "list": [1, Path("x")], "sets": {Path("y")}, "n": 1}
+        assert trip(state, tmp_path, weights_only=True) == {"list": [1, None], "n": 1}
 
 
 def test_what_is_named_is_loaded_alone(tmp_path: Path) -> None:

@@ -33,9 +33,10 @@ from holdfast.durable.aio import WorkerThreads, awaited
 from holdfast.errors import Conflict, NotFound, Refused, Unavailable
 from holdfast.flow import Place, States
 from holdfast.flow.store import CheckpointRow
+from holdfast.flow.urls import check_store_options
 from holdfast.model import Restored
 from holdfast.serde import Registry, default_registry
-from holdfast.validation import check_limit
+from holdfast.validation import check_known, check_limit, parameters_of
 from holdfast.workspace import Workspace
 
 T = TypeVar("T")
@@ -79,6 +80,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         schemas and other classes; all classes that they name are registered by module and name. Refused if one of
         them cannot be stored. The options are those of `holdfast.flow.open_states`: `tenant`, `keys` …
         """
+        check_store_options(url, options, more=parameters_of(flow.open_states))
         known = Classes(registry)
         register_schemas(known, schemas)
         return cls(lambda: flow.open_states(url, registry=known, **options), workspace=workspace, threads=threads)
@@ -225,6 +227,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         """
         if self._files is None:
             raise Refused("this saver has no workspace", hint="Open it with workspace=….")
+        check_known(options, set(parameters_of(Workspace.restore)) - {"ref"}, "restore_files")
         return self._files.restore(self.get_tuple(config), **options)
 
     # threads

@@ -100,7 +100,7 @@ def apply(app: App, /, *, file: str | None, yes: bool, retry_failed: bool, in_pl
         option = "--retry-failed" if retry_failed else "--in-place"
         raise click.UsageError(f"{option} is for making a plan, and --plan names one that is made")
     with _open(app) as run:
-        made = read_plan(Path(file)) if file else run.plan(retry_failed=retry_failed, in_place=in_place)
+        made = read_plan(Path(file).expanduser()) if file else run.plan(retry_failed=retry_failed, in_place=in_place)
         if not app.json:
             show_plan(made, streams.note)
         if not made.is_empty:

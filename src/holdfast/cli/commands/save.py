@@ -122,7 +122,7 @@ def _read(path: str) -> bytes:
             if sys.stdin is None:
                 raise Unavailable("stdin is closed", hint="Give a file, or something to read.")
             return sys.stdin.buffer.read()
-        with open(path, "rb") as file:
+        with open(os.path.expanduser(path), "rb") as file:
             return file.read()
     except FileNotFoundError:
         raise NotFound(f"there is no file {path!r}", hint="Pass --state NAME=FILE.json.") from None

@@ -50,6 +50,30 @@ def encode(value: Any, where: str) -> Any:
     return found
 
 
+_PLAIN = frozenset(
+    f"${name}"
+    for name in (
+        "float", "int", "complex", "scalar", "text", "bytes", "bytearray", "tuple", "set", "frozenset", "map", "dict",
+        "ordered_dict", "counter",
+    )
+)  # fmt: skip
+"""Tags of numbers, text, bytes and containers: what `torch.load(weights_only=True)` loads besides tensors."""
+
+
+def is_plain(tag: str, value: Any) -> bool:
+    """Whether a value, with all that it contains, is of such types: no class of anybody is needed to load it."""
+    found: list[Any] = [{tag: value}]
+    while found:
+        each = found.pop()
+        if isinstance(each, dict):
+            if any(key.startswith("$") and key not in _PLAIN for key in each):
+                return False
+            found += each.values()
+        elif isinstance(each, list):
+            found += each
+    return True
+
+
 def decode(tag: str, value: Any) -> Any:
     """Return the value of an object with the one key `tag`. Damaged if `encode` returns no such object."""
     try:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
 from holdfast.model import JSON, Checkpoint, CheckpointDiff, CheckpointRef, LoadedParts, Plan, Restored
 from holdfast.retention import Policy
-from holdfast.validation import check_place
+from holdfast.validation import check_known, check_place, parameters_of
 from holdfast.workspace import store_paths
 from holdfast.workspace.config import Settings, read_settings
 from holdfast.workspace.pathspec import Paths
@@ -226,6 +226,7 @@ class CheckpointService:
 
     async def save_before(self, tool: str, message: str | None, **label: Any) -> Checkpoint:
         """Save before a tool runs. `label`: arguments of `Workspace.save` such as actor, session, step."""
+        check_known(label, set(parameters_of(Workspace.save)) - {"message"}, "save_before")
         return await self._change(self._save_before(tool, message, label))
 
     def save_before_blocking(self, tool: str, message: str | None) -> Checkpoint:

@@ -100,7 +100,7 @@ def decode(text: bytes) -> dict[str, Attr]:
         for line in text.split(b"\n")[:-1]:
             mode, mtime_ns, extras, name = line.split(b" ", 3)
             if b"%" in name:
-                name = name.replace(b"%0A", b"\n").replace(b"%25", b"%")
+                name = name.replace(b"%0A", b"\n").replace(b"%25", b"%")  # in this order: `%250A` is no newline
             attr = Attr(int(mode, 8), int(mtime_ns), extras)
             if not _FIRST_NS <= attr.mtime_ns <= _LAST_NS or not 0 <= attr.mode <= _LAST_MODE:
                 raise ValueError
@@ -121,6 +121,7 @@ def extras_of(fd: int | None, status: os.stat_result, owner: tuple[int, int]) ->
         if status.st_rdev:
             parts.append(b"device=%d" % status.st_rdev)
         return b",".join(parts)
+    # st_blocks counts 512 bytes whatever the block size. A page less is no hole: the end of a file may be inlined.
     if stat.S_ISREG(status.st_mode) and status.st_blocks * 512 < status.st_size - 4096:
         parts.append(SPARSE)
     parts.extend(_xattrs(fd))

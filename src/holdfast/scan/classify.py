@@ -66,7 +66,7 @@ class Judge:
         elif stat.S_ISDIR(status.st_mode):
             self._add_folder(name, path)
         elif stat.S_ISSOCK(status.st_mode) and not self._walk.wanted.file(path, hard=True):
-            self._folder.skipped[name] = (Reason.SOCKET, "")
+            self._folder.skipped[name] = (Reason.SOCKET, "")  # P4: only its program can create it again
         else:
             self._add_file(name, path, status)
 
@@ -75,7 +75,7 @@ class Judge:
         if name == ".git":
             folder.skipped[name] = (Reason.GIT_DIRECTORY, "a repository's own folder")  # P6
             return
-        if self._partly:
+        if self._partly:  # the rule that left out the folder above is reported there, once
             if walk.wanted.folder(path, hard=self._hard):
                 folder.folders.append(name)
             return
@@ -94,7 +94,7 @@ class Judge:
         elif folder.context:
             folder.folders.append(name)
         else:
-            folder.probes.append(name)
+            folder.probes.append(name)  # counted in each scan: what grows inside does not change this folder's times
             if walk.is_small(self._fd, name):
                 folder.folders.append(name)
                 self.contexts[name] = rule
@@ -112,7 +112,7 @@ class Judge:
             return True
         if name not in _VIRTUALENV_NAMES:
             return False
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # `env` is also a common name for a folder of settings
             os.stat(f"{name}/pyvenv.cfg", dir_fd=self._fd, follow_symlinks=False)
             return True
         return False

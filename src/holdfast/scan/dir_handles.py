@@ -14,15 +14,15 @@ from collections.abc import Iterator
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors of the process or the system that say nothing about the path: never a reason to leave it out (P4)."""
 
-_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_OPEN = 128
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # P1, P7: a link must not lead elsewhere
+_MOST_OPEN = 128  # well below the usual limit of 1,024 descriptors for a process
 
 
 class Handles:
     """Descriptors of folders by path (`""` is the root). One stays valid until 128 others have been opened."""
 
     def __init__(self, root: str) -> None:
-        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # its own path may contain links
         self._open: dict[str, int] = {}
 
     def __enter__(self) -> Handles:
@@ -84,7 +84,7 @@ class Handles:
     def _add(self, path: str, name: str, parent: int) -> int:
         fd = os.open(name, _FLAGS, dir_fd=parent)
         if len(self._open) >= _MOST_OPEN:
-            os.close(self._open.pop(next(iter(self._open))))
+            os.close(self._open.pop(next(iter(self._open))))  # the least recently used
         self._open[path] = fd
         return fd
 

@@ -115,7 +115,7 @@ def untold_file_system(folder: int) -> str:
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "fstatfs") or libc.fstatfs(folder, found):
         return "the type of its file system is unknown"
-    kind = ctypes.c_ulong.from_buffer(found).value & 0xFFFFFFFF
+    kind = ctypes.c_ulong.from_buffer(found).value & 0xFFFFFFFF  # `f_type` comes first, as a signed long
     return "" if kind in _LOCAL_FILE_SYSTEMS else f"its file system (0x{kind:x}) may change without events"
 
 

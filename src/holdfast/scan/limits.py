@@ -28,7 +28,7 @@ def hold_to_total(listing: Listing, wanted: Wanted, total_max_bytes: int) -> Non
     left = total_max_bytes
     candidates = _candidates(listing)
     fits = sum(size for size, _, _ in candidates) <= left
-    for size, path, places in candidates if fits else sorted(candidates):
+    for size, path, places in candidates if fits else sorted(candidates):  # the smallest first: most files fit
         left -= size
         folder = listing.folders[path]
         hold = fits or left >= 0 or wanted.file(join(path, folder.names[places[0]]), hard=False)
@@ -56,7 +56,7 @@ def _candidates(listing: Listing) -> list[tuple[int, str, list[int]]]:
 
 
 def _flip(listing: Listing, path: str, place: int, hold: bool, total_max_bytes: int) -> None:
-    if path not in listing.changed:
+    if path not in listing.changed:  # it is the cache's own: never change that one
         listing.folders[path] = listing.folders[path].copy()
         listing.changed.add(path)
     folder = listing.folders[path]
@@ -82,8 +82,8 @@ def has_few_entries(fd: int, name: str, most: int) -> bool:
             inner = os.open(current, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
         except OSError as error:
             if error.errno in SHORTAGES:
-                raise
-            continue
+                raise  # P4: says nothing about this folder
+            continue  # unreadable, a link or gone: reported when it is entered
         try:
             with os.scandir(inner) as entries:
                 for entry in entries:

@@ -106,7 +106,7 @@ class Narrowed(Walk):
     def run(self) -> Listing:
         seen, listing = self._seen, self.listing
         if _place(self) != seen.place:
-            raise InDoubt
+            raise InDoubt  # P2: another folder, or another mount in it: nothing that was seen holds
         listing.folders = dict(seen.folders)
         listing.rules = dict(seen.rules)
         listing.repositories = dict(seen.repositories)
@@ -115,7 +115,7 @@ class Narrowed(Walk):
             if path in seen.folders and path in listing.folders and path not in self._done:
                 self._look_again(path, seen.folders[path])
         self._check_links()
-        if self._watch.doubt or self._met_too_early():
+        if self._watch.doubt or self._met_too_early():  # P2, P6: events may be missing, or a git directory was entered
             raise InDoubt
         hold_to_total(listing, self.wanted, self.limits.total_max_bytes)
         self._watch.uncover(path for path in self._dropped if path not in listing.folders)
@@ -184,7 +184,7 @@ class Narrowed(Walk):
             place = old.place(name)
             if place is None:
                 if name in old.skipped:
-                    continue
+                    continue  # not saved, so its changes do not matter
                 raise InDoubt  # written to through a name that is gone: it may have another one
             status = os.stat(name, dir_fd=fd, follow_symlinks=False)
             if not old.has_status(place, status) or old.flags(place) > LEFT_OUT:

@@ -76,10 +76,10 @@ def read_entry(
             return Outcome(consumer.whole(os.fsencode(os.readlink(name, dir_fd=fd))))
         return Outcome(NO_CONTENT)
     except (FileNotFoundError, NotADirectoryError):
-        return Outcome(vanished=True, steady=False)
+        return Outcome(vanished=True, steady=False)  # removed since the walk: absent, not a failure
     except OSError as error:
         if error.errno in SHORTAGES:
-            raise
+            raise  # P4: says nothing about this entry, so the whole scan fails instead
         return Outcome(reason=Reason.UNREADABLE, detail=error.strerror or str(error))
 
 
@@ -98,11 +98,13 @@ def _read_file(
     consumer: Consumer,
     clock: Callable[[], int],
 ) -> Outcome:
-    file, is_database = _open(name, fd), True
+    file, is_database = _open(name, fd), True  # until its first bytes are read: P1, closing one could lose its locks
     try:
         for attempt in range(_TRIES):
             if attempt:
-                time.sleep(_PAUSE_S * attempt)
+                time.sleep(_PAUSE_S * attempt)  # whoever is writing it may finish
+            # P2: what is read is compared with a status from before. For a small file that of the walk will do: it is
+            # read at once. A large one takes long enough to get its own.
             if attempt or folder.rows[WIDTH * place + SIZE] > LARGE_BYTES:
                 before = os.fstat(file)
                 if not stat.S_ISREG(before.st_mode):
@@ -133,7 +135,7 @@ def _read_small(
     file: int, rows: Rows, at: int, consumer: Consumer, clock: Callable[[], int]
 ) -> tuple[bytes, bool] | None:
     size = rows[at + SIZE]
-    data = os.pread(file, size + 1, 0)
+    data = os.pread(file, size + 1, 0)  # one byte more, so that a file that grew is noticed
     if len(data) != size:
         return None
     if rows[at + CTIME] > clock() - _TICK_NS and os.pread(file, size + 1, 0) != data:
@@ -156,14 +158,14 @@ def _pieces(file: int, size: int) -> Iterator[bytes]:
         try:
             data_at = os.lseek(file, at, os.SEEK_DATA)
             hole_at = os.lseek(file, data_at, os.SEEK_HOLE)
-        except OSError:
+        except OSError:  # ENXIO: a hole up to the end; EINVAL: a file system without SEEK_DATA, read as it is
             data_at, hole_at = (size, size) if _is_hole(file, at) else (at, size)
         yield from _zeros(min(data_at, size) - at)
         at = data_at
         while at < min(hole_at, size):
             piece = os.pread(file, min(_PIECE_BYTES, hole_at - at), at)
             if not piece:
-                return
+                return  # truncated meanwhile: the consumer finds the size wrong
             at += len(piece)
             yield piece
 

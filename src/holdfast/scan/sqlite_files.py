@@ -150,6 +150,7 @@ def _is_locked(name: str, dir_fd: int, where: tuple[int, int], *, magic: bytes =
             if magic and os.pread(fd, len(magic), 0) != magic:
                 return False
             asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, *where, 0)
+            # F_GETLK shows locks of other processes only; those of this one are found by its descriptors
             kind, *_ = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked)[: _FLOCK.size])
             return bool(kind != fcntl.F_UNLCK) or _is_open_elsewhere(_identity(os.fstat(fd)))
     except OSError:
@@ -169,6 +170,7 @@ def reading(name: str, flags: int, dir_fd: int) -> Iterator[int]:
 def open_file(name: str, flags: int, dir_fd: int) -> int:
     """A descriptor of a file, for `close_file`. Read it with `pread`: other threads may share it."""
     with _guard:
+        # P1: another descriptor of the same file would have to be closed some day, and POSIX drops all locks then
         fds = _kept.get(_identity(os.stat(name, dir_fd=dir_fd, follow_symlinks=False))) if _kept else None
         fd = fds[0] if fds else os.open(name, flags, dir_fd=dir_fd)
         _lent.append(fd)

@@ -107,7 +107,7 @@ class Walk:
         for _ in range(_ROUNDS):
             self._descend("", self._rules, "")
             if not self._met_too_early():
-                break
+                break  # P6: else a git directory is among the folders; walk again, knowing of it
             self.listing = Listing(self.listing.owner, self.listing.device)
         hold_to_total(self.listing, self.wanted, self.limits.total_max_bytes)
         return self.listing
@@ -120,7 +120,7 @@ class Walk:
             found = self._visit(path, rules, context)
             if found is not None:
                 folder, inner, contexts = found
-                for name in reversed(folder.folders):
+                for name in reversed(folder.folders):  # so that they are visited in order
                     stack.append((join(path, name), inner, contexts.get(name, context)))
 
     def _visit(self, path: str, rules: Rules, context: str) -> tuple[Folder, Rules, dict[str, str]] | None:
@@ -279,7 +279,7 @@ class Walk:
         wanted, override = self.wanted, self.wanted.may_override
         for name, (reason, _) in old.skipped.items():
             if reason in RETRY:
-                return False
+                return False  # P4: what failed is tried again in each scan
             if reason == Reason.GIT_DIRECTORY:
                 if name != ".git" and not self._is_git_at(join(path, name), alone=True):
                     return False
@@ -364,7 +364,7 @@ class Walk:
             return durable.read_file(name, max_bytes=MAX_IGNORE_BYTES, dir_fd=fd, follow_links=False)
         except OSError as error:
             if error.errno in (*SHORTAGES, errno.EIO):
-                raise
+                raise  # P4: without its rules, other files would be saved than the user expects
             if error.errno == errno.EFBIG:
                 self.listing.oversized_rules.append(join(path, name))
             return None
@@ -410,13 +410,13 @@ class Walk:
         if not path:
             raise Unavailable(f"{self._root} is gone: {error.strerror}", hint="Is its disk still there?")
         self.listing.vanished = self._has_listed = True
-        self._change_parent(path).trusted = False
+        self._change_parent(path).trusted = False  # P2: it was listed a moment too early; the next scan lists it again
 
     def _change_parent(self, path: str) -> Folder:
         parent, _, name = path.rpartition("/")
         listing = self.listing
         folder = listing.folders[parent]
-        if parent not in listing.changed:
+        if parent not in listing.changed:  # it is the cache's own: never change that one
             folder = folder.copy()
             listing.folders[parent] = folder
             listing.changed.add(parent)
@@ -445,7 +445,7 @@ def mounts_below(root: bytes) -> frozenset[str]:
     try:
         with open("/proc/self/mountinfo", "rb") as table:
             for line in table:
-                where = line.split(b" ", 5)[4].decode("unicode_escape").encode("latin-1")
+                where = line.split(b" ", 5)[4].decode("unicode_escape").encode("latin-1")  # the kernel writes \\040
                 if where.startswith(prefix):
                     found.add(os.fsdecode(where[len(prefix) :]))
     except (OSError, IndexError, UnicodeDecodeError):

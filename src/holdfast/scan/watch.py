@@ -86,7 +86,7 @@ class Watch:
         except OSError as error:
             self._give_up(error)
             return
-        if self._paths.get(watch) == path:
+        if self._paths.get(watch) == path:  # the kernel gives a folder that is watched already the same number
             return
         before = self._paths.get(watch)
         if before is not None and self._watches.get(before) == watch:
@@ -116,10 +116,8 @@ class Watch:
             return True
         if self._is_draining:
             self.doubt = self.doubt or "it was interrupted while it was told of changes"
-        moved, self._is_draining = (
-            False,
-            True,
-        )  # until all events are recorded: the kernel reports each only once, and Ctrl-C may interrupt this
+        moved = False
+        self._is_draining = True  # P2: the kernel reports each event once, and Ctrl-C may interrupt this loop
         for event in self._queue.read():
             moved = self._take(event) or moved
         self._is_draining = False
@@ -150,8 +148,8 @@ class Watch:
             return True
         path = self._paths.get(watch)
         if path is None:
-            return False
-        if mask & inotify.IGNORED:
+            return False  # an event from before this folder was forgotten
+        if mask & inotify.IGNORED:  # the kernel has ended this watch: the folder is gone
             self._forget(watch)
         elif not name:
             self._dirt.add(path)
@@ -160,7 +158,7 @@ class Watch:
         elif mask & inotify.NAMES or mask & inotify.IS_FOLDER:
             self._dirt.add(path)
             if mask & inotify.IS_FOLDER and mask & (inotify.CREATE | inotify.MOVED_TO):
-                self._dirt.below.add(join(path, name))
+                self._dirt.below.add(join(path, name))  # what it contains may never have been watched
         else:
             self._dirt.add(path, name)
         return bool(mask & inotify.NAMES)

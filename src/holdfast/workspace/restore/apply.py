@@ -105,7 +105,7 @@ class Application:
                 self._attempt(path, self._bring)
         for paths in groups:
             self._swap_database(paths)
-        for path in going:
+        for path in going:  # removals last: a kill before them leaves too much rather than too little (P1)
             if path not in first and path not in together:
                 self._attempt(path, self._take_away)
         self._finish_folders()
@@ -192,21 +192,21 @@ class Application:
         if before is not None and before.is_folder:
             self._take_away(path)
         if path in self._taken:
-            before = None
+            before = None  # nothing is left to exchange names with
         slot = self._stage.slots[path]
         with self._writable(path) as (fd, name):
             self._placed[path] = self._stage.identity(slot)
-            if before is None:
+            if before is None:  # P1: `place` never replaces what somebody has put there meanwhile
                 disk().place(slot, name, src_dir_fd=self._stage.fd, dst_dir_fd=fd)
                 self._undo.append(lambda: self._move_back(path, slot))
                 return
             try:
                 disk().exchange(slot, name, src_dir_fd=self._stage.fd, dst_dir_fd=fd)
-            except FileExistsError:
+            except FileExistsError:  # without renameat2 an exchange takes several renames, and somebody came between
                 self._leave_aside(path, slot + ASIDE)
                 return
             self._undo.append(lambda: self._exchange_back(path, slot))
-        if not self._is_the_saved_one(path, slot):
+        if not self._is_the_saved_one(path, slot):  # P1: only now is it certain what was replaced
             self._give_back(path, slot)
 
     def _take_away(self, path: str) -> None:
@@ -214,7 +214,7 @@ class Application:
         if before is None:
             return
         if before.is_folder:
-            self._handles.forget(path)
+            self._handles.forget(path)  # an open descriptor would lead into the removed folder
             with self._writable(path) as (fd, name):
                 try:
                     disk().rmdir(name, dir_fd=fd)
@@ -263,7 +263,7 @@ class Application:
 
     def _make_folder(self, path: str) -> None:
         with self._writable(path) as (fd, name):
-            disk().mkdir(name, mode=0o700, dir_fd=fd)
+            disk().mkdir(name, mode=0o700, dir_fd=fd)  # closed to others until everything in it has its own mode
         self._touched.setdefault(path)
 
         def remove() -> None:
@@ -377,7 +377,7 @@ class Application:
         for path in sorted(self._touched, key=len, reverse=True):
             attr = self._attr_before(path)
             if attr is not None:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # the content is back; a time must not keep it from being reported
                     self._set_folder(path, attr)
 
     # one step at a time

@@ -13,7 +13,7 @@ from holdfast.scan.dir_handles import SHORTAGES, Handles
 ABORT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, *SHORTAGES)
 """Errors of the disk or the process rather than of one path; they end the restore."""
 
-_PATH_ONLY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_PATH_ONLY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # works whatever the mode, and never opens a device or a pipe
 
 
 class Metadata:
@@ -30,6 +30,7 @@ class Metadata:
         try:
             self.set_owner(name, dir_fd, path, attr, fd)
             self._set_xattrs(fd, path, attr.xattrs)
+            # After the owner: chown clears the set-user-id and set-group-id bits (P2)
             if stat.S_IMODE(os.fstat(fd).st_mode) != stat.S_IMODE(attr.mode):
                 disk().chmod(fd, stat.S_IMODE(attr.mode))
         finally:
@@ -50,7 +51,7 @@ class Metadata:
             self.notes.setdefault(path, f"restored, but its owner {uid}:{gid} could not be set")
 
     def _set_xattrs(self, fd: int, path: str, wanted: dict[str, bytes]) -> None:
-        where = f"/proc/self/fd/{fd}"
+        where = f"/proc/self/fd/{fd}"  # Linux: the calls for attributes refuse an O_PATH descriptor, but not this path
         try:
             present = {name for name in os.listxattr(where) if is_kept_xattr(name)}
         except OSError:

@@ -273,7 +273,7 @@ class Planner:
             return is_git_dir(self._handles.open(path), named=False)
         except OSError as error:
             if error.errno in SHORTAGES:
-                raise
+                raise  # P6: unknown is not "no"
             return False
 
     def _twin(self, path: str, status: os.stat_result) -> str:
@@ -362,7 +362,8 @@ class Planner:
         path, before, _ = change
         if before is None or not path:
             return
-        if not _nearest(path, self._make_way):
+        if not _nearest(path, self._make_way):  # what makes way for a file was checked with that file
+            # P1: what the checkpoint may have missed, or never covered, is not removed for being absent from it
             why = self._why_kept(path, before) if not self._is_sidecar(path) else self._why_sidecar_kept(path)
             if why:
                 self._kept[path] = why
@@ -436,6 +437,7 @@ class Planner:
         written = [path for path, change in shown.items() if change.before is None]
         replaced = [path or "." for path, change in shown.items() if change.before and change.after]
         removed = [path for path, change in shown.items() if change.after is None]
+        # A plan that is shown and then applied must be this one: the digest covers everything that it would do or leave
         digest = sha256(repr((self._target.id, self._scope.given, self._keep_new)).encode("utf-8", "surrogateescape"))
         for change in changes.values():
             digest.update(repr(change).encode("utf-8", "surrogateescape"))

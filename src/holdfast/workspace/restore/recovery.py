@@ -52,7 +52,7 @@ class Recoverer:
         if not self._repository.has(entry.safety) and not self._stages():
             self._journal.close()  # not begun, or rolled back already
             return Recovery(entry.verb, entry.target, "rolled back", "", {})
-        found = self._save_found(entry)
+        found = self._save_found(entry)  # P1: before anything is repaired
         if not self._repository.has(entry.safety):
             self._remove_stages()
             self._journal.close()
@@ -72,7 +72,7 @@ class Recoverer:
                 touch_ns=entry.touch_ns,
             )
             failed = self._finish(request, safety, entry)
-        except HoldfastError:
+        except HoldfastError:  # P3: the target is deleted or damaged, so go back to the state before
             created = frozenset(self._restorer.created_by(safety, entry.target))
             request = RestoreRequest("undo", safety, entry.paths, created=created, is_exact=True)
             failed = self._finish(request, safety, entry)

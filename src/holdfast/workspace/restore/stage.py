@@ -41,7 +41,7 @@ class Stage:
         """Write all new files, durably. What the store cannot read is in `damaged`."""
         root = self._handles.open("")
         make_writable(root)
-        disk().mkdir(self._name, mode=0o700, dir_fd=root)
+        disk().mkdir(self._name, mode=0o700, dir_fd=root)  # files get their own modes in it; nobody else can enter
         self.fd = os.open(self._name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
         each = len(coming) <= MANY_FILES
         for number, change in enumerate(coming):
@@ -55,7 +55,7 @@ class Stage:
         if coming:
             if not each:
                 disk().syncfs(self.fd)
-            disk().fsync(self.fd)
+            disk().fsync(self.fd)  # P3: content and names are durable before the first file is replaced
 
     def identity(self, slot: str) -> tuple[int, int, int]:
         """Return device-independent identity of a file: equal if it is the same file, unchanged."""
@@ -95,14 +95,14 @@ class Stage:
         self.slots[path] = slot
 
     def _write_file(self, slot: str, path: str, entry: Entry, *, sync: bool) -> None:
-        fd = disk().create(slot, mode=0o600, dir_fd=self.fd)
+        fd = disk().create(slot, mode=0o600, dir_fd=self.fd)  # a secret is never readable by others, not even briefly
         try:
             size = 0
             for piece in self._pieces(entry):
                 _write_piece(fd, piece, size, sparse=entry.attr.is_sparse)
                 size += len(piece)
             if entry.attr.is_sparse:
-                disk().truncate(fd, size)
+                disk().truncate(fd, size)  # a hole at the end was not written
             self._metadata.set_all(slot, self.fd, path, entry.attr)
             if sync:
                 disk().fsync(fd)
@@ -134,7 +134,7 @@ def _write_piece(fd: int, piece: bytes, offset: int, *, sparse: bool) -> None:
         disk().write(fd, piece)
         return
     if piece == bytes(len(piece)):
-        return
+        return  # P2: not written, so that it is a hole again
     for at in range(0, len(piece), _BLOCK):
         block = piece[at : at + _BLOCK]
         if block != bytes(len(block)):

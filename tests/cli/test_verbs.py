@@ -268,3 +268,16 @@ def test_the_scratch_folder_is_for_its_owner_only(holdfast, project, write, tmp_
     script = f"stat -c %a .. >> {modes}; test $(cat a.txt) = 1"
     holdfast.spawn("bisect", "a1", "a2", "--", "sh", "-c", script, TMPDIR=str(tmp_path))
     assert set(modes.read_text().split()) == {"700"}
+
+
+def test_search_says_what_the_folder_has(holdfast, write):
+    write("a.txt", "Needle\n")
+    holdfast.saved()
+    write("a.txt", "without\n")
+    assert "no longer in the folder; not saved yet" in holdfast("search", "Needle").out
+    holdfast.saved()
+    gone = holdfast("search", "Needle").out
+    assert "gone in a2" in gone and "folder" not in gone
+    write("a.txt", "Needle, typed again\n")
+    again = holdfast("search", "Needle").out
+    assert "gone in a2" in again and "again in the folder now" in again

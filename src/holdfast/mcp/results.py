@@ -135,6 +135,7 @@ def match(value: Match) -> Answer:
         "first": checkpoint(value.first),
         "last": checkpoint(value.last),
         "disappeared_in": checkpoint(gone) if gone else None,
+        "in_folder": value.in_folder,
     }
 
 

@@ -74,8 +74,9 @@ _CHANGE = takes(
 )  # fmt: skip
 _UNCOVERED = takes("path", "reason", "detail", path=TEXT, reason=TEXT, detail=TEXT)
 _MATCH = takes(
-    "path", "line", "excerpt", "first", "last", "disappeared_in",
+    "path", "line", "excerpt", "first", "last", "disappeared_in", "in_folder",
     path=TEXT, line=COUNT, excerpt=TEXT, first=CHECKPOINT, last=CHECKPOINT, disappeared_in=maybe(CHECKPOINT),
+    in_folder=maybe({"type": "boolean"}) | {"description": "Whether the file in the workspace has it now."},
 )  # fmt: skip
 
 SAVED = gives(

@@ -68,6 +68,8 @@ class Match:
     """The last one in a row that has it."""
     disappeared_in: Checkpoint | None
     """The one after that, in which it is gone; None if the newest checkpoint has it."""
+    in_folder: bool | None = None
+    """Whether the file in the folder has it now, saved or not; None if that is unknown, and for states."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ A module of its own so that listing checkpoints loads none of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.model import Changes, Checkpoint, CheckpointDiff, CheckpointRef, Uncovered
     from holdfast.workspace.restore.recovery import Recoverer
     from holdfast.workspace.restore.restore import Restorer
+    from holdfast.workspace.stored.record import Node
     from holdfast.workspace.stored.tree import Change
 
 
@@ -32,6 +33,14 @@ class _Between(NamedTuple):
     to_id: str | None
     changes: Iterable[Change]
     uncovered: tuple[Sequence[Uncovered], Sequence[Uncovered]]
+
+
+class FolderNow(NamedTuple):
+    """The folder as it is, saved or not."""
+
+    root: Node
+    source: ObjectSink
+    uncovered: Set[str]
 
 
 class Engine:
@@ -78,6 +87,12 @@ class Engine:
         first, sink, between = self._between(a, b, paths)
         found = changed_paths(between.changes, sink, gaps_of(between.uncovered))
         return Changes(first.id, between.to_id, tuple(each.describe() for each in found))
+
+    def now(self) -> FolderNow:
+        """Return the folder as it is, without storing anything."""
+        sink = ObjectSink(self._repository.objects, keep_files=True)
+        snapshot, _ = self.scanner.take(sink, head=self._repository.head())
+        return FolderNow(snapshot.root, sink, frozenset(each.path for each in snapshot.uncovered))
 
     def _between(
         self, a: CheckpointRef, b: CheckpointRef | None, paths: Paths | None

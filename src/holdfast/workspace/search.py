@@ -8,24 +8,30 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.errors import Damaged, Refused, Remedy
+from holdfast.errors import Damaged, HoldfastError, Refused, Remedy
 from holdfast.model import Checkpoint, Match, Progress
+from holdfast.scan.dir_handles import upwards
 from holdfast.shadowgit import EMPTY_TREE, FOLDER_MODE, TreeEntry
 from holdfast.workspace.pathspec import Scope, check_matched
-from holdfast.workspace.stored.chunking import Sieve, list_parts
+from holdfast.workspace.stored.chunking import Sieve, Source, list_parts
 from holdfast.workspace.stored.record import Contents
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.state import PROBE_BYTES, read_texts, spelled, state_names
 from holdfast.workspace.stored.tree import Change, Entry, TreeReader
 
+if TYPE_CHECKING:
+    from holdfast.workspace.engine import FolderNow
+
 IN_STATE = "(state) "
 """The prefix of a state's name in place of a path."""
 EXCERPT_MAX_CHARS = 200
 _BINARY_BYTES = 8000  # the same test as git
+_PARTS_PER_MATCH = 4  # safety checkpoints may split a match, which is joined afterwards
 _OVERLAP_BYTES = 64 << 10  # how much of a chunk is searched again with the next one
 
 
@@ -108,8 +114,11 @@ class Searcher:
         self._open: dict[str, Match] = {}
         self._closed: list[Match] = []
 
-    def run(self, progress: Progress | None = None) -> list[Match]:
-        """Return all matches, by path and in order of appearance, including safety checkpoints."""
+    def run(self, now: Callable[[], FolderNow], progress: Progress | None = None) -> list[Match]:
+        """Return all matches, by path and in order of appearance, including safety checkpoints.
+
+        `now` reads the folder; it is called only if something was found.
+        """
         rows = self._repository.catalog.newest(limit=None, session=None, safety=True)
         checkpoints = [self._repository.checkpoint(row) for row in reversed(rows)]
         before: Contents | None = None
@@ -126,7 +135,34 @@ class Searcher:
                 progress("searching", number, len(checkpoints))
         check_matched(self._scope)
         found = [*self._closed, *(replace(match, last=previous or match.last) for match in self._open.values())]
-        return sorted(found, key=lambda match: (match.path, match.first.sequence))[: self._limit]
+        found = _joined(sorted(found, key=lambda match: (match.path, match.first.sequence)), checkpoints)
+        if found and before is not None:
+            found = self._compared_with_folder(found, before, checkpoints, now)
+        return found[: self._limit]
+
+    def _compared_with_folder(
+        self, found: list[Match], newest: Contents, checkpoints: Sequence[Checkpoint], now: Callable[[], FolderNow]
+    ) -> list[Match]:
+        """Say of each match whether the folder has it. What is in the folder, and missing from no save, is not gone."""
+        try:
+            folder = now()
+        except (HoldfastError, OSError):  # it can be searched without the folder
+            return found
+        paths = {match.path for match in found}
+        has_now = {match.path: match.disappeared_in is None for match in found}  # the last one of a path counts
+        for change in _settled(TreeReader(folder.source).diff(newest.root, folder.root)):
+            if change.path in paths:
+                has_now[change.path] = self._look(change.after, folder.source) is not None
+        saves = [each.sequence for each in checkpoints if each.operation is None]
+        compared = []
+        for match, following in zip(found, [*found[1:], None], strict=True):
+            is_known = not match.path.startswith(IN_STATE) and not _is_below(match.path, folder.uncovered)
+            in_folder = has_now[match.path] if is_known else None
+            is_last, gone = following is None or following.path != match.path, match.disappeared_in
+            if in_folder and is_last and gone is not None and not any(each >= gone.sequence for each in saves):
+                match = replace(match, last=checkpoints[-1], disappeared_in=None)  # only before a restore
+            compared.append(replace(match, in_folder=in_folder))
+        return compared
 
     def _compare(
         self, before: Contents | None, after: Contents, previous: Checkpoint | None, checkpoint: Checkpoint
@@ -157,14 +193,14 @@ class Searcher:
             self._open[path] = Match(path, *line, checkpoint, checkpoint, None)
 
     def _is_full(self) -> bool:
-        return len(self._open) + len(self._closed) >= self._limit
+        return len(self._open) + len(self._closed) >= _PARTS_PER_MATCH * self._limit
 
-    def _look(self, entry: Entry | None) -> Line | None:
+    def _look(self, entry: Entry | None, source: Source | None = None) -> Line | None:
         if entry is None or not entry.is_file:
             return None
         if entry.oid not in self._known:
             try:
-                self._known[entry.oid] = self._needle.find(self._pieces(entry))
+                self._known[entry.oid] = self._needle.find(self._pieces(entry, source or self._repository.objects))
             except Damaged:
                 if not self._skip_damaged:
                     raise
@@ -185,12 +221,33 @@ class Searcher:
                 self._known_states[entry.oid] = None
         return self._known_states[entry.oid]
 
-    def _pieces(self, entry: Entry) -> Iterator[bytes]:
-        objects = self._repository.objects
+    def _pieces(self, entry: Entry, objects: Source) -> Iterator[bytes]:
         if entry.attr.parts_bytes is None:
             yield objects.blob(entry.oid)
         else:
             yield from map(objects.blob, list_parts(objects, FOLDER_MODE, entry.oid))
+
+
+def _joined(found: Sequence[Match], checkpoints: Sequence[Checkpoint]) -> list[Match]:
+    """Join the matches of a path between which only safety checkpoints lack it: no save ever did."""
+    saves = [each.sequence for each in checkpoints if each.operation is None]
+    joined: list[Match] = []
+    for match in found:
+        before = joined[-1] if joined else None
+        gone = before.disappeared_in if before is not None and before.path == match.path else None
+        if before is None or gone is None:
+            joined.append(match)
+            continue
+        between = bisect_left(saves, gone.sequence), bisect_left(saves, match.first.sequence)
+        if between[0] == between[1]:
+            joined[-1] = replace(before, last=match.last, disappeared_in=match.disappeared_in)
+        else:
+            joined.append(match)
+    return joined
+
+
+def _is_below(path: str, folders: Set[str]) -> bool:
+    return path in folders or any(above in folders for above in upwards(path))
 
 
 def _settled(changes: Iterator[Change]) -> Iterator[Change]:

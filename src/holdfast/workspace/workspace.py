@@ -343,7 +343,8 @@ class Workspace:
         """Search files and states of all checkpoints for a text: from which checkpoint to which they contain it, and
         who added and removed it. The path of a state is `(state) NAME`.
 
-        Includes safety checkpoints, but not binary files. Returns at most `limit` matches, sorted by path.
+        `in_folder` says whether the folder has it now. Includes safety checkpoints, but not binary files; what only a
+        safety checkpoint lacks was not gone. Returns at most `limit` matches, sorted by path.
         """
         from holdfast.workspace.pathspec import as_text, open_scope
         from holdfast.workspace.search import Searcher, SearchPattern
@@ -353,7 +354,7 @@ class Workspace:
 
         def look() -> builtins.list[Match]:
             searcher = Searcher(self._repository, needle, scope, limit=limit, skip_damaged=skip_damaged)
-            return searcher.run(progress)
+            return searcher.run(self._engine.now, progress)
 
         with self._reading():
             return self._repository.consistently(look)

@@ -216,3 +216,80 @@ class TestStates:
         ws.save("one", state={"talk": items}, allow_empty=True)
         for number in range(0, 20_000, 997):
             assert [each.path for each in ws.search(items[number])] == ["(state) talk"]
+
+
+class TestSafetyCheckpoints:
+    def test_they_do_not_split_a_line_of_history(self, project, ws: Workspace) -> None:
+        project.write("a", b"Needle\n")
+        ws.save("one")
+        for _ in range(2):
+            project.write("a", b"tried without\n")
+            ws.restore("latest")  # saves what lacks it, and brings it back
+        project.write("b")
+        ws.save("two")
+        assert seen(ws, "Needle") == [("a", "one", "two", None)]
+
+    def test_what_a_restore_brought_back_is_not_gone(self, project, ws: Workspace) -> None:
+        project.write("a", b"Needle\n")
+        ws.save("one")
+        project.write("a", b"without\n")
+        ws.restore("latest")
+        [match] = ws.search("Needle")
+        assert match.disappeared_in is None and match.in_folder is True
+
+    def test_what_a_save_lacked_was_gone(self, project, ws: Workspace) -> None:
+        project.write("a", b"Needle\n")
+        first = ws.save("one")
+        project.write("a", b"without\n")
+        ws.save("two")
+        ws.restore(first.id)
+        project.write("b")
+        ws.save("three")
+        assert seen(ws, "Needle") == [("a", "one", "one", "two"), ("a", "three", "three", None)]
+
+    def test_what_only_they_have_is_one_match_each_time(self, project, ws: Workspace) -> None:
+        project.write("a", b"plain\n")
+        ws.save("one")
+        for number in range(2):
+            project.write("a", b"Needle\n")
+            ws.restore("latest")
+            project.write("b", b"%d" % number)
+            ws.save("more")
+        assert len(ws.search("Needle")) == 2
+
+
+class TestTheFolder:
+    def test_unsaved_text_is_in_the_folder_though_gone_from_checkpoints(self, project, ws: Workspace) -> None:
+        project.write("a", b"Needle\n")
+        ws.save("one")
+        project.write("a", b"without\n")
+        ws.save("two")
+        assert ws.search("Needle")[0].in_folder is False
+        project.write("a", b"the Needle again\n")
+        [match] = ws.search("Needle")
+        assert match.disappeared_in is not None and match.in_folder is True
+
+    def test_restored_text_is_in_the_folder(self, project, ws: Workspace) -> None:
+        project.write("a", b"Needle\n")
+        first = ws.save("one")
+        project.write("a", b"without\n")
+        ws.save("two")
+        ws.restore(first.id)
+        [match] = ws.search("Needle")
+        assert match.disappeared_in is not None and match.in_folder is True
+
+    def test_what_was_deleted_and_not_saved_is_not_in_the_folder(self, project, ws: Workspace) -> None:
+        project.write("a", b"Needle\n")
+        ws.save("one")
+        (project.root / "a").unlink()
+        [match] = ws.search("Needle")
+        assert match.disappeared_in is None and match.in_folder is False
+
+    def test_it_is_unknown_for_states_and_what_rules_leave_out(self, project, ws: Workspace) -> None:
+        project.write("big/a", b"Needle\n")
+        ws.save("one", state={"talk": "Needle"})
+        project.write(".holdfastignore", b"big\n")
+        assert [(match.path, match.in_folder) for match in ws.search("Needle")] == [
+            ("(state) talk", None),
+            ("big/a", None),
+        ]

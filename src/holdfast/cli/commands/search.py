@@ -27,7 +27,7 @@ def search(
 ) -> None:
     """Find when a text appeared and when it was gone.
 
-    Searches every checkpoint, also those made before restores, but no binary files.
+    Searches every checkpoint, also those made before restores, but no binary files; and says what the folder has now.
 
     \b
     holdfast search TODO
@@ -50,8 +50,8 @@ def search(
     if app.json:
         app.items(map(documents.match, matches), more=more)
         return
-    for each in matches:
-        _print(each)
+    for each, following in zip(matches, [*found[1:], None], strict=False):
+        _print(each, is_last=following is None or following.path != each.path)
     if not matches:
         streams.note("No checkpoint has it.")
     if more:
@@ -60,12 +60,17 @@ def search(
         streams.note(f"There are more: {typed('search', *same, *(['--', *named] if named else []))}")
 
 
-def _print(match: Match) -> None:
+def _print(match: Match, *, is_last: bool) -> None:
+    """Print when a text came and went; `is_last`: the path has it at no later time, so it says what the folder has."""
     where = f"{render.escape(match.path)}:{match.line}"
     streams.answer(f"{render.paint(where, 'cyan')}: {render.escape(match.excerpt)}")
     lines = [f"    since   {_who(match.first)}"]
     if match.disappeared_in is not None:
         lines += [f"    until   {_who(match.last)}", f"    gone in {_who(match.disappeared_in)}"]
+    if is_last and match.disappeared_in is not None and match.in_folder:
+        lines.append("    again in the folder now")
+    if is_last and match.disappeared_in is None and match.in_folder is False:
+        lines.append("    no longer in the folder; not saved yet")
     streams.answer("\n".join(lines))
 
 

@@ -33,6 +33,7 @@ def _marked() -> list[Any]:
     return [pytest.param(page, marks=[pytest.mark.extras] if _EXTRAS.search(page.text) else []) for page in pages()]
 
 
+@pytest.mark.filterwarnings(r"ignore:holdfast\.compat:DeprecationWarning")  # what migrating.md shows
 @pytest.mark.parametrize("page", _marked(), ids=repr)
 def test_every_example_runs_and_gives_what_it_says(page: Page, folder: Path) -> None:
     names: dict[str, Any] = {"__name__": "example", "shown": _shown}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast.adapters.agents.base import Places, SettingsScope
 from holdfast.adapters.agents.settings.install import SettingsChange, apply_change
 from holdfast.adapters.agents.settings.shim import shim_path, write_shim
+from holdfast.adapters.agents.settings.skill import SKILL
 from holdfast.cli import render, streams
 from holdfast.cli.context import App
 from holdfast.workspace.store_paths import home_folder
@@ -35,11 +36,18 @@ def scope_of(user: bool, project: bool) -> SettingsScope:
     return SettingsScope.PROJECT if project else SettingsScope.USER
 
 
-def change(app: App, changes: Sequence[SettingsChange], *, dry_run: bool, done: str, nothing: str) -> None:
+def change(
+    app: App,
+    changes: Sequence[SettingsChange],
+    *,
+    dry_run: bool,
+    done: Callable[[SettingsChange], str],
+    nothing: Callable[[SettingsChange], str],
+) -> None:
     """Show or carry out changes of settings files, and tell."""
     for each in changes:
         if not dry_run:
-            if each.after is not None:
+            if each.after is not None and each.agent != SKILL:
                 write_shim(os.environ, sys.executable)  # first: entries never name what is not there
             apply_change(each, os.environ)
     if app.json:
@@ -48,12 +56,12 @@ def change(app: App, changes: Sequence[SettingsChange], *, dry_run: bool, done: 
     for each in changes:
         where = render.escape(str(each.path))
         if not each:
-            streams.answer(f"{each.agent}: {nothing} ({where})")
+            streams.answer(f"{each.agent}: {nothing(each)} ({where})")
         elif dry_run:
             streams.answer(_difference(each))
         else:
-            streams.answer(f"{each.agent}: {done} {where}")
-            if each.before is not None:
+            streams.answer(f"{each.agent}: {done(each)} {where}")
+            if each.before is not None and not (each.agent == SKILL and each.removes):
                 streams.note(f"What it was before is in {render.escape(str(each.backup))}")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from holdfast.adapters.agents.base import AGENT_NAMES, SettingsScope, find_agent
-from holdfast.adapters.agents.settings.install import plan_install
+from holdfast.adapters.agents.settings.install import SettingsChange, plan_install
+from holdfast.adapters.agents.settings.skill import SKILL, plan_install_skill
 from holdfast.cli import streams
 from holdfast.cli.command import command
 from holdfast.cli.context import App, pass_app, typed
@@ -13,28 +14,43 @@ from holdfast.cli.install_output import change, command_words, places, scope_of
 
 
 @command()
-@click.argument("agents", metavar="AGENT...", nargs=-1, required=True, type=click.Choice(AGENT_NAMES))
+@click.argument("agents", metavar="AGENT...", nargs=-1, required=True, type=click.Choice([*AGENT_NAMES, SKILL]))
 @click.option("--user", is_flag=True, help="In your own settings, for every project. [default]")
 @click.option("--project", is_flag=True, help="In the settings of this project.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @pass_app
 def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry_run: bool) -> None:
-    """Have a coding agent save checkpoints around its tools.
+    """Have a coding agent save checkpoints around its tools, or teach it to.
 
     Adds hooks to the agent's settings; everything else in them stays, comments too. The agents are claude-code,
-    gemini, codex, cursor, copilot and opencode.
+    gemini, codex, cursor, copilot and opencode. `skill` writes the folder .claude/skills/checkpoint-manager, with
+    instructions and scripts for any agent that reads skills.
 
     \b
     holdfast install claude-code
+    holdfast install skill --project
     holdfast install codex --project --dry-run
     holdfast doctor
     """
     scope, around = scope_of(user, project), places(app)
-    changes = [plan_install(find_agent(name), scope, around, command_words(name)) for name in dict.fromkeys(agents)]
-    change(app, changes, dry_run=dry_run, done="hooks installed in", nothing="hooks are installed already")
-    if not (app.json or dry_run) and any(changes):
+    changes: list[SettingsChange] = []
+    for name in dict.fromkeys(agents):
+        if name == SKILL:
+            changes += plan_install_skill(scope, around)
+        else:
+            changes.append(plan_install(find_agent(name), scope, around, command_words(name)))
+    change(app, changes, dry_run=dry_run, done=_done, nothing=_nothing)
+    if not (app.json or dry_run) and any(each for each in changes if each.agent != SKILL):
         if "codex" in agents:
             streams.note("Codex runs no hook that you have not trusted: start it once and accept them (/hooks).")
-        if scope is SettingsScope.PROJECT and set(agents) != {"claude-code"}:  # its file for a project is private
+        if scope is SettingsScope.PROJECT and set(agents) - {"claude-code", SKILL}:  # its file for a project is private
             streams.note("They name a program of this computer: do not commit them for others.")
         streams.note(f"Restart the agent, then see whether they fire: {typed('doctor')}")
+
+
+def _done(change: SettingsChange) -> str:
+    return "wrote" if change.agent == SKILL else "hooks installed in"
+
+
+def _nothing(change: SettingsChange) -> str:
+    return "is there already" if change.agent == SKILL else "hooks are installed already"

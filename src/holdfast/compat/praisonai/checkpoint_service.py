@@ -170,8 +170,8 @@ class CheckpointService:
     async def restore(self, checkpoint_id: Reference | None = None, step: int | None = None) -> CheckpointResult:
         """Make the folder as it is in a checkpoint, given by id or by step.
 
-        What is there now is saved first: `holdfast undo` restores it. Newer checkpoints stay. If the checkpoint does
-        not exist, nothing is changed.
+        What is there now is saved first: `holdfast --store GIT_DIR undo` restores it. Newer checkpoints stay. If the
+        checkpoint does not exist, nothing is changed.
         """
         if self._open is None:
             return CheckpointResult.fail(NOT_INITIALIZED)
@@ -181,12 +181,10 @@ class CheckpointService:
             return CheckpointResult.fail("No checkpoint id or step given")
 
         def find(workspace: Workspace) -> model.Checkpoint:
-            if step is None:
-                return workspace.get(_id_of(checkpoint_id))
-            try:
-                return navigation.find_step(workspace, step, None)
-            except NotFound:
-                raise NotFound(f"No checkpoint found for step {step}", hint="See list_checkpoints().") from None
+            found = workspace.get(_id_of(checkpoint_id)) if step is None else _find_step(workspace, step)
+            if found is None:
+                raise NotFound(f"No checkpoint found for step {step}", hint="See list_checkpoints().")
+            return found
 
         return await self._restore(find)
 
@@ -261,9 +259,8 @@ class CheckpointService:
         """The newest checkpoint of a step; None if there is none."""
 
         def look(workspace: Workspace) -> Checkpoint | None:
-            with suppress(NotFound):
-                return _translated(navigation.find_step(workspace, step, None))
-            return None
+            found = _find_step(workspace, step)
+            return None if found is None else _translated(found)
 
         return (await self._look(look, None))[1]
 
@@ -377,6 +374,11 @@ def _id_of(reference: Reference | None) -> str:
     return reference.id if isinstance(reference, Checkpoint) else str(reference)
 
 
+def _find_step(workspace: Workspace, step: int) -> model.Checkpoint | None:
+    """The newest checkpoint of a step; imported ones have it only in their message."""
+    return next((each for each in workspace.list(None) if _step_of(each.message) == step), None)
+
+
 def _step_of(message: str) -> int | None:
     found = _STEP.match(message)
     return int(found[1]) if found else None
@@ -384,7 +386,9 @@ def _step_of(message: str) -> int | None:
 
 def _translated(saved: model.Checkpoint) -> Checkpoint:
     count = len(saved.files_changed)
-    return Checkpoint(saved.id, saved.id[:8], saved.message, saved.timestamp, files_changed=count, step=saved.step)
+    return Checkpoint(
+        saved.id, saved.id[:8], saved.message, saved.timestamp, files_changed=count, step=_step_of(saved.message)
+    )
 
 
 def _told(done: model.Restored) -> str:

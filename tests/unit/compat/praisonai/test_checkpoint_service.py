@@ -297,6 +297,11 @@ class TestSteps:
         found = run(service.get_checkpoint_by_step(1))
         assert found.message == "[step-1] retry" and run(service.get_checkpoint_by_step(2)) is None
 
+    def test_of_an_imported_checkpoint(self, service: CheckpointService, workspace: Path, run: Run[Any]) -> None:
+        (workspace / "a.txt").write_text("one")
+        saved = Workspace(workspace, store=service.git_dir).save("[step-3] saved by PraisonAI")
+        assert run(service.get_checkpoint_by_step(3)).id == saved.id and run(service.restore(step=3)).success
+
     def test_a_negative_one_is_rejected(self, service: CheckpointService, run: Run[Any]) -> None:
         assert "non-negative" in run(service.save("x", step=-1)).error
 

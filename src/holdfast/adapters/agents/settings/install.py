@@ -63,6 +63,23 @@ def plan_install(agent: Agent, scope: SettingsScope, places: Places, words: Sequ
     return _change(agent, path, before, _encoded(after, base), places)
 
 
+def plan_write_file(name: str, path: Path, after: bytes, places: Places) -> SettingsChange:
+    """Plan to write a file that is Holdfast's alone."""
+    path = _real(path)
+    before = read_settings_file(path)
+    return SettingsChange(name, path, before, after, _backup(path, before, places))
+
+
+def plan_remove_file(name: str, path: Path, places: Places) -> SettingsChange:
+    """Plan to remove a file that `plan_write_file` wrote. If it was edited since, it stays (P1)."""
+    path = _real(path)
+    before = read_settings_file(path)
+    receipt = _Receipt.read(path, places.environ)
+    is_as_written = before is not None and receipt is not None and receipt.after == _digest(before)
+    after = None if is_as_written else before
+    return SettingsChange(name, path, before, after, _backup(path, before, places), removes=True)
+
+
 def plan_uninstall(agent: Agent, scope: SettingsScope, places: Places) -> SettingsChange:
     """Plan an uninstallation."""
     path = _real(agent.settings(places, scope))
@@ -169,8 +186,11 @@ class _Receipt:
 def _change(
     agent: Agent, path: Path, before: bytes | None, after: bytes | None, places: Places, *, removes: bool = False
 ) -> SettingsChange:
-    backup = _backup_folder(path, places.environ) / _backup_name(before or b"")
-    return SettingsChange(agent.name, path, before, after, backup, removes)
+    return SettingsChange(agent.name, path, before, after, _backup(path, before, places), removes)
+
+
+def _backup(path: Path, before: bytes | None, places: Places) -> Path:
+    return _backup_folder(path, places.environ) / _backup_name(before or b"")
 
 
 def _backup_folder(path: Path, environ: Mapping[str, str]) -> Path:

@@ -1,0 +1,27 @@
+"""Roll a project back to a checkpoint.
+
+From Holdfast: `holdfast install skill` wrote this file, and `holdfast uninstall skill` removes it.
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+try:
+    from holdfast.compat.skill.programs import rollback_handler as main
+    from holdfast.compat.skill.snapshots import RollbackHandler
+except ModuleNotFoundError:
+    if __name__ != "__main__":
+        raise
+    # Perhaps it is installed for another Python, as by pipx or uv: the first line of the program says which
+    program = shutil.which("holdfast")
+    python = Path(program).read_bytes().partition(b"\n")[0].removeprefix(b"#!").strip().decode() if program else ""
+    if "python" not in os.path.basename(python) or python == sys.executable:
+        sys.exit("Holdfast is not installed. Install it with: pip install holdfast")
+    os.execv(python, [python, *sys.argv])
+
+__all__ = ["RollbackHandler"]
+
+if __name__ == "__main__":
+    sys.exit(main())

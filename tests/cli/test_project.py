@@ -93,3 +93,26 @@ def test_usage_shows_each_type_and_its_rule(holdfast, project, manager):
 def test_usage_of_a_store_without_types_has_none(holdfast):
     holdfast.saved()
     assert holdfast("usage", "--json").json["types"] == []
+
+
+class TestTypes:
+    def test_a_checkpoint_is_saved_with_its_type(self, holdfast, project):
+        (project / "a.txt").write_text("one\n")
+        assert holdfast("save", "one").code == 0
+        assert holdfast("save", "login works", "--type", "feature").code == 0  # though nothing changed
+        assert holdfast("save", "--type", "manual", "-m", "by hand").code == 0
+        [feature] = SyncCheckpointManager(project).list(type="feature")
+        assert feature.description == "login works"
+        found = holdfast("log", "--type", "feature", "--json").json["items"]
+        assert [each["message"] for each in found] == ["login works"]
+        assert "login works" in holdfast("log", "--type=feature").out
+        assert len(holdfast("log", "--json").json["items"]) == 3
+
+    def test_an_unknown_type_is_told(self, holdfast, project):
+        (project / "a.txt").write_text("one\n")
+        holdfast("save", "one")
+        assert holdfast("save", "--type", "feat").code == 2
+        assert holdfast("save", "--type", "feature", "--meta", "type=manual").code == 2
+        ran = holdfast("log", "--type", "feat")
+        assert ran.code != 0 and "automatic, manual, feature, session" in ran.err
+        assert "No checkpoints of this type." in holdfast("log", "--type", "session").err

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.cli.context import App
 
 _COMPLETING = "_HOLDFAST_COMPLETE"  # set by a shell that completes a word: click answers
-_TEXTS = ("--session", "--before", "--actor")
+_TEXTS = ("--session", "--before", "--actor", "--type")
 _DIGITS_MAX = 9
 LIMIT = 20
 

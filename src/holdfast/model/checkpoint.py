@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from holdfast.model.uncovered import Uncovered
 
+TYPES = ("automatic", "manual", "feature", "session")
+"""Why a checkpoint was saved, under `TYPE` in its metadata: before something risky, on request, after a feature was
+complete, at the start of a session. `holdfast.project` keeps each type for its own time."""
+TYPE = "type"
+
 JSON = Any
 """A JSON-like value: None, bool, int, float, str, list, or dict with str keys."""
 

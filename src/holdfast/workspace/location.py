@@ -61,6 +61,7 @@ class WorkspaceLocation:
         Option("all", "Also list those made before each restore.", _LIST),
         Option("session", "Only those of a session.", _LIST, "ID"),
         Option("actor", "Only those of an agent and its sub-agents, or of the user.", _LIST, "ACTOR"),
+        Option("type", "Only those of a type: automatic, manual, feature or session.", _LIST, "TYPE"),
         Option("state", "Print that state as JSON, and nothing else.", _GET, "NAME"),
         Option("uncovered", "List every path that it does not contain.", _GET),
         Option("stat", "Only count the lines added and removed in each file.", _DIFF),
@@ -83,20 +84,20 @@ class WorkspaceLocation:
     # looking
 
     def list(self, limit: int | None, before: str | None = None) -> Page:
-        session, actor = self._options.get("session"), self._options.get("actor")
+        session, actor, kind = (self._options.get(name) for name in ("session", "actor", "type"))
         most = None if limit is None else limit + 1
         safety = bool(self._options.get("all"))
-        found = self.workspace.list(most, session=session, actor=actor, safety=safety, before=before)
+        found = self.workspace.list(most, session=session, actor=actor, safety=safety, before=before, type=kind)
         shown = found[:limit]
         next_page = shown[-1].id if len(found) > len(shown) else None
-        notes = [] if shown else [self._nothing(before, session, actor)]
+        notes = [] if shown else [self._nothing(before, session=session, actor=actor, type=kind)]
         return Page(_COLUMNS, [_item(each) for each in shown], next_page, notes)
 
-    def _nothing(self, before: str | None, session: str | None, actor: str | None) -> str:
+    def _nothing(self, before: str | None, **given: str | None) -> str:
         if before:
             return "There are no older ones."
-        if session is not None or actor is not None:
-            return f"No checkpoints of this {'session' if actor is None else 'actor'}."
+        if asked := [name for name, value in given.items() if value is not None]:
+            return f"No checkpoints of this {' and '.join(asked)}."
         if self.workspace.list(1, safety=True):
             return "No checkpoints but those made before restores."
         return "No checkpoints yet."
@@ -178,13 +179,14 @@ class WorkspaceLocation:
     def usage(self, limit: int | None) -> UsageReport:
         """The largest checkpoints and paths first. Every folder of every checkpoint is read."""
         from holdfast.retention import told
+        from holdfast.workspace.upkeep.type_policies import kind_of
 
         found = self.workspace.usage(paths=limit)
         by_size = sorted(found.checkpoints, key=lambda each: (-each.own_bytes, -each.checkpoint.sequence))
         largest = by_size[:limit]
         types = []
         for kind, rule in self.workspace.kind_rules().items():
-            of_kind = [each for each in found.checkpoints if each.checkpoint.metadata.get("type") == kind]
+            of_kind = [each for each in found.checkpoints if kind_of(each.checkpoint) == kind]
             own = sum(each.own_bytes for each in of_kind)
             types.append({"type": kind, "checkpoints": len(of_kind), "own_bytes": own, "kept": told(rule)})
         fields = [

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from holdfast import durable
 from holdfast.durable.os_errors import os_errors
 from holdfast.errors import HoldfastError, NotFound, Refused, Remedy, Unavailable
+from holdfast.model.checkpoint import TYPES
 from holdfast.validation import check_count, check_limit, check_optional_text, check_path, check_patterns, check_place
 from holdfast.workspace import store_paths
 from holdfast.workspace.restore.journal import Journal
@@ -260,19 +261,23 @@ class Workspace:
         actor: str | None = None,
         safety: bool = False,
         before: CheckpointRef | None = None,
+        type: str | None = None,  # noqa: A002  the key in the metadata
     ) -> list[Checkpoint]:
         """List checkpoints, newest first, the newest 50 unless `limit` says otherwise (None: all of them).
 
         With `safety`, also those saved before restores. `actor` is an agent, including its sub-agents, or `user`.
+        `type` is "automatic", "manual", "feature" or "session": see `holdfast.project`.
         `before` is any reference, and only older checkpoints are listed: pass the last of one page to get the next,
         even if that checkpoint was deleted meanwhile.
         """
         limit, session = check_limit(limit), plain_text(check_optional_text(session, "session"))
         actor = plain_text(check_optional_text(actor, "actor"))
+        if type is not None and type not in TYPES:
+            raise Refused(f"there is no type {type!r}", hint=f"Choose one of {', '.join(TYPES)}.")
         with self._reading():
             older = None if before is None else self._repository.page_end(before)
             rows = self._repository.catalog.newest(
-                limit=limit, session=session, actor=actor, safety=safety, before=older
+                limit=limit, session=session, actor=actor, safety=safety, before=older, type=type
             )
             return [self._repository.checkpoint(row) for row in rows]
 

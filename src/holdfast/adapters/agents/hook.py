@@ -21,6 +21,7 @@ from holdfast.adapters.agents.protocol import state_folder
 from holdfast.adapters.agents.session_file import SessionFile
 from holdfast.errors import HoldfastError, Refused
 from holdfast.model import JSON, Checkpoint
+from holdfast.model.checkpoint import TYPE
 from holdfast.scan.user_git import common_dir, git_dir
 from holdfast.workspace.capture.save import StateAndMetadata
 from holdfast.workspace.store_paths import project_root
@@ -172,6 +173,7 @@ def _message(event: AgentEvent, author: ChangeAuthor) -> str:
 
 def _metadata(event: AgentEvent, author: ChangeAuthor, prompt: str) -> dict[str, JSON]:
     found: dict[str, JSON] = {
+        TYPE: "session" if event.kind is EventKind.START else "automatic",
         "agent": event.agent,
         "event": event.name,
         "turn": event.turn,

@@ -33,6 +33,7 @@ def log(app: App, *, words: list[str], options: dict[str, Any], limit: int, befo
     \b
     holdfast log
     holdfast log -n 5 --session s1
+    holdfast log --type feature
     holdfast log --before a14
     holdfast log runs/exp1
     holdfast log sqlite:///state.db --session s1

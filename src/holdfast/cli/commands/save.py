@@ -17,6 +17,7 @@ from holdfast.cli.context import App, pass_app, typed
 from holdfast.cli.exit_codes import Exit
 from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.model import JSON, Checkpoint, documents
+from holdfast.model.checkpoint import TYPE, TYPES
 from holdfast.model.documents import short
 
 _NAMED_MAX = 3
@@ -27,6 +28,12 @@ _NAMED_MAX = 3
 @click.option("-m", "--message", metavar="MESSAGE", help="The message, as an option instead.")
 @click.option("--name", metavar="NAME", help="A name to find it by.")
 @click.option("--pin", is_flag=True, help="Keep it when others are pruned.")
+@click.option(
+    "--type",
+    "kind",
+    type=click.Choice(TYPES),
+    help="Why it is saved, which decides how long a project keeps it. Saves even if nothing changed.",
+)
 @click.option("--session", metavar="ID", help="The session that it belongs to.")
 @click.option("--actor", metavar="NAME", help="Who saved it. [default: the agent whose tool this runs in]")
 @click.option("--step", type=int, metavar="N", help="The step of the session.")
@@ -43,6 +50,7 @@ def save(
     message: str | None,
     name: str | None,
     pin: bool,
+    kind: str | None,
     session: str | None,
     actor: str | None,
     step: int | None,
@@ -57,12 +65,17 @@ def save(
     \b
     holdfast save "before the refactoring"
     holdfast save --name good --pin
+    holdfast save "login works" --type feature
     holdfast save --state conversation=messages.json --session s1 --step 3
     """
     if text is not None and message is not None:
         raise click.UsageError("the message is given twice")
     message = text or message or ""
     metadata: dict[str, JSON] = dict(_pairs(meta, "--meta"))
+    if kind is not None:
+        if metadata.setdefault(TYPE, kind) != kind:
+            raise click.UsageError("--type and --meta type= differ")
+        allow_empty = True
     states = {key: _json_file(file) for key, file in _pairs(state, "--state")}
     said = bool(message or session or actor or metadata) or step is not None
     workspace = app.open(create=True, exclude=exclude)

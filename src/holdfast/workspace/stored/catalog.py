@@ -130,8 +130,9 @@ class Catalog:
         actor: str | None = None,
         safety: bool = False,
         before: str | None = None,
+        type: str | None = None,  # noqa: A002  the key in the metadata
     ) -> list[Row]:
-        """Return checkpoints, newest first: older than an id, of a session, of an actor and its sub-agents."""
+        """Return checkpoints, newest first: older than an id, of a session, a type, or an actor and its sub-agents."""
         where, values = ["1" if safety else "safety = 0"], []
         if actor is not None:
             where.append(f"({_ACTOR} = ? OR substr({_ACTOR}, 1, ?) = ?)")
@@ -139,6 +140,9 @@ class Catalog:
         if session is not None:
             where.append("session = ?")
             values.append(session)
+        if type is not None:
+            where.append("json_extract(record, '$.metadata.type') = ?")
+            values.append(type)
         if before is not None:
             where.append("id < ?")
             values.append(before)

@@ -24,7 +24,7 @@ from holdfast.workspace.stored.object_sink import PackSink
 from holdfast.workspace.stored.record import encode_record, write_commit
 from holdfast.workspace.stored.repository import Repository, store_bytes
 from holdfast.workspace.upkeep.object_sizes import ObjectSizes
-from holdfast.workspace.upkeep.type_policies import read_kinds, with_kinds
+from holdfast.workspace.upkeep.type_policies import kind_of, read_kinds, with_kinds
 
 SAFETY = "safety"
 """The kind of safety checkpoints in a policy. Any other is the `type` in its metadata."""
@@ -199,8 +199,7 @@ class Upkeep:
 
 
 def _record(checkpoint: Checkpoint, protected: str) -> Record:
-    named = checkpoint.metadata.get("type")
-    kind = SAFETY if checkpoint.operation else named if isinstance(named, str) else ""
+    kind = SAFETY if checkpoint.operation else kind_of(checkpoint)
     return Record(checkpoint.id, checkpoint.sequence, checkpoint.timestamp, kind, checkpoint.session, protected)
 
 

@@ -15,11 +15,23 @@ from typing import Any
 
 from holdfast import durable
 from holdfast.errors import Damaged, HoldfastError
+from holdfast.model import Checkpoint
+from holdfast.model.checkpoint import TYPE
 from holdfast.retention import Policy
 
 Kinds = Mapping[str, Policy | None]
 NAME = "kinds.json"
 _KEPT_FOR = "keep_for"
+
+
+def kind_of(checkpoint: Checkpoint) -> str:
+    """Return the type by which a checkpoint is kept; empty if only the policy of the workspace applies.
+
+    That is so for what hooks of agents save, which note their agent: undoing a turn needs all of its checkpoints.
+    """
+    named, metadata = checkpoint.metadata.get(TYPE), checkpoint.metadata
+    is_of_hook = "agent" in metadata and "project" not in metadata
+    return named if isinstance(named, str) and not is_of_hook else ""
 
 
 def read_kinds(own: Path) -> dict[str, Policy | None]:

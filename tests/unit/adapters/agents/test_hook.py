@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import NotFound, Workspace
+from holdfast.project import SyncCheckpointManager
 
 from .conftest import HOOK, history, log_text
 
@@ -46,6 +47,31 @@ def test_input_that_is_no_event_still_has_the_folder_saved(data: bytes, project:
     assert "not a JSON object" in log_text(home)
     (only,) = history(project)
     assert only.actor is None and "a.txt" in only.files_changed
+
+
+def test_checkpoints_carry_the_types_of_a_project(project: Path) -> None:
+    for number, name in enumerate(("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse")):
+        (project / "a.txt").write_text(f"{number}\n")
+        hook("claude-code", event(project, hook_event_name=name, tool_use_id=f"t{number}"))
+    manager = SyncCheckpointManager(project)
+    found = [each.checkpoint_type.value for each in reversed(manager.list())]
+    assert found == ["session", "automatic", "automatic", "automatic"]
+    assert [each.id for each in manager.list(type="session")] == [history(project)[0].id]
+    assert Workspace(project).list(type="automatic") == history(project)[:0:-1]
+
+
+def test_a_project_prunes_its_own_checkpoints_only(project: Path) -> None:
+    """Undoing a turn of an agent needs what its hooks saved."""
+    for number in range(7):
+        (project / "a.txt").write_text(f"{number}\n")
+        hook("claude-code", event(project, tool_use_id=f"t{number}"))
+    manager = SyncCheckpointManager(project)
+    for number in range(7):
+        (project / "a.txt").write_text(f"own {number}\n")
+        manager.create_checkpoint(f"own {number}", type="automatic")
+    found = manager.list(type="automatic")
+    assert [each.name for each in found[:5]] == [f"own {number}" for number in range(6, 1, -1)]
+    assert [each.name for each in found[5:]] == [""] * 7
 
 
 def test_the_prompt_is_recorded_with_what_the_agent_does(project: Path) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
-import struct
 import subprocess
-import termios
 import time
 
 import pytest
@@ -24,9 +21,7 @@ def screen(holdfast, project, tmp_path):
 
     def run(*args: str, **environment: str) -> Terminal:
         environment = {"HOLDFAST_PAGER": COLLECT, "COLLECTED": str(tmp_path / "collected")} | environment
-        shown = Terminal([*holdfast.command, *args], environment)
-        fcntl.ioctl(shown.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        return shown
+        return Terminal([*holdfast.command, *args], environment)
 
     holdfast("save")
     (project / "a.txt").write_text(LONG)

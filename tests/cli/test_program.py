@@ -106,7 +106,15 @@ def test_the_help_lists_every_command_in_full(holdfast):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_one_letter_means_one_thing_everywhere(holdfast, name):
     letters = dict(re.findall(r"^  (-\w), (--[\w-]+)", holdfast(name, "--help").out, re.MULTILINE))
-    meant = {"-h": "--help", "-m": "--message", "-n": "--limit", "-y": "--yes", "-E": "--regex", "-i": "--ignore-case"}
+    meant = {
+        "-h": "--help",
+        "-m": "--message",
+        "-n": "--limit",
+        "-y": "--yes",
+        "-E": "--regex",
+        "-i": "--ignore-case",
+        "-p": "--patch",
+    }
     assert letters.items() <= meant.items()
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -22,8 +25,9 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 class Terminal:
     """A program on a pseudo-terminal: wait for what it says, type, read how it ends."""
 
-    def __init__(self, args: list[str], environment: dict[str, str]) -> None:
+    def __init__(self, args: list[str], environment: dict[str, str], size: tuple[int, int] = (80, 24)) -> None:
         self.master, slave = os.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
         env = os.environ | environment
         self.process = subprocess.Popen(
             args, stdin=slave, stdout=slave, stderr=slave, env=env, start_new_session=True, close_fds=True
@@ -38,6 +42,12 @@ class Terminal:
 
     def type(self, keys: bytes) -> None:
         os.write(self.master, keys)
+
+    def expect_again(self, text: str) -> None:
+        """Wait for what is said from now on."""
+        already, self.said = self.said, ""
+        self.expect(text)
+        self.said = already + self.said
 
     def end(self) -> tuple[int, str]:
         deadline = time.monotonic() + 60
@@ -222,38 +232,6 @@ def test_purge_shows_the_plan_and_asks(holdfast, write, terminal):
     assert code == 0
     assert "Purged 1 path from 1 checkpoint" in said
     assert holdfast("show", "--json").json["checkpoint"]["purged"] == [".env"]
-
-
-def test_only_what_is_picked_is_restored(holdfast, project, write, terminal):
-    write("b.txt", "one\n")
-    holdfast("save")
-    for name in ("a.txt", "b.txt"):
-        write(name, "two\n")
-    write("new [1].txt", "made since\n")
-    shown = terminal("restore", "latest", "--pick")
-    shown.expect("Which? ")
-    assert "1  replace     a.txt" in shown.said
-    shown.type(b"nonsense\n")
-    shown.expect("Numbers and ranges")
-    shown.type(b"2-3\n")
-    code, _ = shown.end()
-    assert code == 0
-    assert (project / "a.txt").read_text() == "two\n"
-    assert (project / "b.txt").read_text() == "one\n"
-    assert not (project / "new [1].txt").exists()
-
-
-def test_picking_nothing_changes_nothing(holdfast, project, write, terminal):
-    holdfast("save")
-    write("a.txt", "two\n")
-    shown = terminal("restore", "latest", "--pick")
-    shown.expect("Which? ")
-    shown.type(b"\n")
-    code, said = shown.end()
-    assert (code, "Nothing was changed." in said, "error" in said) == (6, True, False)
-    assert (project / "a.txt").read_text() == "two\n"
-    assert holdfast("restore", "latest", "--pick", "--yes").code == 6
-    assert holdfast("restore", "latest", "--pick", "--json").json["error"]["kind"] == "refused"
 
 
 def test_undo_with_saves_between_asks(holdfast, project, terminal):

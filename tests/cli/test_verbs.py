@@ -1,4 +1,4 @@
-"""`export`, `search`, `why`, `purge`, `guard`, `bisect`, and picking what to restore."""
+"""`export`, `search`, `why`, `purge`, `guard`, and `bisect`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.commands.restore import parse_choice
 from waiting import wait_for
 
 
@@ -235,28 +234,6 @@ def test_ctrl_c_stops_a_bisect_and_leaves_no_scratch_folder(holdfast, tmp_path):
     words = [*holdfast.command, "bisect", "a1", "a8", "--", "sh", "-c", script]
     assert interrupt_once_ready(words, tmp_path / "ready", TMPDIR=str(tmp_path)) == 130
     assert not list(tmp_path.glob("holdfast-bisect-*"))
-
-
-# picking
-
-
-@pytest.mark.parametrize(
-    ("text", "places"),
-    [
-        ("1", [0]),
-        ("1,3-5", [0, 2, 3, 4]),
-        ("2 - 3 5", [1, 2, 4]),
-        ("a", [0, 1, 2, 3, 4]),
-        ("3,3,1", [0, 2]),
-        ("", []),
-        ("6", None),
-        ("0", None),
-        ("4-2", None),
-        ("x", None),
-    ],
-)
-def test_a_choice_is_read(text: str, places: list[int] | None) -> None:
-    assert parse_choice(text, 5) == places
 
 
 def test_the_scratch_folder_is_for_its_owner_only(holdfast, project, write, tmp_path: Path) -> None:

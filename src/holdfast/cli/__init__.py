@@ -28,6 +28,7 @@ From the outside in:
     kinds            what a command for folders was given instead
     streams, render, progress     the two streams, how things look, the progress bar
     pager            output that does not fit on the terminal
+    picker, hunk_prompt    choosing from a list with the arrow keys; asking hunk by hunk
     values, readable    the values of a location, and states, as they are printed
     remedies         what to do about an error, with the options and commands of the program
     completion, reference        completion in shells; how docs/cli.md is made

@@ -22,12 +22,21 @@ _CELL_LEAST_CHARS = 6  # of all of them, on one that is narrower still; then its
 _PAINT = re.compile(r"\x1b\[[0-9;]*m")
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
+_OF_DIFFS = (("+++", "bold"), ("---", "bold"), ("diff ", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
+
 
 def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
     """Colour a text if the stream that it goes to (stdout, unless told) is a terminal."""
     if not streams.has_colour(stream or sys.stdout):
         return text
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+def diff_line(line: str, stream: TextIO | None = None) -> str:
+    """Return a line of a diff, escaped, and in colour if the stream has it."""
+    colour = next((colour for start, colour in _OF_DIFFS if line.startswith(start)), None)
+    shown = escape(line, keep="\t")
+    return paint(shown, colour, stream) if colour else shown
 
 
 def first_line(message: str) -> str:
@@ -111,12 +120,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows of escaped cells in columns, cut to fit on a terminal; no column is empty, and the first never cut."""
     used = [at for at in range(len(head)) if any(row[at] for row in rows)]
     cells = [[row[at] for at in used] for row in (head, *rows)]
-    widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
+    widths = [max(map(display_width, column)) for column in zip(*cells, strict=True)]
     if streams.is_terminal(sys.stdout):
         _narrow(widths, streams.terminal_size()[0])
-        cells = [[_cut(cell, width) for cell, width in zip(row, widths, strict=True)] for row in cells]
+        cells = [[cut(cell, width) for cell, width in zip(row, widths, strict=True)] for row in cells]
     for number, row in enumerate(cells):
-        padded = [cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
+        padded = [cell + " " * (width - display_width(cell)) for cell, width in zip(row, widths, strict=True)]
         padded[-1] = row[-1]
         if number == 0:
             streams.answer(paint("  ".join(padded).rstrip(), "bold"))
@@ -137,16 +146,17 @@ def _narrow(widths: list[int], columns: int) -> None:
                 excess -= taken
 
 
-def _cut(text: str, width: int) -> str:
-    if _width(text) <= width:
+def cut(text: str, width: int, mark: str = "…") -> str:
+    """Cut a text to fit into so many columns; `mark` says that something is missing."""
+    if display_width(text) <= width:
         return text
     text = _PAINT.sub("", text)
-    while _width(text) >= width and text:
+    while text and display_width(text) > width - len(mark):
         text = text[:-1]
-    return text + "…"
+    return text + mark
 
 
-def _width(text: str) -> int:
+def display_width(text: str) -> int:
     """How many columns of a terminal a text takes."""
     if "\x1b" in text:
         text = _PAINT.sub("", text)

@@ -117,14 +117,16 @@ def ask(question: str) -> bool:
     return ask_line(f"{question} [y/N]").lower() in {"y", "yes"}
 
 
-def ask_line(question: str) -> str:
-    """Ask the person at the terminal for a line; the end of the input is an empty one."""
+def ask_line(question: str, *, at_end: str = "") -> str:
+    """Ask the person at the terminal for a line; the end of the input stands for `at_end`."""
     flush()
     _write(sys.stderr, f"{question} ")
     sys.stderr.flush()
     reply = sys.stdin.buffer.readline()  # as bytes: what is typed need not be text
     if not reply.endswith(b"\n"):
         note("")
+    if not reply:
+        return at_end
     return reply.decode("utf-8", "replace").strip()
 
 

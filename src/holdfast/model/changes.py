@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -66,6 +67,20 @@ class CheckpointDiff:
     def __bool__(self) -> bool:
         files = self.added_files or self.modified_files or self.deleted_files or self.renamed_files
         return bool(files or self.touched_files or self.changed_folders)
+
+    def patches(self) -> dict[str, str]:
+        """Return the parts of `diff_content` by path, for a renamed file under both of its names."""
+        parts = re.split(r"^(?=diff --git )", self.diff_content, flags=re.MULTILINE)[1:]
+        found: dict[str, str] = {}
+        paths, last, path = iter(self.line_counts), "", ""
+        for part in parts:
+            head = part.partition("\n")[0]
+            path = (
+                path if head == last else next(paths, "")
+            )  # twice the same: a file that became a link, or the reverse
+            found[path] = found.get(path, "") + part
+            last = head
+        return found | {old: found[new] for old, new in self.renamed_files if new in found}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from holdfast.location import Capability
 if TYPE_CHECKING:
     from holdfast.location import Changed
 
-_COLOURS = (("+++", "bold"), ("---", "bold"), ("diff ", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
 _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 _VALUE_CHARS = 200
 
@@ -83,6 +82,4 @@ def _unified(content: str) -> None:
         streams.raw(content)
         return
     for line in content.split("\n")[: -1 if content.endswith("\n") else None]:
-        shown = render.escape(line, keep="\t")
-        colour = next((colour for start, colour in _COLOURS if line.startswith(start)), None)
-        streams.answer(render.paint(shown, colour) if colour else shown)
+        streams.answer(render.diff_line(line))

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-import re
+import sys
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli import render, streams
+from holdfast.cli import render, streams, values
 from holdfast.cli.command import command
-from holdfast.cli.context import App, decline, pass_app
+from holdfast.cli.context import App, decline, pass_app, typed
 from holdfast.cli.restore_output import carry_out, find_conversation
-from holdfast.errors import Refused
+from holdfast.errors import NotFound, Refused
 from holdfast.model import Plan
+from holdfast.model.documents import short
 from holdfast.workspace.pathspec import literal
 
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
-_HELP = "Numbers and ranges, such as 1,3-5; a for all; nothing for none."
+if TYPE_CHECKING:
+    from holdfast.cli.picker import Choice
+    from holdfast.model import Checkpoint
+    from holdfast.workspace import Workspace
+
+_OFFERED = 500
+_NAMED = 3
 
 
 @command()
-@click.argument("ref")
+@click.argument("ref", required=False)
 @click.argument("paths", nargs=-1)
-@click.option("--pick", is_flag=True, help="Choose from a list what to restore.")
+@click.option("-p", "--patch", is_flag=True, help="Ask for each change since REF whether to take it back.")
+@click.option("--pick", is_flag=True, help="Choose from a list which paths to restore.")
 @click.option("--keep-new", is_flag=True, help="Leave files made since the checkpoint.")
 @click.option("--keep-mine", is_flag=True, help="Undo only what agents did since; keep everything else.")
 @click.option("--agent", metavar="ACTOR", help="With --keep-mine: only this one.")
@@ -35,8 +44,9 @@ _HELP = "Numbers and ranges, such as 1,3-5; a for all; nothing for none."
 def restore(
     app: App,
     *,
-    ref: str,
+    ref: str | None,
     paths: tuple[str, ...],
+    patch: bool,
     pick: bool,
     keep_new: bool,
     keep_mine: bool,
@@ -50,59 +60,172 @@ def restore(
 
     What it replaces or removes is saved first: `holdfast undo` brings it back. --dry-run shows what it would do.
     With PATHS (from the current folder, or from the one that -C names) nothing else is touched.
+    On a terminal, without REF you choose checkpoint and paths from lists.
+
+    -p shows what changed since REF [default: latest], hunk by hunk, and takes back what you choose.
 
     \b
     holdfast restore latest
     holdfast restore a14 src/ config.toml
-    holdfast restore a14 --pick
+    holdfast restore -p latest src/
     holdfast restore a14 --keep-mine
     holdfast restore a14 --with-conversation
     """
-    workspace = app.open()
-    chosen = app.paths(workspace, paths)
     if agent is not None and not keep_mine:
         raise click.UsageError("--agent goes with --keep-mine")
-    kept = find_conversation(workspace.get(ref)) if with_conversation else None
+    workspace = app.open()
+    if patch:
+        others = {"--pick": pick, "--keep-new": keep_new, "--keep-mine": keep_mine, "--skip-damaged": skip_damaged}
+        for name, is_set in (others | {"--with-conversation": with_conversation}).items():
+            if is_set:
+                raise click.UsageError(f"-p does not go with {name}")
+        return _restore_hunks(app, workspace, ref, paths, touch=touch, dry_run=dry_run)
     preview = partial(workspace.preview, keep_new=keep_new, keep_mine=keep_mine, agent=agent)
+    chosen = app.paths(workspace, paths)
+    if ref is None:
+        ref, chosen = _choose(app, workspace, preview)
     plan = preview(ref, chosen)
-    if pick and plan:
-        chosen = [literal(each) for each in pick_paths(plan, json=app.json)]
+    if pick and plan and paths_of(plan):
+        _check_terminal(app, "--pick", "Name the paths instead.")
+        chosen = _choose_paths(workspace, plan) or decline()
         plan = preview(plan.checkpoint, chosen)
+    kept = find_conversation(workspace.get(plan.checkpoint)) if with_conversation else None
     act = partial(workspace.restore, plan.checkpoint, chosen, plan, skip_damaged=skip_damaged, touch=touch)
     return carry_out(app, workspace, plan, lambda shown: act(progress=shown), dry_run=dry_run, kept=kept)
 
 
-def pick_paths(plan: Plan, *, json: bool) -> list[str]:
-    """Show what a restore would do, numbered, and return the paths that were chosen. Refused if none is."""
-    if json or not streams.can_ask():
-        raise Refused("--pick needs a terminal", hint="Name the paths instead.")
-    rows = [(path, "bring back") for path in plan.written]
-    rows += [(path, "replace") for path in plan.replaced]
-    rows += [(path, "remove") for path in plan.removed]
-    rows = sorted(row for row in rows if row[0] != ".")  # the workspace itself stands for everything in it
-    width = len(str(len(rows)))
-    for number, (path, verb) in enumerate(rows, 1):
-        streams.note(f"  {number:>{width}}  {verb:<10}  {render.escape(path)}")
+# hunk by hunk
+
+
+def _restore_hunks(
+    app: App, workspace: Workspace, ref: str | None, paths: tuple[str, ...], *, touch: bool, dry_run: bool
+) -> int:
+    from holdfast.cli.hunk_prompt import choose_hunks  # start-up cost, for -p only
+
+    _check_terminal(app, "-p", "Name the paths instead, or use Workspace.revert in a program.")
+    if ref is not None:
+        try:
+            workspace.get(ref)
+        except NotFound:  # as in git, the first word may be a path
+            if not (workspace.path / app.path(workspace, ref)).exists():
+                raise
+            paths, ref = (ref, *paths), None
+    chosen = app.paths(workspace, paths)
+    changes = workspace.changes(ref or "latest", None, chosen)
+    if not changes:
+        streams.note(f"Nothing has changed since {short(changes.from_id)}.")
+        return 0
+    hunks = choose_hunks(changes, workspace.diff(changes.from_id, None, chosen).patches())
+    if not hunks:
+        decline()
+    plan = workspace.preview_revert(changes, hunks)
+    act = partial(workspace.revert, changes, hunks, plan, touch=touch)
+    return carry_out(app, workspace, plan, lambda shown: act(progress=shown), dry_run=dry_run)
+
+
+# from lists
+
+
+def _choose(app: App, workspace: Workspace, preview: Callable[..., Plan]) -> tuple[str, list[str] | None]:
+    """Have a checkpoint and paths chosen. Without a terminal, a usage error that names the choices."""
+    from holdfast.cli.picker import Chooser, pick  # start-up cost, for a terminal only
+
+    checkpoints = workspace.list(_OFFERED)
+    if app.json or not streams.can_ask():
+        raise click.UsageError(f"no checkpoint is named. {_choices(checkpoints)}")
+    by_id = {each.id: each for each in checkpoints}
+    chooser = Chooser(
+        f"Restore to which checkpoint? {render.escape(str(workspace.path))}",
+        _checkpoint_choices(checkpoints),
+        lambda key: _about(by_id[key]),
+        empty="There are no checkpoints yet.",
+    )
     while True:
-        places = parse_choice(streams.ask_line("Which?"), len(rows))
-        if places is None:
-            streams.note(_HELP)
-            continue
-        if not places:
+        chosen = pick(chooser)
+        if chosen is None:
             decline()
-        return [rows[place][0] for place in places]
+        chooser.chosen = None
+        plan = preview(chosen[0])
+        paths = _choose_paths(workspace, plan)
+        if paths is not None:  # else back to the first list
+            return plan.checkpoint, paths if len(paths) < len(paths_of(plan)) else None
 
 
-def parse_choice(text: str, count: int) -> list[int] | None:
-    """Read a choice among `count` rows, as positions from 0; None if it is invalid."""
-    text = re.sub(r"\s*-\s*", "-", text.strip().lower())
-    if text in ("a", "all", "*"):
-        return list(range(count))
-    chosen: set[int] = set()
-    for word in filter(None, re.split(r"[,\s]+", text)):
-        match = _RANGE.fullmatch(word)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-        if not 1 <= first <= last <= count:
-            return None
-        chosen.update(range(first - 1, last))
-    return sorted(chosen)
+def _choose_paths(workspace: Workspace, plan: Plan) -> list[str] | None:
+    from holdfast.cli.picker import Choice, Chooser, pick  # as above
+
+    target = short(plan.checkpoint)
+    choices = [
+        Choice(path, f"{render.paint(letter, values.STATUS_COLOURS[letter], sys.stderr)} {render.escape(path)}")
+        for path, letter in paths_of(plan)
+    ]
+    patches: dict[str, str] = {}
+
+    def preview(path: str) -> list[str]:
+        if not patches:
+            patches.update(workspace.diff(plan.checkpoint).patches() or {"": ""})
+        lines = patches.get(path, "").split("\n")[1:-1]
+        return [f"Changed since {target}:", *(render.diff_line(line, sys.stderr) for line in lines)] if lines else []
+
+    title = f"Restore which paths to {target}? A: brought back, M: replaced, D: removed"
+    empty = f"Nothing to restore: everything is as in {target} already."
+    ticked = pick(Chooser(title, choices, preview, several=True, empty=empty))
+    if ticked is None:
+        return None
+    left = {choice.key for choice in choices} - set(ticked)
+    ticked = [path for path in ticked if not any(other.startswith(f"{path}/") for other in left)]  # a folder means all
+    return [literal(path) for path in ticked]
+
+
+def paths_of(plan: Plan) -> list[tuple[str, str]]:
+    """Return the paths that a restore would change, each with A, M or D; not the workspace itself."""
+    parts = (("A", plan.written), ("M", plan.replaced), ("D", plan.removed))
+    return sorted((path, letter) for letter, paths in parts for path in paths if path != ".")
+
+
+def _checkpoint_choices(checkpoints: list[Checkpoint]) -> list[Choice]:
+    from holdfast.cli.picker import Choice  # as above
+
+    rows = [
+        (short(each.id), render.ago(each.timestamp), render.escape(each.actor or "you"), _line(each))
+        for each in checkpoints
+    ]
+    widths = [max((len(row[at]) for row in rows), default=0) for at in range(3)]
+    found = []
+    for checkpoint, row in zip(checkpoints, rows, strict=True):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        text = "  ".join([render.paint(cells[0], "cyan", sys.stderr), *cells[1:], row[3]])
+        found.append(Choice(checkpoint.id, text))
+    return found
+
+
+def _line(checkpoint: Checkpoint) -> str:
+    marks = [checkpoint.name or "", "pinned" if checkpoint.pinned else ""]
+    shown = " ".join(f"[{render.escape(mark)}]" for mark in marks if mark)
+    return " ".join(filter(None, (shown, render.first_line(checkpoint.message))))
+
+
+def _about(checkpoint: Checkpoint) -> list[str]:
+    """Return what the preview says about a checkpoint."""
+    changed = checkpoint.files_changed
+    lines = [f"{render.local(checkpoint.timestamp)}  {render.escape(checkpoint.session or '')}".rstrip()]
+    lines += [render.escape(line) for line in checkpoint.message.split("\n")]
+    since = "changed since the one before" if checkpoint.parent else "saved"
+    return [*lines, f"{render.count(len(changed), 'file')} {since}:", *(f"  {render.escape(path)}" for path in changed)]
+
+
+def _choices(checkpoints: list[Checkpoint]) -> str:
+    if not checkpoints:
+        return "There are none yet"
+    named = [f"{typed('restore', short(each.id))} ({_told(each)})" for each in checkpoints[:_NAMED]]
+    return "; ".join([f"{typed('restore', 'latest')} is the newest", *named, f"{typed('log')} lists all"])
+
+
+def _told(checkpoint: Checkpoint) -> str:
+    message = render.first_line(checkpoint.message)[:40]
+    return ", ".join(filter(None, (render.ago(checkpoint.timestamp), message)))
+
+
+def _check_terminal(app: App, option: str, hint: str) -> None:
+    if app.json or not streams.can_ask():
+        raise Refused(f"{option} needs a terminal", hint=hint)

@@ -64,7 +64,8 @@ def test_every_package_is_in_the_table_and_the_drawing() -> None:
     for package in (ROOT / "src" / "holdfast").iterdir():
         if package.suffix == ".py" or (package / "__init__.py").exists():
             name = package.name if package.suffix else f"{package.name}/"
-            assert package.name in ("__init__.py", "__main__.py") or f"| `src/holdfast/{name}` |" in text, f"{name} has no row"
+            is_start = package.name in ("__init__.py", "__main__.py")
+            assert is_start or f"| `src/holdfast/{name}` |" in text, f"{name} has no row"
     [layers] = [each["layers"] for each in _contracts() if each["name"].startswith("Packages")]
     drawn = re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0].splitlines()
     assert [re.split(r"  +", line)[0] for line in drawn] == [line.replace("holdfast.", "") for line in layers]

@@ -25,7 +25,7 @@ from holdfast.adapters.langgraph.classes import Classes
 from holdfast.errors import Damaged, HoldfastError
 from holdfast.escaping import escape
 from holdfast.importers.model import Losses
-from holdfast.importers.safe_pickle import read_pickle
+from holdfast.safe_pickle import read_pickle
 from holdfast.serde import arrays
 from holdfast.serde.msgpack import make_decoder
 

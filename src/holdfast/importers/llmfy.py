@@ -22,9 +22,9 @@ from holdfast.errors import Damaged, Extra, Refused, Unavailable
 from holdfast.flow import Place
 from holdfast.importers import sqlite_source
 from holdfast.importers.model import ImportRequest, Losses
-from holdfast.importers.safe_pickle import read_pickle
 from holdfast.importers.sql_urls import postgres_url
 from holdfast.importers.states_target import SourceState, StatesImport, check_target
+from holdfast.safe_pickle import read_pickle
 from holdfast.serde import Registry
 
 STATE_MAX_BYTES = 1 << 30

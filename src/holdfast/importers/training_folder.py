@@ -22,8 +22,8 @@ from holdfast import durable
 from holdfast.errors import Conflict, Damaged, Extra, HoldfastError, NotFound, Refused
 from holdfast.escaping import escape
 from holdfast.importers.model import Imported, ImportPlan, ImportRequest, Losses
-from holdfast.importers.safe_pickle import read_pickle
 from holdfast.model import Progress
+from holdfast.safe_pickle import read_pickle
 from holdfast.training.checkpoints import is_url, open_run
 from holdfast.training.manager import CheckpointManager
 from holdfast.training.save import SaveRequest, prepare, save

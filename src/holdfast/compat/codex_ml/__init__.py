@@ -8,7 +8,7 @@
     training.checkpoint_manager, training.checkpoint    files of steps, the best one linked
     checkpointing, io                             best-k index, manifests, atomic files
     cli.checkpoint, cli.checkpoint_validate       `python -m … --info latest`, `python -m … validate PATH`
-    files, payload, plain_pickle, rng             what these modules share; not names of codex_ml
+    files, payload, rng and others                what these modules share; not names of codex_ml
 
 New programs use `holdfast.training`: safetensors instead of one file per state, and nothing written twice.
 """

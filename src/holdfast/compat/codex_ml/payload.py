@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.compat.codex_ml.frameworks import torch
-from holdfast.compat.codex_ml.plain_pickle import read_plain
 from holdfast.errors import HoldfastError
+from holdfast.safe_pickle import read_pickle
 from holdfast.serde import Serde, from_json, to_json
 
 _KEY = "__holdfast__"
@@ -73,7 +73,7 @@ def _read_other(data: bytes, refused: Exception | None) -> Any:
         if refused is None:
             raise RuntimeError("torch is required to load checkpoints of torch")
         raise refused  # a file of PyTorch: damaged, or with objects that are not values
-    return read_plain(data)
+    return read_pickle(data)
 
 
 def _safe(value: Any, where: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 from holdfast.compat.codex_ml import payload, rng
@@ -20,6 +21,7 @@ from holdfast.compat.codex_ml.core import (
 )
 from holdfast.compat.codex_ml.frameworks import np, torch
 from holdfast.compat.deprecation import deprecate
+from holdfast.errors import Refused
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -59,7 +61,12 @@ def _serialize_payload(state: dict[str, Any]) -> bytes:
 
 
 def _deserialize_payload(data: bytes, *, map_location: Any = "cpu") -> Any:
-    return payload.loads(data, map_location=map_location, torch_module=torch)
+    try:
+        return payload.loads(data, map_location=map_location, torch_module=torch)
+    except Refused as error:
+        named = re.search(r"needs ([\w.]+),", error.message)
+        what = f"Class {named[1]} not in whitelist" if named else error.message
+        raise UnpicklingError(what) from error
 
 
 def _digest_payload(value: dict[str, Any]) -> bytes:

@@ -67,12 +67,17 @@ def _encode(text: str, coding: str) -> bytes:
     return text.encode("latin-1")
 
 
+def _empty_bytes() -> bytes:
+    return b""  # how old protocols write it
+
+
 _MAKERS: dict[tuple[str, str], Callable[..., Any]] = {
     **{
         (module, made.__name__): made
         for module in ("builtins", "__builtin__")
         for made in (set, frozenset, complex, bytearray)
     },
+    **dict.fromkeys((("builtins", "bytes"), ("__builtin__", "bytes")), _empty_bytes),
     ("collections", "OrderedDict"): OrderedDict,
     ("datetime", "datetime"): _datetime,
     ("datetime", "date"): _date,
@@ -106,9 +111,11 @@ class _Machine:
 
     def run(self, data: bytes) -> Any:
         stack = self._stack
-        for opcode, argument, _ in pickletools.genops(io.BytesIO(data)):
+        for opcode, argument, at in pickletools.genops(io.BytesIO(data)):
             name = opcode.name
             if name == "STOP":
+                if at != len(data) - 1:
+                    raise Damaged("a pickled value is followed by other bytes")  # such as an old file of PyTorch
                 value = stack.pop()
                 _check_plain(value)
                 return value

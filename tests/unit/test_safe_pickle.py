@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import Damaged, HoldfastError, Refused
-from holdfast.importers.safe_pickle import read_pickle
+from holdfast.safe_pickle import read_pickle
 
 _PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
@@ -126,3 +126,9 @@ def test_deep() -> None:
     assert sum(1 for _ in pickletools.genops(data)) > 199_000
     found = read_pickle(data)
     assert type(found) is list
+
+
+def test_bytes_after_the_value_are_damage() -> None:
+    """As in old files of PyTorch, whose first value is a number that only marks them."""
+    with pytest.raises(Damaged, match="followed by other bytes"):
+        read_pickle(pickle.dumps(1) + pickle.dumps(2))

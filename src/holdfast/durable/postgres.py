@@ -21,6 +21,7 @@ EXISTING_TABLES = (  # from the catalog itself: `to_regclass` may answer from wh
     " WHERE n.nspname = %s AND c.relname = ANY (%s)"
 )
 _FULL = (psycopg.errors.DiskFull, psycopg.errors.OutOfMemory)
+_READING_TIMEOUT_S = 10.0
 _MAX_SCHEMA_BYTES = 63  # PostgreSQL cuts longer names off, and two of them could become one
 
 
@@ -71,10 +72,10 @@ def connect(url: str, *, timeout_s: float, prepare_threshold: int | None = None)
 
 
 @contextlib.contextmanager
-def reading(url: str, *, timeout_s: float = 10.0) -> Iterator[psycopg.Connection[Any]]:
+def reading(url: str) -> Iterator[psycopg.Connection[Any]]:
     """Connect for one transaction that sees one moment and cannot write."""
     try:
-        with connect(check_url(url), timeout_s=timeout_s) as connection:
+        with connect(check_url(url), timeout_s=_READING_TIMEOUT_S) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
             with connection.transaction():

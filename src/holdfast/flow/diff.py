@@ -8,12 +8,8 @@ from typing import Any
 from holdfast.flow.model import StateChange
 
 
-def changes(before: Any, after: Any, encode: Callable[[Any], bytes], path: str = "") -> list[StateChange]:
+def changes(before: Any, after: Any, encode: Callable[[Any], bytes], path: str = "") -> Iterator[StateChange]:
     """Every place in which two values differ, in order, inside dicts and lists, too."""
-    return list(_changes(before, after, encode, path))
-
-
-def _changes(before: Any, after: Any, encode: Callable[[Any], bytes], path: str) -> Iterator[StateChange]:
     if type(before) is dict and type(after) is dict:
         yield from _dicts(before, after, encode, path)
     elif type(before) is list and type(after) is list:
@@ -28,7 +24,7 @@ def _dicts(
     old, new = _by_name(before, encode), _by_name(after, encode)
     for name, (key, value) in old.items():
         if name in new:
-            yield from _changes(value, new[name][1], encode, f"{path}[{key!r}]")
+            yield from changes(value, new[name][1], encode, f"{path}[{key!r}]")
         else:
             yield StateChange(f"{path}[{key!r}]", "removed", before=value)
     for name, (key, value) in new.items():
@@ -58,6 +54,6 @@ def _lists(before: list[Any], after: list[Any], encode: Callable[[Any], bytes], 
         end += 1
     both = min(len(old), len(new)) - end
     for at in range(start, both):
-        yield from _changes(before[at], after[at], encode, f"{path}[{at}]")
+        yield from changes(before[at], after[at], encode, f"{path}[{at}]")
     yield from (StateChange(f"{path}[{at}]", "removed", before=before[at]) for at in range(both, len(old) - end))
     yield from (StateChange(f"{path}[{at}]", "added", after=after[at]) for at in range(both, len(new) - end))

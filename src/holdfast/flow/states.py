@@ -545,7 +545,7 @@ class States:
     ) -> StateDiff:
         """The differences between two checkpoints of a session; the second is the newest by default."""
         before, after = (self._whole(session_id, each, namespace) for each in (before_id, after_id))
-        found = changes(before.state, after.state, self.codec.serde.encode)
+        found = list(changes(before.state, after.state, self.codec.serde.encode))
         return StateDiff(before.metadata, after.metadata, found)
 
     def delete_runs(self, run_ids: Sequence[str]) -> int:

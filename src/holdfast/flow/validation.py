@@ -136,14 +136,14 @@ _UNSAYABLE = re.compile("[\x00%\ud800-\udfff]")
 _ESCAPED = re.compile("%([0-9a-f]{2}|u[0-9a-f]{4})")
 
 
-def check_name(value: Any, what: str, *, empty: bool = False, most: int = _MOST_BYTES) -> str:
+def check_name(value: Any, what: str, *, empty: bool = False) -> str:
     """A name as given; Refused if it is not a valid name."""
     if type(value) is not str:
         raise Refused(f"{what} is a {type(value).__name__}, not text", hint="Give a str.")
     if not value and not empty:
         raise Refused(f"{what} is empty", hint="Give it at least one character.")
-    if len(value) * _MOST_EACH > most and len(escape(value).encode()) > most:
-        raise Refused(f"{what} has more than {most} bytes", hint="Give a shorter one.")
+    if len(value) * _MOST_EACH > _MOST_BYTES and len(escape(value).encode()) > _MOST_BYTES:
+        raise Refused(f"{what} has more than {_MOST_BYTES} bytes", hint="Give a shorter one.")
     return value
 
 

@@ -8,7 +8,7 @@
     subclasses       subclasses of plain types, which are stored as those where they carry nothing else
     list_prefix      does a list still begin with what it held? Then that need not be encoded again
     jsonform         encoded bytes as JSON with tags, and back
-    envelope         what is put around encoded bytes: `compression` (zstandard), `encryption` (cryptography)
+    envelope         what is put around encoded bytes: compression (zstandard), `encryption` (cryptography)
     arrays, pydantic_models, msgpack    the only files that import NumPy, pydantic, msgspec
 """
 

@@ -7,13 +7,17 @@
 
 from __future__ import annotations
 
-from holdfast.errors import Damaged, Refused, Remedy
-from holdfast.serde.compression import compress, decompress
+import threading
+from typing import Any
+
+from holdfast.errors import Damaged, Refused, Remedy, Unavailable
 from holdfast.serde.encryption import Keys, NoKey, NotEncrypted
 
 _PLAIN, _ZSTD, _ENCRYPTED = b"\x00", b"\x01", b"\x02"
 _WORTH_BYTES = 4096
 _WORTH_SHARE = 0.85
+_LEVEL = 3
+_local = threading.local()  # its objects are not for several threads at once
 
 
 class Envelope:
@@ -48,7 +52,7 @@ class Envelope:
         if len(data) > self._max_bytes:
             raise Refused(f"this has {len(data):,} bytes, more than {self._max_bytes:,}", hint="Raise the limit.")
         if self._compress and len(data) >= _WORTH_BYTES:
-            small = compress(data)
+            small = _compress(data)
             if small is not None and len(small) < len(data) * _WORTH_SHARE:
                 return _ZSTD + len(data).to_bytes(4, "big") + small
         return _PLAIN + data
@@ -61,4 +65,41 @@ class Envelope:
         size = int.from_bytes(held[1:5], "big")
         if size > self._max_bytes:
             raise Refused(f"this would have {size:,} bytes, more than {self._max_bytes:,}", hint="Raise the limit.")
-        return decompress(memoryview(held)[5:], size)
+        return _decompress(memoryview(held)[5:], size)
+
+
+def _compress(data: bytes) -> bytes | None:
+    """Compressed bytes; None where zstandard is not installed."""
+    try:
+        tool = _local.compressor
+    except AttributeError:
+        tool = _local.compressor = _make("ZstdCompressor", level=_LEVEL, write_content_size=True)
+    return None if tool is None else bytes(tool.compress(data))
+
+
+def _decompress(data: memoryview, size: int) -> bytes:
+    """The bytes again, of which there must be exactly `size`: no more than that is ever made."""
+    try:
+        tool = _local.decompressor
+    except AttributeError:
+        tool = _local.decompressor = _make("ZstdDecompressor", max_window_size=1 << 27)
+    if tool is None:
+        raise Unavailable(
+            "this is compressed with zstd, which is not installed", hint="Install it with: pip install 'holdfast[zstd]'"
+        )
+    try:
+        reader = tool.stream_reader(data, read_across_frames=False)
+        made = bytes(reader.read(size + 1))
+    except Exception as error:  # zstandard.ZstdError, which cannot be named without importing it
+        raise Damaged(f"compressed bytes are damaged: {error}", hint="Use another checkpoint.") from None
+    if len(made) != size:
+        raise Damaged("compressed bytes are not of the size they say", hint="Use another checkpoint.")
+    return made
+
+
+def _make(name: str, **options: Any) -> Any:
+    try:
+        import zstandard  # optional: without it, nothing is compressed
+    except ImportError:
+        return None
+    return getattr(zstandard, name)(**options)

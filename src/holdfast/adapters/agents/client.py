@@ -154,7 +154,7 @@ def _ask_child(request: list[bytes], wait_s: float) -> bytes | None:
         try:
             own.close()
             _detach(child.fileno())
-            from holdfast.adapters.agents.helper import work_and_stay
+            from holdfast.adapters.agents.helper import work_and_stay  # start-up cost: the agent waits for the parent
 
             work_and_stay(child, request)
         finally:

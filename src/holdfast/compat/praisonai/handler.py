@@ -32,43 +32,58 @@ class CheckpointsHandler:
 
     async def save(self, message: str, allow_empty: bool = False, quiet: bool = False) -> bool:
         result = await (await self._get_service()).save(message, allow_empty=allow_empty)
-        if not quiet:
-            said = f"saved {result.checkpoint.short_id}" if result.checkpoint else f"not saved: {result.error}"
-            print(escape(said))
+        if not quiet and result.checkpoint is not None:
+            self._print_success(f"saved {result.checkpoint.short_id}")
+        elif not quiet:
+            self._print_error(f"not saved: {result.error}")
         return result.success
 
     async def restore(self, checkpoint_id: Reference | None = None, step: int | None = None) -> bool:
-        result = await (await self._get_service()).restore(checkpoint_id, step=step)
-        return _print_restored(result)
+        return self._restored(await (await self._get_service()).restore(checkpoint_id, step=step))
 
     async def rewind(self, steps: int = 1) -> bool:
-        result = await (await self._get_service()).rewind(steps)
-        return _print_restored(result)
+        return self._restored(await (await self._get_service()).rewind(steps))
+
+    def _restored(self, result: CheckpointResult) -> bool:
+        if result.checkpoint is not None:
+            self._print_success(f"restored {result.checkpoint.short_id}")
+        if result.error is not None:
+            self._print_error(result.error)
+        return result.success
 
     async def list_checkpoints(self, limit: int = 20) -> list[dict[str, Any]]:
         found = await (await self._get_service()).list_checkpoints(limit=limit)
         for each in found:
-            print(f"{each.short_id}  {each.timestamp:%Y-%m-%d %H:%M:%S}  {escape(each.message)}")
+            self._print_info(f"{each.short_id}  {each.timestamp:%Y-%m-%d %H:%M:%S}  {each.message}")
         if not found:
-            print("no checkpoints")
+            self._print_info("no checkpoints")
         return [each.to_dict() for each in found]
 
     async def diff(self, from_id: Reference | None = None, to_id: Reference | None = None) -> dict[str, Any]:
         found = await (await self._get_service()).diff(from_id, to_id)
-        print(found.error or "\n".join(lines_of(found)) or "no changes")
+        self._print_diff(found)
         return found.to_dict()
 
     async def delete_all(self) -> bool:
         done = await (await self._get_service()).delete_all()
-        print("all checkpoints deleted" if done else "not deleted")
+        if done:
+            self._print_success("all checkpoints deleted")
+        else:
+            self._print_error("not deleted; the log says why")
         return done
 
+    # PraisonAI's commands print with these
 
-def _print_restored(result: CheckpointResult) -> bool:
-    print(f"restored {result.checkpoint.short_id}" if result.checkpoint else "not restored")
-    if result.error:
-        print(escape(result.error))
-    return result.success
+    def _print_diff(self, diff: CheckpointDiff) -> None:
+        if diff.error is not None:
+            self._print_error(diff.error)
+        for line in lines_of(diff) or ["no changes"]:
+            print(line)
+
+    def _print_info(self, message: str) -> None:
+        print(escape(message))
+
+    _print_success = _print_error = _print_info
 
 
 def lines_of(diff: CheckpointDiff) -> list[str]:

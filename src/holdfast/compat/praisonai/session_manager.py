@@ -150,7 +150,7 @@ class SessionCheckpointManager:
         first = turns[-1 if turn_only else 0].checkpoint_id
 
         async def look() -> CheckpointDiff:
-            return await (await self._get_handler()._get_service()).diff(first)
+            return await (await self._get_handler()._get_service()).diff(first, None)
 
         found = self._run(look())
         if path is None or not path.strip():
@@ -163,7 +163,7 @@ class SessionCheckpointManager:
     def render_diff(diff: CheckpointDiff | None, scope: str = "session") -> str:
         """A diff as text."""
         if diff is None:
-            return "Checkpoints are disabled. Set `checkpoints.auto: true`, or PRAISONAI_CHECKPOINTS=on."
+            return "Checkpointing is disabled. Set `checkpoints.auto: true`, or PRAISONAI_CHECKPOINTS=on."
         if diff.error is not None:
             return f"The changes of this {scope} could not be read: {diff.error}"
         if not diff.files:

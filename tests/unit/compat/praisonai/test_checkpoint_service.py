@@ -144,6 +144,7 @@ class TestSaving:
         (workspace / ".env").write_text("SECRET=1")
         (workspace / "debug.log").write_text("noise")
         assert run(service.save("only these")).error == "No changes to checkpoint"
+        assert len(run(service.list_checkpoints())) == 2
         run(save(service, "two"))
         assert run(service.restore(first)).success
         assert files(workspace) == {"a.txt": "one", ".env": "SECRET=1", "debug.log": "noise"}

@@ -97,21 +97,31 @@ def test_plans_have_colour(holdfast, project, terminal):
 def test_long_work_shows_a_bar(holdfast):
     code = (
         "import holdfast.cli.progress as progress; progress.SHOWN_AFTER_SECONDS = 0\n"
-        "with progress.shown() as shown: shown('reading\\nfiles', 7, 10)"
+        "with progress.shown() as shown: shown('looking\\nfor files', 7, 10)"
     )
     code, said = Terminal([sys.executable, "-c", code], {}).end()
-    assert code == 0 and "reading\\nfiles" in said and "7/10" in said
+    assert code == 0 and "looking\\nfor files" in said and "7/10" in said
+
+
+def test_bytes_are_counted_and_a_large_file_is_named(holdfast):
+    code = (
+        "import holdfast.cli.progress as progress; progress.SHOWN_AFTER_SECONDS = 0\n"
+        "with progress.shown() as shown:\n"
+        "    shown('reading', 1 << 20, 3 << 30); shown('reading big\x1b.bin', 5 << 20, 1 << 30)\n"
+    )
+    code, said = Terminal([sys.executable, "-c", code], {}).end()
+    assert code == 0 and "1.0 MiB/3.0 GiB" in said and "reading big\\x1b.bin" in said and "5.0 MiB/1.0 GiB" in said
 
 
 def test_a_step_that_is_long_in_itself_shows_a_bar(holdfast):
     code = (
         "import time; from holdfast.cli import progress\n"
         "with progress.shown() as shown:\n"
-        "    shown('reading', 0, 1)\n"
+        "    shown('looking', 0, 1)\n"
         "    while shown._bar is None: time.sleep(0.01)\n"  # as one large file would be read
     )
     code, said = Terminal([sys.executable, "-c", code], {}).end()
-    assert code == 0 and "reading" in said and "0/1" in said
+    assert code == 0 and "looking" in said and "0/1" in said
 
 
 @pytest.mark.parametrize("reply", [b"\n", b"maybe\n", b"\xff\n", b"\x04"])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 SHOWN_AFTER_SECONDS = 0.5
+_IN_BYTES = ("reading", "writing")
 
 
 @contextmanager
@@ -60,8 +61,12 @@ class _LateBar:
                 self._bar = _new_bar()
             for stage, (done, total) in self._told.items():
                 if stage not in self._stages:
-                    self._stages[stage] = self._bar.add_task(render.escape(stage), total=total or None)
+                    self._stages[stage] = self._bar.add_task(
+                        render.escape(stage), total=total or None, in_bytes=stage.startswith(_IN_BYTES)
+                    )
                 self._bar.update(self._stages[stage], completed=done, total=total or None)
+                if " " in stage and total and done >= total and stage.startswith(_IN_BYTES):  # one large file
+                    self._bar.remove_task(self._stages.pop(stage))
             self._told.clear()
 
     def close(self) -> None:
@@ -74,9 +79,21 @@ class _LateBar:
 
 def _new_bar() -> Bar:
     from rich.console import Console  # start-up cost, paid only for long work on a terminal
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
+    from rich.text import Text
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    class Count(ProgressColumn):
+        """How much is done: bytes, or pieces of work."""
+
+        def render(self, task: Task) -> Text:
+            shown = [
+                "?" if each is None else render.size(int(each)) if task.fields["in_bytes"] else f"{int(each):,}"
+                for each in (task.completed, task.total)
+            ]
+            return Text("/".join(shown))
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), Count(), TimeElapsedColumn())
+    bar = RichProgress(*columns, console=Console(stderr=True), transient=True)
     bar.start()
     return bar

@@ -20,7 +20,16 @@ JSON = Any
 
 
 Progress = Callable[[str, int, int], None]
-"""Called with (stage, done, total) during long work; total is 0 if it is unknown."""
+"""Called with (stage, done, total) during long work; total is 0 if it is unknown.
+
+`reading` and `writing` count bytes; with a path after it, as in `reading data/large.bin`, those of one large file.
+Other stages count checkpoints or objects.
+"""
+
+
+def of_one_file(progress: Progress, stage: str, size: int) -> Callable[[int], None]:
+    """Return a function that tells how many bytes of one file are done."""
+    return lambda done: progress(stage, done, size)
 
 
 class Lazy(Protocol):

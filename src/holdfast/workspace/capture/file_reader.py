@@ -46,6 +46,7 @@ class Reading:
         self._clock = clock
         self._sink = sink
         self._deflater = _Deflater()
+        self._tell: Callable[[int], None] | None = None
         self.databases: set[tuple[str, str]] = set()
         """The databases that were read: folder and name."""
 
@@ -56,9 +57,13 @@ class Reading:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         self._deflater.end()
 
-    def read(self, job: Job) -> bool:
-        """Read one entry; return whether it stayed unchanged meanwhile. What cannot be read is marked (P4)."""
+    def read(self, job: Job, tell: Callable[[int], None] | None = None) -> bool:
+        """Read one entry; return whether it stayed unchanged meanwhile. What cannot be read is marked (P4).
+
+        `tell` is called with how many bytes of it were read.
+        """
         folder, place = job
+        self._tell = tell
         outcome = self._outcome(folder, place)
         if outcome.is_database:
             self.databases.add((folder.path, folder.names[place]))
@@ -98,6 +103,8 @@ class Reading:
         """Store a large file in chunks. Conflict if it turns out not to be `size` bytes long."""
         seen, parts = 0, []
         for part in cut(pieces, LARGE_FILES):
+            if self._tell is not None:
+                self._tell(seen)
             seen += len(part)
             oid = object_id(ObjectKind.BLOB, part)
             parts.append(oid)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from holdfast.errors import Unavailable
 from holdfast.model import Progress, Reason, Uncovered
+from holdfast.model.checkpoint import of_one_file
 from holdfast.scan import sqlite_files
 from holdfast.scan.attrs import PARTS, encode_line
 from holdfast.scan.cache import (
@@ -134,14 +135,21 @@ def _read_pending(
     listing: Listing, root: Path, sink: ObjectSink, progress: Progress | None, clock: Callable[[], int]
 ) -> tuple[bool, Set[_Database]]:
     """Read the changed files; return whether nothing changed meanwhile, and the databases among them."""
-    total, quiet = len(listing.pending), True
-    if not total:
+    if not listing.pending:
         return True, set()
+    total, done, quiet = sum(folder.rows[WIDTH * place + SIZE] for folder, place in listing.pending), 0, True
     with Handles(os.fspath(root)) as handles, Reading(handles, listing.owner, sink, clock=clock) as reading:
-        for done, (folder, place) in enumerate(listing.pending):
-            if progress and (not done % _PROGRESS_FILES or folder.rows[WIDTH * place + SIZE] >= _PROGRESS_BYTES):
-                progress("reading", done, total)  # before reading: one large file may take long
-            quiet = reading.read((folder, place)) and quiet
+        for number, (folder, place) in enumerate(listing.pending):
+            size = folder.rows[WIDTH * place + SIZE]
+            if progress and (not number % _PROGRESS_FILES or size >= _PROGRESS_BYTES):
+                progress("reading", done, total)
+            if progress and size >= _PROGRESS_BYTES:  # one large file may take long
+                stage = f"reading {join(folder.path, folder.names[place])}"
+                quiet = reading.read((folder, place), of_one_file(progress, stage, size)) and quiet
+                progress(stage, size, size)
+            else:
+                quiet = reading.read((folder, place)) and quiet
+            done += size
         reading.finish()
     if progress:
         progress("reading", total, total)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from holdfast import durable
 from holdfast.durable import disk
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, NotFound
 from holdfast.model import Progress
+from holdfast.model.checkpoint import of_one_file
 from holdfast.scan.dir_handles import Handles
 from holdfast.shadowgit import FOLDER_MODE, ObjectStore
 from holdfast.workspace.restore.metadata import Metadata, make_writable
@@ -21,6 +22,7 @@ MANY_FILES = 64
 """Above this, one sync of the whole file system is cheaper than one for each."""
 
 _BLOCK = 64 << 10
+_PROGRESS_BYTES = 1 << 20
 
 
 class Stage:
@@ -33,6 +35,7 @@ class Stage:
         self._metadata = metadata
         self._links: dict[bytes, str] = {}
         self.fd = -1
+        self._tell: Callable[[int], None] | None = None
         self.slots: dict[str, str] = {}
         self.failed: dict[str, str] = {}
         self.damaged: dict[str, str] = {}
@@ -44,18 +47,41 @@ class Stage:
         disk().mkdir(self._name, mode=0o700, dir_fd=root)  # files get their own modes in it; nobody else can enter
         self.fd = os.open(self._name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
         each = len(coming) <= MANY_FILES
+        total, done = sum(map(self._size, coming)) if progress else 0, 0
         for number, change in enumerate(coming):
+            self._tell = None
+            if progress:
+                size = self._size(change)
+                if size >= _PROGRESS_BYTES:
+                    self._tell = of_one_file(progress, f"writing {change.path}", size)
+                    self._tell(0)
+                progress("writing", done, total)
+                done += size
             if change.after is not None:
                 try:
                     self._prepare_one(f"new-{number}", change.path, change.after, sync=each)
                 except Damaged as error:
                     self.damaged[change.path] = error.message
-            if progress:
-                progress("writing", number + 1, len(coming))
+            if self._tell is not None:
+                self._tell(size)
+        if progress:
+            progress("writing", total, total)
         if coming:
             if not each:
                 disk().syncfs(self.fd)
             disk().fsync(self.fd)  # P3: content and names are durable before the first file is replaced
+
+    def _size(self, change: Change) -> int:
+        """How many bytes have to be written; 0 if the store cannot say."""
+        entry = change.after
+        if entry is None or not entry.is_file:
+            return 0
+        if entry.attr.parts_bytes is not None:
+            return entry.attr.parts_bytes
+        try:
+            return self._store.kind_and_size(entry.oid)[1]
+        except (Damaged, NotFound):
+            return 0
 
     def identity(self, slot: str) -> tuple[int, int, int]:
         """Return device-independent identity of a file: equal if it is the same file, unchanged."""
@@ -101,6 +127,8 @@ class Stage:
             for piece in self._pieces(entry):
                 _write_piece(fd, piece, size, sparse=entry.attr.is_sparse)
                 size += len(piece)
+                if self._tell is not None:
+                    self._tell(size)
             if entry.attr.is_sparse:
                 disk().truncate(fd, size)  # a hole at the end was not written
             self._metadata.set_all(slot, self.fd, path, entry.attr)

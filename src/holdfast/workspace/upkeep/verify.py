@@ -183,7 +183,7 @@ class Verifier:
         for number, oid in enumerate(oids):
             self._object(pack, oid)
             if self._progress and not number % 256:
-                self._progress(f"reading {pack.name[:12]}", number, len(oids))
+                self._progress(f"verifying {pack.name[:12]}", number, len(oids))
         self._bytes += pack.size_bytes
 
     def _object(self, pack: Pack, oid: bytes) -> None:

@@ -227,7 +227,25 @@ def test_progress_is_told_before_each_large_file(project: Any, ws: Workspace) ->
         project.write(name, bytes(1 << 20))
     heard: list[tuple[str, int, int]] = []
     ws.save(progress=lambda *told: heard.append(told))
-    assert heard == [("reading", 0, 2), ("reading", 1, 2), ("reading", 2, 2)]
+    one, two = 1 << 20, 2 << 20
+    of_all = [told for told in heard if told[0] == "reading"]
+    assert of_all == [("reading", 0, two), ("reading", one, two), ("reading", two, two)]
+    assert ("reading a", one, one) in heard
+
+
+def test_progress_within_a_large_file(project: Any, ws: Workspace) -> None:
+    size = 20 << 20
+    project.write("folder/large", os.urandom(size))
+    heard: list[tuple[str, int, int]] = []
+    saved = ws.save(progress=lambda *told: heard.append(told))
+    done = [told[1] for told in heard if told[0] == "reading folder/large"]
+    assert len(done) > 5 and done == sorted(done) and done[-1] == size
+    (project.root / "folder/large").unlink()
+    heard.clear()
+    ws.restore(saved.id, progress=lambda *told: heard.append(told))
+    done = [told[1] for told in heard if told[0] == "writing folder/large"]
+    assert len(done) > 5 and done == sorted(done) and done[-1] == size
+    assert [told[1:] for told in heard if told[0] == "writing"][-1] == (size, size)
 
 
 class TestWhatIsReadAgain:

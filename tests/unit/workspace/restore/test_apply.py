@@ -172,7 +172,7 @@ class TestFolders:
         project.write("folder/file", b"new")
 
         def move_away(what: str, done: int, total: int) -> None:
-            if what == "writing":
+            if what == "writing" and (project.root / "folder").exists():
                 (project.root / "folder").rename(project.area / "elsewhere")
 
         done = ws.restore(saved.id, ["folder/file"], progress=move_away)

@@ -14,6 +14,7 @@ LIBRARY = {
     "accept_loss": "Pass accept_loss=True.",
     "allow_empty": "Pass allow_empty=True to remove every document from the index.",
     "allow_home": "Pass allow_home=True if you mean this folder.",
+    "bisect_in_place": "Pass in_place=True to test in the workspace itself.",
     "blame_checkpoint": "Name a checkpoint that has it: blame(path, ref).",
     "compact": "Then call compact().",
     "delete_checkpoints": "Delete checkpoints with delete().",

@@ -11,6 +11,7 @@ COMMAND_LINE = {
     "accept_loss": "Pass --accept-loss.",
     "allow_empty": "Pass --allow-empty to remove every document from the index.",
     "allow_home": "Pass --allow-home if you mean this folder.",
+    "bisect_in_place": "Pass --in-place to run it in the workspace itself.",
     "blame_checkpoint": "Name a checkpoint that has it: holdfast blame PATH REF.",
     "compact": "Then run `holdfast compact`.",
     "delete_checkpoints": "Delete checkpoints with `holdfast rm`.",

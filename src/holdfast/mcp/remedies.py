@@ -9,6 +9,7 @@ MCP = {
     "accept_loss": _NOT_HERE,
     "allow_empty": _NOT_HERE,
     "allow_home": f"{_ASK} start the server with --allow-home, if this folder is meant.",
+    "bisect_in_place": _NOT_HERE,
     "blame_checkpoint": "Find a checkpoint that has it with checkpoint_search.",
     "compact": f"{_ASK} run `holdfast compact` then.",
     "delete_checkpoints": f"{_ASK} delete checkpoints with `holdfast rm`.",

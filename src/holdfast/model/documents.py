@@ -153,6 +153,9 @@ def bisected(noun: Bisected) -> dict[str, Any]:
         "last_good": checkpoint(noun.last_good),
         "unsure": [checkpoint(each) for each in noun.unsure],
         "tried": noun.tried,
+        "linked": noun.linked,
+        "changed": noun.changed,
+        "stale_outputs": noun.stale_outputs,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from holdfast.model.checkpoint import Checkpoint
@@ -83,6 +83,12 @@ class Bisected:
     """Those that could not be tested and may be the first."""
     tried: dict[str, str]
     """By id, in order: `good`, `bad` or `skipped`."""
+    linked: list[str] = field(default_factory=list)
+    """Dependencies that checkpoints do not contain, and that were linked into the scratch folder."""
+    changed: list[str] = field(default_factory=list)
+    """Those of them that changed meanwhile: the test wrote through the link, into the workspace's own."""
+    stale_outputs: list[str] = field(default_factory=list)
+    """Of a test in place: ignored files and folders that it may have built, from other checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast import durable
-from holdfast.errors import Damaged, NotFound, Refused
+from holdfast.errors import Damaged, NotFound, Refused, Remedy
 from holdfast.model import Bisected, Checkpoint, CheckpointRef
+from holdfast.workspace.dependencies import DependencyLinks
 
 if TYPE_CHECKING:
     from holdfast.workspace.workspace import Workspace
@@ -21,14 +23,24 @@ Test = Callable[[Path, Checkpoint], bool | None]
 Tell = Callable[[Checkpoint, str, int], None]
 """Called with each checkpoint, its verdict, and how many tests are left at most."""
 
+_NAMED_MAX = 5
 _WORDS = {True: "good", False: "bad", None: "skipped"}
 
 
 class Bisection:
     """One search between a good and a bad checkpoint."""
 
-    def __init__(self, line: Sequence[Checkpoint], test: Callable[[Checkpoint], bool | None], tell: Tell) -> None:
-        """`line`: checkpoints in order; the first must be good and the last bad."""
+    def __init__(
+        self,
+        line: Sequence[Checkpoint],
+        test: Callable[[Checkpoint], bool | None],
+        tell: Tell,
+        *,
+        lacks: Sequence[str] | None = None,
+    ) -> None:
+        """`line`: checkpoints in order; the first must be good and the last bad. `lacks`: what the folder that is
+        tested does not contain of the workspace; None if it is the workspace itself."""
+        self._lacks = lacks
         self._line = line
         self._test = test
         self._tell = tell
@@ -36,11 +48,9 @@ class Bisection:
         self._good, self._bad = 0, len(line) - 1
 
     def run(self) -> Bisected:
-        """Search. Refused if the first is not good or the last not bad."""
-        if self._try(self._good) is not True:
-            raise Refused(f"{self._line[0].id} is not good itself", hint="Give an earlier checkpoint as GOOD.")
-        if self._try(self._bad) is not False:
-            raise Refused(f"{self._line[-1].id} is not bad itself", hint="Give a later checkpoint as BAD.")
+        """Search. Refused if the first is not good or the last not bad; if both give the same result, the message says
+        what that may come from, since a test that does not depend on the checkpoint finds nothing."""
+        self._check_ends(self._try(self._good), self._try(self._bad))
         while open_ones := self._open_ones():
             middle = open_ones[len(open_ones) // 2]
             is_good = self._try(middle)
@@ -56,6 +66,35 @@ class Bisection:
             unsure=[] if is_sure else between,
             tried=self._tried,
         )
+
+    def _check_ends(self, at_good: bool | None, at_bad: bool | None) -> None:
+        good, bad = self._line[0].id, self._line[-1].id
+        remedy = None if self._lacks is None else Remedy("bisect_in_place")
+        if at_good is not True and at_bad is False:
+            some = ", ".join(self._lacks[:_NAMED_MAX]) if self._lacks else ""
+            lacking = f", such as {some}" if some else ""
+            why = f" Or the test needs what the scratch folder lacks{lacking}." if self._lacks is not None else ""
+            how = "fails there" if at_good is False else "could not be run there"
+            raise Refused(
+                f"{good} is not good itself: the test {how}, and fails at {bad} too",
+                hint=f"Give an earlier checkpoint as GOOD.{why}",
+                remedy=remedy,
+            )
+        if at_good is not True:
+            raise Refused(f"{good} is not good itself", hint="Give an earlier checkpoint as GOOD.")
+        if at_bad is True:
+            why = (
+                " Or the test looks at the workspace itself: a path in it, or a package installed in editable mode."
+                if self._lacks is not None
+                else ""
+            )
+            raise Refused(
+                f"{bad} is not bad itself: the test succeeds there, and at {good} too",
+                hint=f"Give a later checkpoint as BAD.{why}",
+                remedy=remedy,
+            )
+        if at_bad is None:
+            raise Refused(f"{bad} is not bad itself", hint="Give a later checkpoint as BAD.")
 
     def _open_ones(self) -> list[int]:
         return [at for at in range(self._good + 1, self._bad) if self._line[at].id not in self._tried]
@@ -79,10 +118,17 @@ def bisect(
     *,
     tell: Tell | None,
     scratch: Path | None,
+    in_place: bool,
+    uncovered: Callable[[], Set[str]],
 ) -> Bisected:
-    """Find the first bad checkpoint; see `Workspace.bisect`."""
+    """Find the first bad checkpoint; see `Workspace.bisect`. `uncovered`: what checkpoints of the folder lack."""
     saves = reversed(workspace.list(None))
     line = _line(workspace.get(good), workspace.get(bad), saves)
+    if in_place:
+        with _InPlace(workspace, test) as there:
+            found = Bisection(line, there.try_one, tell or _nothing).run()
+        return replace(found, stale_outputs=there.stale_outputs)
+    links = DependencyLinks(workspace.path, uncovered())
     with tempfile.TemporaryDirectory(prefix="holdfast-bisect-", dir=scratch, ignore_cleanup_errors=True) as folder:
 
         def try_one(checkpoint: Checkpoint) -> bool | None:
@@ -94,12 +140,48 @@ def bisect(
                     raise
                 return None  # deleted meanwhile, or damaged: skip it
             try:
+                links.link_into(place)
                 return test(place, checkpoint)
             finally:
                 with contextlib.suppress(OSError):  # removed with the temporary folder later
                     durable.remove_tree(str(place))
 
-        return Bisection(line, try_one, tell or _nothing).run()
+        found = Bisection(line, try_one, tell or _nothing, lacks=links.others).run()
+    return replace(found, linked=links.paths, changed=links.changed())
+
+
+class _InPlace:
+    """Tests in the workspace itself. It is saved first; in the end every restore is taken back, in turn (P1)."""
+
+    def __init__(self, workspace: Workspace, test: Test) -> None:
+        self._workspace = workspace
+        self._test = test
+        self._protection = contextlib.ExitStack()
+        self._before = ""
+        self._restores: list[str] = []
+        self.stale_outputs: list[str] = []
+
+    def __enter__(self) -> _InPlace:
+        self._before = self._workspace.save("before bisect").id
+        self._protection.enter_context(self._workspace.hold(self._before))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._protection:
+            for restore in reversed(self._restores):
+                last = self._workspace.next_undo()
+                if last is not None and last.id == restore:
+                    stale = self._workspace.undo().stale_outputs
+                    self.stale_outputs = list(dict.fromkeys([*self.stale_outputs, *stale]))
+            if self._workspace.preview(self._before):  # an interrupted step, or the test's own restores
+                self._workspace.restore(self._before)
+
+    def try_one(self, checkpoint: Checkpoint) -> bool | None:
+        """Restore a checkpoint and test. What differs from the one before gets the present time: build tools, whose
+        outputs stay, build it again."""
+        done = self._workspace.restore(checkpoint.id, touch=True)
+        self._restores.append(done.undo_id)
+        return self._test(self._workspace.path, checkpoint) if done.ok else None
 
 
 def _line(good: Checkpoint, bad: Checkpoint, saves: Iterable[Checkpoint]) -> list[Checkpoint]:

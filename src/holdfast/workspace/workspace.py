@@ -650,17 +650,29 @@ class Workspace:
         *,
         tell: Tell | None = None,
         scratch: Place | None = None,
+        in_place: bool = False,
     ) -> Bisected:
         """Find the first checkpoint at which a test fails, by binary search.
 
         `test` is called with a folder that contains the files of a checkpoint, and the checkpoint; it returns whether
         that is good, or None to skip it. `tell` is called with each result. Refused if `good` is not good or `bad` is
-        not bad.
+        not bad. Installed dependencies, which checkpoints do not contain, are linked into the folder: `linked` of the
+        result names them, `changed` those that the test wrote to. With `in_place`, each checkpoint is restored into the
+        workspace itself, which is saved first and afterwards is as it was.
         """
         from holdfast.workspace.bisect import bisect
 
         above = None if scratch is None else Path(check_place(scratch, "the scratch folder"))
-        return bisect(self, good, bad, test, tell=tell, scratch=above)
+        return bisect(
+            self,
+            good,
+            bad,
+            test,
+            tell=tell,
+            scratch=above,
+            in_place=in_place,
+            uncovered=lambda: self._engine.now().uncovered,
+        )
 
     def _touch_ns(self, touch: bool) -> int | None:
         return self._engine.saver.now_ns() if touch else None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -12,6 +15,7 @@ from holdfast.cli.context import App, pass_app, typed
 from holdfast.cli.exit_codes import Exit
 from holdfast.model import Bisected, Checkpoint, documents
 from holdfast.model.documents import short
+from holdfast.workspace.dependencies import editable_paths, led_to
 from holdfast.workspace.location import message
 
 _SKIP = 125
@@ -20,24 +24,36 @@ _SKIP = 125
 @command(after_dashes="-- COMMAND...")
 @click.argument("good")
 @click.argument("bad", default="latest")
+@click.option("--in-place", is_flag=True, help="Run in the workspace itself, which is saved first and brought back.")
 @pass_app
 @click.pass_context
-def bisect(ctx: click.Context, app: App, *, good: str, bad: str) -> int:
+def bisect(ctx: click.Context, app: App, *, good: str, bad: str, in_place: bool) -> int:
     """Find the first checkpoint at which a command fails.
 
     GOOD is a checkpoint at which it succeeds, BAD a later one at which it fails. The command comes after --, and is
     run in a scratch folder with the files of one checkpoint after the other; the folder itself is not touched. It
     exits with 0 for good, 125 for a checkpoint that cannot be tested, anything else for bad.
 
+    Installed dependencies (node_modules, .venv), which checkpoints do not contain, are linked into the scratch folder:
+    a command that writes there changes the real ones. --in-place runs in the workspace, with everything that is there.
+
     \b
     holdfast bisect b3 latest -- pytest -q tests/test_login.py
+    holdfast bisect b3 --in-place -- make test
     """
     words = ctx.meta.get(AFTER_DASHES, ())
     if not words:
         raise click.UsageError("no command is named; it comes after --")
 
+    workspace = app.open()
+    editable = [] if in_place else editable_paths(_environments(workspace.path, words), workspace.path)
+    if not in_place:
+        _warn(workspace.path, words, editable)
+
     def test(folder: Path, checkpoint: Checkpoint) -> bool | None:
-        ended = run_command.run(words, folder=folder, environ={"HOLDFAST_CHECKPOINT": checkpoint.id}, aside=True)
+        environ = {} if in_place else led_to(folder, workspace.path, os.environ, editable)
+        environ["HOLDFAST_CHECKPOINT"] = checkpoint.id
+        ended = run_command.run(words, folder=folder, environ=environ, aside=True)
         if ended.interrupted:
             raise KeyboardInterrupt
         return None if ended.status == _SKIP else ended.status == 0
@@ -46,12 +62,35 @@ def bisect(ctx: click.Context, app: App, *, good: str, bad: str) -> int:
         rest = f"  (at most {left} more)" if left else ""
         streams.note(f"{short(checkpoint.id)}  {verdict}{rest}  {render.first_line(message(checkpoint))}".rstrip())
 
-    found = app.open().bisect(good, bad, test, tell=tell)
+    found = workspace.bisect(good, bad, test, tell=tell, in_place=in_place)
     if app.json:
         app.document(documents.bisected(found))
     else:
         _print(found)
+    if found.changed:
+        render.note_list(found.changed, "The command changed these, which are linked to the workspace's own")
+    render.note_list(found.stale_outputs, "Newer than the files of the folder, perhaps built from others: build again")
     return Exit.DONE if found.first_bad else Exit.INCOMPLETE
+
+
+def _environments(folder: Path, words: Sequence[str]) -> list[Path]:
+    """The Python environments that the command may run in."""
+    found = [each.parent for each in folder.glob("*/pyvenv.cfg")]
+    found += [Path(each) for each in (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX")) if each]
+    for program in (words[0], "python", "python3"):
+        if path := shutil.which(program):
+            found.append(Path(os.path.dirname(os.path.dirname(os.path.abspath(path)))))
+    return list(dict.fromkeys(found))
+
+
+def _warn(folder: Path, words: Sequence[str], editable: Sequence[str]) -> None:
+    """Say what leads from the scratch folder back to the workspace, which would be tested at every step."""
+    if editable:
+        some = ", ".join(render.escape(each) for each in editable)
+        streams.note(f"Installed in editable mode from this folder; PYTHONPATH leads to the scratch folder: {some}")
+    inner = [word for word in words[1:] if word.startswith(f"{folder}{os.sep}")]
+    if inner:
+        streams.note(f"The command names the workspace itself, not the scratch folder: {run_command.shown(inner)}")
 
 
 def _print(found: Bisected) -> None:

@@ -44,4 +44,6 @@ def _done(change: SettingsChange) -> str:
 
 
 def _nothing(change: SettingsChange) -> str:
-    return "is not there, or was edited, and stays" if change.agent == SKILL else "there are no hooks of Holdfast"
+    if change.agent != SKILL:
+        return "there are no hooks of Holdfast"
+    return "is not there" if change.before is None else "was edited, or is not Holdfast's, and stays"

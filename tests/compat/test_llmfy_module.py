@@ -353,6 +353,23 @@ class TestInMemory:
 
 
 class TestSQL:
+    @pytest.mark.parametrize("driver", ["sqlite", "sqlite+aiosqlite", "sqlite+pysqlite"])
+    def test_urls_of_sqlalchemy(self, driver: str, tmp_path: Path) -> None:
+        cps = llmfy.SQLCheckpointer(f"{driver}:///{tmp_path / 'state.db'}")
+        asyncio.run(cps.save(checkpoint(1)))
+        asyncio.run(cps.close())
+        assert (tmp_path / "state.db").exists() and asyncio.run(cps.load("s")) == checkpoint(1)
+        asyncio.run(cps.close())
+
+    @pytest.mark.server
+    @pytest.mark.parametrize("driver", ["postgresql+asyncpg", "postgresql+psycopg2"])
+    def test_postgresql(self, driver: str, postgres_url: str) -> None:
+        cps = llmfy.SQLCheckpointer(postgres_url.replace("postgresql", driver, 1))
+        asyncio.run(cps.clear_all())
+        asyncio.run(cps.save(checkpoint(1)))
+        assert asyncio.run(cps.load("s")) == checkpoint(1)
+        asyncio.run(cps.close())
+
     def test_another_process_reads_the_file(self, tmp_path: Path) -> None:
         url = f"sqlite:///{tmp_path / 'state.db'}"
         one, two = llmfy.SQLCheckpointer(url), llmfy.SQLCheckpointer(connection_string=url)

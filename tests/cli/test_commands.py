@@ -116,12 +116,12 @@ def test_log_lists_newest_first_and_says_when_there_are_more(holdfast, write: Wr
     for n in range(4):
         write("a.txt", f"{n}\n")
         holdfast("save", f"message {n}\nsecond line", "--actor", "me", "--session", f"s{n % 2}")
-    ran = holdfast("log", "-n", "2")
+    ran = holdfast("log", "-n", "2", "--flat")
     lines = ran.out.splitlines()
     assert [line.split()[0] for line in lines] == ["id", "a4", "a3"]
     assert "message 3" in lines[1] and "second line" not in ran.out
     assert "more" in ran.err
-    everything = holdfast("log", "-n", "0")
+    everything = holdfast("log", "-n", "0", "--flat")
     assert len(everything.out.splitlines()) == 5 and not everything.err
     assert [entry["short_id"] for entry in holdfast("log", "--session", "s0", "--json").json["items"]] == [
         "a3",

@@ -510,8 +510,9 @@ def test_options_that_do_not_fit_together_are_a_usage_error(holdfast: Program, s
     wrong = [
         ("log", store, "--actor", "x"), ("log", store, "--all"), ("show", store), ("show", store, "--state", "x"),
         ("diff", store, "--session", "s", "--stat"), ("log", store, "--before", "x"), ("-C", ".", "log", store),
-        ("log", "state.db"), ("log", "nothing"), ("log", "--tenant", "x"), ("show", "latest", "b"),
-        ("diff", "a", "b", "c"), ("verify", "--session", "x"), ("usage", "--session", "x"), ("prune", "--all"),
+        ("log", "state.db"), ("log", "nothing"), ("log", "--tenant", "x"),
+        ("show", store, "a", "b"), ("diff", store, "a", "b", "c"), ("verify", "--session", "x"),
+        ("usage", "--session", "x"), ("prune", "--all"),
         ("prune", "--session", "x"), ("copy", store), ("copy", store, "to.db"), ("log", store, "--namespace", "n"),
     ]  # fmt: skip
     for args in wrong:

@@ -65,7 +65,7 @@ def test_notes_go_to_the_pager_too_in_order(screen, collected, holdfast, project
     for number in range(30):
         (project / "a.txt").write_text(str(number))
         holdfast("save", f"message {number}")
-    assert screen("log", "-n", "25").end()[1] == ""
+    assert screen("log", "--flat", "-n", "25").end()[1] == ""
     lines = COLOUR.sub("", collected.read_text()).splitlines()
     assert "message 29" in lines[1] and "message 5" in lines[-2] and lines[-1].startswith("There are more: ")
 

@@ -39,24 +39,29 @@ _RESTORING = {
     ("command", "spared"),
     [
         ("--help", {"sqlite3", "holdfast.workspace"} | _READING),
-        ("log", {"click", "hashlib", "shlex", "holdfast.location.reports", *_CONFIGURED} | _READING | _RESTORING),
+        ("log", {"click", "hashlib", "shlex", *_CONFIGURED} | _READING | _RESTORING),
+        (
+            "log --flat",
+            {"click", "hashlib", "shlex", "holdfast.location.reports", *_CONFIGURED} | _READING | _RESTORING,
+        ),
         ("save", {"shlex", "holdfast.location", "holdfast.adapters.agents.session_file"} | _RESTORING),
     ],
 )
 @pytest.mark.parametrize("configuration", [None, "watch = 1"])
 def test_a_command_loads_only_its_own_file_and_what_it_needs(holdfast, project, command, spared, configuration):
     holdfast("save", "message")
+    holdfast("log")  # what the checkpoint changed is known from now on
     never = spared | _NEVER
-    if configuration and command == "log":  # reads the file, and checks no values
+    if configuration and command.startswith("log"):  # reads the file, and checks no values
         (project / "holdfast.toml").write_text(configuration)
         never = never - {"tomllib"}
     code = (
-        f"import sys; before = set(sys.modules); from holdfast.cli.main import main; main([{command!r}]);"
+        f"import sys; before = set(sys.modules); from holdfast.cli.main import main; main({command.split()!r});"
         "print([name for name in sys.modules if name.startswith('holdfast.cli.commands.')]);"
         f"print(sorted({never!r} & (set(sys.modules) - before)))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    own = [] if command in ("--help", "log") else [f"holdfast.cli.commands.{command}"]
+    own = [] if command in ("--help", "log", "log --flat") else [f"holdfast.cli.commands.{command}"]
     assert ran.stdout.splitlines()[-2:] == [str(own), "[]"]
 
 
@@ -86,7 +91,7 @@ def test_every_command_has_short_help_and_takes_json(holdfast, name):
     for flag in ("-h", "--help"):
         ran = holdfast(name, flag)
         assert ran.code == 0 and "--json" in ran.out and not ran.err
-        assert len(ran.out.splitlines()) < 35
+        assert len(ran.out.splitlines()) < 40
 
 
 @pytest.mark.parametrize("name", ["apply", "explain", "init", "plan", "rollback", "search", "status", "verify"])

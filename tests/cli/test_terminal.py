@@ -177,7 +177,7 @@ def test_no_stored_data_reaches_the_terminal_as_a_command_to_it(holdfast, projec
 
 def test_a_table_fits_the_terminal(holdfast, terminal):
     holdfast("save", "-m", "word " * 100, "--actor", "somebody")
-    lines = COLOUR.sub("", terminal("log", COLUMNS="60").end()[1]).splitlines()
+    lines = COLOUR.sub("", terminal("log", "--flat", COLUMNS="60").end()[1]).splitlines()
     assert lines[0].split() == ["id", "when", "by", "message"]
     assert len(lines) == 2 and all(len(line) <= 60 for line in lines) and "…" in lines[1]
     assert "s ago" in lines[1]
@@ -185,7 +185,7 @@ def test_a_table_fits_the_terminal(holdfast, terminal):
 
 def test_the_id_is_whole_on_the_narrowest_terminal(holdfast, terminal):
     holdfast.saved("-m", "word " * 20, "--name", "a-long-name-of-a-checkpoint", "--actor", "claude-code")
-    lines = terminal("log", COLUMNS="40", NO_COLOR="1").end()[1].splitlines()
+    lines = terminal("log", "--flat", COLUMNS="40", NO_COLOR="1").end()[1].splitlines()
     assert lines[1].startswith("a1  ") and "word" in lines[1]
     assert all(len(line) <= 40 for line in lines)
 

@@ -141,8 +141,8 @@ def test_checkpoints_of_an_actor_are_listed(worked):
     assert [each["message"] for each in by_agent] == ["by a helper", "worked"]
     by_hand = worked("log", "--actor", "user", "--json").json["items"]
     assert [each["message"] for each in by_hand] == ["by hand", "before"]
-    more = worked("log", "-n1", "--actor", "claude-code").err
-    assert more.startswith("There are more: holdfast log --actor claude-code -n 1 --before a3-")
+    more = worked("log", "--flat", "-n1", "--actor", "claude-code").err
+    assert more.startswith("There are more: holdfast log --actor claude-code --flat -n 1 --before a3-")
     assert worked("log", "--actor", "claude").err == "No checkpoints of this actor.\n"
 
 

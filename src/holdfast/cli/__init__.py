@@ -21,6 +21,7 @@ From the outside in:
 
     start, main      where the program begins; errors into exit codes (`exit_codes`)
     fast_log         `log`, answered without click
+    turns, words     how `log` shows turns; which words are checkpoints and which are paths
     group, command   the click group and the click command; `context` is what every command is given
     location_command    the click command of `log`, `show`, `diff` and others, which work on any `holdfast.location`
     commands/        one file per command

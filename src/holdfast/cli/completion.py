@@ -31,6 +31,7 @@ def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     if param.name in _WHERES or (AFTER_DASHES in ctx.meta and param.name in _REFS):
         return [CompletionItem(incomplete, type="file")]
     words = [*ctx.params.values(), *ctx.args]  # the latter while the value of an option is still to come
+    words = [each for word in words for each in (word if isinstance(word, tuple) else (word,))]
     if any(is_url(word) for word in words if isinstance(word, str)):
         return []  # a server is not asked for the sake of a word
     if param.name in _REFS:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from holdfast.cli.context import App
 
 _COMPLETING = "_HOLDFAST_COMPLETE"  # set by a shell that completes a word: click answers
-_TEXTS = ("--session", "--before", "--actor", "--type")
+_TEXTS = ("--session", "--before", "--actor", "--type", "--since", "--until", "--grep")
+_FLAGS = ("--all", "--flat", "--stat")
 _DIGITS_MAX = 9
 LIMIT = 20
 
@@ -52,25 +53,75 @@ def answer(of_program: _Options, of_command: _Options) -> int:
     return 0
 
 
-def log(app: App, limit: int = LIMIT, *, before: str | None = None, **options: Any) -> None:
-    """List the checkpoints of a location, newest first. With a `limit` of 0, all of them."""
+def log(
+    app: App,
+    limit: int = LIMIT,
+    *,
+    before: str | None = None,
+    words: Sequence[str] = (),
+    after_dashes: Sequence[str] | None = None,
+    **options: Any,
+) -> None:
+    """List the checkpoints of a location, newest first. With a `limit` of 0, all of them.
+
+    words: in a folder, a range `A..B` and paths.
+    """
     from holdfast.cli import streams, values  # as above
 
-    with app.location(options, scans=False) as location:
-        page = location.list(limit or None, before)
+    in_turns = not (app.json or options.get("flat")) and app.kind().name == "workspace"
+    with app.location(options | ({"turns": True} if in_turns else {}), scans=False) as location:
+        if words or after_dashes:
+            named = _narrow(app, location, words, after_dashes)
+            page = location.list(limit or None, before)
+            if not (page.items or before or after_dashes):
+                _check_words(app, location, named)
+        else:
+            page = location.list(limit or None, before)
         if app.json:
             app.items((each.document for each in page.items), page.next, **page.extra)
             return
-        values.table(page.columns, [each.cells for each in page.items])
+        if in_turns:
+            from holdfast.cli.turns import print_groups
+
+            print_groups(page.groups, every_path=bool(options.get("stat")))
+        elif options.get("stat"):
+            from holdfast.cli.turns import print_with_changes
+
+            print_with_changes(page)
+        else:
+            values.table(page.columns, [each.cells for each in page.items])
         values.notes(page.notes)
         if page.next is not None:
-            words = [app.url] if app.url else []
-            for option in location.options:
+            from holdfast.model.documents import short
+
+            again = [app.url] if app.url else []
+            for option in {each.name: each for each in location.options}.values():
                 value = options.get(option.name)
                 if value is not None and value is not False:
-                    words += [f"--{option.name}"] if value is True else [f"--{option.name}", value]
-            words += ["-n", str(limit)] if limit != LIMIT else []
-            streams.note(f"There are more: {app.typed('log', *words, '--before', page.next)}")
+                    again += [f"--{option.name}"] if value is True else [f"--{option.name}", value]
+            again += ["-n", str(limit)] if limit != LIMIT else []
+            again += ["--before", short(page.next) if in_turns else page.next, *words]
+            again += ["--", *after_dashes] if after_dashes else []
+            streams.note(f"There are more: {app.typed('log', *again)}")
+
+
+def _narrow(app: App, location: Any, words: Sequence[str], after_dashes: Sequence[str] | None) -> list[str]:
+    """Have a folder list only a range, and only what changed some paths; return the paths as they were typed."""
+    from holdfast.cli.words import refs_and_paths  # with click, which is loaded where there are words
+
+    refs, paths = refs_and_paths(app, location.workspace, words, after_dashes, most=2)
+    location.narrow(refs, app.paths(location.workspace, paths))
+    return paths
+
+
+def _check_words(app: App, location: Any, paths: Sequence[str]) -> None:
+    """Raise NotFound for a word that is neither a checkpoint nor a path; for a path that nothing changed, do not."""
+    from holdfast.cli.words import unknown_word  # as above
+    from holdfast.errors import NotFound
+
+    nothing = NotFound(f"no checkpoint changed {' '.join(paths)}", hint="Check its spelling.")
+    if paths and (error := unknown_word(app, location.workspace, paths, nothing)) is not nothing:
+        raise error
 
 
 def _of_program(word: str, words: Iterator[str], options: _Options) -> bool:
@@ -83,8 +134,8 @@ def _of_program(word: str, words: Iterator[str], options: _Options) -> bool:
 
 def _of_command(word: str, words: Iterator[str], options: _Options) -> bool:
     """Read an option that stands after `log`; whether it is one that is known here."""
-    if word == "--all":
-        options["all"] = True
+    if word in _FLAGS:
+        options[word[2:]] = True
         return True
     value = next(words, "")
     if word in _TEXTS:

@@ -23,6 +23,7 @@ SECTIONS = {
         "save": "Save a checkpoint of the folder.",
         "log": "List checkpoints, newest first.",
         "show": "Show one checkpoint in full.",
+        "cat": "Print files of a checkpoint, byte for byte.",
         "diff": "Show what differs between two states.",
         "restore": "Bring the folder back to a checkpoint.",
         "undo": "Take back the last restore.",

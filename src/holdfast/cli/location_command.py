@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from holdfast.cli.command import AFTER_DASHES, Command, complete_by_name
 from holdfast.cli.context import App
-from holdfast.errors import HoldfastError, Refused
+from holdfast.errors import HoldfastError, NotFound, Refused
 from holdfast.location import FOLDER, KINDS, Capability, LocationKind, Option, is_url, kind_of
 
 _KIND = "holdfast.kind"
@@ -39,8 +40,16 @@ def location_command(
 class LocationCommand(Command):
     """Has the options of the kind of its location."""
 
-    def __init__(self, *args: Any, capability: Capability, refs: tuple[int, int | None], **attributes: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        capability: Capability,
+        refs: tuple[int, int | None],
+        takes_paths: bool = False,
+        **attributes: Any,
+    ) -> None:
         super().__init__(*args, **attributes)
+        self._takes_paths = takes_paths
         self.capability = capability
         self._refs = refs
 
@@ -90,8 +99,9 @@ class LocationCommand(Command):
         words = self._locate(ctx, app, words)
         options = {each.name: ctx.params.pop(_python_name(each), None) for each in self.options_of(ctx.meta[_KIND])}
         given = {name: value for name, value in options.items() if value not in (None, False)}
-        if paths := ctx.meta.get(AFTER_DASHES):
-            given["paths"] = paths
+        paths = ctx.meta.get(AFTER_DASHES)
+        if paths or (paths is not None and self._takes_paths and ctx.meta[_KIND] == FOLDER):
+            given["paths"] = paths  # also an empty list: the dashes say that no word before them is a path
         self._check(ctx, app, given)
         ctx.params |= {"words": words, "options": given}
         return super().invoke(ctx)
@@ -111,8 +121,11 @@ class LocationCommand(Command):
     def _is_location(self, app: App, word: str) -> bool:
         if is_url(word):
             return True
-        if app.directory or not os.path.isdir(os.path.expanduser(word)):
+        folder = os.path.expanduser(word)
+        if app.directory or not os.path.isdir(folder):
             return False
+        if self._takes_paths and _is_inside(app, folder):
+            return False  # a path of the workspace that one is in
         return self._refs == (0, 0) or word in (".", "..") or word.startswith(_PATHS)
 
     def _locate(self, ctx: click.Context, app: App, words: list[str]) -> list[str]:
@@ -126,10 +139,11 @@ class LocationCommand(Command):
             else:
                 app.directory = os.path.expanduser(first)
             words = words[1:]
-        elif words and self._refs == (0, 0):
+        elif words and self._refs == (0, 0) and not (self._takes_paths and _is_workspace(app)):
             raise click.UsageError(_no_location(app, first), ctx)
         least, most = self._refs
-        if most is not None and len(words) > most:
+        is_other = app.url is not None or (self._takes_paths and app.kind() != FOLDER)
+        if most is not None and len(words) > most and (is_other or not self._takes_paths):
             raise click.UsageError(f"got unexpected extra argument ({words[most]})", ctx)
         if len(words) < least:
             raise click.UsageError("missing argument 'REF': no checkpoint is named", ctx)
@@ -160,6 +174,30 @@ class LocationCommand(Command):
             except HoldfastError:  # a package that it needs is not installed
                 continue
         return error
+
+
+def _is_workspace(app: App) -> bool:
+    """Whether the command is about a folder that has a store: its words are paths of it then."""
+    try:
+        return app.kind() == FOLDER and bool(app.open(scans=False))
+    except NotFound:
+        return False
+
+
+def _is_inside(app: App, folder: str) -> bool:
+    """Whether a folder is no location by itself, and is inside the workspace that one is in."""
+    from holdfast.workspace.store_paths import owner_of, store_folder  # start-up cost, for a word that is a folder
+
+    real = Path(os.path.realpath(folder))
+    if kind_of(os.fspath(real)) != FOLDER or real == Path(os.path.realpath(".")):
+        return False
+    for place in (real, *real.parents):
+        try:
+            if owner_of(store_folder(place, store=app.store, environ=os.environ), os.environ) == os.fspath(place):
+                return place != real
+        except HoldfastError:
+            continue
+    return False
 
 
 def _no_location(app: App, word: str) -> str:

@@ -103,6 +103,14 @@ def _around(overlap: Overlap, path: str) -> str:
     return f"before it: {at(overlap.before, overlap.path_before)}{left}"
 
 
+def branch_note(plan: Plan) -> list[str]:
+    """A line that says that a checkpoint was saved on another branch of the user's git; none if it was not."""
+    if plan.branches is None:
+        return []
+    then, now = (f"branch {render.escape(each)}" if each else "a detached HEAD" for each in plan.branches)
+    return [f"{short(plan.checkpoint)} was saved on {then}; you are on {now}. A restore changes files, not your git."]
+
+
 def carry_out(
     app: App,
     workspace: Workspace,
@@ -122,7 +130,8 @@ def carry_out(
             app.document({"plan": documents.plan(plan), "restored": None, **conversation_document(said)})
         else:
             stream = sys.stdout if dry_run else sys.stderr
-            (streams.answer if dry_run else streams.note)("\n".join(plan_lines(plan, workspace.path, stream)))
+            lines = [*plan_lines(plan, workspace.path, stream), *branch_note(plan)]
+            (streams.answer if dry_run else streams.note)("\n".join(lines))
             show_conversation(said)
         return Exit.INCOMPLETE if plan.conflicts and not dry_run else Exit.DONE
     with progress.shown() as shown:
@@ -137,6 +146,7 @@ def carry_out(
             what = f"Undid {whose(plan)} since {short(plan.checkpoint)}"
         elif plan.hunks:
             what = f"Took back {render.count(len(plan.hunks), 'change')} since {short(plan.checkpoint)}"
+        streams.notes(branch_note(plan))
         note_changed(plan)
         show_restored(done, what, next_step=f"undo with: {typed('undo')}")
         if plan.doubts:

@@ -98,6 +98,20 @@ def raw(text: str) -> None:
         _give_up(sys.stdout, error)
 
 
+def binary(chunks: Iterable[bytes]) -> None:
+    """Write bytes as they are."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    flush()
+    try:
+        for chunk in chunks:
+            if buffer is None:
+                _write(sys.stdout, chunk.decode("utf-8", "backslashreplace"))
+            else:
+                buffer.write(chunk)
+    except OSError as error:
+        _give_up(sys.stdout, error)
+
+
 def note(text: str) -> None:
     """Write a line that is not part of the answer: a warning, a hint, a plan, a question."""
     if _through is not None:

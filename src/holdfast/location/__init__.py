@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Description,
         Details,
         Field,
+        Group,
         PrunePlan,
         PruneResult,
         Table,
@@ -54,6 +55,7 @@ __all__ = [
     "Description",
     "Details",
     "Field",
+    "Group",
     "InvalidOption",
     "Item",
     "Location",
@@ -140,6 +142,8 @@ class Page(NamedTuple):
     """What else to say, such as what could not be read, or why there are no items."""
     extra: Mapping[str, Any] = {}
     """More of the JSON document."""
+    groups: Sequence[Any] = ()
+    """The items in groups, each a `Group`, where that was asked for."""
 
 
 class Location(Protocol):

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
         Exported,
         FileChange,
         Hunk,
-        LineCount,
         Overlap,
-        PathChange,
         Plan,
         Recovery,
         Renamed,
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
         Progress,
     )
     from holdfast.model.findings import Bisected, Blame, BlamedLine, Match, Origin, Problem, VerifyReport, Why
+    from holdfast.model.path_change import LineCount, PathChange
     from holdfast.model.uncovered import Reason, Uncovered
     from holdfast.model.upkeep import CheckpointUsage, Compacted, PathUsage, Pruned, Purged, PurgePlan, Usage
 
@@ -78,12 +77,13 @@ __all__ = [
 
 _MODULES = {
     "changes": {
-        "Changes", "CheckpointDiff", "Exported", "FileChange", "Hunk", "LineCount", "Overlap", "PathChange", "Plan",
+        "Changes", "CheckpointDiff", "Exported", "FileChange", "Hunk", "Overlap", "Plan",
         "Recovery", "Renamed", "Restored",
     },
     "findings": {"Bisected", "Blame", "BlamedLine", "Match", "Origin", "Problem", "VerifyReport", "Why"},
     "upkeep": {"CheckpointUsage", "Compacted", "PathUsage", "PurgePlan", "Pruned", "Purged", "Usage"},
     "uncovered": {"Reason", "Uncovered"},
+    "path_change": {"LineCount", "PathChange"},
 }  # fmt: skip
 
 if not TYPE_CHECKING:  # a type checker that saw this would accept any name

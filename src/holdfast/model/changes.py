@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from holdfast.model.checkpoint import JSON
+from holdfast.model.path_change import LineCount, PathChange
 
 
 class Renamed(NamedTuple):
@@ -14,24 +15,6 @@ class Renamed(NamedTuple):
 
     old: str
     new: str
-
-
-class LineCount(NamedTuple):
-    """How many lines of a file came and went; None where its content is not text."""
-
-    added: int | None
-    removed: int | None
-
-
-class PathChange(NamedTuple):
-    """A path that differs, with the letter that git has for it: A (added), M (modified), D (deleted), R (renamed)."""
-
-    letter: str
-    """Empty where it is not known."""
-    path: str
-    old: str = ""
-    """Of a renamed file: its path before."""
-    lines: LineCount = LineCount(None, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast import location
-from holdfast.errors import NotFound, Remedy
+from holdfast.errors import NotFound, Refused, Remedy
 from holdfast.location import Capability, Column, Item, Option, Page
 from holdfast.model import documents
 from holdfast.model.documents import short
+from holdfast.workspace.stored.attribution import USER
 from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -32,13 +33,16 @@ if TYPE_CHECKING:
         Checkpoint,
         CheckpointDiff,
         CheckpointUsage,
+        GitHead,
         LineCount,
         Operation,
+        PathChange,
         Progress,
         Pruned,
         Usage,
     )
     from holdfast.retention import Policy
+    from holdfast.workspace.stored.history import Turn
 
 _LIST, _GET, _DIFF = (frozenset([each]) for each in (Capability.LIST, Capability.GET, Capability.DIFF))
 _COLUMNS = (
@@ -50,6 +54,9 @@ _COLUMNS = (
 )
 
 
+YOU = "you"
+"""What a person is called to a person."""
+_FILTERS = ("session", "actor", "type", "since", "until", "grep", "after", "up_to")
 _List = list  # within the class, `list` is its method
 
 
@@ -62,6 +69,11 @@ class WorkspaceLocation:
         Option("session", "Only those of a session.", _LIST, "ID"),
         Option("actor", "Only those of an agent and its sub-agents, or of the user.", _LIST, "ACTOR"),
         Option("type", "Only those of a type: automatic, manual, feature or session.", _LIST, "TYPE"),
+        Option("since", "Only those not before a time: 10m, 14:05, yesterday, 2026-11-01.", _LIST, "TIME"),
+        Option("until", "Only those not after a time.", _LIST, "TIME"),
+        Option("grep", "Only those whose message or prompt matches a regular expression.", _LIST, "PATTERN"),
+        Option("flat", "One line for each checkpoint, not grouped by turn.", _LIST),
+        Option("stat", "Also list every changed file, with the lines added and removed.", _LIST),
         Option("state", "Print that state as JSON, and nothing else.", _GET, "NAME"),
         Option("uncovered", "List every path that it does not contain.", _GET),
         Option("stat", "Only count the lines added and removed in each file.", _DIFF),
@@ -74,6 +86,8 @@ class WorkspaceLocation:
             address = Workspace(address, create=False, on_unknown="tagged")
         self.workspace: Workspace = address
         self._options = options or {}
+        self.paths: Sequence[str] | None = self._options.get("paths")
+        """The only paths that `list` and `diff` are about; None: all."""
 
     def describe(self) -> Description:
         return location.Description("workspace", "a folder", os.fspath(self.workspace.path), self.capabilities)
@@ -83,21 +97,76 @@ class WorkspaceLocation:
 
     # looking
 
+    def narrow(self, refs: Sequence[str], paths: Sequence[str] | None) -> None:
+        """Have `list` return only checkpoints up to one reference, or after the first of two and up to the other; and
+        only those that changed one of the paths."""
+        if refs:
+            self._options = {**self._options, "after": refs[0] if len(refs) > 1 else None, "up_to": refs[-1]}
+        self.paths = paths
+
     def list(self, limit: int | None, before: str | None = None) -> Page:
-        session, actor, kind = (self._options.get(name) for name in ("session", "actor", "type"))
-        most = None if limit is None else limit + 1
-        safety = bool(self._options.get("all"))
-        found = self.workspace.list(most, session=session, actor=actor, safety=safety, before=before, type=kind)
+        """A page of checkpoints; with the option `turns`, of turns, each of which is a group of them."""
+        filters: dict[str, Any] = {name: self._options.get(name) for name in _FILTERS}
+        filters |= {"safety": bool(self._options.get("all")), "paths": self.paths}
+        try:
+            if self._options.get("turns"):
+                return self._turns(limit, before, filters)
+            found = self.workspace.list(None if limit is None else limit + 1, before=before, **filters)
+        except NotFound:
+            raise
+        except Refused as error:  # a time or a pattern
+            raise location.InvalidOption(error.message, hint=error.advice) from None
         shown = found[:limit]
         next_page = shown[-1].id if len(found) > len(shown) else None
-        notes = [] if shown else [self._nothing(before, session=session, actor=actor, type=kind)]
-        return Page(_COLUMNS, [_item(each) for each in shown], next_page, notes)
+        notes = [] if shown else [self._nothing(before, filters)]
+        items = [_item(each) for each in shown]
+        if self._options.get("stat"):
+            items = [self._with_changes(each) for each in items]
+        return Page(_COLUMNS, items, next_page, notes)
 
-    def _nothing(self, before: str | None, **given: str | None) -> str:
+    def _with_changes(self, item: Item) -> Item:
+        changes = [documents.path_change(each) for each in self.workspace.changed_paths(item.id)]
+        return item._replace(document=item.document | {"changes": changes})
+
+    def _turns(self, limit: int | None, before: str | None, filters: Mapping[str, Any]) -> Page:
+        found = self.workspace.turns(limit, before=before, **filters)
+        groups = []
+        for turn, summary in zip(found.turns, found.summaries, strict=True):
+            newest, is_cut = turn.checkpoints[0], summary.files > len(summary.paths)
+            groups.append(
+                location.Group(
+                    items=[_item(each) for each in turn.checkpoints],
+                    title=turn.prompt or message(newest),
+                    by="" if turn.actor == USER else turn.actor,
+                    when=newest.timestamp,
+                    marks=[mark for each in turn.checkpoints for mark in _marks(each) if mark],
+                    files=summary.files,
+                    lines=summary.lines,
+                    changes=self._all_changes(turn) if is_cut and self._options.get("stat") else summary.paths,
+                )
+            )
+        items = [item for group in groups for item in group.items]
+        notes = [] if items else [self._nothing(before, filters)]
+        return Page(_COLUMNS, items, found.next, notes, groups=groups)
+
+    def _all_changes(self, turn: Turn) -> Sequence[PathChange]:
+        """Every changed file of a turn, as its newest checkpoint with it has it."""
+        found: dict[str, PathChange] = {}
+        for each in turn.checkpoints:
+            for change in self.workspace.changed_paths(each.id):
+                found.setdefault(change.path, change)
+        return sorted(found.values(), key=lambda change: change.path)
+
+    def _nothing(self, before: str | None, filters: Mapping[str, Any]) -> str:
         if before:
             return "There are no older ones."
-        if asked := [name for name, value in given.items() if value is not None]:
+        if self.paths is not None:
+            return f"No checkpoint changed {', '.join(self.paths)}."
+        asked = [name for name in _FILTERS if filters[name] is not None]
+        if asked and set(asked) <= {"session", "actor", "type"}:
             return f"No checkpoints of this {' and '.join(asked)}."
+        if asked:
+            return "No checkpoint matches."
         if self.workspace.list(1, safety=True):
             return "No checkpoints but those made before restores."
         return "No checkpoints yet."
@@ -106,13 +175,14 @@ class WorkspaceLocation:
         if (name := self._options.get("state")) is not None:
             return self._state("latest" if ref is None else ref, name)
         found = self.workspace.get("latest" if ref is None else ref)
-        document = documents.whole_checkpoint(found)
+        changes = self.workspace.changed_paths(found.id)
+        document = documents.whole_checkpoint(found) | {"changes": [documents.path_change(each) for each in changes]}
         if self._options.get("uncovered"):
             reasons = documents.uncovered_reasons(found.uncovered)
             lines = [f"    {path or '.'}  ({why})" for path, why in reasons.items()]
             return location.Details(found.id, [], document, lines=lines or ["It contains everything."])
         missing = documents.uncovered_reasons(each for each in found.uncovered if each.reason.is_failure)
-        return location.Details(found.id, _fields(found), document, missing=missing)
+        return location.Details(found.id, _fields(found, changes), document, missing=missing)
 
     def _state(self, ref: str, name: str) -> Details:
         """One state as it is stored. JSON may look like tags by itself, so that there are tags is a note."""
@@ -131,7 +201,7 @@ class WorkspaceLocation:
         """A against B, or against the folder as it is now."""
         words = [each for each in (a, b) if each]
         try:
-            found = self.workspace.diff("latest" if a is None else a, b, self._options.get("paths"))
+            found = self.workspace.diff("latest" if a is None else a, b, self.paths)
         except NotFound as error:
             if any(os.path.lexists(word) for word in words):
                 raise NotFound(error.message, remedy=Remedy("name_paths")) from None
@@ -276,11 +346,16 @@ _USAGE = ("total_bytes", "packs_bytes", "catalog_bytes", "other_bytes", "unneede
 
 
 def _item(checkpoint: Checkpoint) -> Item:
-    marks = (checkpoint.name, "pinned" if checkpoint.pinned else "", "" if checkpoint.complete else "incomplete")
+    marks = _marks(checkpoint)
     step = "" if checkpoint.step is None else f"#{checkpoint.step}"
-    by = " ".join(filter(None, (checkpoint.actor, checkpoint.session, step)))
+    who = YOU if checkpoint.actor in (None, "", USER) else checkpoint.actor
+    by = " ".join(filter(None, (who, checkpoint.session, step)))
     cells = (short(checkpoint.id), checkpoint.timestamp, marks, (by,), message(checkpoint))
     return Item(checkpoint.id, cells, documents.checkpoint(checkpoint))
+
+
+def _marks(checkpoint: Checkpoint) -> tuple[str | None, str, str]:
+    return checkpoint.name, "pinned" if checkpoint.pinned else "", "" if checkpoint.complete else "incomplete"
 
 
 def message(checkpoint: Checkpoint) -> str:
@@ -302,12 +377,13 @@ def reason(operation: Operation) -> str:
     return f"before {operation.verb} to {target}"
 
 
-def _fields(found: Checkpoint) -> list[Field]:
-    changed, operation = found.files_changed, found.operation
+def _fields(found: Checkpoint, changes: Sequence[PathChange]) -> list[Field]:
+    operation, git = found.operation, found.git
     counted = Counter(each.reason.value for each in found.uncovered)
     uncovered = "\n".join(f"{_count(number, 'path')}: {why}" for why, number in counted.most_common())
     return [
-        location.Field("checkpoint", found.id),
+        location.Field("checkpoint", short(found.id)),
+        location.Field("id", found.id),
         location.Field("name", found.name),
         location.Field("when", found.timestamp, "time"),
         location.Field("message", found.message, "block"),
@@ -322,9 +398,22 @@ def _fields(found: Checkpoint) -> list[Field]:
         location.Field("complete", "yes" if found.complete else "no"),
         location.Field("quiet", "" if found.quiet else "no: files changed while they were read"),
         location.Field("not contained", uncovered, "block"),
-        location.Field("commit", found.commit),
-        location.Field("changed", (_count(len(changed), "file"), changed), "listing"),
+        location.Field("your git", _git_words(git)),
+        location.Field("stored as", f"commit {found.commit} of the store" if found.commit else ""),
+        location.Field("changed", (_count(len(changes), "file"), [_change_line(each) for each in changes]), "listing"),
     ]
+
+
+def _git_words(git: GitHead | None) -> str:
+    """Where the user's own git stood, in words."""
+    if git is None:
+        return ""
+    at = f"commit {git.commit}" if git.commit else "no commit yet"
+    return f"branch {git.branch}, {at}" if git.branch else f"detached HEAD, {at}"
+
+
+def _change_line(change: PathChange) -> str:
+    return f"{change.letter or ' '} {f'{change.old} → ' if change.old else ''}{change.path}"
 
 
 def _paths(found: CheckpointDiff) -> list[str]:

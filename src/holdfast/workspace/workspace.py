@@ -17,7 +17,15 @@ from holdfast import durable
 from holdfast.durable.os_errors import os_errors
 from holdfast.errors import HoldfastError, NotFound, Refused, Remedy, Unavailable
 from holdfast.model.checkpoint import TYPES
-from holdfast.validation import check_count, check_limit, check_optional_text, check_path, check_patterns, check_place
+from holdfast.validation import (
+    check_count,
+    check_limit,
+    check_optional_text,
+    check_path,
+    check_patterns,
+    check_place,
+    check_text,
+)
 from holdfast.workspace import store_paths
 from holdfast.workspace.restore.journal import Journal
 from holdfast.workspace.store_trust import check_private
@@ -62,10 +70,12 @@ if TYPE_CHECKING:
     from holdfast.workspace.pathspec import Paths
     from holdfast.workspace.requests import RestoreRequest, SaveRequest
     from holdfast.workspace.stored.files import StoredPath
+    from holdfast.workspace.stored.history import TurnPage
     from holdfast.workspace.upkeep.purge import Purger
 
 Place = str | os.PathLike[str]
 _UNCHANGED = "Nothing was saved or changed."
+_PAGE = 100
 
 
 class Workspace:
@@ -262,24 +272,110 @@ class Workspace:
         safety: bool = False,
         before: CheckpointRef | None = None,
         type: str | None = None,  # noqa: A002  the key in the metadata
+        after: CheckpointRef | None = None,
+        up_to: CheckpointRef | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        grep: str | None = None,
+        paths: Paths | None = None,
     ) -> list[Checkpoint]:
         """List checkpoints, newest first, the newest 50 unless `limit` says otherwise (None: all of them).
 
         With `safety`, also those saved before restores. `actor` is an agent, including its sub-agents, or `user`.
         `type` is "automatic", "manual", "feature" or "session": see `holdfast.project`.
         `before` is any reference, and only older checkpoints are listed: pass the last of one page to get the next,
-        even if that checkpoint was deleted meanwhile.
+        even if that checkpoint was deleted meanwhile. `after` and `up_to` are references, too: the list ends after the
+        first, and begins with the other.
+        `since` and `until` are times: a datetime, or text such as `10m`, `14:05`, `yesterday` or `2026-11-01`. `grep`
+        is a regular expression for the message or the prompt, `paths` are files, folders or globs that changed.
         """
-        limit, session = check_limit(limit), plain_text(check_optional_text(session, "session"))
-        actor = plain_text(check_optional_text(actor, "actor"))
+        from itertools import islice
+
+        limit = check_limit(limit)
         if type is not None and type not in TYPES:
             raise Refused(f"there is no type {type!r}", hint=f"Choose one of {', '.join(TYPES)}.")
+        filters = self._filters(type=type, session=session, actor=actor, safety=safety, since=since, until=until)
         with self._reading():
             older = None if before is None else self._repository.page_end(before)
-            rows = self._repository.catalog.newest(
-                limit=limit, session=session, actor=actor, safety=safety, before=older, type=type
-            )
-            return [self._repository.checkpoint(row) for row in rows]
+            filters["after"] = None if after is None else self._repository.find(after).id
+            filters["up_to"] = None if up_to is None else self._repository.find(up_to).id
+            if grep is None and paths is None:
+                rows = self._repository.catalog.newest(limit=limit, before=older, **filters)
+                return [self._repository.checkpoint(row) for row in rows]
+            found = self._repository.consistently
+            return found(lambda: [*islice(self._matching(grep, paths, older, **filters), limit)])
+
+    def turns(self, limit: int | None = 20, *, before: CheckpointRef | None = None, **filters: Any) -> TurnPage:
+        """List the turns of agents and the saves of people, newest first, each with what it changed.
+
+        `before` and `filters` are those of `list`; `next` of the result is `before` of the next page, on which a turn
+        that others interrupted may go on.
+        """
+        from itertools import islice
+
+        from holdfast.workspace.stored.history import Summaries, TurnPage, group_turns, next_page
+
+        limit = check_limit(limit)
+
+        def checkpoints() -> Iterator[Checkpoint]:
+            end = before
+            while page := self.list(_PAGE, before=end, **filters):
+                yield from page
+                end = page[-1].id
+                if len(page) < _PAGE:
+                    break
+
+        found = [*islice(group_turns(checkpoints()), None if limit is None else limit + 1)]
+        shown = found[:limit]
+        with self._reading():
+            summaries = Summaries(self._repository).of(shown)
+        return TurnPage(tuple(shown), tuple(summaries), next_page(shown, found[len(shown) :]))
+
+    def _filters(
+        self,
+        *,
+        type: str | None,  # noqa: A002  the key in the metadata
+        session: str | None,
+        actor: str | None,
+        safety: bool,
+        since: str | datetime | None,
+        until: str | datetime | None,
+    ) -> dict[str, Any]:
+        """Check what a list is filtered by, and return it as the catalog takes it."""
+        return {
+            "type": type,
+            "session": plain_text(check_optional_text(session, "session")),
+            "actor": plain_text(check_optional_text(actor, "actor")),
+            "safety": safety,
+            "since": None if since is None else self._moment(since, end=False).isoformat(),
+            "until": None if until is None else self._moment(until, end=True).isoformat(),
+        }
+
+    def _moment(self, when: str | datetime, *, end: bool) -> datetime:
+        """Return a time in UTC; of a day, its beginning or its end."""
+        if isinstance(when, datetime):
+            return when.astimezone(UTC)
+        span = self.parse_time(check_text(when, "a time"))
+        return span.end if end else span.start
+
+    def _matching(
+        self, grep: str | None, paths: Paths | None, before: str | None, **filters: Any
+    ) -> Iterator[Checkpoint]:
+        """Yield the checkpoints whose message or prompt matches, and that changed one of the paths; newest first."""
+        from holdfast.workspace.pathspec import as_text, open_scope
+        from holdfast.workspace.stored.history import message_pattern, prompt_of
+
+        pattern = None if grep is None else message_pattern(grep)
+        scope = open_scope(as_text(paths), self.path)
+        repository = self._repository
+        while rows := repository.catalog.newest(limit=_PAGE, before=before, **filters):
+            for row in rows:
+                found = repository.checkpoint(row)
+                if pattern is not None and not pattern.search(f"{found.message}\n{prompt_of(found)}"):
+                    continue
+                if paths is None or any(path in scope for path in repository.files_changed(found)):
+                    yield found
+            before = rows[-1].id
 
     def get(self, ref: CheckpointRef) -> Checkpoint:
         """Get a checkpoint by id, unique prefix of an id, name, `latest`, `latest~2`, or time.

@@ -10,20 +10,20 @@ import click
 from holdfast.cli import render, streams, values
 from holdfast.cli.context import App, pass_app
 from holdfast.cli.location_command import location_command
+from holdfast.cli.words import refs_and_paths, unknown_word
+from holdfast.errors import NotFound
 from holdfast.location import Capability
+from holdfast.workspace.location import WorkspaceLocation
 
 if TYPE_CHECKING:
-    from holdfast.location import Changed
+    from holdfast.location import Changed, Comparison, Location
 
 _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 _VALUE_CHARS = 200
 
 
-# The names are those of a folder, where A comes first; the metavars those of a location, which A and B come after.
-@location_command(Capability.DIFF, refs=(0, 2), after_dashes="[-- PATHS...]")
-@click.argument("a", required=False, metavar="[LOCATION]")
-@click.argument("b", required=False, metavar="[A]")
-@click.argument("third", required=False, metavar="[B]")
+@location_command(Capability.DIFF, refs=(0, 2), takes_paths=True, after_dashes="[-- PATHS...]")
+@click.argument("refs", nargs=-1, metavar="[LOCATION] [A [B]] [PATH]...")
 @pass_app
 def diff(app: App, *, words: list[str], options: dict[str, Any]) -> None:
     """Show what differs between two states.
@@ -33,14 +33,15 @@ def diff(app: App, *, words: list[str], options: dict[str, Any]) -> None:
 
     \b
     holdfast diff                    latest against now
-    holdfast diff b3 b7 --stat
-    holdfast diff latest~2 -- src/   paths come after --
+    holdfast diff a3 a7 --stat       also a3..a7
+    holdfast diff latest~2 src/      some paths; -- before them if one is also a checkpoint
+    holdfast diff @yesterday
     holdfast diff ./runs/exp1 1000 2000
     holdfast diff sqlite:///state.db c1 c2 --session s1
     """
-    a, b = [*words, None, None][:2]
+    named = options.pop("paths", None)
     with app.location(options) as location:
-        found = location.diff(a, b)
+        found = _compare(app, location, words, named)
     if app.json:
         app.document(found.document)
         return
@@ -64,6 +65,20 @@ def diff(app: App, *, words: list[str], options: dict[str, Any]) -> None:
             render.note_list(items, title)
         else:
             streams.note(title)
+
+
+def _compare(app: App, location: Location, words: list[str], after_dashes: list[str] | None) -> Comparison:
+    if not isinstance(location, WorkspaceLocation):
+        a, b = [*words, None, None][:2]
+        return location.diff(a, b)
+    workspace = location.workspace
+    refs, paths = refs_and_paths(app, workspace, words, after_dashes, most=2)
+    location.paths = app.paths(workspace, paths)
+    try:
+        a, b = [*refs, None, None][:2]
+        return location.diff(a, b)
+    except NotFound as error:
+        raise (error if after_dashes else unknown_word(app, workspace, paths, error)) from None
 
 
 def _change(change: Changed) -> None:

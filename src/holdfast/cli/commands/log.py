@@ -12,15 +12,15 @@ from holdfast.cli.location_command import location_command
 from holdfast.location import Capability
 
 
-@location_command(Capability.LIST, refs=(0, 0))
-@click.argument("location", required=False)
+@location_command(Capability.LIST, refs=(0, 0), takes_paths=True, after_dashes="[-- PATHS...]")
+@click.argument("refs", nargs=-1, metavar="[LOCATION] [A..B] [PATH]...")
 @click.option(
     "-n",
     "--limit",
     type=click.IntRange(min=0),
     metavar="N",
     default=fast_log.LIMIT,
-    help="How many to list; 0 lists all.",
+    help="How many turns to list, or checkpoints with --flat; 0 lists all.",
     show_default=True,
 )
 @click.option("--before", metavar="CURSOR", help="The next page: only those older than this one.")
@@ -28,14 +28,16 @@ from holdfast.location import Capability
 def log(app: App, *, words: list[str], options: dict[str, Any], limit: int, before: str | None) -> None:
     """List checkpoints, newest first.
 
-    In a flow store it lists the sessions or, with --session, the checkpoints of one.
+    What an agent did in one turn is one entry; --flat lists every checkpoint. With paths, only what changed them. In a
+    flow store it lists the sessions or, with --session, the checkpoints of one.
 
     \b
-    holdfast log
-    holdfast log -n 5 --session s1
+    holdfast log --stat src/app.py
+    holdfast log --since yesterday --actor claude-code --grep login
+    holdfast log a3..a9 --flat
     holdfast log --type feature
-    holdfast log --before a14
     holdfast log runs/exp1
     holdfast log sqlite:///state.db --session s1
     """
-    fast_log.log(app, limit, before=before, **options)
+    named = options.pop("paths", None)
+    fast_log.log(app, limit, before=before, words=words, after_dashes=named, **options)

@@ -131,8 +131,13 @@ class Catalog:
         safety: bool = False,
         before: str | None = None,
         type: str | None = None,  # noqa: A002  the key in the metadata
+        after: str | None = None,
+        up_to: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
     ) -> list[Row]:
-        """Return checkpoints, newest first: older than an id, of a session, a type, or an actor and its sub-agents."""
+        """Return checkpoints, newest first: older than an id, newer than one, up to one; of a session, a type, or an
+        actor and its sub-agents; not before or not after a time (in UTC and ISO 8601)."""
         where, values = ["1" if safety else "safety = 0"], []
         if actor is not None:
             where.append(f"({_ACTOR} = ? OR substr({_ACTOR}, 1, ?) = ?)")
@@ -143,9 +148,11 @@ class Catalog:
         if type is not None:
             where.append("json_extract(record, '$.metadata.type') = ?")
             values.append(type)
-        if before is not None:
-            where.append("id < ?")
-            values.append(before)
+        bounds = {"id < ?": before, "id > ?": after, "id <= ?": up_to, "timestamp >= ?": since, "timestamp <= ?": until}
+        for condition, bound in bounds.items():
+            if bound is not None:
+                where.append(condition)
+                values.append(bound)
         return self._rows(f"{' AND '.join(where)} ORDER BY id DESC LIMIT ?", [*values, -1 if limit is None else limit])
 
     def nth(self, back: int) -> Row | None:

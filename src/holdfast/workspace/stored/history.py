@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.durable.sqlite import connect
-from holdfast.errors import Damaged, NotFound
+from holdfast.errors import Damaged, NotFound, Refused
 from holdfast.model import JSON, Checkpoint, LineCount, PathChange
 from holdfast.workspace.stored.attribution import TURN, USER, actor_of
 from holdfast.workspace.stored.repository import Repository
@@ -52,6 +53,16 @@ class Summary(NamedTuple):
     """The first of them."""
 
 
+class TurnPage(NamedTuple):
+    """A part of the list of turns, newest first."""
+
+    turns: tuple[Turn, ...]
+    summaries: tuple[Summary, ...]
+    """What each changed."""
+    next: str | None
+    """Where the next page begins; None on the last one."""
+
+
 # turns
 
 
@@ -69,10 +80,19 @@ def group_turns(checkpoints: Iterable[Checkpoint]) -> Iterator[Turn]:
             if not each.is_closed:
                 is_known = each.meet(checkpoint, key, number) or is_known
         if not is_known:
-            waiting.append(_OpenTurn(key, [checkpoint], number, _prompt_of(checkpoint)))
+            waiting.append(_OpenTurn(key, checkpoint, number))
         while waiting and waiting[0].is_closed:
             yield waiting.pop(0).turn()
     yield from (each.turn() for each in waiting)
+
+
+def next_page(shown: Sequence[Turn], others: Sequence[Turn]) -> str | None:
+    """Return the id before which the next page begins: no checkpoint is left out, though one may come twice."""
+    if not shown or not others:
+        return None
+    newest = others[0].checkpoints[0].sequence
+    newer = (each for turn in shown for each in turn.checkpoints if each.sequence > newest)
+    return min(newer, key=lambda each: each.sequence).id
 
 
 class _Key(NamedTuple):
@@ -82,21 +102,21 @@ class _Key(NamedTuple):
     """None: only checkpoints in a row belong together."""
 
 
-@dataclass(slots=True)
-class _OpenTurn:
+class _OpenTurn:  # no dataclass: it would slow down the start of `log`
     """A turn that older checkpoints may still belong to."""
 
-    key: _Key | None
-    checkpoints: list[Checkpoint]
-    last: int
-    prompt: str
-    is_closed: bool = False
+    def __init__(self, key: _Key | None, checkpoint: Checkpoint, number: int) -> None:
+        self.key = key
+        self.checkpoints = [checkpoint]
+        self.last = number
+        self.prompt = prompt_of(checkpoint)
+        self.is_closed = False
 
     def meet(self, checkpoint: Checkpoint, key: _Key | None, number: int) -> bool:
         """Take the next older checkpoint, or close; return whether it belongs to this turn."""
         if self.key is not None and self.key == key:
             self.checkpoints.append(checkpoint)
-            self.last, self.prompt = number, self.prompt or _prompt_of(checkpoint)
+            self.last, self.prompt = number, self.prompt or prompt_of(checkpoint)
             return True
         if self.key is None:
             self.is_closed = True
@@ -119,9 +139,20 @@ def _key_of(checkpoint: Checkpoint) -> _Key | None:
     return _Key(actor.partition("/")[0], checkpoint.session, turn)
 
 
-def _prompt_of(checkpoint: Checkpoint) -> str:
+def prompt_of(checkpoint: Checkpoint) -> str:
+    """Return the first line of what an agent was asked for; empty if that is not recorded."""
     found = checkpoint.metadata.get(PROMPT)
     return found if isinstance(found, str) and actor_of(checkpoint) != USER else ""
+
+
+def message_pattern(text: str) -> re.Pattern[str]:
+    """Return the pattern that a message is searched for. Refused if it is none."""
+    try:
+        return re.compile(text, re.MULTILINE)
+    except re.error as error:
+        raise Refused(
+            f"{text!r:.80} is not a valid regular expression: {error}", hint="Put \\ before . * ( ["
+        ) from None
 
 
 # what they changed
@@ -178,7 +209,8 @@ class Summaries:
             for run in each:
                 key = _cache_key(run)
                 if key not in known:
-                    known[key] = fresh[key] = self._computed(run)
+                    compute = partial(self._computed, run)
+                    known[key] = fresh[key] = self._repository.consistently(compute)
                 parts.append(known[key])
             found.append(_together(parts))
         if fresh:

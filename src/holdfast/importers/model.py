@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -84,8 +84,8 @@ class Import(Protocol):
 class Losses:
     """Collects what is not carried over: each thing once, with the number of checkpoints that it concerns."""
 
-    def __init__(self) -> None:
-        self._found: dict[tuple[str, str], int] = {}
+    def __init__(self, known: Iterable[NotCarried] = ()) -> None:
+        self._found = {(each.what, each.why): each.checkpoints for each in known}
 
     def add(self, what: str, why: str) -> None:
         self._found[what, why] = self._found.get((what, why), 0) + 1

@@ -1,15 +1,20 @@
-"""A folder that checkpoints are imported into. Its store is created with the first checkpoint, not by a plan."""
+"""A folder that checkpoints are imported into, and the import of sources that are a few files.
+
+A folder's store is created with the first checkpoint, not by a plan.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from holdfast.errors import NotFound
-from holdfast.model import Checkpoint, Uncovered, documents
+from holdfast.errors import Damaged, NotFound, Refused
+from holdfast.escaping import escape_path
+from holdfast.importers.model import Imported, ImportPlan, Losses, NotCarried
+from holdfast.model import Checkpoint, Progress, Uncovered, documents
 from holdfast.workspace import Workspace
 from holdfast.workspace.imports import Imports, OutsideCheckpoint, origin_of
 
@@ -89,3 +94,101 @@ class WorkspaceTarget:
         if self._imports is None:
             raise NotFound(f"{self.folder} has no checkpoints yet")
         return self._imports
+
+
+class OutsideEntry(NamedTuple):
+    """A checkpoint of a source, which is read when it is needed."""
+
+    origin: str
+    name: str
+    """What to call it in a report."""
+    build: Callable[[Mapping[str, str]], OutsideCheckpoint]
+    """Reads it; the argument has the ids of those that are imported, by origin. Damaged or Refused if that fails."""
+
+
+class WorkspaceImport:
+    """Imports the checkpoints of a source that is read as a whole when it is opened."""
+
+    def __init__(
+        self,
+        kind: str,
+        title: str,
+        source: str,
+        target: WorkspaceTarget,
+        entries: Sequence[OutsideEntry],
+        *,
+        losses: Iterable[NotCarried] = (),
+        notes: Sequence[str] = (),
+    ) -> None:
+        """`losses`: what reading the source has found already."""
+        self._kind = kind
+        self._title = title
+        self._source = source
+        self._target = target
+        self._entries = entries
+        self._found = tuple(losses)
+        self._notes = list(notes)
+
+    def plan(self, progress: Progress | None = None) -> ImportPlan:
+        """Read every checkpoint, so that what cannot be carried over is known before anything is written."""
+        losses = Losses(self._found)
+        known = self._target.known()
+        carried = present = size = 0
+        for number, entry in enumerate(self._entries, 1):
+            if progress is not None:
+                progress("reading", number, len(self._entries))
+            outside = self._built(entry, known, losses)
+            if outside is not None:
+                carried += 1
+                present += entry.origin in known
+                size += sum(each.size for each in outside.edits.values() if each is not None)
+        if not carried:
+            found = losses.all()
+            why = f": {found[0].why}" if found else ""
+            raise Damaged(f"nothing of {self._source} can be imported{why}", hint="Nothing was imported.")
+        return ImportPlan(
+            self._kind,
+            self._title,
+            self._source,
+            os.fspath(self._target.folder),
+            carried,
+            present,
+            losses.all(),
+            self._notes,
+            size,
+        )
+
+    def run(self, progress: Progress | None = None) -> Imported:
+        """Add the checkpoints that the workspace lacks; then save the folder, so that it stays the latest."""
+        losses = Losses(self._found)
+        known = dict(self._target.known())
+        added = present = 0
+        for number, entry in enumerate(self._entries, 1):
+            if progress is not None:
+                progress("importing", number, len(self._entries))
+            outside = self._built(entry, known, losses)
+            if outside is None:
+                continue
+            try:
+                checkpoint = self._target.add(outside)
+            except (Damaged, Refused) as error:
+                losses.add(entry.name, error.message)
+                continue
+            known[entry.origin] = checkpoint.id
+            added += checkpoint.is_new
+            present += not checkpoint.is_new
+        notes = [*self._notes, *self._target.save_folder(f"the folder when {self._source} was imported")]
+        return Imported(added, present, losses.all(), notes)
+
+    def close(self) -> None:
+        self._target.close()
+
+    def _built(self, entry: OutsideEntry, known: Mapping[str, str], losses: Losses) -> OutsideCheckpoint | None:
+        try:
+            outside = entry.build(known)
+        except (Damaged, Refused) as error:
+            losses.add(entry.name, error.message)
+            return None
+        for each in outside.uncovered:
+            losses.add(escape_path(each.path), each.detail)
+        return outside

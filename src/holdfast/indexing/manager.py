@@ -113,10 +113,22 @@ class CheckpointManager:
             raise _unavailable(self.checkpoint_dir, error) from error
         return [self.checkpoint_dir / name for _, name in sorted(found)]
 
+    def add(self, checkpoint: IndexingCheckpoint) -> None:
+        """Save a checkpoint that another program saved before, with the time that it has."""
+        self._write(checkpoint)
+
+    def stored(self) -> list[IndexingCheckpoint]:
+        """Return what `history` does, without an event loop."""
+        return self._history()
+
     def _save(self, checkpoint: IndexingCheckpoint) -> None:
-        """Save; the rename is the commit point (P3). After a kill, old checkpoints may be left."""
         stamped = replace(checkpoint, last_checkpoint=datetime.now(UTC))
-        text = stamped.to_dict()
+        self._write(stamped)
+        checkpoint.last_checkpoint = stamped.last_checkpoint
+
+    def _write(self, checkpoint: IndexingCheckpoint) -> None:
+        """Write a file; the rename is the commit point (P3). After a kill, old checkpoints may be left."""
+        text = checkpoint.to_dict()
         body = json.dumps(text | {"checksum": digest("checkpoint", text)}, indent=2, ensure_ascii=True)
         try:
             durable.make_folder(self.checkpoint_dir)
@@ -128,7 +140,6 @@ class CheckpointManager:
                     durable.disk().unlink(str(old))
         except OSError as error:
             raise _unavailable(self.checkpoint_dir, error) from error
-        checkpoint.last_checkpoint = stamped.last_checkpoint
 
     def _load(self) -> IndexingCheckpoint | None:
         files = self._files()

@@ -42,6 +42,7 @@ KINDS: Sequence[ImportKind] = (
     ImportKind("llmfy", "llmfy's table in SQLite or PostgreSQL, or its keys in Redis", "llmfy"),
     ImportKind("langgraph", "the tables of LangGraph's SQLite or PostgreSQL saver", "langgraph"),
     ImportKind("codeweaver", "a checkpoint file of CodeWeaver", "codeweaver"),
+    ImportKind("skill", "a skill's .claude/checkpoints", "skill"),
     ImportKind("training", "a folder of torch.save or safetensors checkpoints", "training_folder"),
 )
 """The registry."""

@@ -40,8 +40,11 @@ _LAST_SECOND = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
 
 
 def recognize(source: str) -> bool:
-    """Whether a folder is a git repository; which one is a shadow, `open_source` decides."""
-    return _git_dir(Path(source)) is not None
+    """Whether a folder is a git repository; whether it is a shadow, `open_source` decides.
+
+    A project with checkpoints of its own below `.claude` is more likely meant for these.
+    """
+    return _git_dir(Path(source)) is not None and not Path(source, ".claude", "checkpoints").is_dir()
 
 
 def open_source(request: ImportRequest) -> ShadowGitImport:

@@ -43,6 +43,7 @@ KINDS: Sequence[ImportKind] = (
     ImportKind("langgraph", "the tables of LangGraph's SQLite or PostgreSQL saver", "langgraph"),
     ImportKind("codeweaver", "a checkpoint file of CodeWeaver", "codeweaver"),
     ImportKind("skill", "a skill's .claude/checkpoints", "skill"),
+    ImportKind("claude-code", "a transcript of Claude Code, or a folder of them in ~/.claude/projects", "claude_code"),
     ImportKind("training", "a folder of torch.save or safetensors checkpoints", "training_folder"),
 )
 """The registry."""

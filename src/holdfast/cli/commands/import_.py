@@ -34,11 +34,14 @@ def import_(app: App, /, *, source: str, target: str | None, kind: str | None, d
     nothing of it is executed. The plan is shown first, and at a terminal a question is asked. An import only adds: TO
     keeps everything it has. Run again, it adds what is missing, also after an interruption.
 
-    TO is where the checkpoints go. A shadow repository names its folder itself.
+    TO is where the checkpoints go: a folder, a flow store or a training run, as SOURCE needs it. A shadow git
+    repository, a skill's project and a session of Claude Code name their folder themselves.
 
     \b
-    holdfast import ~/.praisonai/checkpoints/0123456789ab
-    holdfast import ~/.praisonai/checkpoints/0123456789ab ~/project --dry-run
+    holdfast import ~/.praisonai/checkpoints/0123456789ab --dry-run
+    holdfast import checkpoints.sqlite sqlite:///state.db
+    holdfast import old/checkpoints runs/imported
+    holdfast import ~/.claude/projects/-home-ada-project
     """
     from holdfast.importers import ImportRequest, open_import  # start-up cost, for this command only
 

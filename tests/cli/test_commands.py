@@ -101,7 +101,20 @@ def test_few_excluded_files_are_named_and_many_counted(holdfast, write: Write):
     assert "big.bin" in holdfast("show", "--uncovered").out
     for number in range(3):
         write(f"{number}.bin", "x")
-    assert holdfast("save", "--exclude", "*.bin").err.startswith("4 paths left out by rules; list with: ")
+    assert holdfast("save", "--exclude", "*.bin", "--verbose").err.startswith("4 paths left out by rules; list with: ")
+
+
+def test_what_is_left_out_is_said_once(holdfast, write: Write):
+    write("big.bin", "x")
+    assert "big.bin left out by rules" in holdfast("save", "--exclude", "*.bin").err
+    assert holdfast("save", "--exclude", "*.bin").err == ""
+    write("a.txt", "two\n")
+    assert holdfast("save", "--exclude", "*.bin").err == ""
+    write("other.bin", "x")
+    write("a.txt", "three\n")
+    assert holdfast("save", "--exclude", "*.bin").err.startswith("other.bin left out by rules; why: ")
+    write("a.txt", "four\n")
+    assert "big.bin, other.bin left out by rules" in holdfast("--verbose", "save", "--exclude", "*.bin").err
 
 
 def test_unreadable_file_is_named_and_exits_incomplete(holdfast, write: Write):
@@ -248,6 +261,11 @@ def test_restore_says_where_the_state_is(holdfast, write: Write, tmp_path):
     holdfast("save", "--state", f"conversation={talk}")
     write("a.txt", "two\n")
     assert "--state" in holdfast("restore", "latest", "-y").err
+    for _ in range(2):
+        write("a.txt", "three\n")
+        assert "--state" not in holdfast("restore", "latest").err  # it was said
+    write("a.txt", "three\n")
+    assert "--state" in holdfast("restore", "latest", "--verbose").err
 
 
 def test_without_terminal_and_yes_nothing_is_destroyed(holdfast, project, write: Write):

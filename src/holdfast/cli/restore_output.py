@@ -148,7 +148,7 @@ def carry_out(
             what = f"Took back {render.count(len(plan.hunks), 'change')} since {short(plan.checkpoint)}"
         streams.notes(branch_note(plan))
         note_changed(plan)
-        show_restored(done, what, next_step=f"undo with: {typed('undo')}")
+        show_restored(done, what, next_step=f"undo with: {typed('undo')}", is_first=workspace.count_restores() <= 1)
         if plan.doubts:
             render.note_list(_doubts(plan), "What was undone may not be the agent's alone")
         show_conversation(said)
@@ -236,8 +236,8 @@ def _operation(workspace: Workspace, checkpoint_id: str) -> Operation | None:
         return None
 
 
-def show_restored(done: Restored, what: str, *, next_step: str) -> None:
-    """Print what was done, then what was not."""
+def show_restored(done: Restored, what: str, *, next_step: str, is_first: bool = False) -> None:
+    """Print what was done, then what was not. `is_first`: the first restore in a store says where its state is."""
     parts = [f"{len(done.written):,} written", f"{len(done.removed):,} removed"]
     if done.failed:
         parts.append(render.paint(f"{len(done.failed):,} failed", "red"))
@@ -252,7 +252,7 @@ def show_restored(done: Restored, what: str, *, next_step: str) -> None:
         some = ", ".join(map(render.escape, done.stale_outputs[:_OUTPUTS_SHOWN]))
         more = ", …" if len(done.stale_outputs) > _OUTPUTS_SHOWN else ""
         streams.note(f"Newer than what was replaced, perhaps built from it: {some}{more}. Build again, or see --touch.")
-    if done.state:
+    if done.state and (is_first or streams.settings.verbose):
         first, *others = sorted(done.state)
         beside = f" (also: {', '.join(map(render.escape, others))})" if others else ""
         streams.note(f"Its state is printed by: {typed('show', short(done.checkpoint), '--state', first)}{beside}")

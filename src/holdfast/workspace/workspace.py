@@ -682,6 +682,12 @@ class Workspace:
             done = self._repository.history().done
             return done[-1] if done else None
 
+    def count_restores(self) -> int:
+        """Count the restores that can be undone, and the undos that can be redone."""
+        with self._reading():
+            history = self._repository.history()
+            return len(history.done) + len(history.undone)
+
     def next_redo(self) -> Checkpoint | None:
         """Get the safety checkpoint that `redo` would restore; None if there is nothing to redo."""
         with self._reading():

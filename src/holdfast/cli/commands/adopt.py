@@ -38,7 +38,9 @@ def adopt(app: App, *, directory: str, fork_store: str | None) -> int:
     else:
         for plan in plans:
             note_changed(plan)
-        show_restored(restored, f"Adopted as {short(done.checkpoint.id)}", next_step=f"undo with: {typed('undo')}")
+        is_first = project.workspace.count_restores() <= 1
+        what, step = f"Adopted as {short(done.checkpoint.id)}", f"undo with: {typed('undo')}"
+        show_restored(restored, what, next_step=step, is_first=is_first)
         if done.changed_since_fork:
             streams.note(
                 f"The workspace had gone on since {short(done.source)}; what it had is what an undo brings back."

@@ -35,7 +35,7 @@ def init(app: App, *, save: bool) -> int:
         streams.answer(f"{'Made a store' if created else 'There is a store already'} for {_shown(workspace.path)}")
         streams.answer(f"in {_shown(workspace.store)}")
         if saved:
-            show_saved(saved, new=new)
+            show_saved(workspace, saved)
         else:
             streams.note(f"Save a checkpoint with: {typed('save')}")
     return Exit.DONE if saved is None or saved.complete else Exit.INCOMPLETE

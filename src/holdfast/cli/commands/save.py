@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -19,6 +19,9 @@ from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.model import JSON, Checkpoint, documents
 from holdfast.model.checkpoint import TYPE, TYPES
 from holdfast.model.documents import short
+
+if TYPE_CHECKING:
+    from holdfast.workspace import Workspace
 
 _NAMED_MAX = 3
 
@@ -101,7 +104,7 @@ def save(
     if app.json:
         app.document({"checkpoint": documents.whole_checkpoint(saved), "new": saved.is_new})
     else:
-        show_saved(saved, new=saved.is_new, lost=said, latest=None if saved.is_new else workspace.get("latest"))
+        show_saved(workspace, saved, lost=said)
     return Exit.DONE if saved.complete else Exit.INCOMPLETE
 
 
@@ -147,20 +150,20 @@ def _no_json(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a JSON value")
 
 
-def show_saved(checkpoint: Checkpoint, *, new: bool, lost: bool = False, latest: Checkpoint | None = None) -> None:
+def show_saved(workspace: Workspace, checkpoint: Checkpoint, *, lost: bool = False) -> None:
     """Print the id of a saved checkpoint and how much changed; warn of what is missing from it.
 
-    lost: a message, session, actor, step or metadata was given, and no new checkpoint carries it. latest: the
-    checkpoint that `latest` means now.
+    lost: a message, session, actor, step or metadata was given, and no new checkpoint carries it.
     """
     shown = render.paint(short(checkpoint.id), "cyan")
-    if new:
+    if checkpoint.is_new:
         changed = checkpoint.files_changed
         since = "changed" if checkpoint.parent else "saved"
         streams.answer(f"{shown}  {render.count(len(changed), 'file')} {since}")
     else:
         streams.answer(f"{shown}  nothing changed: this checkpoint has the folder as it is")
-        if latest is not None and latest.id != checkpoint.id:
+        latest = workspace.get("latest")
+        if latest.id != checkpoint.id:
             streams.note(f"The folder was restored to it; `latest` is {short(latest.id)}.")
         if lost:
             streams.note("The message and other details were not kept; --allow-empty saves a checkpoint anyway.")
@@ -168,8 +171,24 @@ def show_saved(checkpoint: Checkpoint, *, new: bool, lost: bool = False, latest:
     if failures:
         streams.note(f"{render.count(len(failures), 'path')} could not be saved:")
         streams.notes(render.listing(documents.uncovered_reasons(failures)))
-    if left_out := sorted({entry.path for entry in checkpoint.uncovered if not entry.reason.is_failure}):
+    if left_out := sorted(_left_out(checkpoint) - _known(workspace, checkpoint)):
         some = len(left_out) <= _NAMED_MAX
         what = ", ".join(map(render.escape, left_out)) if some else render.count(len(left_out), "path")
         why = f"{'why' if some else 'list with'}: {typed('show', short(checkpoint.id), '--uncovered')}"
         streams.note(f"{what} left out by rules; {why}")
+
+
+def _left_out(checkpoint: Checkpoint) -> set[str]:
+    return {entry.path for entry in checkpoint.uncovered if not entry.reason.is_failure}
+
+
+def _known(workspace: Workspace, checkpoint: Checkpoint) -> set[str]:
+    """Return what an earlier save left out already, and said so."""
+    if streams.settings.verbose:
+        return set()
+    if not checkpoint.is_new:
+        return _left_out(checkpoint)
+    try:
+        return _left_out(workspace.get(checkpoint.parent)) if checkpoint.parent else set()
+    except NotFound:
+        return set()

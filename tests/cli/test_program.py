@@ -188,10 +188,13 @@ def test_the_demo_is_true_and_leaves_nothing_behind(holdfast, tmp_path):
     scratch.mkdir()
     ran = holdfast.spawn("demo", TMPDIR=str(scratch), PATH="/nonexistent")
     assert ran.code == 0, ran.out + ran.err
-    assert "4 of 4 comparisons hold" in ran.out and "✗" not in ran.out
-    for typed in ("save", "diff --stat", "restore latest --dry-run", "restore latest --yes", "undo", "redo", "verify"):
+    assert "5 of 5 comparisons hold" in ran.out and "✗" not in ran.out
+    for typed in ("save", "restore latest", "undo", "redo", "undo --agent claude-code"):
         assert f"$ holdfast {typed}" in ran.out
     assert "undo with: holdfast undo\n" in ran.out
+    lines = ran.out.splitlines()
+    assert len(lines) <= 36 and max(map(len, lines)) <= 80, "one and a half screens"
+    assert lines[-1] == "Next: holdfast save in your project; holdfast install claude-code for an agent."
     assert not list(scratch.iterdir()) and not (tmp_path / "state").exists()
 
 
@@ -214,4 +217,4 @@ def test_the_demo_fails_when_something_does_not_come_back(holdfast, monkeypatch)
 
     monkeypatch.setattr(demo, "snapshot", forgetful)
     ran = holdfast("demo")
-    assert ran.code == 1 and "✗ the folder is as it was saved" in ran.out and "src/app.py is missing" in ran.out
+    assert ran.code == 1 and "✗ every byte, mode, time" in ran.out and "src/app.py is missing" in ran.out

@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -27,8 +28,9 @@ from holdfast.cli.main import main
 def demo(app: App) -> int:
     """Save, break and restore a small project, and check the result.
 
-    A small project in a temporary folder is saved, broken, restored, and the restore undone and redone.
-    Every state is compared with what it has to be, bytes, modes and times; the exit status says whether all were equal.
+    A small project in a temporary folder is saved, broken and restored, and the restore undone and redone. Then only
+    the lines of an agent are taken back. Every state is compared with what it has to be, bytes, modes and times; the
+    exit status says whether all were equal.
     """
     story = run(tell=(lambda line: None) if app.json else streams.answer)
     if app.json:
@@ -54,6 +56,7 @@ def run(tell: Callable[[str], None]) -> Story:
         f", {render.count(len(failed), 'command')} failed" if failed else ""
     )
     tell(render.paint(f"{verdict}; the demo's folder and store are deleted again.", "green" if story.ok else "red"))
+    tell("Next: holdfast save in your project; holdfast install claude-code for an agent.")
     return story
 
 
@@ -62,41 +65,37 @@ def _play(story: Story) -> None:
     make(project)
     story.conversation.write_text(json.dumps(CONVERSATION))
     before = snapshot(project)
+    story.holdfast("init", shown=False)
 
-    story.title("A small project: code, a script, an empty folder, a link, an ignored .env, a 0600 secret")
-    story.show(tree(project))
-
-    story.title("Save it, together with the conversation so far")
-    story.holdfast("save", "before the agent starts", "--state", f"conversation={story.conversation}")
+    story.title("A project is saved, with the conversation so far")
+    story.holdfast("save", "before the agent", "--state", f"conversation={story.conversation}")
 
     story.title("An agent makes a mess")
-    story.show([f"$ {line}" for line in BREAKAGE])
+    story.show([f"$ {BREAKAGE}"])
     wreck(project)
     broken = snapshot(project)
 
-    story.title("See what happened")
-    story.holdfast("diff", "--stat")
-
-    story.title("Look before you leap: what would a restore do?")
-    story.holdfast("restore", "latest", "--dry-run")
-
-    story.title("Restore")
-    story.holdfast("restore", "latest", "--yes")
-    story.compare("the folder is as it was saved: bytes, modes, times, links, empty folders", project, before)
-    state = story.holdfast("show", "latest", "--state", "conversation")
+    story.title("Go back")
+    story.holdfast("restore", "latest")
+    story.compare("every byte, mode, time, link and empty folder is as it was saved", project, before)
+    state = story.holdfast("show", "latest", "--state", "conversation", shown=False)
     story.check("the conversation came back equal", _json(state) == CONVERSATION)
 
-    story.title("Wanted the mess after all? A restore can be undone")
+    story.title("Wanted the mess after all? A restore can be undone, and so can the undo")
     story.holdfast("undo")
     story.compare("the folder is as the agent left it", project, broken)
-
-    story.title("And the undo can be undone")
     story.holdfast("redo")
     story.compare("the folder is as it was saved, again", project, before)
 
-    story.title("Is everything in the store sound?")
-    story.holdfast("log", "--all")
-    story.holdfast("verify")
+    story.title("You and an agent edit the same file: take back only the agent's lines")
+    config = project / CONFIG
+    config.write_text(config.read_text().replace("debug = false", "debug = true"))
+    story.holdfast("save", "--actor", AGENT, shown=False)  # as its hooks do
+    config.write_text(config.read_text().replace("EUR", "SEK"))
+    story.holdfast("undo", "--agent", AGENT)
+    mine = FILES[CONFIG][1].replace("EUR", "SEK")
+    story.check("your line is there, the agent's is gone", config.read_text() == mine)
+    story.holdfast("verify", shown=False)
 
 
 @dataclass
@@ -119,29 +118,33 @@ class Story:
 
     @property
     def conversation(self) -> Path:
-        return self.folder / "conversation.json"
+        return self.folder / "talk.json"
 
     def title(self, text: str) -> None:
-        self.tell("")
+        if self.steps[1:]:
+            self.tell("")
         self.tell(render.paint(text, "bold"))
 
     def show(self, lines: Sequence[str]) -> None:
         for line in lines:
             self.tell(f"    {line}")
 
-    def holdfast(self, *args: str) -> str:
+    def holdfast(self, *args: str, shown: bool = True) -> str:
         """Run the program as a user would, tell what it printed, and return it."""
         typed = shlex.join(["holdfast", *(arg.replace(str(self.folder), "..") for arg in args)])
-        self.show([f"$ {typed}"])
+        if shown:
+            self.show([f"$ {typed}"])
         place = ["-C", str(self.project), "--store", str(self.folder / "store")]
+        colour = "always" if streams.has_colour(sys.stdout) else "never"
         printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="\n")
         with redirect_stdout(printed), redirect_stderr(printed):
-            code = main([*place, *args])
+            code = main(["--color", colour, *place, *args])
         if code == Exit.INTERRUPTED:
             raise KeyboardInterrupt
         printed.seek(0)
         text = printed.read().replace(f"{shlex.join(place)} ", "")  # as in the folder, where the story takes place
-        self.show(text.splitlines())
+        if shown or code != Exit.DONE:
+            self.show(text.splitlines())
         self.steps.append({"command": typed, "exit_code": int(code), "output": text})
         if code != Exit.DONE:
             self.tell(render.paint(f"  ✗ exit status {int(code)}", "red"))
@@ -178,13 +181,9 @@ FILES = {
 LINK = ("current", "src/app.py")
 EMPTY_FOLDER = "uploads"
 
-BREAKAGE = (
-    "rm -rf src uploads .env",
-    "echo 'debug = true' > config.toml",
-    "chmod 777 secrets/token",
-    "ln -sf /dev/null current",
-    "echo scratch > notes.tmp",
-)
+CONFIG, AGENT = "config.toml", "claude-code"
+
+BREAKAGE = "rm -rf src uploads .env; echo scratch > notes.tmp"
 
 _MADE_NS = 1_700_000_000_123_456_789
 _STEP_NS = 86_400_000_000_017
@@ -222,10 +221,6 @@ def wreck(project: Path) -> None:
     shutil.rmtree(project / "src")
     (project / EMPTY_FOLDER).rmdir()
     (project / ".env").unlink()
-    (project / "config.toml").write_text("debug = true\n")
-    (project / "secrets/token").chmod(0o777)
-    (project / LINK[0]).unlink()
-    (project / LINK[0]).symlink_to("/dev/null")
     (project / "notes.tmp").write_text("scratch\n")
 
 
@@ -242,15 +237,6 @@ def _entry(path: Path) -> DemoEntry:
     elif stat.S_ISREG(status.st_mode):
         kind, content = "file", path.read_bytes()
     return DemoEntry(kind, stat.S_IMODE(status.st_mode), status.st_mtime_ns, content)
-
-
-def tree(project: Path) -> list[str]:
-    """Return the project as lines of mode and name."""
-    lines = []
-    for path in sorted(project.rglob("*")):
-        target = f" -> {os.readlink(path)}" if path.is_symlink() else ""
-        lines.append(f"{stat.filemode(path.lstat().st_mode)}  {path.relative_to(project)}{target}")
-    return lines
 
 
 def differences(wanted: Snapshot, found: Snapshot) -> list[str]:

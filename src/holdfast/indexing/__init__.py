@@ -20,6 +20,7 @@ A run plans (`planner`), applies (`apply`) and checks (`verify`); the ledger has
     verify                           whether a store has what the ledger says
     ledger/                          what was done and paid for, in SQLite or PostgreSQL
     vector_store, flat_store         the interface of a vector store; the built-in store
+    sqlite_store                     what stores in an SQLite file share
     validation                       validation of paths and names
     vectors, sparse_vectors          vectors as bytes
     word_model                       the built-in sparse model

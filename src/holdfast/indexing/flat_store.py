@@ -13,22 +13,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import groupby
 from operator import or_
-from typing import Any
 
-from holdfast.durable.sqlite import Database, Layout, Upgrade, split_statements
+from holdfast.durable.sqlite import Database, Upgrade, split_statements
 from holdfast.errors import Damaged, Remedy
 from holdfast.indexing import sparse_vectors, vectors
-from holdfast.indexing.validation import REBUILD_HINT, resolve_path
+from holdfast.indexing.sqlite_store import COLLECTION_COLUMNS, SQLiteCollections, store_layout
+from holdfast.indexing.validation import resolve_path
 from holdfast.indexing.vector_store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
 
 _VERSION = 2
 _APPLICATION = 0x486F466C  # "HoFl"
 _BATCH_ROWS = 500
-_SCHEMA = """
-CREATE TABLE collection (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, shapes TEXT NOT NULL,
-    fingerprint TEXT NOT NULL, live INTEGER NOT NULL DEFAULT 0, places INTEGER NOT NULL DEFAULT 0
+_SCHEMA = f"""
+CREATE TABLE collection ({COLLECTION_COLUMNS}, places INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE point (
     key INTEGER PRIMARY KEY, collection INTEGER NOT NULL, id TEXT NOT NULL, document TEXT NOT NULL,
@@ -52,7 +50,7 @@ _FIRST_TABLES = frozenset({"collection", "point", "vector"})
 """Of files of version 1, which took four times the space: B-trees are made for short rows."""
 
 
-class FlatStore:
+class FlatStore(SQLiteCollections):
     """A store in one file. Many may read it while one writes."""
 
     keeps_sparse = True
@@ -62,26 +60,12 @@ class FlatStore:
         self._has_strays = False
         """Whether another program deleted points and left their vectors; the next write clears those."""
         upgrade = Upgrade(0, 1, _upgrade, tables=_FIRST_TABLES, rewrites_file=True)
-        layout = Layout(
-            str(self._path), _VERSION, split_statements(_SCHEMA), _APPLICATION,
-            if_damaged=REBUILD_HINT, if_old=REBUILD_HINT, upgrade=upgrade,
-        )  # fmt: skip
+        layout = store_layout(str(self._path), _VERSION, _SCHEMA, _APPLICATION, upgrade=upgrade)
         self._db = Database(self._path, layout)
 
     @property
     def identity(self) -> str:
         return f"flat:{self._path.resolve()}"
-
-    def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
-        with self._db.writing() as db:
-            db.execute(
-                "INSERT OR IGNORE INTO collection (name, shapes, fingerprint) VALUES (?, ?, ?)",
-                (collection, json.dumps(vectors.shapes_to_json(shapes)), json.dumps(fingerprint)),
-            )
-
-    def fingerprint(self, collection: str) -> dict[str, Any] | None:
-        found = self._db.one("SELECT fingerprint FROM collection WHERE name = ?", collection)
-        return dict(json.loads(found[0])) if found else None
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
         with self._db.writing() as db:
@@ -119,16 +103,6 @@ class FlatStore:
             found = _find(db, collection)
             return found.count() if found else 0
 
-    def live(self) -> str | None:
-        found = self._db.one("SELECT name FROM collection WHERE live = 1")
-        return str(found[0]) if found else None
-
-    def make_live(self, collection: str) -> None:
-        if self.fingerprint(collection) is None:
-            raise no_collection(self.identity, collection)
-        with self._db.writing() as db:
-            db.execute("UPDATE collection SET live = (name = ?)", (collection,))
-
     def drop(self, collection: str) -> None:
         with self._db.writing() as db:
             found = _find(db, collection)
@@ -150,10 +124,6 @@ class FlatStore:
         hits = [Hit(document, ordinal, text, scores[key]) for key, document, ordinal, text in rows]
         hits.sort(key=lambda hit: (-hit.score, hit.document, hit.ordinal))
         return hits[: max(0, limit)]
-
-    def close(self) -> None:
-        """Close the file."""
-        self._db.close()
 
 
 class _Collection:

@@ -9,7 +9,6 @@ Numbers are stored as floats: a coarser datatype rounds them and saves no space.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,10 +16,17 @@ from typing import Any
 
 from holdfast import durable
 from holdfast.digest import digest_bytes
-from holdfast.durable.sqlite import Database, Layout, connect, split_statements
+from holdfast.durable.sqlite import Database, connect
 from holdfast.errors import Damaged, Extra, Remedy
 from holdfast.indexing import vectors
-from holdfast.indexing.validation import MEMORY, REBUILD_HINT, resolve_path
+from holdfast.indexing.sqlite_store import (
+    COLLECTION_COLUMNS,
+    POINT_TABLE,
+    PUT_POINT,
+    SQLiteCollections,
+    store_layout,
+)
+from holdfast.indexing.validation import MEMORY, resolve_path
 from holdfast.indexing.vector_store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
 
@@ -31,20 +37,14 @@ with Extra("faiss"):
 _VERSION = 1
 _APPLICATION = 0x486F4661  # "HoFa"
 _MIN_WAITING = 1000
-_SCHEMA = """
-CREATE TABLE collection (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, shapes TEXT NOT NULL,
-    fingerprint TEXT NOT NULL, live INTEGER NOT NULL DEFAULT 0
+_SCHEMA = f"""
+CREATE TABLE collection ({COLLECTION_COLUMNS}
 );
 CREATE TABLE file (
     collection INTEGER NOT NULL, channel TEXT NOT NULL, name TEXT NOT NULL, digest TEXT NOT NULL,
     held INTEGER NOT NULL, PRIMARY KEY (collection, channel)
 );
-CREATE TABLE point (
-    key INTEGER PRIMARY KEY AUTOINCREMENT, collection INTEGER NOT NULL, id TEXT NOT NULL, document TEXT NOT NULL,
-    ordinal INTEGER NOT NULL, text TEXT NOT NULL, UNIQUE (collection, id)
-);
-CREATE TABLE vector (
+{POINT_TABLE}CREATE TABLE vector (
     collection INTEGER NOT NULL, channel TEXT NOT NULL, key INTEGER NOT NULL, waiting BLOB,
     PRIMARY KEY (collection, channel, key)
 ) WITHOUT ROWID;
@@ -54,7 +54,7 @@ _OWN = "FROM vector v JOIN point p ON p.key = v.key WHERE v.collection = ? AND v
 """Vectors that have a point: another program may have deleted points."""
 
 
-class FaissStore:
+class FaissStore(SQLiteCollections):
     """A store in a folder. Many may read it while one writes."""
 
     keeps_sparse = False
@@ -67,10 +67,7 @@ class FaissStore:
         self._stamps: dict[tuple[int, str], tuple[str, int, int, int] | None] = {}
         """Of the files that the indexes were read from."""
         self._seen = 0
-        layout = Layout(
-            self.identity, _VERSION, split_statements(_SCHEMA), _APPLICATION,
-            if_damaged=REBUILD_HINT, if_old=REBUILD_HINT,
-        )  # fmt: skip
+        layout = store_layout(self.identity, _VERSION, _SCHEMA, _APPLICATION)
         errors = (sqlite3.Error, RuntimeError)
         self._db = Database(self._path / "points.db", layout, connect=self._connect, errors=errors)
 
@@ -83,15 +80,6 @@ class FaissStore:
     def identity(self) -> str:
         return f"faiss:{self._path.resolve()}"
 
-    def create(self, collection: str, shapes: Mapping[str, Shape], fingerprint: Mapping[str, Any]) -> None:
-        row = (collection, json.dumps(vectors.shapes_to_json(shapes)), json.dumps(fingerprint))
-        with self._db.writing():
-            self._db.execute("INSERT OR IGNORE INTO collection (name, shapes, fingerprint) VALUES (?, ?, ?)", row)
-
-    def fingerprint(self, collection: str) -> dict[str, Any] | None:
-        found = self._db.one("SELECT fingerprint FROM collection WHERE name = ?", collection)
-        return dict(json.loads(found[0])) if found else None
-
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
         number, shapes = self._found(collection)
         if number is None:
@@ -99,9 +87,7 @@ class FaissStore:
         with self._db.writing():
             for point in points:
                 (key,) = self._db.one(
-                    "INSERT INTO point (collection, id, document, ordinal, text) VALUES (?, ?, ?, ?, ?)"
-                    " ON CONFLICT DO UPDATE SET document = excluded.document, ordinal = excluded.ordinal,"
-                    " text = excluded.text RETURNING key",
+                    PUT_POINT,
                     number, point.id, point.document, point.ordinal, point.text,
                 )  # fmt: skip
                 self._db.executemany(
@@ -166,16 +152,6 @@ class FaissStore:
         """Count the points that really have a vector."""
         return sum(1 for _, _, sizes in self.scan(collection) if sizes)
 
-    def live(self) -> str | None:
-        found = self._db.one("SELECT name FROM collection WHERE live = 1")
-        return str(found[0]) if found else None
-
-    def make_live(self, collection: str) -> None:
-        if self.fingerprint(collection) is None:
-            raise no_collection(self.identity, collection)
-        with self._db.writing():
-            self._db.execute("UPDATE collection SET live = (name = ?)", (collection,))
-
     def drop(self, collection: str) -> None:
         number, _ = self._found(collection)
         with self._db.writing():
@@ -208,7 +184,7 @@ class FaissStore:
 
     def close(self) -> None:
         """Close the files."""
-        self._db.close()
+        super().close()
         self._indexes.clear()
 
     # the index of a channel
@@ -294,10 +270,6 @@ class FaissStore:
                     durable.disk().unlink(str(each))
 
     # the file of points
-
-    def _found(self, collection: str) -> tuple[int | None, dict[str, Shape]]:
-        found = self._db.one("SELECT number, shapes FROM collection WHERE name = ?", collection)
-        return (found[0], vectors.shapes_from_json(json.loads(found[1]))) if found else (None, {})
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:

@@ -12,10 +12,17 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from holdfast.durable.sqlite import Database, Layout, split_statements
+from holdfast.durable.sqlite import Database
 from holdfast.errors import Extra
 from holdfast.indexing import vectors
-from holdfast.indexing.validation import REBUILD_HINT, resolve_path
+from holdfast.indexing.sqlite_store import (
+    COLLECTION_COLUMNS,
+    POINT_TABLE,
+    PUT_POINT,
+    SQLiteCollections,
+    store_layout,
+)
+from holdfast.indexing.validation import resolve_path
 from holdfast.indexing.vector_store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
 
@@ -26,29 +33,17 @@ with Extra("sqlite-vec"):
 _VERSION = 1
 _APPLICATION = 0x486F5356  # "HoSV"
 _MAX_HITS = 4096  # the extension's own limit
-_SCHEMA = """
-CREATE TABLE collection (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, shapes TEXT NOT NULL,
-    fingerprint TEXT NOT NULL, live INTEGER NOT NULL DEFAULT 0
-);
-CREATE TABLE point (
-    key INTEGER PRIMARY KEY AUTOINCREMENT, collection INTEGER NOT NULL, id TEXT NOT NULL, document TEXT NOT NULL,
-    ordinal INTEGER NOT NULL, text TEXT NOT NULL, UNIQUE (collection, id)
-);
-"""
+_SCHEMA = f"CREATE TABLE collection ({COLLECTION_COLUMNS}\n);{POINT_TABLE}"
 
 
-class SQLiteVecStore:
+class SQLiteVecStore(SQLiteCollections):
     """A store in one file. Many may read it while one writes."""
 
     keeps_sparse = False
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = resolve_path(path, "a SQLiteVecStore", in_memory=True)
-        layout = Layout(
-            str(self._path), _VERSION, split_statements(_SCHEMA), _APPLICATION,
-            if_damaged=REBUILD_HINT, if_old=REBUILD_HINT,
-        )  # fmt: skip
+        layout = store_layout(str(self._path), _VERSION, _SCHEMA, _APPLICATION)
         self._db = Database(self._path, layout, connect=_connect, errors=(apsw.Error,))
 
     @property
@@ -66,22 +61,15 @@ class SQLiteVecStore:
                 column = f"data {kind}[{shape.dimension + 1}] distance_metric=cosine"
                 self._db.execute(f"CREATE VIRTUAL TABLE {table} USING vec0(key INTEGER PRIMARY KEY, {column})")
 
-    def fingerprint(self, collection: str) -> dict[str, Any] | None:
-        found = self._db.one("SELECT fingerprint FROM collection WHERE name = ?", collection)
-        return dict(json.loads(found[0])) if found else None
-
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
         with self._db.writing():
-            tables = self._tables(collection)
-            number = self._db.one("SELECT number FROM collection WHERE name = ?", collection)
+            tables, (number, _) = self._tables(collection), self._found(collection)
             if number is None:
                 raise no_collection(self.identity, collection)
             for point in points:
                 (key,) = self._db.one(
-                    "INSERT INTO point (collection, id, document, ordinal, text) VALUES (?, ?, ?, ?, ?)"
-                    " ON CONFLICT DO UPDATE SET document = excluded.document, ordinal = excluded.ordinal,"
-                    " text = excluded.text RETURNING key",
-                    number[0], point.id, point.document, point.ordinal, point.text,
+                    PUT_POINT,
+                    number, point.id, point.document, point.ordinal, point.text,
                 )  # fmt: skip
                 for name, (table, shape) in tables.items():
                     self._put(table, shape, key, point.vectors.get(name))
@@ -142,16 +130,6 @@ class SQLiteVecStore:
         """Count the points that really have a vector."""
         return sum(1 for _, _, sizes in self.scan(collection) if sizes)
 
-    def live(self) -> str | None:
-        found = self._db.one("SELECT name FROM collection WHERE live = 1")
-        return str(found[0]) if found else None
-
-    def make_live(self, collection: str) -> None:
-        if self.fingerprint(collection) is None:
-            raise no_collection(self.identity, collection)
-        with self._db.writing():
-            self._db.execute("UPDATE collection SET live = (name = ?)", (collection,))
-
     def drop(self, collection: str) -> None:
         with self._db.writing():
             for table, _ in self._tables(collection).values():
@@ -176,15 +154,10 @@ class SQLiteVecStore:
             ).fetchall()
         return [Hit(row[0], row[1], row[2], 1 - row[3]) for row in rows]
 
-    def close(self) -> None:
-        """Close the file."""
-        self._db.close()
-
     def _tables(self, collection: str) -> dict[str, tuple[str, Shape]]:
         """Return the table of its vectors and their shape by channel."""
-        found = self._db.one("SELECT number, shapes FROM collection WHERE name = ?", collection)
-        shapes = vectors.shapes_from_json(json.loads(found[1])) if found else {}
-        return {name: (f"vector_{found[0]}_{place}", shape) for place, (name, shape) in enumerate(shapes.items())}
+        number, shapes = self._found(collection)
+        return {name: (f"vector_{number}_{place}", shape) for place, (name, shape) in enumerate(shapes.items())}
 
 
 def _connect(path: str) -> apsw.Connection:

@@ -203,10 +203,10 @@ class SessionCheckpointManager:
         if store is None or not self.session_id:
             return None
         try:
-            if callable(getattr(store, "get_messages", None)):
-                return len(store.get_messages(self.session_id))
-            if callable(getattr(store, "get_extended_session", None)):
-                return len(store.get_extended_session(self.session_id).messages)
+            found = store.get_messages(self.session_id) if hasattr(store, "get_messages") else None
+            if found is None and hasattr(store, "get_extended_session"):
+                found = store.get_extended_session(self.session_id).messages
+            return None if found is None else len(found)
         except Exception as error:  # the store is not ours; without a count only the files go back
             _log.warning("the messages of the conversation could not be counted: %s", error)
         return None

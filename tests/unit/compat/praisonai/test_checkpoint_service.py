@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from holdfast import Workspace
-from holdfast.compat.praisonai.checkpoint_service import CheckpointService
+from holdfast import Workspace, durable
+from holdfast.compat.praisonai.checkpoint_service import CheckpointService, _delete
 from holdfast.compat.praisonai.checkpoint_types import CheckpointEvent
+from holdfast.testing.faulty_disks import ForgetfulDisk, PowerLoss, every_point
 
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]
@@ -106,6 +107,28 @@ class TestOpening:
         assert not service.is_initialized and files(workspace) == {"a.txt": "one"}
         assert run(service.initialize()) and len(run(service.list_checkpoints())) == 1
 
+    @pytest.mark.slow
+    def test_a_deletion_that_is_interrupted_anywhere_leaves_all_or_nothing(self, tmp_path: Path, run: Run[Any]) -> None:
+        def stored(name: str) -> CheckpointService:
+            (tmp_path / name).mkdir()
+            service = CheckpointService(str(tmp_path / name), str(tmp_path / f"{name}-storage"))
+            run(service.initialize())
+            run(save(service, "one"))
+            run(service.cleanup())
+            return service
+
+        counted = stored("counted")
+        points = every_point(lambda: _delete(Path(counted.git_dir)))
+        assert len(points) > 5
+        for point in points[::4]:
+            service = stored(str(point.number))
+            with durable.use_disk(ForgetfulDisk(at=point.number)), pytest.raises(PowerLoss):
+                _delete(Path(service.git_dir))
+            assert run(service.initialize())
+            messages = [each.message for each in run(service.list_checkpoints())]
+            assert messages in (["one", "Initial checkpoint"], ["Initial checkpoint"])
+            assert run(service.delete_all()) and not os.path.exists(service.checkpoint_dir)
+
     def test_what_a_killed_deletion_left_is_removed(self, service: CheckpointService, run: Run[Any]) -> None:
         Path(f"{service.git_dir}-deleted", "objects").mkdir(parents=True)
         assert run(service.delete_all()) and not os.path.exists(service.checkpoint_dir)
@@ -148,6 +171,14 @@ class TestSaving:
         run(save(service, "two"))
         assert run(service.restore(first)).success
         assert files(workspace) == {"a.txt": "one", ".env": "SECRET=1", "debug.log": "noise"}
+
+    def test_patterns_may_change_later(self, service: CheckpointService, workspace: Path, run: Run[Any]) -> None:
+        run(save(service, "one"))
+        (workspace / "model.bin").write_text("large")
+        run(service.cleanup())
+        service.config.exclude_patterns.append("*.bin")
+        run(service.initialize())
+        assert run(service.save("only that")).error == "No changes to checkpoint"
 
     def test_many_at_once(self, service: CheckpointService, workspace: Path, run: Run[Any]) -> None:
         async def work() -> list[Any]:

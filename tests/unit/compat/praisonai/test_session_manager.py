@@ -164,6 +164,31 @@ class TestConversation:
         manager.checkpoint_turn("x")
         assert manager.dropped_message_count(1) is None and manager.turns[0].message_count is None
 
+    def test_the_other_form_of_a_store_is_counted_too(self, workspace: Path, target: Path) -> None:
+        class Extended:
+            messages = ("u1", "a1")
+
+            def get_messages(self, session_id: str) -> None:
+                return None
+
+            def get_extended_session(self, session_id: str) -> Extended:
+                return self
+
+        manager = made(workspace, Extended(), "sid")
+        manager.checkpoint_turn("x")
+        assert manager.turns[0].message_count == 2
+
+    def test_a_store_that_cannot_be_counted_breaks_no_turn(
+        self, workspace: Path, target: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        class Broken:
+            def get_messages(self, session_id: str) -> list[str]:
+                raise OSError("the database is gone")
+
+        manager = made(workspace, Broken(), "sid")
+        assert manager.checkpoint_turn("x") and manager.turns[0].message_count is None
+        assert "the database is gone" in caplog.text
+
     def test_if_it_cannot_go_back_the_files_do_not_either(
         self, workspace: Path, target: Path, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -1,0 +1,216 @@
+"""codex_ml's guide "Checkpointing Surfaces": its modules, contracts, snippets, deprecations and testing guidance."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from holdfast import durable
+from holdfast.errors import Damaged, HoldfastError
+from holdfast.testing.faulty_disks import FailingDisk
+from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
+
+RUN = "runs/exp1/checkpoints"
+
+
+def _save(step: int, loss: float | None = None, **more: Any) -> dict[str, Any]:
+    metrics = None if loss is None else {"val_loss": loss}
+    key = None if loss is None else "val_loss"
+    return save_checkpoint(RUN, step, {"w": np.full(4, step)}, metrics=metrics, best_key=key, **more)
+
+
+class TestOverview:
+    @pytest.mark.parametrize(
+        ("module", "name"),
+        [
+            ("codex_ml.utils.checkpoint_core", "verify_checkpoint"),  # low-level IO, integrity helpers
+            ("codex_ml.utils.checkpointing", "save_checkpoint"),  # high-level API
+            ("codex_ml.training.checkpointing", "save_checkpoint"),  # trainer-facing utilities
+            ("codex_ml.training.checkpoint_manager", "CheckpointManager"),  # retention policy, metadata continuity
+            ("codex_ml.utils.checkpoint", "save_checkpoint"),  # legacy-compatible
+        ],
+    )
+    @pytest.mark.slow  # as below
+    def test_surfaces(self, module: str, name: str, old: Callable[[str], Any]) -> None:
+        assert callable(getattr(old(module), name))
+
+    @pytest.mark.slow  # imports torch, where it is installed
+    def test_low_level_integrity_helpers(self, old: Callable[[str], Any]) -> None:
+        core = old("codex_ml.utils.checkpoint_core")
+        path, meta = core.save_checkpoint("run", {"a": 1})
+        assert core.verify_checkpoint(path).sha256 == meta.sha256
+
+    def test_retention(self) -> None:
+        manager = CheckpointManager(RUN, keep_last=2, keep_best=0)
+        for step in range(1, 5):
+            manager.save(step, {"step": step})
+        assert [each.step for each in manager.history()] == [3, 4]
+
+    def test_metadata_continuity(self) -> None:
+        manager = CheckpointManager(RUN, keep_last=1)
+        for step in range(1, 4):
+            manager.save(step, {"step": step}, metadata={"note": step})
+        again = CheckpointManager(RUN)
+        assert [(each.step, each.sequence, each.metadata) for each in again.history()] == [(3, 3, {"note": 3})]
+
+
+class TestBehaviorContracts:
+    def test_schema_version_is_consistent(self) -> None:
+        """Across canonical writers/readers."""
+        made = [_save(1, 0.5)["schema_version"], CheckpointManager(RUN).save(2, {"x": 1})["schema_version"]]
+        stored = [json.loads(path.read_text())["schema_version"] for path in Path(RUN).glob("step-*/manifest.json")]
+        stored += [json.loads(Path(RUN, "best.json").read_text())["schema_version"]]
+        assert len({*made, *stored}) == 1
+
+    def test_last_points_to_the_last_completed_step(self) -> None:
+        for step in (1, 2, 3):
+            _save(step)
+            assert load_checkpoint(f"{RUN}/last")["w"].tolist() == [step] * 4
+
+    @pytest.mark.parametrize("key", ["metric", "value", "path"])
+    def test_best_json_has_metric_value_and_path(self, key: str) -> None:
+        meta = _save(1, 0.5)
+        best = json.loads(Path(RUN, "best.json").read_text())
+        assert best[key] == {"metric": "val_loss", "value": 0.5, "path": Path(meta["path"]).name}[key]
+
+    def test_checksums_manifest_alongside_weights(self) -> None:
+        folder = Path(_save(1)["path"])
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert manifest["digest_algorithm"] and list(folder.rglob("*.safetensors"))
+
+    def test_a_changed_byte_is_noticed(self) -> None:
+        folder = Path(_save(1)["path"])
+        [weights] = folder.rglob("*.safetensors")
+        data = bytearray(weights.read_bytes())
+        data[-1] ^= 1
+        weights.chmod(0o644)
+        weights.write_bytes(data)
+        with pytest.raises(Damaged):
+            load_checkpoint(folder)
+
+    def test_writes_are_atomic(self) -> None:
+        """No partial states: whichever write fails, the markers name whole checkpoints."""
+        at = 0
+        while True:
+            at += 1
+            run = f"run-{at}"
+            save_checkpoint(run, 1, {"w": np.ones(4)}, metrics={"val_loss": 2.0}, best_key="val_loss")
+            disk = FailingDisk(at=at, once=False)
+            with durable.use_disk(disk), contextlib.suppress(HoldfastError, OSError):
+                save_checkpoint(run, 2, {"w": np.ones(4)}, metrics={"val_loss": 1.0}, best_key="val_loss")
+            for marker in ("last", "best.json"):
+                assert load_checkpoint(f"{run}/{marker}")["w"].tolist() == [1, 1, 1, 1]
+            if disk.failed is None:
+                break
+        assert at > 5
+
+
+class TestSnippets:
+    def test_python(self) -> None:
+        model_state, opt_state = {"weight": np.ones((2, 2))}, {"state": {0: np.zeros(2)}, "param_groups": [{"lr": 0.1}]}
+
+        meta = save_checkpoint(
+            out_dir="runs/exp1/checkpoints",
+            step=1200,
+            state={"model": model_state, "optimizer": opt_state},
+            metrics={"val_loss": 1.23},
+            best_key="val_loss",
+            keep_last_k=3,
+        )
+        state = load_checkpoint(meta["path"], weights_only=True)
+
+        assert state["model"]["weight"].tolist() == [[1, 1], [1, 1]]
+        assert state["optimizer"]["param_groups"] == [{"lr": 0.1}]
+
+    @pytest.mark.slow  # imports torch, where it is installed
+    def test_python_under_the_old_name(self, old: Callable[[str], Any]) -> None:
+        checkpointing = old("codex_ml.utils.checkpointing")
+        meta = checkpointing.save_checkpoint(
+            out_dir="runs/exp1/checkpoints",
+            step=1200,
+            state={"model": {"weight": np.ones(2)}, "optimizer": {"lr": 0.1}},
+            metrics={"val_loss": 1.23},
+            best_key="val_loss",
+            keep_last_k=3,
+        )
+        state = checkpointing.load_checkpoint(meta["path"], weights_only=True)
+        assert (state["model"]["weight"].tolist(), state["optimizer"]) == ([1, 1], {"lr": 0.1})
+
+    def test_keep_last_k(self) -> None:
+        for step in range(1, 6):
+            _save(step, float(-step), keep_last_k=3)
+        assert [each.step for each in CheckpointManager(RUN).history()] == [3, 4, 5]
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            pytest.param(("holdfast.compat.codex_ml.cli.checkpoint",), marks=pytest.mark.slow),
+            ("holdfast", "training"),
+            ("holdfast.cli", "training"),
+        ],
+    )
+    def test_cli(self, words: tuple[str, ...]) -> None:
+        """`python -m codex_ml.cli.checkpoint --info latest`."""
+        _save(7, 1.0)
+        command = [sys.executable, "-W", "ignore", "-m", *words, "--info", "latest", "--dir", RUN, "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        told = json.loads(done.stdout)
+        assert told.get("checkpoint", told)["step"] == 7
+
+
+class TestDeprecation:
+    @pytest.mark.parametrize(
+        ("legacy", "name"),
+        [
+            ("utils.checkpoint", "save_checkpoint"),
+            ("utils.checkpointing", "save_checkpoint"),
+            ("training.checkpoint", "CheckpointManager"),
+        ],
+    )
+    @pytest.mark.slow  # as above
+    def test_legacy_imports_warn_and_say_what_to_use_instead(self, legacy: str, name: str) -> None:
+        script = f"from holdfast.compat.codex_ml.{legacy} import {name}"
+        command = [sys.executable, "-W", "error::DeprecationWarning", "-c", script]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode and "DeprecationWarning" in done.stderr and "use holdfast.training" in done.stderr
+
+    @pytest.mark.slow  # imports torch, where it is installed
+    def test_legacy_imports_preserve_behavior(self, old: Callable[[str], Any]) -> None:
+        legacy, canonical = old("codex_ml.training.checkpoint"), old("codex_ml.training.checkpoint_manager")
+        assert legacy.CheckpointManager is canonical.CheckpointManager
+
+    def test_canonical_imports_do_not_warn(self) -> None:
+        script = "from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint"
+        subprocess.run([sys.executable, "-W", "error", "-c", script], check=True)
+
+
+class TestTestingGuidance:
+    def test_best_json_updates_only_on_strict_improvement(self) -> None:
+        found = []
+        for step, loss in enumerate((0.5, 0.5, 0.7, 0.4, 0.4), 1):
+            _save(step, loss)
+            found.append(json.loads(Path(RUN, "best.json").read_text())["step"])
+        assert found == [1, 1, 1, 4, 4]
+
+    def test_nan_is_no_improvement(self) -> None:
+        _save(1, float("nan"))
+        _save(2, 0.5)
+        _save(3, float("nan"))
+        assert json.loads(Path(RUN, "best.json").read_text())["step"] == 2
+
+    def test_last_is_the_most_recent_completed_one(self) -> None:
+        """A save that fails moves no marker."""
+        _save(1)
+        with pytest.raises(Exception, match="cannot be saved"):
+            save_checkpoint(RUN, 2, {"x": object()})
+        assert load_checkpoint(f"{RUN}/last")["w"].tolist() == [1] * 4
+        _save(3)
+        assert load_checkpoint(f"{RUN}/last")["w"].tolist() == [3] * 4

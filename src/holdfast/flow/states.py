@@ -10,7 +10,7 @@ from dataclasses import replace as changed
 from datetime import timedelta
 from functools import cache, partial
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from holdfast.errors import Conflict, Damaged, NotFound, Refused, Unavailable
 from holdfast.flow import forks, parents, upkeep, validation
@@ -61,6 +61,17 @@ CheckpointId: TypeAlias = str | Checkpoint | CheckpointMetadata
 _BATCH = 256
 _TRIES = 10
 _Opened = TypeVar("_Opened")
+
+
+class RowQuery(NamedTuple):
+    """Which checkpoints to list; None matches anything."""
+
+    session_id: str | None
+    namespace: str | None
+    before: int | None
+    where: Mapping[str, Any] | None
+    tags: Sequence[str]
+    run_id: str | None
 
 
 class States:
@@ -364,7 +375,8 @@ class States:
     ) -> Checkpoints:
         """Checkpoints with their states, newest first; the options are those of `metadata`."""
         check_name(session_id, "session_id")
-        rows = self._rows(session_id, limit, namespace, before, where, tags, run_id, whole=True)
+        query = RowQuery(session_id, namespace, before, where, tags, run_id)
+        rows = self._rows(query, limit, whole=True)
         found = []
         for row, _ in rows:
             try:
@@ -391,22 +403,15 @@ class States:
         sequence (for the next page, that of the last one of this page). `where`: those whose `extra` has these values;
         keys and values are only compared, never put into a query.
         """
-        return [told for _, told in self._rows(session_id, limit, namespace, before, where, tags, run_id, whole=False)]
+        query = RowQuery(session_id, namespace, before, where, tags, run_id)
+        return [told for _, told in self._rows(query, limit, whole=False)]
 
     def _rows(
-        self,
-        session_id: str | None,
-        limit: int | None,
-        namespace: str | None,
-        before: int | None,
-        where: Mapping[str, Any] | None,
-        tags: Sequence[str],
-        run_id: str | None,
-        *,
-        whole: bool,
+        self, query: RowQuery, limit: int | None, *, whole: bool
     ) -> Iterator[tuple[CheckpointRow, CheckpointMetadata]]:
         left = check_limit(limit)
-        validation.check_query(session_id, namespace, before, where, tags, run_id)
+        validation.check_query(*query)
+        session_id, namespace, before, where, tags, run_id = query
         is_expired = cache(self.is_expired)  # one query per session
         is_filtered = bool(where or tags)
         while left is None or left > 0:

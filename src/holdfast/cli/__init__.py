@@ -20,7 +20,7 @@ Exit codes (`exit_codes.py`):
 From the outside in:
 
     start, main      where the program begins; errors into exit codes (`exit_codes`)
-    fast_log         `log`, answered without click
+    fast_log, status_output    `log` and `status`, answered without click
     turns, words     how `log` shows turns; which words are checkpoints and which are paths
     group, command   the click group and the click command; `context` is what every command is given
     location_command    the click command of `log`, `show`, `diff` and others, which work on any `holdfast.location`

@@ -21,6 +21,7 @@ SECTIONS = {
     "Save and go back": {
         "init": "Make a store for this folder.",
         "save": "Save a checkpoint of the folder.",
+        "status": "Show the last checkpoint, what changed since, and what needs attention.",
         "log": "List checkpoints, newest first.",
         "show": "Show one checkpoint in full.",
         "cat": "Print files of a checkpoint, byte for byte.",
@@ -77,7 +78,7 @@ _HIDDEN = ("hook",)  # for programs
 _KEYWORDS = ("import",)  # of Python: the file and the function have an underscore at the end
 _ELSEWHERE = {
     "add": "save", "commit": "save", "create": "save", "checkpoint": "save", "snapshot": "save",
-    "list": "log", "ls": "log", "history": "log", "status": "diff",
+    "list": "log", "ls": "log", "history": "log",
     "checkout": "restore", "rewind": "restore", "reset": "restore", "rollback": "restore", "revert": "undo",
     "delete": "rm", "remove": "rm", "clean": "prune", "forget": "prune", "gc": "prune",
     "check": "verify", "fsck": "verify", "find": "search", "grep": "search", "run": "guard",

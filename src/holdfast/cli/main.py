@@ -44,6 +44,11 @@ def main(args: Sequence[str] | None = None) -> int:
 def _run(args: Sequence[str]) -> int:
     if asked := fast_log.understood(args):
         return fast_log.answer(*asked)
+    if not args or "status" in args:
+        from holdfast.cli import status_output  # start-up cost: only here
+
+        if status_output.understood(args) and (code := status_output.answer(args)) is not None:
+            return code
     import click  # inside `main`'s protection: loading it is most of the start-up time
 
     from holdfast.cli.group import group

@@ -17,6 +17,7 @@ from holdfast import durable
 from holdfast.durable.os_errors import os_errors
 from holdfast.errors import HoldfastError, NotFound, Refused, Remedy, Unavailable
 from holdfast.model.checkpoint import TYPES
+from holdfast.model.documents import short
 from holdfast.validation import (
     check_count,
     check_limit,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.imports import Imports
     from holdfast.workspace.pathspec import Paths
     from holdfast.workspace.requests import RestoreRequest, SaveRequest
+    from holdfast.workspace.status import Attention, WorkspaceStatus
     from holdfast.workspace.stored.files import StoredPath
     from holdfast.workspace.stored.history import TurnPage
     from holdfast.workspace.upkeep.purge import Purger
@@ -409,6 +411,43 @@ class Workspace:
 
         with self._reading():
             return self._repository.consistently(look)
+
+    def status(self) -> WorkspaceStatus:
+        """Say which checkpoint is the last one, what changed since, how much disk is used, and what needs attention.
+
+        Reads the folder as a save does, and stores nothing.
+        """
+        from holdfast.workspace.status import read_status
+
+        with self._reading():
+            return self._repository.consistently(
+                lambda: read_status(self._repository, self._engine.scanner, self._troubles())
+            )
+
+    def _troubles(self) -> builtins.list[Attention]:
+        """What opening the workspace found to need attention."""
+        from holdfast.workspace.status import Attention
+
+        found = []
+        if self.recovery_error is not None:
+            found.append(Attention("interrupted-restore", f"a restore was interrupted: {self.recovery_error.message}"))
+        elif Journal(self._repository.own).exists:
+            found.append(Attention("running-restore", "a restore is running, or was interrupted"))
+        if self.recovered is not None:
+            message = f"a restore that was interrupted has been {self.recovered.outcome} now"
+            found.append(Attention("recovered-restore", message, tuple(self.recovered.failed)))
+        if self._repository.is_purging:
+            found.append(Attention("interrupted-purge", "a purge was interrupted; the next save continues it"))
+        if self.moved_from is not None:
+            found.append(
+                Attention("moved-folder", f"the folder was {self.moved_from} before; its checkpoints continue")
+            )
+        latest = self._repository.catalog.nth(0)
+        if latest is not None and not self._repository.checkpoint(latest).complete:
+            failed = [each for each in self._repository.checkpoint(latest).uncovered if each.reason.is_failure]
+            message = f"the last save, {short(latest.id)}, does not contain everything"
+            found.append(Attention("incomplete", message, tuple(each.path or "." for each in failed)))
+        return found
 
     def file(self, ref: CheckpointRef, path: Place) -> StoredPath:
         """Get one path of a checkpoint: `read()` or `chunks()` for its content. NotFound if it has no such path."""

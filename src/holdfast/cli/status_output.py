@@ -1,0 +1,170 @@
+"""What `holdfast status` prints, and the words of it that are understood without click, whose loading takes longer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli import render, streams, values
+from holdfast.errors import NotFound, Refused
+
+if TYPE_CHECKING:
+    from holdfast.adapters.agents.hook_status import HookState, HookStatus
+    from holdfast.cli.context import App
+    from holdfast.model import Checkpoint, PathChange
+    from holdfast.workspace.status import WorkspaceStatus
+
+_PATHS_SHOWN = 10
+_PROBLEM_PATHS_SHOWN = 3
+_USER = "user"
+_UNDERSTOOD: tuple[list[str], ...] = ([], ["status"], ["status", "--json"], ["--json", "status"])
+
+
+def understood(args: Sequence[str]) -> bool:
+    """Whether these words ask for the status, and for nothing that only click knows."""
+    return list(args) in _UNDERSTOOD and "_HOLDFAST_COMPLETE" not in os.environ
+
+
+def answer(args: Sequence[str]) -> int | None:
+    """Print the status. None if no command was named and there is no workspace here: then the help is wanted."""
+    from holdfast.cli.context import App  # only here: other commands do not need it yet
+
+    app = App(json="--json" in args)
+    try:
+        with streams.paged():
+            print_status(app)
+    except (NotFound, Refused):  # no workspace, or a folder that cannot be one
+        if args:
+            raise
+        return None
+    finally:
+        app.close()
+    return 0
+
+
+def print_status(app: App) -> None:
+    """Print the state of the nearest workspace on one screen."""
+    from holdfast.adapters.agents.hook_status import read_hook_status
+    from holdfast.cli.install_output import command_words, places
+
+    workspace = app.open()
+    found = workspace.status()
+    hooks = read_hook_status(workspace.store, places(app), command_words)
+    if app.json:
+        app.document(document(found, hooks))
+        return
+    streams.answer(render.fields(_fields(found, hooks)))
+    if found.changes:
+        whose = "yours" if hooks.working == _USER else f"by {render.escape(hooks.working)}, which is working"
+        since = _short(found.head)
+        streams.answer(
+            f"\n{render.count(len(found.changes), 'file')} changed since {since or 'the beginning'}, {whose}:"
+        )
+        streams.answer("\n".join(_listed(found.changes)))
+    for line in _attention(found, hooks):
+        streams.answer(line)
+    if found.changes:
+        streams.note(f"\nLook at it with: {app.typed('diff')}; save it with: {app.typed('save')}")
+
+
+def _fields(found: WorkspaceStatus, hooks: HookStatus) -> list[tuple[str, str]]:
+    latest = "none yet"
+    if found.latest is not None:
+        what = render.first_line(found.latest.message)
+        latest = "  ".join(
+            filter(None, (_short(found.latest), render.ago(found.latest.timestamp), _by(found.latest), what))
+        )
+    is_back = found.head is not None and found.latest is not None and found.head.id != found.latest.id
+    now = "" if found.changes else f"as in {_short(found.head)}" if found.head else "empty"
+    if is_back:
+        now = f"restored to {_short(found.head)}" + (", and changed since" if found.changes else ", unchanged since")
+    git = ""
+    if found.git is not None:
+        git = f"branch {found.git.branch}" if found.git.branch else f"detached at {found.git.commit[:12]}"
+    used = f"{render.size(found.store_bytes)} for {render.count(found.checkpoints, 'checkpoint')}"
+    return [
+        ("workspace", render.escape(str(found.workspace))),
+        ("your git", render.escape(git)),
+        ("last save", latest),
+        ("folder", now),
+        ("hooks", "\n".join(map(_hook, hooks.hooks)) or "none installed"),
+        ("disk used", used),
+    ]
+
+
+def _short(checkpoint: Checkpoint | None) -> str:
+    from holdfast.model.documents import short
+
+    return short(checkpoint.id) if checkpoint else ""
+
+
+def _by(checkpoint: Checkpoint) -> str:
+    return "you" if checkpoint.actor in (None, "", _USER) else render.escape(str(checkpoint.actor))
+
+
+def _hook(state: HookState) -> str:
+    if state.problems:
+        return f"{state.agent}: {render.paint('not working', 'red')}"
+    fired = "has sent nothing here yet"
+    if state.fired_at is not None:
+        fired = f"last event {render.ago(datetime.fromtimestamp(state.fired_at, UTC))}"
+    return f"{state.agent}: {fired}" if state.is_installed else f"{state.agent}: not installed any more, {fired}"
+
+
+def _listed(changes: Sequence[PathChange]) -> list[str]:
+    lines = []
+    for each in changes[:_PATHS_SHOWN]:
+        path = f"{render.escape(each.old)} → {render.escape(each.path)}" if each.old else render.escape(each.path)
+        lines.append(f"  {render.paint(each.letter, values.STATUS_COLOURS[each.letter])} {path}")
+    if len(changes) > _PATHS_SHOWN:
+        lines.append(f"  … and {len(changes) - _PATHS_SHOWN:,} more")
+    return lines
+
+
+def _attention(found: WorkspaceStatus, hooks: HookStatus) -> list[str]:
+    lines = [(each.message, each.paths) for each in found.attention]
+    lines += [(f"{state.agent}: {problem}", ()) for state in hooks.hooks for problem in state.problems]
+    if not lines:
+        return []
+    shown = ["", render.paint("Needs attention:", "yellow")]
+    for message, paths in lines:
+        shown.append(f"  {render.escape(message)}")
+        shown += render.listing(paths, cap=_PROBLEM_PATHS_SHOWN)
+    return shown
+
+
+def document(found: WorkspaceStatus, hooks: HookStatus) -> dict[str, Any]:
+    """The status as `--json` prints it."""
+    from holdfast.model import documents
+
+    return {
+        "workspace": str(found.workspace),
+        "store": str(found.store),
+        "git": {"commit": found.git.commit, "branch": found.git.branch} if found.git else None,
+        "latest": documents.checkpoint(found.latest) if found.latest else None,
+        "head": documents.checkpoint(found.head) if found.head else None,
+        "checkpoints": found.checkpoints,
+        "changes": [documents.path_change(each) for each in found.changes],
+        "changed_by": hooks.working if found.changes else None,
+        "hooks": [
+            {
+                "agent": each.agent,
+                "installed": each.is_installed,
+                "fired_at": None if each.fired_at is None else datetime.fromtimestamp(each.fired_at, UTC).isoformat(),
+                "problems": list(each.problems),
+            }
+            for each in hooks.hooks
+        ],
+        "store_bytes": found.store_bytes,
+        "free_bytes": found.free_bytes,
+        "attention": [
+            *({"code": each.code, "message": each.message, "paths": list(each.paths)} for each in found.attention),
+            *(
+                {"code": "hooks", "message": f"{state.agent}: {problem}", "paths": []}
+                for state in hooks.hooks
+                for problem in state.problems
+            ),
+        ],
+    }

@@ -1,0 +1,148 @@
+"""The state of a workspace in a few words: the last checkpoint, what changed since, what needs attention.
+
+Reads the folder as a save would, and stores nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.model import Checkpoint, GitHead, PathChange
+from holdfast.workspace.stored.object_sink import ObjectSink
+from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.stored.tree import TreeReader
+
+if TYPE_CHECKING:
+    from holdfast.workspace.capture.scanner import Scanner
+    from holdfast.workspace.capture.snapshot import Snapshot
+
+LARGE_BYTES = 50 << 20
+"""A new file of this size is named: it may not be meant to be in every checkpoint."""
+LOW_BYTES = 256 << 20
+"""Less free space on the store's disk needs attention."""
+_SIZED_MOST = 2000
+
+
+class Attention(NamedTuple):
+    """Something that needs attention."""
+
+    code: str
+    """For programs, such as `large-file`."""
+    message: str
+    paths: tuple[str, ...] = ()
+    """Where it is about paths: the first of them."""
+
+
+class WorkspaceStatus(NamedTuple):
+    """The state of a workspace."""
+
+    workspace: Path
+    store: Path
+    latest: Checkpoint | None
+    """The last save; None if there is none."""
+    head: Checkpoint | None
+    """The checkpoint that the folder was last equal to: the last save, or what was restored since."""
+    checkpoints: int
+    """How many saves there are."""
+    changes: tuple[PathChange, ...]
+    """The files that differ from `head`; lines are not counted."""
+    git: GitHead | None
+    store_bytes: int
+    free_bytes: int
+    """On the disk of the store."""
+    attention: tuple[Attention, ...]
+
+
+def read_status(repository: Repository, scanner: Scanner, troubles: Sequence[Attention] = ()) -> WorkspaceStatus:
+    """Read the state of a workspace. `troubles`: what its owner knows already to need attention."""
+    head = repository.head()
+    latest = repository.catalog.nth(0)
+    sink = ObjectSink(repository.objects)
+    snapshot, _ = scanner.take(sink, head=head)
+    changes = _changes(repository, head, snapshot, sink)
+    room = os.statvfs(repository.folder)
+    free = room.f_bavail * room.f_frsize
+    found = [*troubles, *_large(scanner.root, changes), *_unreadable(snapshot)]
+    if free < LOW_BYTES:
+        found.append(Attention("disk-full", f"the disk of the store has only {free >> 20:,} MiB left"))
+    return WorkspaceStatus(
+        workspace=scanner.root,
+        store=repository.folder,
+        latest=repository.checkpoint(latest) if latest else None,
+        head=head,
+        checkpoints=repository.catalog.saves(),
+        changes=changes,
+        git=scanner.git_head(),
+        store_bytes=disk_bytes(repository.folder),
+        free_bytes=free,
+        attention=tuple(found),
+    )
+
+
+def _changes(
+    repository: Repository, head: Checkpoint | None, snapshot: Snapshot, sink: ObjectSink
+) -> tuple[PathChange, ...]:
+    before = repository.contents(head).root if head is not None else None
+    if before == snapshot.root:
+        return ()
+    from holdfast.workspace.stored.diff import make_diff  # start-up cost: most often nothing changed
+
+    changes = TreeReader(sink).diff(before, snapshot.root)
+    gaps = (head.uncovered if head is not None else (), snapshot.uncovered)
+    found = make_diff(head.id if head else "", None, changes, sink, gaps, with_lines=False)
+    return tuple(found.paths)
+
+
+def _large(root: Path, changes: Sequence[PathChange]) -> list[Attention]:
+    """New files that are large."""
+    found = []
+    for change in changes[:_SIZED_MOST]:
+        if change.letter != "A":
+            continue
+        try:
+            size = os.lstat(root / change.path).st_size
+        except OSError:
+            continue
+        if size >= LARGE_BYTES:
+            found.append((size, change.path))
+    if not found:
+        return []
+    total = sum(size for size, _ in found)
+    paths = tuple(path for _, path in sorted(found, reverse=True))
+    what = "1 new file is" if len(found) == 1 else f"{len(found):,} new files are"
+    return [Attention("large-file", f"{what} large, {total >> 20:,} MiB in all, and would be saved", paths)]
+
+
+def _unreadable(snapshot: Snapshot) -> list[Attention]:
+    failed = [each for each in snapshot.uncovered if each.reason.is_failure]
+    if not failed:
+        return []
+    what = "1 path" if len(failed) == 1 else f"{len(failed):,} paths"
+    return [Attention("unreadable", f"{what} could not be saved now", tuple(each.path or "." for each in failed))]
+
+
+def disk_bytes(folder: Path) -> int:
+    """Return how much disk a store takes. All refs take the same, so one is looked at: there may be thousands."""
+    total = 0
+    stack = [os.fspath(folder)]
+    while stack:
+        place = stack.pop()
+        are_alike = place.endswith("/refs/tags")
+        size_bytes: int | None = None
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    if are_alike and size_bytes is not None:
+                        total += size_bytes
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        stack.append(entry.path)
+                        continue
+                    size_bytes = entry.stat(follow_symlinks=False).st_blocks * 512
+                    total += size_bytes
+        except FileNotFoundError:
+            continue
+    return total

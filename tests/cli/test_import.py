@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from unit.importers.graphs import database
 from unit.importers.scenes import Shadow, praisonai
 
 from .conftest import Program
+from .test_terminal import Terminal
 
 
 @pytest.fixture
@@ -57,6 +59,47 @@ class TestShadowGit:
     def test_tilde(self, holdfast: Program, shadow: Shadow, tmp_path: Path) -> None:
         (tmp_path / "home" / "store").symlink_to(shadow.git_dir.parent)
         assert holdfast("import", "~/store").code == 0
+
+
+class TestStates:
+    def test_langgraph_into_a_flow_store(self, holdfast: Program, tmp_path: Path) -> None:
+        source, target = str(database(tmp_path / "lg.db")), f"sqlite:///{tmp_path}/state.db"
+        ran = holdfast("import", source, target)
+        assert (ran.code, ran.out) == (0, f"6 checkpoints imported into {target}\n")
+        assert holdfast("log", target, "--json").json["items"]
+        again = holdfast("import", source, target)
+        assert (again.code, again.out) == (0, f"0 checkpoints imported into {target}; 6 there already\n")
+
+    def test_target_is_needed(self, holdfast: Program, tmp_path: Path) -> None:
+        ran = holdfast("import", str(database(tmp_path / "lg.db")))
+        assert ran.code == 6
+        assert "flow store" in ran.err
+
+
+class TestQuestion:
+    """At a terminal, where there is somebody who has seen the plan."""
+
+    def test_no_imports_nothing(self, holdfast: Program, shadow: Shadow) -> None:
+        terminal = Terminal([*Program.command, "import", str(shadow.git_dir)], {})
+        terminal.expect("Import them? [y/N]")
+        terminal.type(b"n\n")
+        code, said = terminal.end()
+        assert code == 6
+        assert "Nothing was changed" in said
+        assert holdfast("-C", str(shadow.workspace), "log").code == 3
+
+    def test_yes_imports(self, holdfast: Program, shadow: Shadow) -> None:
+        terminal = Terminal([*Program.command, "import", str(shadow.git_dir)], {})
+        terminal.expect("2 new checkpoints")
+        terminal.expect("Import them? [y/N]")
+        terminal.type(b"y\n")
+        assert terminal.end()[0] == 0
+        assert holdfast("-C", str(shadow.workspace), "log").code == 0
+
+    def test_option_answers(self, holdfast: Program, shadow: Shadow) -> None:
+        code, said = Terminal([*Program.command, "import", "--yes", str(shadow.git_dir)], {}).end()
+        assert code == 0
+        assert "[y/N]" not in said
 
 
 class TestErrors:

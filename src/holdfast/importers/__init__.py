@@ -23,6 +23,7 @@ __all__ = ["KINDS", "Import", "ImportKind", "ImportPlan", "ImportRequest", "Impo
 
 
 _UNCHANGED = "Nothing was imported."
+_LOOKED_AT, _NAMED = 200, 5
 
 
 class ImportKind(NamedTuple):
@@ -33,7 +34,7 @@ class ImportKind(NamedTuple):
     module: str
 
     def load(self) -> Any:
-        """The module, which has `recognize(source, environ)` and `open_source(request)`."""
+        """The module, which has `recognize(source)` and `open_source(request)`."""
         return importlib.import_module(f"holdfast.importers.{self.module}")
 
 
@@ -69,6 +70,8 @@ def _open(request: ImportRequest, kind: str | None) -> Import:
     else:
         found = [each for each in KINDS if each.load().recognize(request.source)]
     shown = without_password(request.source)
+    if not found and (below := _sources_below(request.source)):
+        raise Refused(f"{shown} contains several sources", hint=f"Name one: {', '.join(below)}.")
     if not found:
         titles = "; ".join(each.title for each in KINDS)
         raise Refused(f"{shown} is nothing that can be imported", hint=f"A source is one of: {titles}.")
@@ -76,6 +79,18 @@ def _open(request: ImportRequest, kind: str | None) -> Import:
         names = " or ".join(each.name for each in found)
         raise Refused(f"{shown} may be read in several ways", hint=f"Say which: {names}.")
     return _Opened(found[0].load().open_source(request), request.source)
+
+
+def _sources_below(source: str) -> list[str]:
+    """The folders of a folder that can be imported by themselves, such as those in `~/.praisonai/checkpoints`."""
+    if is_url(source) or not os.path.isdir(source):
+        return []
+    folders = [os.path.join(source, name) for name in sorted(os.listdir(source))]
+    return [
+        folder
+        for folder in filter(os.path.isdir, folders[:_LOOKED_AT])
+        if any(each.load().recognize(folder) for each in KINDS)
+    ][:_NAMED]
 
 
 class _Opened:

@@ -1,0 +1,79 @@
+"""Which kind a source is."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import NotFound, Refused
+from holdfast.importers import KINDS, ImportRequest, open_import
+from unit.importers.graphs import SCHEMA, database
+from unit.importers.scenes import Shadow, plan, praisonai, run
+
+
+def test_every_kind_has_a_module() -> None:
+    for kind in KINDS:
+        module = kind.load()
+        assert callable(module.recognize) and callable(module.open_source)
+        assert not module.recognize("/nowhere")
+
+
+def test_folder_of_several_sources(tmp_path: Path) -> None:
+    shadow = praisonai(tmp_path)
+    with pytest.raises(Refused, match="contains several sources") as caught:
+        plan(shadow.git_dir.parents[1])
+    assert str(shadow.git_dir.parent) in caught.value.hint
+
+
+def test_database_of_two_tools(tmp_path: Path) -> None:
+    source, target = database(tmp_path / "both.db"), f"sqlite:///{tmp_path}/out.db"
+    with sqlite3.connect(source) as connection:
+        connection.execute("CREATE TABLE llmfy_checkpoint (x)")
+    connection.close()
+    with pytest.raises(Refused, match="several ways") as caught:
+        run(source, target)
+    assert "llmfy or langgraph" in caught.value.hint
+    opened = open_import(ImportRequest(str(source), target), kind="langgraph")
+    assert opened.plan().new == 6
+    opened.close()
+
+
+def test_kind_that_does_not_fit(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for kind in KINDS:
+        with pytest.raises((Refused, NotFound)):
+            open_import(ImportRequest(str(tmp_path / "empty"), f"sqlite:///{tmp_path}/x.db"), kind=kind.name).plan()
+
+
+def test_unknown_url(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="nothing that can be imported"):
+        plan("ftp://example.com/x")
+
+
+def test_password_is_in_no_message(tmp_path: Path) -> None:
+    with pytest.raises(Exception) as caught:
+        plan(f"postgresql://ada:secret@/x?host={tmp_path}", f"sqlite:///{tmp_path}/x.db")
+    assert "secret" not in str(caught.value)
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    shadow: Shadow = praisonai(tmp_path)
+    for number in range(3):
+        shadow.save(f"c{number}", {"a": str(number)})
+    opened = open_import(ImportRequest(str(shadow.git_dir)))
+    told: list[tuple[str, int, int]] = []
+    opened.plan(lambda *each: told.append(each))
+    assert ("reading", 3, 3) in told
+    opened.run(lambda *each: told.append(each))
+    assert told[-1] == ("importing", 3, 3)
+    opened.close()
+
+
+def test_empty_tables_of_a_tool_are_not_another(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "x.db") as connection:
+        connection.executescript(SCHEMA)
+    connection.close()
+    with pytest.raises(NotFound, match="no states"):
+        run(tmp_path / "x.db", f"sqlite:///{tmp_path}/out.db")

@@ -21,7 +21,7 @@ SECTIONS = {
     "Save and go back": {
         "init": "Make a store for this folder.",
         "save": "Save a checkpoint of the folder.",
-        "status": "Show the last checkpoint, what changed since, and what needs attention.",
+        "status": "Show where things stand: last save, changes, problems.",
         "log": "List checkpoints, newest first.",
         "show": "Show one checkpoint in full.",
         "cat": "Print files of a checkpoint, byte for byte.",

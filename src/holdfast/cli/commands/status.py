@@ -10,7 +10,7 @@ from holdfast.cli.context import App, pass_app
 @command()
 @pass_app
 def status(app: App) -> None:
-    """Show the last checkpoint, what changed since, and what needs attention.
+    """Show where things stand: last save, changes, problems.
 
     `holdfast` alone does the same in a workspace.
 

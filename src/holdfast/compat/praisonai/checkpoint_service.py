@@ -55,6 +55,7 @@ STORE_NAME = "holdfast.git"
 INITIAL = "praisonai.initial"
 """In the metadata of the checkpoint that `initialize` makes."""
 _KEEP_FOR = timedelta(days=7)
+_SEE = "See list_checkpoints()."
 _STEP = re.compile(r"^\[step-(\d+)\]\s*")
 _log = logging.getLogger("holdfast")
 
@@ -180,13 +181,10 @@ class CheckpointService:
         if checkpoint_id is None and step is None:
             return CheckpointResult.fail("No checkpoint id or step given")
 
-        def find(workspace: Workspace) -> model.Checkpoint:
-            found = workspace.get(_id_of(checkpoint_id)) if step is None else _find_step(workspace, step)
-            if found is None:
-                raise NotFound(f"No checkpoint found for step {step}", hint="See list_checkpoints().")
-            return found
+        def find(workspace: Workspace) -> model.Checkpoint | None:
+            return _find(workspace, checkpoint_id) if step is None else _find_step(workspace, step)
 
-        return await self._restore(find)
+        return await self._restore(find, missing=f"No checkpoint found for step {step}")
 
     async def rewind(self, steps: int = 1) -> CheckpointResult:
         """Restore the checkpoint `steps` before the one that was saved or restored last."""
@@ -195,17 +193,18 @@ class CheckpointService:
         if steps < 1:
             return CheckpointResult.fail("steps must be >= 1")
 
-        def find(workspace: Workspace) -> model.Checkpoint:
-            try:
+        def find(workspace: Workspace) -> model.Checkpoint | None:
+            with suppress(NotFound):
                 return navigation.find_back(workspace, steps, past=False)
-            except NotFound as error:
-                raise NotFound(f"Cannot rewind {steps} step(s): {error.message}") from None
+            return None
 
-        return await self._restore(find)
+        return await self._restore(find, missing=f"Cannot rewind {steps} step(s): there are not so many checkpoints")
 
-    async def _restore(self, find: Callable[[Workspace], model.Checkpoint]) -> CheckpointResult:
+    async def _restore(self, find: Callable[[Workspace], model.Checkpoint | None], *, missing: str) -> CheckpointResult:
         def work(workspace: Workspace) -> CheckpointResult:
             target = find(workspace)
+            if target is None:
+                return CheckpointResult.fail(missing)
             done = workspace.restore(target.id)
             result = CheckpointResult.ok(_translated(target))
             if done.failed:  # P4: PraisonAI would call this a success
@@ -229,8 +228,8 @@ class CheckpointService:
         workspace_dir = self.workspace_dir
 
         def look(workspace: Workspace) -> CheckpointDiff:
-            first = workspace.get(_id_of(from_id)).id if from_id is not None else _previous(workspace)
-            found = workspace.diff(first, None if to_id is None else workspace.get(_id_of(to_id)).id)
+            first = _find(workspace, from_id).id if from_id is not None else _previous(workspace)
+            found = workspace.diff(first, None if to_id is None else _find(workspace, to_id).id)
             return CheckpointDiff(found.from_id, found.to_id, _files(found, workspace_dir))
 
         failed, found = await self._look(look, CheckpointDiff("", ""))
@@ -250,7 +249,7 @@ class CheckpointService:
 
         def look(workspace: Workspace) -> Checkpoint | None:
             with suppress(HoldfastError):
-                return _translated(workspace.get(_id_of(checkpoint_id)))
+                return _translated(_find(workspace, checkpoint_id))
             return None
 
         return (await self._look(look, None))[1]
@@ -290,6 +289,8 @@ class CheckpointService:
         store = Path(self.git_dir)
         settings = read_settings(self.workspace_dir)
         options = settings.options()
+        for key in {"ignored_file_max_bytes", "ignored_total_max_bytes"} - settings.keys_in_file:
+            options[key] = 0  # PraisonAI neither saves nor restores what .gitignore names
         options["exclude_patterns"] = [*settings.exclude_patterns, *self.config.exclude_patterns]
         workspace = Workspace(self.workspace_dir, store=store, **options)
         if not workspace.list(1, safety=True):
@@ -368,10 +369,14 @@ def _previous(workspace: Workspace) -> str:
         return "latest"
 
 
-def _id_of(reference: Reference | None) -> str:
+def _find(workspace: Workspace, reference: Reference | None) -> model.Checkpoint:
+    """A checkpoint by its id, or by what `save` returned."""
     if isinstance(reference, CheckpointResult):
         reference = reference.checkpoint
-    return reference.id if isinstance(reference, Checkpoint) else str(reference)
+    try:
+        return workspace.get(reference.id if isinstance(reference, Checkpoint) else str(reference))
+    except NotFound as error:
+        raise NotFound(error.message, hint=_SEE) from None
 
 
 def _find_step(workspace: Workspace, step: int) -> model.Checkpoint | None:

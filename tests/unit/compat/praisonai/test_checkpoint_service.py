@@ -172,6 +172,35 @@ class TestSaving:
         assert run(service.restore(first)).success
         assert files(workspace) == {"a.txt": "one", ".env": "SECRET=1", "debug.log": "noise"}
 
+    @pytest.mark.parametrize("is_git", [True, False])
+    def test_what_gitignore_names_is_neither_saved_nor_restored(
+        self, service: CheckpointService, workspace: Path, run: Run[Any], is_git: bool
+    ) -> None:
+        if is_git:
+            subprocess.run(["git", "init", "-q", str(workspace)], check=True)
+        (workspace / ".gitignore").write_text("local.db\n")
+        (workspace / "local.db").write_text("1")
+        first = run(save(service, "one"))
+        (workspace / "local.db").write_text("2")
+        assert run(service.save("only ignored files")).error == "No changes to checkpoint"
+        run(save(service, "two"))
+        run(service.restore(first))
+        assert (workspace / "a.txt").read_text() == "one"
+        assert (workspace / "local.db").read_text() == "2"
+
+    def test_ignored_files_are_saved_if_the_configuration_says_so(
+        self, workspace: Path, tmp_path: Path, run: Run[Any]
+    ) -> None:
+        (workspace / "holdfast.toml").write_text("ignored_file_max_bytes = 100\nignored_total_max_bytes = 100\n")
+        (workspace / ".gitignore").write_text("local.db\n")
+        (workspace / "local.db").write_text("1")
+        service = CheckpointService(str(workspace), str(tmp_path / "storage"))
+        run(service.initialize())
+        first = run(save(service, "one"))
+        (workspace / "local.db").write_text("2")
+        run(service.restore(first))
+        assert (workspace / "local.db").read_text() == "1"
+
     def test_patterns_may_change_later(self, service: CheckpointService, workspace: Path, run: Run[Any]) -> None:
         run(save(service, "one"))
         (workspace / "model.bin").write_text("large")

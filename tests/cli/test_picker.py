@@ -283,3 +283,20 @@ def test_keys_in_pieces_and_of_any_alphabet():
     assert keys == ["ä", "a", "漢"]
     assert list(parse_keys(data[len("äa漢".encode()) :], decoder)) == ["up", "down", "backspace", "enter"]
     assert list(parse_keys(b"\x1b", decoder)) == ["escape"]
+
+
+def test_a_turn_stands_together_below_its_prompt(holdfast, project, write):
+    from holdfast import Workspace
+    from holdfast.cli.commands.restore import _checkpoint_choices
+
+    ws = Workspace(project)
+    ws.save("mine")
+    for number in range(2):
+        write("a.txt", f"{number}\n")
+        metadata = {"turn": "t1", "prompt": "Fix the cart"}
+        ws.save(f"edit {number}", actor="claude-code", session="s", metadata=metadata)
+    lines = [COLOUR.sub("", choice.text) for choice in _checkpoint_choices(ws.list())]
+    for line, end in zip(
+        lines, ("claude-code  Fix the cart", "claude-code    edit 0", "you          mine"), strict=True
+    ):
+        assert line.endswith(end)

@@ -184,25 +184,28 @@ def paths_of(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _checkpoint_choices(checkpoints: list[Checkpoint]) -> list[Choice]:
+    """Return a line for each checkpoint; what an agent did in one turn stands together, below the newest."""
     from holdfast.cli.picker import Choice  # as above
+    from holdfast.workspace.stored.history import group_turns
 
-    rows = [
-        (short(each.id), render.ago(each.timestamp), render.escape(each.actor or "you"), _line(each))
-        for each in checkpoints
-    ]
-    widths = [max((len(row[at]) for row in rows), default=0) for at in range(3)]
+    rows = []
+    for turn in group_turns(checkpoints):
+        for number, each in enumerate(turn.checkpoints):
+            who = render.escape(each.actor or "you")
+            what = f"  {_line(each)}" if number else _line(each, turn.prompt)
+            rows.append((each.id, short(each.id), render.ago(each.timestamp), who, what))
+    widths = [max((len(row[at]) for row in rows), default=0) for at in (1, 2, 3)]
     found = []
-    for checkpoint, row in zip(checkpoints, rows, strict=True):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        text = "  ".join([render.paint(cells[0], "cyan", sys.stderr), *cells[1:], row[3]])
-        found.append(Choice(checkpoint.id, text))
+    for key, *row, what in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        found.append(Choice(key, "  ".join([render.paint(cells[0], "cyan", sys.stderr), *cells[1:], what])))
     return found
 
 
-def _line(checkpoint: Checkpoint) -> str:
+def _line(checkpoint: Checkpoint, prompt: str = "") -> str:
     marks = [checkpoint.name or "", "pinned" if checkpoint.pinned else ""]
     shown = " ".join(f"[{render.escape(mark)}]" for mark in marks if mark)
-    return " ".join(filter(None, (shown, render.first_line(checkpoint.message))))
+    return " ".join(filter(None, (shown, render.first_line(prompt or checkpoint.message))))
 
 
 def _about(checkpoint: Checkpoint) -> list[str]:

@@ -198,6 +198,21 @@ def test_pick_begins_with_the_paths(picker, project):
     assert (project / "a.txt").read_text() == "one\n" and (project / "b.txt").read_text() == "three\n"
 
 
+def test_a_path_with_the_signs_of_a_pattern_is_that_path(holdfast, project, write):
+    for name in ("a[b].txt", "ab.txt", "c.txt"):
+        write(name, "one\n")
+    holdfast("save")
+    for name in ("a[b].txt", "ab.txt", "c.txt"):
+        write(name, "two\n")
+    shown = Terminal([*holdfast.command, "restore", "latest", "--pick"], {})
+    shown.expect("3 chosen")
+    shown.type(b"\x01 ")
+    shown.expect("1 chosen")
+    shown.type(ENTER)
+    assert shown.end()[0] == 0
+    assert [(project / name).read_text() for name in ("a[b].txt", "ab.txt")] == ["one\n", "two\n"]
+
+
 def test_a_folder_does_not_bring_what_was_left_out_of_it(holdfast, project, write):
     import shutil
 

@@ -23,6 +23,10 @@ _PAGED = frozenset(["log", "show", "diff", "blame", "search", "usage", "why", "c
 """Those whose answer may be long."""
 
 
+_NOT_EMPTY = frozenset(["NAME", "PATH", "PLACE", "FILE", "REF"])
+"""What an empty variable cannot mean."""
+
+
 class Command(click.Command):
     """Adds `--json`, and, where its usage names something after `--`, keeps that apart: `ctx.meta[AFTER_DASHES]`."""
 
@@ -58,7 +62,12 @@ class Command(click.Command):
             raise self._dashes_forgotten(error) from None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it; a usage error if it is for folders and the argument is another location."""
+        """Run it; a usage error if a name or a place is empty, or if it is for folders and the argument is another
+        location."""
+        for param in self.params:
+            is_named = isinstance(param, click.Option) and param.metavar in _NOT_EMPTY
+            if is_named and ctx.params.get(param.name or "") == "":
+                raise click.UsageError(f"{param.opts[-1]} is empty", ctx)
         if self.name in _OF_FOLDERS:
             for param in self.params:
                 value = ctx.params.get(param.name or "") if isinstance(param, click.Argument) else None

@@ -87,6 +87,7 @@ class App:
             return
         address = self.url or self.directory or ""
         loaded = kind.load()
+        streams.tell_waiting()
         environ = {each.name: os.environ.get(each.environ) for each in loaded.options if each.environ}
         given = {name: value for name, value in environ.items() if value} | dict(options)
         found = loaded(address if "://" in address or self.url else os.fspath(self.folder()), given)
@@ -171,6 +172,7 @@ class App:
                 raise
         options["exclude_patterns"] = [*options["exclude_patterns"], *exclude]
         options["on_unknown"] = "tagged"  # states are shown, and nothing is made of them
+        streams.tell_waiting()
         workspace = Workspace(folder, store=self.store, create=create, **self._options, **options)
         if wrong is not None and strict:
             raise wrong

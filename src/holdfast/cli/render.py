@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TextIO
 
@@ -116,8 +116,11 @@ def fields(pairs: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"{paint(f'{label:<{width}}', 'dim')}{pad.join(value.splitlines())}" for label, value in rows)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows of escaped cells in columns, cut to fit on a terminal; no column is empty, and the first never cut."""
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> None:
+    """Print rows of escaped cells in columns, cut to fit on a terminal; no column is empty, and the first never cut.
+
+    right: the columns of numbers, which end where their heads end.
+    """
     used = [at for at in range(len(head)) if any(row[at] for row in rows)]
     cells = [[row[at] for at in used] for row in (head, *rows)]
     widths = [max(map(display_width, column)) for column in zip(*cells, strict=True)]
@@ -125,13 +128,25 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         _narrow(widths, streams.terminal_size()[0])
         cells = [[cut(cell, width) for cell, width in zip(row, widths, strict=True)] for row in cells]
     for number, row in enumerate(cells):
-        padded = [cell + " " * (width - display_width(cell)) for cell, width in zip(row, widths, strict=True)]
-        padded[-1] = row[-1]
+        padded = [_padded(cell, width, is_right=at in right) for at, cell, width in zip(used, row, widths, strict=True)]
         if number == 0:
             streams.answer(paint("  ".join(padded).rstrip(), "bold"))
         else:
             first = padded[0] if "\x1b" in padded[0] else paint(padded[0], "cyan")
             streams.answer("  ".join([first, *padded[1:]]).rstrip())
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows of escaped cells as lines with columns, without those that are empty."""
+    used = [at for at in range(len(rows[0]) if rows else 0) if any(row[at] for row in rows)]
+    widths = [max(display_width(row[at]) for row in rows) for at in used]
+    lines = ([_padded(row[at], width) for at, width in zip(used, widths, strict=True)] for row in rows)
+    return ["  ".join(line).rstrip() for line in lines]
+
+
+def _padded(cell: str, width: int, *, is_right: bool = False) -> str:
+    blank = " " * (width - display_width(cell))
+    return blank + cell if is_right else cell + blank
 
 
 def _narrow(widths: list[int], columns: int) -> None:

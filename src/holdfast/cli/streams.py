@@ -126,6 +126,18 @@ def notes(lines: Iterable[str]) -> None:
         note(line)
 
 
+def tell_waiting() -> None:
+    """Say so, on stderr whatever that is, when a command waits for a lock."""
+    from holdfast.durable.lock import on_wait  # start-up cost: for commands that may take a lock
+
+    on_wait(_waiting)
+
+
+def _waiting(owner: str) -> None:
+    note(f"Waiting for {owner} that writes to this store; Ctrl-C gives up.")
+    flush()
+
+
 def ask(question: str) -> bool:
     """Ask the person at the terminal; anything but yes, the end of the input too, is no."""
     return ask_line(f"{question} [y/N]").lower() in {"y", "yes"}

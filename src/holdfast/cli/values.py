@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.model import LineCount
 
 _VALUE_CHARS = 80
+_NUMBERS = ("bytes", "count", "number")
 STATUS_COLOURS = {"A": "green", "M": "yellow", "D": "red", "R": "cyan"}
 """Added, modified, deleted, renamed."""
 
@@ -98,7 +99,8 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> None:
     if rows:
         forms = [column.form for column in columns]
         cells = [tuple(map(cell, row, forms)) for row in rows]
-        render.table([column.title for column in columns], cells)
+        right = [at for at, form in enumerate(forms) if form in _NUMBERS]
+        render.table([column.title for column in columns], cells, right=right)
 
 
 def tables(found: Sequence[Table]) -> None:
@@ -109,9 +111,10 @@ def tables(found: Sequence[Table]) -> None:
             table(each.columns, each.rows)
 
 
-def line(columns: Sequence[Column], cells: Sequence[Any]) -> str:
-    """The cells of a row without the empty ones, on one line."""
-    return "  ".join(filter(None, (cell(each, column.form) for column, each in zip(columns, cells, strict=True))))
+def lines(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> list[str]:
+    """Rows as lines with columns, for a list within a text."""
+    forms = [column.form for column in columns]
+    return render.aligned([tuple(map(cell, row, forms)) for row in rows])
 
 
 def name(text: str) -> str:

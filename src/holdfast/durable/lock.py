@@ -6,6 +6,7 @@ import fcntl
 import os
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -13,7 +14,15 @@ from holdfast.durable.disk import open_to_owner
 from holdfast.errors import Unavailable
 
 _POLL_S = 0.01
+_TOLD_AFTER_S = 1.0
 _held: weakref.WeakSet[Lock] = weakref.WeakSet()
+_listeners: list[Callable[[str], None]] = []
+
+
+def on_wait(listener: Callable[[str], None]) -> None:
+    """Have a function called when a lock has been waited for for a second, with who has it. Once is enough."""
+    if listener not in _listeners:
+        _listeners.append(listener)
 
 
 class Lock:
@@ -45,7 +54,8 @@ class Lock:
         return True
 
     def _take(self, fd: int, *, wait: bool) -> bool:
-        give_up = time.monotonic() + (self._timeout_s if wait else 0.0)
+        begun, is_told = time.monotonic(), False
+        give_up = begun + (self._timeout_s if wait else 0.0)
         while True:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -53,6 +63,10 @@ class Lock:
             except BlockingIOError:
                 if time.monotonic() >= give_up:
                     break
+            if not is_told and time.monotonic() >= begun + _TOLD_AFTER_S:
+                is_told = True
+                for listener in _listeners:
+                    listener(f"another process{_owner(fd)}")
             time.sleep(_POLL_S)
         if not wait:
             return False

@@ -22,7 +22,7 @@ class PurgePlan:
     """By id, those that repeat a line of it and would keep that; and where else it is repeated: `(name)`, `(session)`,
     `(actor)`, `(paths)`, `(attributes)`, `(rules)`. Under `(store)`: what belongs to no checkpoint."""
     bytes_freed: int
-    """The size of what is stored for these paths alone, before compression."""
+    """The size in the packs of what is stored for these paths alone."""
     also_at: dict[str, str]
     """Other paths with the same content, or repeat all of it or a key of it, and a checkpoint that has each. They
     stay as they are."""
@@ -42,7 +42,7 @@ class Purged:
     """How many objects are gone; none of them is in the store any more, which was looked up after the work, as was
     what the plan says of the rest of the store."""
     bytes_freed: int
-    """How much smaller the store is on the disk."""
+    """The size in the packs of what was stored for these paths alone: that of the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Pruned:
     kept: dict[str, str]
     """By id, oldest first: why it stays."""
     bytes_freed: int
-    """How much smaller the store is on the disk. In a dry run: what nothing else needs in its packs."""
+    """How much smaller the packs are; in a dry run, what nothing else needs in them."""
     is_done: bool
     """False of a dry run."""
     over_bytes: int = 0

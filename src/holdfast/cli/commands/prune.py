@@ -86,12 +86,17 @@ def _policy(rules: dict[str, Any]) -> Policy | None:
     if all(rule is None for rule in rules.values()):
         return None
     span, size = rules["keep_for"], rules["max_size"]
+    try:
+        keep_for = None if span is None else parse_span(span, "--keep-for")
+        max_bytes = None if size is None else parse_size(size, "--max-size")
+    except Refused as error:
+        raise click.UsageError(f"{error.message}. {error.advice}") from None
     return Policy(
         keep_last=rules["keep_last"],
-        keep_for=None if span is None else parse_span(span, "--keep-for"),
+        keep_for=keep_for,
         keep_every=rules["keep_every"],
         keep_last_per_session=rules["keep_per_session"],
-        max_bytes=None if size is None else parse_size(size, "--max-size"),
+        max_bytes=max_bytes,
     )
 
 
@@ -99,8 +104,8 @@ def _show(plan: PrunePlan, *, answer: bool) -> None:
     """Print the plan; to stderr if a question follows."""
     say = streams.answer if answer else streams.note
     say(f"To be deleted, for good: {render.count(len(plan.removed), 'checkpoint')}")
-    for item in plan.removed[: render.LIST_MAX]:
-        say(f"    {values.line(plan.columns, item.cells)}")
+    for line in values.lines(plan.columns, [item.cells for item in plan.removed[: render.LIST_MAX]]):
+        say(f"    {line}")
     if len(plan.removed) > render.LIST_MAX:
         say(f"    … and {len(plan.removed) - render.LIST_MAX:,} more")
     say(f"To be kept: {render.count(len(plan.kept), 'checkpoint')}")
@@ -112,5 +117,7 @@ def _show(plan: PrunePlan, *, answer: bool) -> None:
 
 def _show_kept(plan: PrunePlan, say: Any = streams.answer) -> None:
     """Print why checkpoints stay."""
-    for why, number in Counter(plan.kept.values()).most_common():
-        say(f"    {number:,} {render.escape(why)}")
+    found = Counter(plan.kept.values()).most_common()
+    width = max((len(f"{number:,}") for _, number in found), default=0)
+    for why, number in found:
+        say(f"    {number:>{width},} {render.escape(why)}")

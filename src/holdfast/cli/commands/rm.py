@@ -35,7 +35,7 @@ def rm(app: App, *, words: list[str], options: dict[str, Any], yes: bool) -> int
         doomed = list({found.id: found for found in map(location.find, words)}.values())
         if not app.json and not yes:
             streams.note(f"To be deleted, for good: {render.count(len(doomed), 'checkpoint')}")
-            streams.notes(f"    {values.line(columns, item.cells)}" for item in doomed)
+            streams.notes(f"    {line}" for line in values.lines(columns, [item.cells for item in doomed]))
             if any(item.document.get("operation") for item in doomed):
                 streams.note("What was made before a restore is needed to undo it.")
         app.confirm("Delete?", yes=yes)

@@ -118,10 +118,10 @@ class Upkeep:
         Damaged, and nothing deleted, if it is unknown what the rest needs.
         """
         plan = self.plan(policy, now, measure_sizes=False, only=only)
-        before = store_bytes(self._repository.folder)
         unfreed = len(plan.removed) + (self._tally() if lazily and plan.removed else 0)
         is_due = not lazily or unfreed >= max(_FEW, len(plan.kept) // _SHARE)
         needed = self._repository.needed(without={each.id for each in plan.removed}) if is_due else None
+        before = self._object_bytes() if needed is not None else 0
         if needed is not None:
             self._repository.check_room(needed, "no checkpoint was deleted")
         if plan.removed:
@@ -139,7 +139,7 @@ class Upkeep:
                 hint="Merging needs disk space for a copy of what stays. Free some disk space.",
                 remedy=Remedy("compact"),
             ) from error
-        freed = max(0, before - store_bytes(self._repository.folder))
+        freed = max(0, before - self._object_bytes())
         return replace(plan, bytes_freed=freed, unfreed_bytes=unfreed_bytes, is_done=True)
 
     def merge(self) -> None:
@@ -148,6 +148,10 @@ class Upkeep:
         self._repository.check_room(needed, "nothing was merged")
         self._repository.merge(needed)
         self._forget_tally()
+
+    def _object_bytes(self) -> int:
+        """The measure of `plan`: what is freed is what was estimated, and no block of a file more."""
+        return ObjectSizes(self._repository.objects).total_bytes
 
     def _has_unneeded(self, needed: Container[bytes]) -> bool:
         return any(oid not in needed for pack in self._repository.objects.packs() for oid in pack.oids())

@@ -29,8 +29,9 @@ from holdfast.workspace.stored.chunking import list_parts
 from holdfast.workspace.stored.ids import sequence_of
 from holdfast.workspace.stored.object_sink import TEXT_MAX_BYTES, ObjectSink, PackSink
 from holdfast.workspace.stored.record import Contents, Node, encode_record, encode_uncovered, to_json, write_commit
-from holdfast.workspace.stored.repository import Repository, store_bytes
+from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import TreeReader
+from holdfast.workspace.upkeep.object_sizes import ObjectSizes
 from holdfast.workspace.upkeep.purge_journal import PurgeInProgress, read_begun, write_begun
 from holdfast.workspace.upkeep.purge_remains import (
     LinePosition,
@@ -147,7 +148,6 @@ class Purger:
             return None
 
     def _purge(self, purge: PurgeInProgress, progress: Progress | None) -> Purged:
-        before = store_bytes(self._repository.folder)
         with PackSink(self._objects) as sink:
             work = self._examine(purge, sink, progress)
             pack = sink.writer.commit()
@@ -180,7 +180,7 @@ class Purger:
                 f"the purge is not finished: {error.strerror or error}",
                 hint="Fix the cause; the next call that writes continues it.",
             ) from error
-        return Purged(plan, len(work.dropped), max(0, before - store_bytes(self._repository.folder)))
+        return Purged(plan, len(work.dropped), plan.bytes_freed)
 
     # planning
 
@@ -208,7 +208,7 @@ class Purger:
             checkpoints=list(commits),
             states={each.checkpoint.id: each.cut for each in changed if each.cut},
             partly={each.checkpoint.id: each.left for each in found if each.left},
-            bytes_freed=sum(self._objects.kind_and_size(oid)[1] for oid in contents - needed.keys()),
+            bytes_freed=self._packed_bytes(contents - needed.keys()),
             also_at={},
             in_workspace=self._in_workspace(gone),
         )
@@ -216,6 +216,10 @@ class Purger:
         lines_left = _lines_left(found, [tuple(dict.fromkeys([*gone, *purge.paths])), *told])
         known = contents | purge.contents
         return _Work(plan, found, needles, lines_left, known, needed, commits, doomed, doomed - needed.keys())
+
+    def _packed_bytes(self, oids: Set[bytes]) -> int:
+        sizes = ObjectSizes(self._objects).sizes
+        return sum(sizes.get(oid, 0) for oid in oids)
 
     def _lines_left(self, scope: Scope) -> list[_Earlier]:
         """Return the lines that earlier purges left."""

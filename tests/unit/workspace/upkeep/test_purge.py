@@ -119,7 +119,7 @@ def test_the_next_save_holds_it_again_unless_it_is_ignored(
 def test_a_dry_run_only_says_what_would_be_done(project, history: Workspace, everything: Callable[[], bytes]) -> None:
     plan = history.purge(".env", dry_run=True)
     assert plan.paths == [".env"]
-    assert plan.bytes_freed == len(SECRET)
+    assert 0 < plan.bytes_freed < len(SECRET) + 50
     assert history.get("two").id in plan.checkpoints
     assert history.get("one").id not in plan.checkpoints
     assert SECRET in everything()
@@ -177,8 +177,7 @@ def test_all_parts_of_a_large_file_go(project, ws: Workspace, everything: Callab
     done = ws.purge("model.bin")
     found = everything()
     assert not any(data[at : at + 64] in found for at in range(0, len(data), 100_000))
-    assert done.bytes_freed > 8 << 20
-    assert done.plan.bytes_freed > 9 << 20
+    assert done.bytes_freed == done.plan.bytes_freed > 9 << 20
     assert sum(path.stat().st_size for path in (project.store / "objects" / "pack").iterdir()) < before / 100
 
 

@@ -111,6 +111,11 @@ def tables(found: Sequence[Table]) -> None:
             table(each.columns, each.rows)
 
 
+def line(columns: Sequence[Column], cells: Sequence[Any]) -> str:
+    """The cells of a row without the empty ones, on one line."""
+    return "  ".join(filter(None, (cell(each, column.form) for column, each in zip(columns, cells, strict=True))))
+
+
 def lines(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> list[str]:
     """Rows as lines with columns, for a list within a text."""
     forms = [column.form for column in columns]

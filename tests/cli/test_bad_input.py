@@ -77,16 +77,16 @@ ANSWERS: dict[tuple[str, ...], tuple[int, str, str]] = {
     ),
     ("watch", "--every", "inf"): (2, "invalid value for '--every': inf is not in the range …", "See: …"),
     ("prune", "--keep-for", "soon"): (
-        6,
+        2,
         "--keep-for is 'soon', which is not a duration",
         "Write a number and s, …",
     ),
     ("prune", "--keep-for", f"{LONG[:40]}d"): (
-        6,
+        2,
         "--keep-for is '…', which is too long",
         "Leave it out to …",
     ),
-    ("prune", "--max-size", "-1"): (6, "--max-size is '-1', which is not a size", "Write a number of bytes, …"),
+    ("prune", "--max-size", "-1"): (2, "--max-size is '-1', which is not a size", "Write a number of bytes, …"),
     ("prune",): (6, "nothing says what to keep, so everything is kept", "Pass --keep-last N, …"),
     # names and values
     ("save", "--name", "taken", "--allow-empty"): (4, "…'taken'…", "…"),

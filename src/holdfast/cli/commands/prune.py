@@ -12,7 +12,7 @@ from holdfast.cli import render, streams, values
 from holdfast.cli.context import App, pass_app
 from holdfast.cli.location_command import location_command
 from holdfast.errors import Refused
-from holdfast.location import Capability
+from holdfast.location import Capability, InvalidOption
 
 if TYPE_CHECKING:
     from holdfast.location import PrunePlan
@@ -90,7 +90,7 @@ def _policy(rules: dict[str, Any]) -> Policy | None:
         keep_for = None if span is None else parse_span(span, "--keep-for")
         max_bytes = None if size is None else parse_size(size, "--max-size")
     except Refused as error:
-        raise click.UsageError(f"{error.message}. {error.advice}") from None
+        raise InvalidOption(error.message, hint=error.advice) from None
     return Policy(
         keep_last=rules["keep_last"],
         keep_for=keep_for,

@@ -206,9 +206,10 @@ def edited_parts(case: Case, parts: dict[str, bytes]) -> Checkpoint:
         (["a"], ["a/one.txt", "a/two.py", "a/deep/three.txt", "a/new.txt"]),
         (["a/"], ["a/one.txt", "a/two.py", "a/deep/three.txt", "a/new.txt"]),
         (["./a/deep", "five.txt"], ["a/deep/three.txt", "five.txt"]),
-        (["*.txt"], ["five.txt"]),
-        (["a/*.txt"], ["a/one.txt", "a/new.txt"]),
-        (["**/*.txt"], ["a/one.txt", "a/deep/three.txt", "b/four.txt", "five.txt", "a/new.txt", "b/new.txt"]),
+        # as git's pathspecs: a star crosses slashes, and needs one where the pattern has one
+        (["*.txt"], ["a/one.txt", "a/deep/three.txt", "b/four.txt", "five.txt", "a/new.txt", "b/new.txt"]),
+        (["a/*.txt"], ["a/one.txt", "a/deep/three.txt", "a/new.txt"]),
+        (["**/*.txt"], ["a/one.txt", "a/deep/three.txt", "b/four.txt", "a/new.txt", "b/new.txt"]),
         (["b/new.txt"], ["b/new.txt"]),
     ],
 )

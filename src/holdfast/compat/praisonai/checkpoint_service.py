@@ -55,7 +55,6 @@ STORE_NAME = "holdfast.git"
 INITIAL = "praisonai.initial"
 """In the metadata of the checkpoint that `initialize` makes."""
 _KEEP_FOR = timedelta(days=7)
-_SEE = "See list_checkpoints()."
 _STEP = re.compile(r"^\[step-(\d+)\]\s*")
 _log = logging.getLogger("holdfast")
 
@@ -248,7 +247,7 @@ class CheckpointService:
         """A checkpoint by its id or a prefix that only it has; None if there is none."""
 
         def look(workspace: Workspace) -> Checkpoint | None:
-            with suppress(HoldfastError):
+            with suppress(NotFound):
                 return _translated(_find(workspace, checkpoint_id))
             return None
 
@@ -376,7 +375,7 @@ def _find(workspace: Workspace, reference: Reference | None) -> model.Checkpoint
     try:
         return workspace.get(reference.id if isinstance(reference, Checkpoint) else str(reference))
     except NotFound as error:
-        raise NotFound(error.message, hint=_SEE) from None
+        raise NotFound(error.message, hint="See list_checkpoints().") from None
 
 
 def _find_step(workspace: Workspace, step: int) -> model.Checkpoint | None:

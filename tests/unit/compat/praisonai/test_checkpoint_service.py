@@ -337,6 +337,21 @@ class TestRestoring:
         assert (workspace / "key").stat().st_mode & 0o777 == 0o600 and (workspace / "empty").is_dir()
         assert (workspace / "nested" / "code.py").read_text() == "one"
 
+    def test_what_could_not_be_restored_is_an_error(
+        self, service: CheckpointService, workspace: Path, run: Run[Any]
+    ) -> None:
+        (workspace / "thing").write_text("a file")
+        first = run(save(service, "one"))
+        (workspace / "thing").unlink()
+        subprocess.run(["git", "init", "-q", "--bare", str(workspace / "thing")], check=True)  # is never removed
+        (workspace / "a.txt").write_text("two")
+        told: list[str] = []
+        for event in (CheckpointEvent.CHECKPOINT_RESTORED, CheckpointEvent.ERROR):
+            service.on(event, lambda data, event=event: told.append(event.value))
+        result = run(service.restore(first))
+        assert not result.success and "thing" in result.error and result.checkpoint.id == first
+        assert told == ["checkpoint_restored", "error"] and (workspace / "a.txt").read_text() == "one"
+
     def test_id_or_step(self, service: CheckpointService, run: Run[Any]) -> None:
         saved = run(save(service, "one", step=1))
         assert "not both" in run(service.restore(saved, step=1)).error

@@ -202,13 +202,13 @@ class TestCore:
 
     def test_other_folders_stay(self, tmp_path: Path) -> None:
         """codex_ml removes every folder beside the checkpoints but the last ones, whatever it is."""
-        for name in ("data2024", "logs", "src", "epoch-final", "epoch-7"):
+        for name in ("data2024", "logs", "src", "epoch-final", "epoch-0"):
             (tmp_path / name).mkdir()
             (tmp_path / name / "work.txt").write_text("mine")
         for epoch in range(1, 4):
             core.save_checkpoint(tmp_path / f"epoch-{epoch}", {}, metric_value=epoch, keep_last=1, best_k=1, top_k=1)
-        assert {"data2024", "logs", "src", "epoch-final", "epoch-7"} <= set(names(tmp_path))
-        assert all((tmp_path / name / "work.txt").exists() for name in ("data2024", "epoch-final", "epoch-7"))
+        assert {"data2024", "logs", "src", "epoch-final", "epoch-0"} <= set(names(tmp_path))
+        assert all((tmp_path / name / "work.txt").exists() for name in ("data2024", "epoch-final", "epoch-0"))
 
     def test_another_run_keeps_its_best(self, tmp_path: Path) -> None:
         """codex_ml removes folders of other runs that are worse, and writes an index above them."""
@@ -626,6 +626,12 @@ class TestSteps:
             "ckpt-2.pt",
         ]
 
+    def test_a_former_best_is_pruned_at_once(self, tmp_path: Path) -> None:
+        manager = steps.CheckpointManager(tmp_path, keep_last=1, metric="loss")
+        for step, loss in enumerate([1.0, 3.0, 0.5], start=1):
+            manager.save_now(step, b"x", {"loss": loss})
+        assert names(tmp_path, "*.pt") == ["ckpt-3.pt"]
+
     def test_every_n_steps_and_the_last(self, tmp_path: Path) -> None:
         manager = steps.CheckpointManager(tmp_path, keep_last=3, metric=None)
         for step in range(1, 11):
@@ -677,6 +683,12 @@ class TestSteps:
     def test_callback_needs_save_steps(self, tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match="save_steps must be set"):
             steps.CheckpointManager(tmp_path).callback()
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize("metric", [math.nan, None, "high"])
+def test_what_is_not_a_number_ranks_last(mode: str, metric: Any) -> None:
+    assert files.rank(metric, mode) > max(files.rank(each, mode) for each in (-math.inf, 0, math.inf))
 
 
 class TestNeighbours:

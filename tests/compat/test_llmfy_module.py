@@ -274,6 +274,20 @@ class TestVerbs:
 
         asyncio.run(use())
 
+    def test_a_state_is_saved_as_it_was_at_the_call(self) -> None:
+        """Branches that run at once change it meanwhile; with a store on disk llmfy's engine hands over a copy."""
+        cps = llmfy.InMemoryCheckpointer()
+
+        async def use() -> None:
+            state = {"items": list(range(1000))}
+            saving = asyncio.ensure_future(cps.save(checkpoint(1, state)))
+            await asyncio.sleep(0)
+            state["items"].clear()
+            await saving
+            assert len((await cps.load("s")).state["items"]) == 1000
+
+        asyncio.run(use())
+
     def test_works_in_several_event_loops_and_after_close(self, cps: Any) -> None:
         asyncio.run(cps.save(checkpoint(1)))
         asyncio.run(cps.close())

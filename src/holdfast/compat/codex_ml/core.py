@@ -162,6 +162,14 @@ def _write_sidecars(root: Path, path: Path, meta: CheckpointMeta, metadata: Mapp
     files.write_json(root / "metadata.json", dict(metadata) | ours)
 
 
+def recorded_digests(folder: Path) -> set[str]:
+    """Return the digests that `state.pt` may have: after a kill, one of the two files that tell it may be older."""
+    found = {files.read_json_or(folder / "metadata.json", {}).get("digest_sha256")}
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        found.add((folder / "state.sha256").read_text().strip())
+    return {each for each in found if isinstance(each, str) and each}
+
+
 # the index
 
 

@@ -141,6 +141,20 @@ def remove(path: Path) -> None:
     durable.remove_tree(str(gone))
 
 
+def put_in_place(new: Path, folder: Path) -> None:
+    """Give a folder the name of another in one step, and remove that one (P3). Both are in the same folder."""
+    fd = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if folder.exists():
+            durable.disk().exchange(new.name, folder.name, src_dir_fd=fd, dst_dir_fd=fd)
+        else:
+            durable.disk().rename(new.name, folder.name, src_dir_fd=fd, dst_dir_fd=fd)
+    finally:
+        os.close(fd)
+    durable.sync_folder(folder.parent)
+    remove(new)
+
+
 def link(target: str, path: Path) -> None:
     """Make a symbolic link, or replace it in one step."""
     temporary = f".{path.name}.{os.getpid()}-{next(_numbers)}.new"
@@ -156,15 +170,6 @@ def number_of(path: Path, prefix: str = "epoch-") -> int | None:
     """Return the number of an `epoch-7`; None for any other name, such as `epoch-final`."""
     rest = path.name.removeprefix(prefix)
     return int(rest) if path.name.startswith(prefix) and rest.isascii() and rest.isdigit() else None
-
-
-def is_better(metric: Any, other: Any, mode: str) -> bool:
-    """Whether a metric is better than another. One that is not a number is never better."""
-    if not is_number(metric):
-        return False
-    if not is_number(other):
-        return True
-    return bool(metric < other if mode == "min" else metric > other)
 
 
 def is_number(metric: Any) -> bool:

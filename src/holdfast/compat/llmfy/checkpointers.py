@@ -90,10 +90,7 @@ class _Checkpointer(BaseCheckpointer):
 
     async def delete(self, session_id: str, checkpoint_id: str | None = None) -> None:
         """Delete one checkpoint of a session, or all; the session's id can be used again."""
-        if checkpoint_id:
-            await self.checkpointer.delete(session_id, checkpoint_id)
-        else:
-            await self.checkpointer.delete(session_id, tombstone=False)  # type: ignore[call-arg]  # of `States`
+        await self.checkpointer.delete(session_id, checkpoint_id or None)
 
     async def clear_all(self) -> None:
         """Delete everything."""

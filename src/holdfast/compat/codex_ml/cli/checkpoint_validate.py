@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.compat.codex_ml import files
+from holdfast.compat.codex_ml import core, files
 from holdfast.compat.deprecation import deprecate
 
 __all__ = ["CheckpointValidationError", "main", "validate_checkpoint"]
@@ -46,9 +46,9 @@ def validate_checkpoint(
     state = next((target / name for name in ("state.pt", "weights.pt") if (target / name).exists()), None)
     if state is None:
         raise CheckpointValidationError(f"missing checkpoint payload in {target}")
-    expected = told.get("digest_sha256")
-    if require_digest and expected and (actual := files.sha256_of(state)) != expected:
-        raise CheckpointValidationError(f"state.sha256 mismatch: expected {expected!r} but found {actual!r}")
+    expected = core.recorded_digests(target)
+    if require_digest and expected and (actual := files.sha256_of(state)) not in expected:
+        raise CheckpointValidationError(f"state.sha256 mismatch: expected {min(expected)!r} but found {actual!r}")
     return {**told, "checkpoint": str(state)}
 
 

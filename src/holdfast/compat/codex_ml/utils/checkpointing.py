@@ -381,10 +381,7 @@ class CheckpointManager:
             self._write_epoch(new, epoch, parts, metrics or {}, config)
             if tokenizer is not None:
                 tokenizer.save_pretrained(str(new / "tokenizer"))
-            if folder.exists():
-                files.remove(folder)
-            durable.disk().rename(str(new), str(folder))  # commit point
-            durable.sync_folder(self.root)
+            files.put_in_place(new, folder)  # commit point
             self._mark(epoch, folder, metrics or {})
         self._upload(folder)
         return folder
@@ -496,7 +493,8 @@ class CheckpointManager:
         path = next((folder / name for name in STATES if (folder / name).exists()), None)
         if path is None:
             raise RuntimeError(f"no compatible state file found under: {folder}")
-        if checksums.is_intact(path) is False:
+        recorded = core.recorded_digests(folder) if path.name == "state.pt" else set()
+        if checksums.is_intact(path) is False or (recorded and files.sha256_of(path) not in recorded):
             raise RuntimeError(f"checkpoint checksum mismatch: {path}")
         found = load_checkpoint(path)
         state = found["state"] if isinstance(found, dict) and "meta" in found and "state" in found else found

@@ -35,6 +35,7 @@ LIBRARY = {
     "no_restore": 'restore("latest") restores the last checkpoint; list(safety=True) shows every state.',
     "other_store": "Pass another store=….",
     "purge_lines": "Pass lines=True to remove them.",
+    "restore_missing": "Open {path} with missing_ok=True, and restore a checkpoint.",
     "repair_index": "Call verify(repair=True).",
     "save_first": "Call save() first.",
     "search_literally": "Leave out regex=True to search for the text itself.",

@@ -173,7 +173,10 @@ class App:
         options["exclude_patterns"] = [*options["exclude_patterns"], *exclude]
         options["on_unknown"] = "tagged"  # states are shown, and nothing is made of them
         streams.tell_waiting()
-        workspace = Workspace(folder, store=self.store, create=create, **self._options, **options)
+        missing_ok = bool(self.directory) and not (create or strict)
+        workspace = Workspace(
+            folder, store=self.store, create=create, missing_ok=missing_ok, **self._options, **options
+        )
         if wrong is not None and strict:
             raise wrong
         if wrong is not None:
@@ -235,6 +238,10 @@ class App:
     def folder(self) -> Path:
         """Return the folder that was named, or the current one. Refused if what was named is no folder."""
         self.check_kind()
+        if self.directory and "/" not in self.directory and not os.path.lexists(self.directory):
+            from holdfast.workspace.stores import find_gone  # start-up cost, for a folder that is not there
+
+            self.directory = find_gone(self.directory, os.environ) or self.directory
         try:
             return Path(self.directory or os.getcwd())
         except FileNotFoundError:

@@ -66,6 +66,7 @@ SECTIONS = {
     },
     "This installation": {
         "where": "Say where the checkpoints are kept.",
+        "workspaces": "List every folder that has checkpoints on this computer.",
         "config": "Show the configuration, and where each value comes from.",
         "completion": "Print a script for completion in your shell.",
         "demo": "Save, break and restore a small project, and check the result.",

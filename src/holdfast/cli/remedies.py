@@ -33,6 +33,7 @@ COMMAND_LINE = {
     " holdfast undo --agent.",
     "other_store": "Pass another --store.",
     "purge_lines": "Pass --lines to remove them.",
+    "restore_missing": "Bring it back with: holdfast -C {path} restore latest",
     "repair_index": "Run `holdfast index verify --repair`.",
     "save_first": "Make the first with `holdfast save`.",
     "search_literally": "Leave out -E to search for the text itself.",

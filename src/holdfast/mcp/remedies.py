@@ -30,6 +30,7 @@ MCP = {
     "no_restore": "Call checkpoint_list; checkpoint_preview shows what a restore of one would do.",
     "other_store": f"{_ASK} start the server with another --store.",
     "purge_lines": f"{_ASK} run `holdfast purge --lines`.",
+    "restore_missing": f"{_ASK} run `holdfast -C {{path}} restore latest`.",
     "repair_index": _NOT_HERE,
     "save_first": "Call checkpoint_save first.",
     "search_literally": "Call checkpoint_search with the text itself.",

@@ -13,7 +13,7 @@ The folder is looked at by `capture`, written down by `stored`, and brought back
     upkeep/     prune, purge, verify, usage
     service/    `CheckpointService`: the same for a program with an event loop
     store_paths, store_trust, pathspec  where a workspace and its store may be; who owns a store; which paths are meant
-    moved_folder  the store of a folder that was moved
+    moved_folder, stores  the store of a folder that was moved; every store of this user
     config, config_file           the configuration; its keys, checked by msgspec
     search, blame, why, status  reading checkpoints; where things stand
     guard, bisect, dependencies  run something under a checkpoint; at one after the other, with what is installed

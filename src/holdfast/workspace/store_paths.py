@@ -72,15 +72,24 @@ def real_workspace(
     allow_home: bool,
     store: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
+    missing_ok: bool = False,
 ) -> Path:
     """Return the real path of a workspace, with links resolved. Refused for folders that are not projects.
 
     NotFound if it does not exist; if `store` or `environ` lead to its checkpoints, the hint says how to restore them.
+    With `missing_ok` it need not exist if they do.
     """
     real = Path(os.path.realpath(check_place(path, "the workspace")))
-    if not real.is_dir():
+    has_checkpoints = not os.path.lexists(real) and _has_store(real, store, environ)
+    if not real.is_dir() and not (missing_ok and has_checkpoints):
         what = "is not a folder" if real.exists() else "does not exist"
-        raise NotFound(f"{real} {what}", hint=_way_back(real, store, environ) or "Choose an existing project folder.")
+        if has_checkpoints:
+            from shlex import quote  # start-up cost, for this error only
+
+            raise NotFound(
+                f"{real} {what}, but has checkpoints", remedy=Remedy("restore_missing", path=quote(os.fspath(real)))
+            )
+        raise NotFound(f"{real} {what}", hint="Choose an existing project folder.")
     home = Path(os.path.realpath(home))
     is_system = str(real) in {os.path.realpath(place) for place in _SYSTEM} or any(
         real.is_relative_to(tree) and not real.parent.is_relative_to(_IN_MEMORY) for tree in _SYSTEM_TREES
@@ -103,7 +112,7 @@ def store_folder(workspace: Path, *, store: str | os.PathLike[str] | None, envir
     if store is not None:
         folder = Path(os.path.realpath(check_place(store, "the store")))
     else:
-        folder = Path(os.path.realpath(_chosen(_stores_root(environ), workspace, environ=environ)))
+        folder = Path(os.path.realpath(_chosen(stores_root(environ), workspace, environ=environ)))
     if folder.is_relative_to(workspace) or workspace.is_relative_to(folder):
         raise Refused(
             f"the store {folder} and the workspace {workspace} are inside one another",
@@ -129,19 +138,13 @@ def project_root(here: Path, *, home: Path, environ: Mapping[str, str]) -> Path 
     return None
 
 
-def _way_back(gone: Path, store: str | os.PathLike[str] | None, environ: Mapping[str, str] | None) -> str:
-    """Say how to restore a removed workspace, if it has a store; empty if it has none."""
-    if environ is None or os.path.lexists(gone) or not gone.parent.is_dir():
-        return ""
-    from shlex import quote  # start-up cost, for this error only
-
+def _has_store(gone: Path, store: str | os.PathLike[str] | None, environ: Mapping[str, str] | None) -> bool:
+    """Whether a folder that does not exist has checkpoints."""
+    if environ is None:
+        return False
     with contextlib.suppress(OSError, Refused):
-        folder = store_folder(gone, store=store, environ=environ)
-        if owner_of(folder, environ) == os.fspath(gone):
-            return (
-                f"Its checkpoints are in {folder}: create the folder again (mkdir {quote(str(gone))}), and restore one."
-            )
-    return ""
+        return owner_of(store_folder(gone, store=store, environ=environ), environ) == os.fspath(gone)
+    return False
 
 
 def check_room(folder: Path) -> None:
@@ -238,7 +241,7 @@ def left_behind(workspace: Path, environ: Mapping[str, str], *, likely: bool = F
     own: dict[str, Path] = {}
     namesakes: dict[str, Path] = {}
     others: dict[str, Path] = {}
-    root = _stores_root(environ)
+    root = stores_root(environ)
     chosen, first = _chosen(root, workspace, environ=environ).name, _store_name(workspace, 0)
     for path in sorted(root.glob("*/holdfast")):
         store, owner = path.parent, owner_of(path.parent, environ)
@@ -278,7 +281,8 @@ def _sha256(data: bytes) -> str:
     return str(sha256(data).hexdigest())
 
 
-def _stores_root(environ: Mapping[str, str]) -> Path:
+def stores_root(environ: Mapping[str, str]) -> Path:
+    """Return the folder of all stores in the default place."""
     if chosen := environ.get("HOLDFAST_STORE_ROOT"):
         return Path(os.path.expanduser(chosen))
     state = environ.get("XDG_STATE_HOME", "")

@@ -100,6 +100,7 @@ class Workspace:
         allow_home: bool = False,
         trust_store: bool = False,
         create: bool = True,
+        missing_ok: bool = False,
         watch: bool = False,
         registry: Registry | None = None,
         on_unknown: OnUnknown = "raise",
@@ -109,6 +110,9 @@ class Workspace:
         zone: tzinfo | None = None,
     ) -> None:
         """Open a folder's store, or create it (unless `create` is False: NotFound). `watch` calls `watch()`.
+
+        With `missing_ok`, a folder that was deleted is opened too, if it has checkpoints: these can be read, and
+        `restore` makes the folder again.
 
         `registry`: your classes that a state may contain; None stands for those of `holdfast.serde.register`.
         `on_unknown`: what to do with a class that is not registered: "raise", "keep" its values opaque, or return
@@ -120,7 +124,10 @@ class Workspace:
         environ = os.environ if environ is None else environ
         home = Path(check_place(home, "the home folder")) if home is not None else store_paths.home_folder()
         exclude_patterns = check_patterns(exclude_patterns)
-        self.path = store_paths.real_workspace(path, home=home, allow_home=allow_home, store=store, environ=environ)
+        self.path = store_paths.real_workspace(
+            path, home=home, allow_home=allow_home, store=store, environ=environ, missing_ok=missing_ok
+        )
+        self._missing_ok = missing_ok
         self.store = store_paths.store_folder(self.path, store=store, environ=environ)
         self.moved_from: str | None = None
         """Where the folder was when its store was last used, if it was moved; the next write makes it known."""
@@ -570,10 +577,28 @@ class Workspace:
                 agent=agent,
                 unsaved_by=unsaved_by,
             )
-            return self._with_branches(self._engine.restorer.preview(request), request.target)
+            if not self._is_missing:
+                return self._with_branches(self._engine.restorer.preview(request), request.target)
+            with self._engine_of_nothing() as engine:
+                return engine.restorer.preview(request)
 
         with self._reading():
             return self._repository.consistently(look)
+
+    @property
+    def _is_missing(self) -> bool:
+        return self._missing_ok and not os.path.lexists(self.path)
+
+    @contextlib.contextmanager
+    def _engine_of_nothing(self) -> Iterator[Engine]:
+        """An engine for an empty folder, in place of the one that is missing."""
+        import tempfile  # start-up cost, for a folder that was deleted
+
+        from holdfast.workspace.engine import Engine
+
+        with tempfile.TemporaryDirectory() as empty:
+            place = Path(os.path.realpath(empty))
+            yield Engine(place, self._repository, self._clock, **self._engine_options)
 
     def _with_branches(self, plan: Plan, target: Checkpoint) -> Plan:
         """Add the user's git branch then and now, if they differ."""
@@ -615,6 +640,9 @@ class Workspace:
         from holdfast.workspace.pathspec import as_text
         from holdfast.workspace.requests import RestoreRequest
 
+        if was_missing := self._is_missing:
+            self.get(ref)  # NotFound, before anything is made
+            durable.make_folder(self.path, mode=0o755)
         with self._writing():
             target = self._repository.find(ref)
             if plan is not None:
@@ -634,7 +662,7 @@ class Workspace:
                 state=None if state is None else dict(state),
                 progress=progress,
             )
-            return self._restore(request, plan=plan)
+            return self._restore(request, plan=None if was_missing else plan)  # a plan is of another folder then
 
     def preview_revert(self, changes: Changes, hunks: Iterable[Hunk | str] | None = None) -> Plan:
         """Compute what `revert` would do. Pass the plan to `revert`, which then does exactly that or raises."""

@@ -102,13 +102,16 @@ class TestRefusedPlaces:
         options: dict[str, Any] = {"home": tmp_path / "home", "environ": environ}
         if is_named:
             options["store"] = tmp_path / "store"
-        store, saved = Workspace(project, **options).store, Workspace(project, **options).save()
+        saved = Workspace(project, **options).save()
         shutil.rmtree(project)
         with pytest.raises(NotFound, match="does not exist") as caught:
             Workspace(project, **options)
-        assert f"Its checkpoints are in {store}: create the folder again (mkdir '{project}')" in caught.value.hint
-        project.mkdir()
-        assert Workspace(project, **options).restore(saved.id).ok
+        assert f"Open '{project}' with missing_ok=True" in caught.value.hint
+        gone = Workspace(project, missing_ok=True, **options)
+        assert gone.list() == [saved] and not project.exists()
+        plan = gone.preview(saved.id)
+        assert "file" in plan.written and not project.exists()
+        assert gone.restore(saved.id, plan=plan).ok
         assert (project / "file").read_bytes() == b"kept"
         with pytest.raises(NotFound) as caught:
             Workspace(tmp_path / "never was", **options)

@@ -87,6 +87,10 @@ class Repository:
     def exists(self) -> bool:
         return self._refs.exists
 
+    def ref_count(self) -> int:
+        """Return how many checkpoints there are, safety checkpoints included; only the refs are looked at."""
+        return len(self._refs.ref_names())
+
     @property
     def purge_journal(self) -> Path:
         """The journal of a purge; it exists while one is unfinished."""

@@ -1,0 +1,114 @@
+"""`holdfast workspaces`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from holdfast.cli import render, streams, values
+from holdfast.cli.command import command
+from holdfast.cli.context import App, pass_app
+from holdfast.cli.exit_codes import Exit
+from holdfast.location import Column
+from holdfast.workspace.stores import StoreInfo, list_stores, remove_gone
+
+_COLUMNS = (
+    Column("folder"),
+    Column(""),
+    Column("checkpoints", "count"),
+    Column("size", "bytes"),
+    Column("last save", "time"),
+    Column("last use", "time"),
+)
+
+
+@command()
+@click.option("--remove-gone", "removes", is_flag=True, help="Delete the stores of folders that are gone, for good.")
+@click.option("--dry-run", is_flag=True, help="With --remove-gone: only show what would be deleted.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@pass_app
+def workspaces(app: App, *, removes: bool, dry_run: bool, yes: bool) -> int:
+    """List every folder that has checkpoints on this computer.
+
+    A folder that is gone comes back with `holdfast -C PATH restore latest`; its name will do for PATH. --remove-gone
+    shows what it will delete and asks, since that cannot be undone: a folder may be gone because its disk is not there.
+
+    \b
+    holdfast workspaces
+    holdfast workspaces --remove-gone
+    """
+    found = list_stores(os.environ)
+    if removes:
+        return _remove(app, [each for each in found if each.is_gone], dry_run=dry_run, yes=yes)
+    if dry_run or yes:
+        raise click.UsageError("--dry-run and --yes go with --remove-gone")
+    if app.json:
+        app.items(map(_document, found), store_bytes=sum(each.store_bytes for each in found))
+        return Exit.DONE
+    values.table(_COLUMNS, [_row(each) for each in found])
+    if not found:
+        streams.note("No folder has checkpoints yet.")
+    gone = [each for each in found if each.is_gone]
+    if found:
+        total = render.size(sum(each.store_bytes for each in found))
+        streams.note(f"{render.count(len(found), 'folder')}, {total} in all.")
+    if gone:
+        example = App(gone[0].folder).typed("restore", "latest")
+        streams.note(
+            f"{len(gone):,} gone. Bring one back: {example}   Delete their stores: holdfast workspaces --remove-gone"
+        )
+    return Exit.DONE
+
+
+def _remove(app: App, gone: list[StoreInfo], *, dry_run: bool, yes: bool) -> int:
+    total = sum(each.store_bytes for each in gone)
+    plan = {"removed": [_document(each) for each in gone], "bytes_freed": total}
+    if dry_run or not gone:
+        if app.json:
+            app.document({"plan": plan, "result": None})
+        elif gone:
+            _show(gone, total)
+        else:
+            streams.note("Nothing to delete: every folder is there.")
+        return Exit.DONE
+    if not app.json:
+        _show(gone, total)
+    app.confirm("Delete these checkpoints for good?", yes=yes)
+    done = remove_gone(gone, os.environ)
+    if app.json:
+        result = {"removed": [_document(each) for each in done.removed], "bytes_freed": done.bytes_freed}
+        app.document({"plan": plan, "result": result | {"failed": done.failed}})
+    else:
+        what = render.count(len(done.removed), "store")
+        streams.answer(f"Deleted {what}, {render.size(done.bytes_freed)} freed")
+        render.note_list(done.failed, "not deleted", noun="store")
+    return Exit.INCOMPLETE if done.failed else Exit.DONE
+
+
+def _show(gone: list[StoreInfo], total: int) -> None:
+    streams.note(f"Would delete {render.count(len(gone), 'store')} and free {render.size(total)}:")
+    for each in gone:
+        saves = render.count(each.checkpoints, "checkpoint")
+        last = f", last save {values.cell(each.last_save, 'time')}" if each.last_save else ""
+        streams.note(f"    {render.escape(each.folder)}  ({saves}, {render.size(each.store_bytes)}{last})")
+    streams.note("This cannot be undone. Is a disk missing?")
+
+
+def _row(each: StoreInfo) -> tuple[Any, ...]:
+    state = "gone" if each.is_gone else ""
+    return each.folder, state, each.checkpoints, each.store_bytes, each.last_save, each.last_use
+
+
+def _document(each: StoreInfo) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "folder": each.folder,
+        "gone": each.is_gone,
+        "store": str(each.store),
+        "checkpoints": each.checkpoints,
+        "last_save": each.last_save.isoformat() if each.last_save else None,
+        "last_use": each.last_use.isoformat(),
+        "store_bytes": each.store_bytes,
+    }

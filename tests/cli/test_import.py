@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,14 @@ class TestStates:
         assert holdfast("log", target, "--json").json["items"]
         again = holdfast("import", source, target)
         assert (again.code, again.out) == (0, f"0 checkpoints imported into {target}; 6 there already\n")
+
+    def test_encrypted_store(self, holdfast: Program, tmp_path: Path) -> None:
+        source, target = str(database(tmp_path / "lg.db")), f"sqlite:///{tmp_path}/state.db"
+        keys = tmp_path / "keys.json"
+        keys.write_text(json.dumps({"k1": base64.b64encode(bytes(range(32))).decode()}))
+        assert holdfast("import", source, target, "--keys", str(keys)).code == 0
+        assert b"hello" not in (tmp_path / "state.db").read_bytes()
+        assert holdfast("import", source, target, "--keys", str(keys)).out.startswith("0 checkpoints imported")
 
     def test_target_is_needed(self, holdfast: Program, tmp_path: Path) -> None:
         ran = holdfast("import", str(database(tmp_path / "lg.db")))

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from holdfast import Restored, Workspace
 from holdfast.retention import Policy
+from holdfast.workspace.imports import OutsideCheckpoint
+from holdfast.workspace.requests import SaveRequest
 
 from .scene import Scene, settle_times
 
@@ -237,6 +239,19 @@ def _to_export(scene: Scene) -> None:
 # operations
 
 
+def _saved(scene: Scene) -> None:
+    _some_edited(scene)
+    scene.open().save("the folder as it is")
+
+
+def _add_outside(scene: Scene) -> object:
+    """Add a checkpoint of another tool that has the files of the folder, and a state that is not in the store yet."""
+    workspace = scene.open()
+    base = workspace.get("latest").id
+    given = OutsideCheckpoint("tool:1", "elsewhere", SaveRequest("theirs", state=STATE), LATER, {}, base=base)
+    return workspace.imports().add(given)
+
+
 def _revert_some(scene: Scene) -> Restored:
     ws = scene.open(at=LATER)
     found = ws.changes("first")
@@ -265,6 +280,7 @@ OPERATIONS = [
     Operation("revert", _agent_at_work, _revert_some, restores=True),
     Operation("undo", _restored, lambda s: s.open().undo(), restores=True),
     Operation("redo", _undone, lambda s: s.open().redo(), restores=True),
+    Operation("import of files and state from another tool", _saved, _add_outside, saves=True),
     Operation("import", _with_twin, lambda s: s.open().import_from(_twin(s), "latest"), saves=True),
     Operation(
         "save of what is left out",

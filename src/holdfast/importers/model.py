@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdfast.model import Progress
+
+if TYPE_CHECKING:
+    from holdfast.serde import Keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,8 @@ class ImportRequest:
     """A path or a URL; None: the place that the source itself names."""
     schemas: Sequence[type] = ()
     """Classes that stored values may be of, such as the schema of a graph. Values of other classes stay plain."""
+    keys: Keys | None = None
+    """The keys of a flow store to import into, if it is encrypted."""
     workspace_options: Mapping[str, Any] = field(default_factory=dict)
     """The options of `Workspace` for a target that is a folder, such as `store`."""
 

@@ -71,6 +71,7 @@ class StatesImport:
         self._shown = without_password(request.source)
         self._url = check_target(request)
         self._registry = registry
+        self._keys = request.keys
         self._opened: States | None = None
 
     def plan(self, progress: Progress | None = None) -> ImportPlan:
@@ -159,7 +160,7 @@ class StatesImport:
 
     def _open(self, *, create: bool) -> States:
         if self._opened is None:
-            self._opened = flow.open_states(self._url, registry=self._registry, create=create)
+            self._opened = flow.open_states(self._url, registry=self._registry, keys=self._keys, create=create)
         return self._opened
 
 

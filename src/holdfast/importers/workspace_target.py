@@ -16,6 +16,7 @@ from holdfast.escaping import escape_path
 from holdfast.importers.model import Imported, ImportPlan, Losses, NotCarried
 from holdfast.model import Checkpoint, Progress, Uncovered, documents
 from holdfast.workspace import Workspace
+from holdfast.workspace.config import read_settings
 from holdfast.workspace.imports import Imports, OutsideCheckpoint, origin_of
 
 _PERMISSIONS = 0o7777
@@ -87,7 +88,8 @@ class WorkspaceTarget:
             self._workspace.close()
 
     def _open(self, *, create: bool) -> None:
-        self._workspace = Workspace(self.folder, create=create, **self._options)
+        settings = read_settings(self.folder).options()  # for the save of the folder at the end
+        self._workspace = Workspace(self.folder, create=create, **{**settings, **self._options})
         self._imports = self._workspace.imports()
 
     def _opened(self) -> Imports:

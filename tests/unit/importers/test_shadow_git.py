@@ -141,6 +141,13 @@ class TestCheckpoints:
         assert (tmp_path / "out" / "a").read_text() == "not saved by the tool"
         assert not workspace.diff("latest")
 
+    def test_configuration_counts_for_the_save_of_the_folder(self, tmp_path: Path) -> None:
+        shadow = praisonai(tmp_path)
+        shadow.save("first", {"a": "1", "holdfast.toml": 'exclude_patterns = ["secret.txt"]\n'})
+        (shadow.workspace / "secret.txt").write_text("s")
+        run(shadow.git_dir)
+        assert "secret.txt" in [each.path for each in opened(shadow).get("latest").uncovered]
+
     def test_existing_checkpoints_stay_and_come_first(self, tmp_path: Path) -> None:
         shadow = praisonai(tmp_path)
         shadow.save("theirs", {"a": "1"})

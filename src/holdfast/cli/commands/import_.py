@@ -16,6 +16,7 @@ from holdfast.location import is_url
 
 if TYPE_CHECKING:
     from holdfast.importers import Imported, ImportPlan
+    from holdfast.serde import Keys
 
 _SHOWN = 20
 
@@ -24,10 +25,18 @@ _SHOWN = 20
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", metavar="TO", required=False)
 @click.option("--kind", metavar="NAME", help="What SOURCE is. [default: recognized]")
+@click.option(
+    "--keys",
+    metavar="FILE",
+    envvar="HOLDFAST_FLOW_KEYS",
+    help="The keys to encrypt TO with, if it is a flow store. [default: $HOLDFAST_FLOW_KEYS]",
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be imported.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
-def import_(app: App, /, *, source: str, target: str | None, kind: str | None, dry_run: bool, yes: bool) -> int:
+def import_(
+    app: App, /, *, source: str, target: str | None, kind: str | None, keys: str | None, dry_run: bool, yes: bool
+) -> int:
     """Import the checkpoints that another tool made.
 
     SOURCE is the folder, file or URL that the tool saved into; which tool it was is recognized. It is only read, and
@@ -48,7 +57,10 @@ def import_(app: App, /, *, source: str, target: str | None, kind: str | None, d
     if app.directory:
         raise click.UsageError("-C is not for import; name the folder as TO")
     request = ImportRequest(
-        _place(source), None if target is None else _place(target), workspace_options=app.workspace_options()
+        _place(source),
+        None if target is None else _place(target),
+        keys=_keys(keys, target),
+        workspace_options=app.workspace_options(),
     )
     opened = open_import(request, kind=kind)
     try:
@@ -65,6 +77,15 @@ def import_(app: App, /, *, source: str, target: str | None, kind: str | None, d
         return _end(app, plan, done)
     finally:
         opened.close()
+
+
+def _keys(file: str | None, target: str | None) -> Keys | None:
+    """The keys of the file; none if TO is a folder: the variable may be set for other commands."""
+    if file is None or target is None or not is_url(target):
+        return None
+    from holdfast.serde import read_keys  # start-up cost, for encrypted stores only
+
+    return read_keys(file)
 
 
 def _place(word: str) -> str:

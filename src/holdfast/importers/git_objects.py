@@ -27,6 +27,7 @@ BLOB_MAX_BYTES = 1 << 30
 
 _NAMED_MAX_BYTES = 64 << 20  # of a commit, a tree, a list of refs or a reflog
 _PATH_MAX_BYTES = 4096
+_MESSAGE_MAX_BYTES = 1 << 20  # of the message of a commit, which is listed with every checkpoint
 _ENTRIES_MAX = 2_000_000
 _KINDS = {1: ObjectKind.COMMIT, 2: ObjectKind.TREE, 3: ObjectKind.BLOB, 4: ObjectKind.TAG}
 _OID = re.compile(rb"[0-9a-f]{40}")
@@ -72,6 +73,7 @@ class GitObjects:
                 hint="Convert a copy of it with git refs migrate.",
             )
         self._common = common
+        _check_regular(common / "objects")
         self._error = pygit2.GitError
         self._oid = pygit2.Oid
         try:
@@ -101,7 +103,7 @@ class GitObjects:
             tree=decode_commit(data),
             parents=tuple(decode_lineage(data)),
             seconds=int(who[2]) if who else 0,
-            message=_decoded(text, coding[1] if coding else b"utf-8").strip("\n"),
+            message=_decoded(text[:_MESSAGE_MAX_BYTES], coding[1] if coding else b"utf-8").strip("\n"),
             author=_decoded(who[1] or b"", b"utf-8") if who else "",
         )
 
@@ -230,6 +232,18 @@ class GitObjects:
             return b""
         except OSError as error:
             raise Unavailable(f"{path} cannot be read: {error.strerror}", hint="Check its permissions.") from None
+
+
+def _check_regular(folder: Path) -> None:
+    """Refused if a folder contains a pipe or a device: libgit2 would wait for it."""
+    stack = [os.fspath(folder)]
+    while stack:
+        with os.scandir(stack.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    stack.append(entry.path)
+                elif not entry.is_file() and not entry.is_dir() and os.path.exists(entry.path):
+                    raise Refused(f"{entry.path} is not a regular file", hint="git makes no such file.")
 
 
 def _regular_files(folder: Path) -> Iterator[Path]:

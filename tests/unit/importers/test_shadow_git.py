@@ -421,6 +421,25 @@ class TestHostile:
         with pytest.raises(Refused, match="longer than"):
             run(shadow.git_dir)
 
+    @pytest.mark.parametrize("place", ["objects/aa/" + "b" * 38, "objects/pack/pack-x.idx", "objects/info/alternates"])
+    def test_pipe_is_not_waited_for(self, tmp_path: Path, place: str) -> None:
+        shadow = praisonai(tmp_path)
+        shadow.save("first", {"a": "1"})
+        path = shadow.git_dir / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(path)
+        with pytest.raises(Refused, match="not a regular file"):
+            run(shadow.git_dir)
+
+    def test_huge_message(self, tmp_path: Path) -> None:
+        shadow = praisonai(tmp_path)
+        tree = shadow.literally("tree", tree_of(("100644", b"a", shadow.literally("blob", b""))))
+        who = b"X <x> 1700000000 +0000"
+        text = b"tree %s\nauthor %s\ncommitter %s\n\n%s\n" % (tree.encode(), who, who, b"m" * (8 << 20))
+        shadow.git("update-ref", "refs/heads/main", shadow.literally("commit", text))
+        run(shadow.git_dir)
+        assert len(opened(shadow).list(None)[-1].message) == 1 << 20
+
     def test_time_far_away(self, tmp_path: Path) -> None:
         shadow = praisonai(tmp_path)
         tree = shadow.literally("tree", tree_of(("100644", b"a", shadow.literally("blob", b""))))

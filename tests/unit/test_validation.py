@@ -11,6 +11,7 @@ import pytest
 
 from holdfast import validation
 from holdfast.errors import Refused
+from holdfast.validation import check_known, check_place, parameters_of, without_driver
 
 _WRONG: list[tuple[Callable[[Any, str], Any], Any]] = [
     (validation.check_int, True),
@@ -61,3 +62,58 @@ def test_right_arguments_come_back() -> None:
 def test_the_least_count_is_named(check: Callable[..., Any]) -> None:
     with pytest.raises(Refused, match="1 or more"):
         check(0, "n", least=1)
+
+
+class TestKnownOptions:
+    def test_an_unknown_option_is_refused_with_what_is_near(self) -> None:
+        with pytest.raises(Refused, match="save has no option 'sesion'") as refused:
+            check_known({"sesion": 1}, ["session", "step"], "save")
+        assert refused.value.hint == "Did you mean session?"
+
+    def test_else_with_all_there_are(self) -> None:
+        with pytest.raises(Refused) as refused:
+            check_known({"zzz": 1}, ["b", "a", "_private"], "save")
+        assert refused.value.hint == "The options are a, b."
+
+    def test_known_ones_pass(self) -> None:
+        check_known({"a": None}, ["a"], "save")
+        check_known({}, [], "save")
+
+    def test_parameters_of_a_function(self) -> None:
+        def call(self: object, a: int, b: int = 1, *rest: int, c: int, **more: int) -> None:
+            local = a
+            del local
+
+        assert parameters_of(call) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("~", "/home/me"),
+        ("~/x", "/home/me/x"),
+        ("./~", "./~"),
+        ("a~", "a~"),
+        ("/x/~", "/x/~"),
+        (Path("~/x"), "/home/me/x"),
+    ],
+)
+def test_tilde_is_the_home_folder(given: object, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert check_place(given, "the folder") == found
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("sqlite+aiosqlite:///a.db", "sqlite:///a.db"),
+        ("postgresql+asyncpg://u:p+q@h/d?x=a+b:c", "postgresql://u:p+q@h/d?x=a+b:c"),
+        ("postgres+psycopg2://h/d", "postgres://h/d"),
+        ("redis+cluster://h", "redis+cluster://h"),
+        ("index+postgresql://h/d", "index+postgresql://h/d"),
+        ("sqlite:///a+b.db", "sqlite:///a+b.db"),
+        ("folder/sqlite+x:y", "folder/sqlite+x:y"),
+    ],
+)
+def test_a_url_without_its_driver(given: str, found: str) -> None:
+    assert without_driver(given) == found

@@ -21,6 +21,7 @@ from holdfast.errors import Conflict, Extra, NotFound, Refused, Unavailable
 from holdfast.training.folder import free_name
 from holdfast.training.manager import CheckpointManager, Resumed
 from holdfast.training.resume.rng import capture_rng, restore_rng
+from holdfast.validation import check_known, parameters_of
 
 with Extra("transformers"):
     import torch
@@ -40,6 +41,8 @@ class HoldfastCallback(TrainerCallback):  # type: ignore[misc]  # an extra, whos
     """
 
     def __init__(self, root: str | os.PathLike[str], **options: Any) -> None:
+        """`options` are those of `CheckpointManager`."""
+        check_known(options, set(parameters_of(CheckpointManager.__init__)) - {"root"}, "HoldfastCallback")
         self.manager = CheckpointManager(root, **options)
         self.notes: tuple[str, ...] = ()
         """What `prepare` could not restore, or skipped (P4)."""

@@ -17,6 +17,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from holdfast.errors import Refused
+from holdfast.validation import check_known, parameters_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -173,6 +174,7 @@ def constructed_like(
     def decorate(init: Callable[[F, S], None]) -> Callable[Concatenate[F, P], None]:
         @wraps(synchronous.__init__)
         def make(self: F, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            check_known(kwargs, parameters_of(synchronous.__init__), type(self).__name__)
             init(self, synchronous(*args, **kwargs))
 
         return make

@@ -1,6 +1,7 @@
 """What a process remembers between calls, so that the next save costs what changed and the next load what is new.
 
-All of it can be lost: parts never change under their names, and a commit looks its base up again.
+All of it can be lost: parts never change under their names, and a commit looks its base up again. Only a late writer of
+a deleted session that names no parent is recognised by what is remembered here (`KnownLives`).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class BaseCheckpointer(ABC):
 
     @abstractmethod
     async def list(self, session_id: str, limit: int = 10) -> Checkpoints:
-        """The checkpoints of a session, newest first."""
+        """The checkpoints of a session, newest first, up to `limit`."""
 
     @abstractmethod
     async def delete(self, session_id: str, checkpoint_id: str | None = None) -> Any:

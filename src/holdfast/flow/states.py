@@ -373,7 +373,10 @@ class States:
         tags: Sequence[str] = (),
         run_id: str | None = None,
     ) -> Checkpoints:
-        """Checkpoints with their states, newest first; the options are those of `metadata`."""
+        """Checkpoints with their states, newest first, 10 unless `limit` says otherwise (None: all of them).
+
+        The options are those of `metadata`, and so is the way to the next page.
+        """
         check_name(session_id, "session_id")
         query = RowQuery(session_id, namespace, before, where, tags, run_id)
         rows = self._rows(query, limit, whole=True)
@@ -397,7 +400,8 @@ class States:
         tags: Sequence[str] = (),
         run_id: str | None = None,
     ) -> Metadatas:
-        """The metadata of checkpoints, newest first, without reading any state.
+        """The metadata of checkpoints, newest first, without reading any state: 10 unless `limit` says otherwise (None:
+        all of them).
 
         `session_id=None`: of all sessions; `namespace=None`: of all namespaces. `before`: only those with a smaller
         sequence (for the next page, that of the last one of this page). `where`: those whose `extra` has these values;
@@ -433,7 +437,10 @@ class States:
             before = rows[-1].sequence
 
     def sessions(self, limit: int | None = 100, *, before: int | None = None) -> Sessions:
-        """The sessions, last saved first; `before`: only those whose `latest` is smaller."""
+        """The sessions, last saved first, 100 unless `limit` says otherwise (None: all of them).
+
+        `before`: only those whose `latest` is smaller; for the next page, that of the last one of this page.
+        """
         validation.check_before(before)
         left = check_limit(limit)
         found: Sessions = []

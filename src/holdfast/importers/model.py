@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -26,6 +27,11 @@ class ImportRequest:
     """The keys of a flow store to import into, if it is encrypted."""
     workspace_options: Mapping[str, Any] = field(default_factory=dict)
     """The options of `Workspace` for a target that is a folder, such as `store`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", os.path.expanduser(self.source))
+        if self.target is not None:
+            object.__setattr__(self, "target", os.path.expanduser(self.target))
 
 
 class NotCarried(NamedTuple):

@@ -20,12 +20,14 @@ from holdfast.model.checkpoint import TYPES
 from holdfast.model.documents import short
 from holdfast.validation import (
     check_count,
+    check_known,
     check_limit,
     check_optional_text,
     check_path,
     check_patterns,
     check_place,
     check_text,
+    parameters_of,
 )
 from holdfast.workspace import store_paths
 from holdfast.workspace.restore.journal import Journal
@@ -324,6 +326,7 @@ class Workspace:
 
         from holdfast.workspace.stored.history import Summaries, TurnPage, group_turns, next_page
 
+        check_known(filters, set(parameters_of(Workspace.list)) - {"limit", "before"}, "turns")
         limit = check_limit(limit)
 
         def checkpoints() -> Iterator[Checkpoint]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import Checkpoint, NotFound, Workspace
+from holdfast import Checkpoint, NotFound, Refused, Workspace
 from holdfast.project import CheckpointManager, CheckpointType, SyncCheckpointManager
 
 if TYPE_CHECKING:
@@ -152,3 +152,8 @@ def test_importing_it_loads_neither_the_loop_nor_git() -> None:
 
 def _path() -> dict[str, str]:
     return {"PYTHONPATH": ":".join(path for path in sys.path if path)}
+
+
+def test_an_unknown_option_is_refused(bare: Place) -> None:
+    with pytest.raises(Refused, match="CheckpointManager has no option 'feature_lists'"):
+        CheckpointManager(bare.root, feature_lists="x.json")  # type: ignore[call-arg]

@@ -41,6 +41,17 @@ def test_list_returns_all(project: Project) -> None:
     play(project, scene)
 
 
+def test_an_unknown_option_is_refused(project: Project) -> None:
+    async def scene(service: CheckpointService) -> None:
+        with pytest.raises(Refused, match="save_before has no option 'sesion'"):
+            await service.save_before("tool", None, sesion="s")
+        with pytest.raises(Refused, match="turns has no option 'sesion'"):
+            service.workspace.turns(sesion="s")
+        assert await service.list() == []
+
+    play(project, scene)
+
+
 def test_what_save_returns_names_the_checkpoint(project: Project) -> None:
     async def scene(service: CheckpointService) -> None:
         project.write("a.txt", b"one\n")

@@ -70,7 +70,10 @@ class TestNames:
                 "keep_last=None",
             ),
             (core.load_checkpoint, "path restore_rng=False map_location='cpu'"),
-            (checkpointing.CheckpointManager, "root keep_last=5 keep_best=1 storage=None remote_prefix=None"),
+            (
+                checkpointing.CheckpointManager,
+                "root keep_last=5 keep_best=1 storage=None remote_prefix=None metric=None mode='min' best_k=None",
+            ),
             (
                 steps.CheckpointManager,
                 "root save_steps=None keep_last=5 metric=None mode='min' keep_best=None best_k=None",
@@ -472,6 +475,16 @@ class TestEpochs:
         for epoch, value in enumerate(values, start=1):
             manager.save(epoch, metrics={key: value})
         assert [each["epoch"] for each in json.loads((tmp_path / "best.json").read_text())["items"]] == best
+
+    def test_a_metric_of_ones_own(self, tmp_path: Path) -> None:
+        manager = checkpointing.CheckpointManager(tmp_path, keep_last=1, metric="acc", mode="max", best_k=2)
+        for epoch, value in enumerate([0.3, 0.6, 0.5, 0.1], start=1):
+            manager.save(epoch, metrics={"acc": value, "val_loss": value})
+        items = json.loads((tmp_path / "best.json").read_text())["items"]
+        assert [each["value"] for each in items] == [0.6, 0.5]
+        assert (tmp_path / "best").resolve() == tmp_path / "epoch-2"
+        assert (tmp_path / "best_candidates" / "best-2" / "meta.json").exists()
+        assert names(tmp_path, "epoch-*") == ["epoch-2", "epoch-3", "epoch-4"]
 
     def test_not_a_number_is_never_best(self, tmp_path: Path) -> None:
         """In codex_ml a first NaN stays the best for ever."""

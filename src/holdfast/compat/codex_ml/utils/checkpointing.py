@@ -349,10 +349,18 @@ class CheckpointManager:
         *,
         storage: StorageProvider | None = None,
         remote_prefix: str | None = None,
+        metric: str | None = None,
+        mode: str = "min",
+        best_k: int | None = None,
     ) -> None:
+        """`metric` and `mode` say which metric decides, in place of `val_loss` and `score`; `best_k` is `keep_best`."""
+        if mode not in ("min", "max"):
+            raise Refused(f"mode is {mode!r}", hint="It is min or max.")
         self.root = files.make_folder(Path(root).expanduser())
         self.keep_last = int(keep_last)
-        self.keep_best = int(keep_best)
+        self.keep_best = int(keep_best if best_k is None else best_k)
+        self.metric = metric
+        self.mode = mode
         self.storage = storage
         self.remote_prefix = remote_prefix.strip("/") if remote_prefix else None
 
@@ -430,11 +438,33 @@ class CheckpointManager:
         files.write_bytes(self.root / "last", str(folder).encode())
         if metrics:
             others = [each for each in self._best() if each["epoch"] != epoch]
-            entries = [*others, {"epoch": epoch, "metrics": metrics, "path": str(folder)}]
-            best = sorted(entries, key=_score)[: max(1, self.keep_best)]
+            new = {"epoch": epoch, "metrics": metrics, "path": str(folder)}
+            if self.metric is not None:
+                new["value"] = metrics.get(self.metric)
+            best = sorted([*others, new], key=self._score)[: max(1, self.keep_best)]
             told = {"schema_version": CHECKPOINT_METADATA_SCHEMA_VERSION, "items": best}
             files.write_json(self.root / "best.json", told)
+            if self.metric is not None:
+                self._link(best)
         self.apply_retention()
+
+    def _score(self, item: dict[str, Any]) -> tuple[Any, ...]:
+        """Return a key that sorts the best epoch first; of equal ones, the earlier."""
+        metrics = item["metrics"]
+        if self.metric is not None:
+            return *files.rank(metrics.get(self.metric), self.mode), item["epoch"]
+        if "val_loss" in metrics:
+            return 0, *files.rank(metrics["val_loss"], "min"), item["epoch"]
+        if "score" in metrics:
+            return 1, *files.rank(metrics["score"], "max"), item["epoch"]
+        return 2, 0, 0.0, -item["epoch"]
+
+    def _link(self, best: list[dict[str, Any]]) -> None:
+        """Link the best epochs: `best`, and `best_candidates/best-1` and so on."""
+        links = files.make_folder(self.root / "best_candidates")
+        for place, each in enumerate(best, start=1):
+            files.link(f"../{self._folder(each).name}", links / f"best-{place}")
+        files.link(self._folder(best[0]).name, self.root / "best")
 
     def _best(self) -> list[dict[str, Any]]:
         """Return the best epochs that are still there; a damaged `best.json` names none."""
@@ -487,7 +517,8 @@ class CheckpointManager:
                     raise ValueError(f"{name} state load failed: {error}") from error
         if random_states:
             rng.restore(random_states)
-        return {"meta": files.read_json_or(folder / "meta.json", {}), "state": bool(state)}
+        meta = files.read_json_or(folder / "meta.json", {}) or files.read_json_or(folder / "metadata.json", {})
+        return {"meta": meta, "state": bool(state), "epoch": meta.get("epoch")}
 
     def _read_state(self, folder: Path) -> dict[str, Any]:
         path = next((folder / name for name in STATES if (folder / name).exists()), None)
@@ -581,16 +612,6 @@ class CheckpointManager:
 
 def _has_state(folder: Path) -> bool:
     return any((folder / name).exists() for name in STATES)
-
-
-def _score(item: dict[str, Any]) -> tuple[Any, ...]:
-    """Return a key that sorts the best epoch first; of equal ones, the earlier."""
-    metrics = item["metrics"]
-    if "val_loss" in metrics:
-        return 0, *files.rank(metrics["val_loss"], "min"), item["epoch"]
-    if "score" in metrics:
-        return 1, *files.rank(metrics["score"], "max"), item["epoch"]
-    return 2, 0, 0.0, -item["epoch"]
 
 
 def _decoded(state: Any) -> dict[str, Any]:

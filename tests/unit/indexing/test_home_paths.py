@@ -33,8 +33,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_path(home: Path) -> None:
     assert [each.name for each in FolderSource("~/docs")] == ["a.md"]
-    with open_ledger("~/ledger.db"), FlatStore("~/vectors.db"):
-        assert {"ledger.db", "vectors.db"} <= {path.name for path in home.iterdir()}
+    with open_ledger("~/ledger.db") as ledger:
+        ledger.id()
+    assert str(home / "vectors.db") in FlatStore("~/vectors.db").identity
+    assert (home / "ledger.db").is_file()
     (home / "own.toml").write_text("")
     assert load_families(["~/own.toml"]).spaces
     manager = CheckpointManager("~/project", "p", "~/state")

@@ -159,9 +159,12 @@ def _ask_child(request: list[bytes], wait_s: float) -> bytes | None:
             work_and_stay(child, request)
         finally:
             os._exit(0)
-    child.close()
-    own.settimeout(max(wait_s, _MIN_WAIT_S))
-    return receive_reply(own)
+    try:
+        child.close()
+        own.settimeout(max(wait_s, _MIN_WAIT_S))
+        return receive_reply(own)
+    finally:
+        own.close()  # Python warns of one that is dropped open
 
 
 def _detach(keep_fd: int) -> None:

@@ -26,6 +26,7 @@ From the outside in:
     location_command    the click command of `log`, `show`, `diff` and others, which work on any `holdfast.location`
     commands/        one file per command
     restore_output, install_output, run_command    what several commands share
+    agent_name       the names of agents, also as people call them
     kinds            what a command for folders was given instead
     streams, render, progress     the two streams, how things look, the progress bar
     pager            output that does not fit on the terminal

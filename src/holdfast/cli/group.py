@@ -79,11 +79,12 @@ _HIDDEN = ("hook",)  # for programs
 _KEYWORDS = ("import",)  # of Python: the file and the function have an underscore at the end
 _ELSEWHERE = {
     "add": "save", "commit": "save", "create": "save", "checkpoint": "save", "snapshot": "save",
-    "list": "log", "ls": "log", "history": "log",
+    "list": "log", "ls": "log", "history": "log", "timeline": "log", "info": "show", "print": "cat",
     "checkout": "restore", "rewind": "restore", "reset": "restore", "rollback": "restore", "revert": "undo",
+    "switch": "restore", "load": "restore", "stores": "workspaces", "projects": "workspaces", "repos": "workspaces",
     "delete": "rm", "remove": "rm", "clean": "prune", "forget": "prune", "gc": "prune",
-    "check": "verify", "fsck": "verify", "find": "search", "grep": "search", "run": "guard",
-    "help": "--help", "version": "--version",
+    "check": "verify", "fsck": "verify", "validate": "verify", "find": "search", "grep": "search", "run": "guard",
+    "version": "--version",
 }  # fmt: skip
 """What other tools call it."""
 
@@ -95,6 +96,8 @@ class LazyGroup(click.Group):
         if not args and not ctx.resilient_parsing:
             streams.note(ctx.get_help())
             ctx.exit(Exit.USAGE)
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
         return with_context(ctx, lambda: super(LazyGroup, self).parse_args(ctx, args))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -120,11 +123,20 @@ class LazyGroup(click.Group):
         if name not in COMMANDS and name not in _HIDDEN and not name.startswith("-"):
             import difflib  # start-up cost, for a misspelt command only
 
-            near = [_ELSEWHERE[name]] if name in _ELSEWHERE else difflib.get_close_matches(name, COMMANDS, n=1)
+            if (ours := _ELSEWHERE.get(name)) is not None:
+                raise click.UsageError(f"there is no command {name!r}; here it is: {_typed(ours, args[1:])}", ctx)
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
             raise click.UsageError(
                 f"there is no command {name!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx
             )
         return super().resolve_command(ctx, args)
+
+
+def _typed(ours: str, rest: list[str]) -> str:
+    """The command as it is typed here, with the words that followed."""
+    import shlex  # start-up cost, for a command of another tool only
+
+    return shlex.join(["holdfast", ours, *(word for word in rest if word != "--help")])
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:

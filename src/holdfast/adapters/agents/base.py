@@ -16,6 +16,11 @@ from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind, l
 from holdfast.errors import NotFound
 
 AGENT_NAMES = ("claude-code", "gemini", "codex", "cursor", "copilot", "opencode")
+CALLED = {
+    "claude": "claude-code", "claudecode": "claude-code", "claude_code": "claude-code", "gemini-cli": "gemini",
+    "codex-cli": "codex", "github-copilot": "copilot", "open-code": "opencode",
+}  # fmt: skip
+"""Other names by which people call an agent."""
 TIMEOUT_S = 60
 """How long agents are configured to wait for a hook; `client` answers earlier."""
 

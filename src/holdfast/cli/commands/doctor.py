@@ -14,6 +14,7 @@ from holdfast.adapters.agents.hook_log import log_file
 from holdfast.adapters.agents.parent_process import session_folder
 from holdfast.adapters.agents.session_file import read_sessions
 from holdfast.cli import render, streams
+from holdfast.cli.agent_name import AgentName
 from holdfast.cli.command import command
 from holdfast.cli.context import App, pass_app, typed
 from holdfast.cli.exit_codes import Exit
@@ -24,7 +25,7 @@ _LOG_LINES = 3
 
 
 @command()
-@click.argument("agents", metavar="[AGENT...]", nargs=-1, type=click.Choice(AGENT_NAMES))
+@click.argument("agents", metavar="[AGENT...]", nargs=-1, type=AgentName())
 @pass_app
 def doctor(app: App, *, agents: tuple[str, ...]) -> int:
     """Tell whether the hooks of coding agents work here.

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import click
 
-from holdfast.adapters.agents.base import AGENT_NAMES, SettingsScope, find_agent
+from holdfast.adapters.agents.base import SettingsScope, find_agent
 from holdfast.adapters.agents.settings.install import SettingsChange, plan_install
 from holdfast.adapters.agents.settings.skill import SKILL, plan_install_skill
 from holdfast.cli import streams
+from holdfast.cli.agent_name import AgentName
 from holdfast.cli.command import command
 from holdfast.cli.context import App, pass_app, typed
 from holdfast.cli.install_output import change, command_words, places, scope_of
 
 
 @command()
-@click.argument("agents", metavar="AGENT...", nargs=-1, required=True, type=click.Choice([*AGENT_NAMES, SKILL]))
+@click.argument("agents", metavar="AGENT...", nargs=-1, required=True, type=AgentName(SKILL))
 @click.option("--user", is_flag=True, help="In your own settings, for every project. [default]")
 @click.option("--project", is_flag=True, help="In the settings of this project.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @pass_app
 def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry_run: bool) -> None:
-    """Have a coding agent save checkpoints around its tools, or teach it to.
+    """Have a coding agent save checkpoints around its tools.
 
     Adds hooks to the agent's settings; everything else in them stays, comments too. The agents are claude-code,
     gemini, codex, cursor, copilot and opencode. `skill` writes the folder .claude/skills/checkpoint-manager, with

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import click
 
-from holdfast.adapters.agents.base import AGENT_NAMES, find_agent
+from holdfast.adapters.agents.base import find_agent
 from holdfast.adapters.agents.settings.install import SettingsChange, plan_uninstall
 from holdfast.adapters.agents.settings.skill import SKILL, plan_uninstall_skill, remove_bytecode
+from holdfast.cli.agent_name import AgentName
 from holdfast.cli.command import command
 from holdfast.cli.context import App, pass_app
 from holdfast.cli.install_output import change, places, scope_of
 
 
 @command()
-@click.argument("agents", metavar="AGENT...", nargs=-1, required=True, type=click.Choice([*AGENT_NAMES, SKILL]))
+@click.argument("agents", metavar="AGENT...", nargs=-1, required=True, type=AgentName(SKILL))
 @click.option("--user", is_flag=True, help="From your own settings. [default]")
 @click.option("--project", is_flag=True, help="From the settings of this project.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @pass_app
 def uninstall(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry_run: bool) -> None:
-    """Remove the hooks from an agent's settings, or the skill.
+    """Remove the hooks from an agent's settings.
 
     A file that was not changed since gets back exactly its old content. Checkpoints stay.
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from holdfast.errors import Damaged, NotFound, Refused
 from holdfast.escaping import escape_path
 from holdfast.importers.git_objects import BLOB_MAX_BYTES, Commit, GitObjects, TreeChange
-from holdfast.importers.model import Imported, ImportPlan, ImportRequest, Losses
+from holdfast.importers.model import Imported, ImportPlan, ImportRequest, Losses, NotCarried
 from holdfast.importers.workspace_target import WorkspaceTarget
 from holdfast.model import Progress, Reason, Uncovered
 from holdfast.scan import user_git
@@ -82,6 +82,8 @@ class _History(NamedTuple):
 
     commits: Sequence[Commit]
     notes: Sequence[str]
+    losses: Sequence[NotCarried]
+    """Commits that refs name and that cannot be read."""
 
 
 class ShadowGitImport:
@@ -96,12 +98,14 @@ class ShadowGitImport:
         self._unreadable: set[bytes] = set()
         self._trees: dict[bytes, bytes] = {}
         """The tree of each commit that is imported, to compare others with."""
+        self._uncovered: dict[bytes, dict[str, Uncovered]] = {}
+        """What each of these commits does not cover, as far as the plan knows."""
         self._history: _History | None = None
 
     def plan(self, progress: Progress | None = None) -> ImportPlan:
         """Read all commits and trees, so that an invalid source is refused before anything is written."""
-        self._losses = Losses()
         history = self._read_history(progress)
+        self._losses = Losses(history.losses)
         known = self._target.known()
         size = 0
         carried = 0
@@ -137,8 +141,8 @@ class ShadowGitImport:
 
     def run(self, progress: Progress | None = None) -> Imported:
         """Add the commits that the workspace lacks."""
-        self._losses = Losses()
         history = self._read_history(None)
+        self._losses = Losses(history.losses)
         self._trees.clear()
         target = self._target
         known = dict(target.known())
@@ -172,7 +176,7 @@ class ShadowGitImport:
         tips = self._objects.tips()
         if not tips:
             raise NotFound(f"{self._source} has no commits", hint="Nothing was saved there yet.")
-        gone = 0
+        gone, losses = 0, Losses()
         stack = [(oid, is_ref) for oid, is_ref in sorted(tips.items(), key=lambda tip: tip[1])]
         seen = set(tips)
         while stack:
@@ -181,7 +185,7 @@ class ShadowGitImport:
                 commit = self._objects.commit(oid)
             except Damaged as error:
                 if is_ref:
-                    self._losses.add(f"commit {oid.hex()[:10]}", error.message)
+                    losses.add(f"commit {oid.hex()[:10]}", error.message)
                 else:
                     gone += 1  # git deletes what only a reflog names after some weeks
                 continue
@@ -201,7 +205,7 @@ class ShadowGitImport:
             notes.append(f"{gone} older commits that only the reflog names are gone from the source.")
         if not commits and found:
             raise NotFound(f"{self._source} contains no files yet", hint="Nothing was saved there yet.")
-        self._history = _History(commits, notes)
+        self._history = _History(commits, notes, losses.all())
         return self._history
 
     def _renamed_repositories(self, newest: Commit) -> Iterator[str]:
@@ -221,17 +225,27 @@ class ShadowGitImport:
     def _look(self, commit: Commit) -> int:
         """Read what a commit changes, except for contents; return how many bytes these have."""
         total = 0
-        uncovered = {}
+        base = self._base(commit)
+        uncovered = {} if base is None else dict(self._uncovered[base])
         for change in self._objects.diff(self._base_tree(commit), commit.tree):
-            why = self._why_uncovered(change)
-            if why is not None:
-                uncovered[change.path] = why
-            elif change.after is not None and change.after.mode != FOLDER_MODE:
+            if not self._update(uncovered, change) and change.after is not None and not _is_folder(change.after):
                 total += self._objects.blob_bytes(change.after.oid)
-        for path, each in uncovered.items():
-            if not _is_below(path, uncovered):
-                self._losses.add(escape_path(path), each.detail)
+        for path in [each for each in uncovered if _is_below(each, uncovered)]:
+            del uncovered[path]
+        for path, why in uncovered.items():
+            self._losses.add(escape_path(path), why.detail)
+        self._uncovered[commit.oid] = uncovered
         return total
+
+    def _update(self, uncovered: dict[str, Uncovered], change: TreeChange) -> bool:
+        """Apply a change to what is not covered; return whether its path is not."""
+        path, _, after = change
+        for old in [old for old in uncovered if old == path or (after is None and old.startswith(f"{path}/"))]:
+            del uncovered[old]
+        why = self._why_uncovered(change)
+        if why is not None:
+            uncovered[path] = why
+        return why is not None
 
     def _carry(self, commit: Commit, known: dict[str, str]) -> tuple[Sequence[Uncovered], bool]:
         """Add a commit; return what it does not cover, and whether it is new."""
@@ -270,13 +284,9 @@ class ShadowGitImport:
         changed_folders = set() if base_id else {""}
         for change in self._objects.diff(self._base_tree(commit), commit.tree):
             path, before, after = change
-            for old in [old for old in uncovered if old == path or (after is None and old.startswith(f"{path}/"))]:
-                del uncovered[old]
             if before is None or after is None:
                 changed_folders.add(split(path)[0])
-            why = self._why_uncovered(change)
-            if why is not None:
-                uncovered[path] = why
+            if self._update(uncovered, change):
                 if before is not None:
                     edits[path] = None
             elif not (before and after and _is_folder(before) and _is_folder(after)):

@@ -39,6 +39,7 @@ from holdfast.workspace.stored.tree_edit import edit
 if TYPE_CHECKING:
     from holdfast.workspace.stored.repository import Repository
 
+_PAGE = 100  # how many checkpoints are looked at in one query
 IMPORTED = "imported"
 """The key in a checkpoint's metadata under which its origin is stored."""
 
@@ -101,23 +102,25 @@ class Imports:
             if given.origin in self._known:
                 return self._repository.find(self._known[given.origin])
             checkpoint = self._add(given)
+            self._known[given.origin], self._seen = checkpoint.id, checkpoint.sequence
             with contextlib.suppress(OSError):  # the checkpoint exists; merging packs only saves space
                 self._repository.upkeep()
-        self._known[given.origin] = checkpoint.id
         return checkpoint
 
     def _look(self) -> None:
         """Read the origins of checkpoints that were added since the last look."""
-        newest = self._repository.catalog.greatest()
-        if newest is None or newest.sequence <= self._seen:
-            return
-        for row in self._repository.catalog.newest(limit=None, session=None, actor=None, safety=True, before=None):
-            if row.sequence <= self._seen:
-                break
-            origin = origin_of(self._repository.checkpoint(row))
-            if origin is not None:
-                self._known[origin] = row.id
-        self._seen = newest.sequence
+        greatest, before = self._seen, None
+        while rows := self._repository.catalog.newest(limit=_PAGE, safety=True, before=before):
+            for row in rows:
+                if row.sequence <= self._seen:
+                    self._seen = greatest
+                    return
+                greatest = max(greatest, row.sequence)
+                origin = origin_of(self._repository.checkpoint(row))
+                if origin is not None:
+                    self._known[origin] = row.id
+            before = rows[-1].id
+        self._seen = greatest
 
     def _add(self, given: OutsideCheckpoint) -> Checkpoint:
         repository, sequence = self._repository, self._repository.next_sequence()

@@ -327,8 +327,9 @@ class TestNotCarried:
                         "--allow-empty", "-m", "x"], check=True)  # fmt: skip
         shadow.save("first", {"a": "1"})
         shadow.save("second", {"a": "2"})
-        done = run(shadow.git_dir)
+        planned, done = plan(shadow.git_dir), run(shadow.git_dir)
         assert [(each.what, each.checkpoints) for each in done.not_carried] == [("lib", 2)]
+        assert planned.not_carried == done.not_carried
         found = opened(shadow).get("latest~1").uncovered
         assert [(each.path, each.reason) for each in found] == [("lib", Reason.GIT_DIRECTORY)]
         (nested / "x").write_text("mine")
@@ -362,6 +363,19 @@ class TestNotCarried:
         assert [(each.message, each.complete) for each in found][1:] == [("second", False), ("first", False)]
         opened(shadow).export("latest~1", tmp_path / "out")
         assert [each.name for each in (tmp_path / "out").iterdir()] == ["b"]
+
+    def test_branch_whose_commit_is_damaged(self, tmp_path: Path) -> None:
+        shadow = praisonai(tmp_path)
+        shadow.save("first", {"a": "1"})
+        shadow.git("checkout", "-q", "-b", "other")
+        lost = shadow.save("second", {"a": "2"})
+        place = shadow.git_dir / "objects" / lost[:2] / lost[2:]
+        place.chmod(0o644)
+        place.write_bytes(b"")
+        done = run(shadow.git_dir)
+        assert done.added == 1
+        assert [each.what for each in done.not_carried] == [f"commit {lost[:10]}"]
+        assert plan(shadow.git_dir).not_carried == done.not_carried
 
     def test_missing_tree(self, tmp_path: Path) -> None:
         shadow = praisonai(tmp_path)

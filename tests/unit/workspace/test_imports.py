@@ -36,6 +36,13 @@ def test_an_origin_is_added_once_by_two_processes(workspace: Workspace) -> None:
     assert (added.is_new, again.is_new, again.id) == (True, False, added.id)
 
 
+def test_origins_of_many_checkpoints_are_found(workspace: Workspace) -> None:
+    imports = workspace.imports()
+    ids = [imports.add(outside(f"tool:{number}")).id for number in range(130)]
+    known = Workspace(workspace.path, store=workspace.store).imports().known()
+    assert known == {f"tool:{number}": each for number, each in enumerate(ids)}
+
+
 def test_time_and_number(workspace: Workspace) -> None:
     first = workspace.save("ours", allow_empty=True)
     added = workspace.imports().add(outside("tool:1"))

@@ -34,7 +34,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_path(home: Path) -> None:
     assert [each.name for each in FolderSource("~/docs")] == ["a.md"]
     with open_ledger("~/ledger.db") as ledger:
-        ledger.id()
+        ledger.begin("shape", {}, "store")
     assert str(home / "vectors.db") in FlatStore("~/vectors.db").identity
     assert (home / "ledger.db").is_file()
     (home / "own.toml").write_text("")

@@ -65,7 +65,7 @@ ANSWERS: dict[tuple[str, ...], tuple[int, str, str]] = {
     # numbers
     ("log", "-n", "-1"): (
         2,
-        "invalid value for '-n' / '--limit': -1 is not in the range x>=0",
+        "invalid value for '-n' / '--limit': -1 is less than 0",
         "See: holdfast log --help",
     ),
     ("log", "-n", "many"): (2, "invalid value for '-n' / '--limit': 'many' is not a whole number", "See: …"),
@@ -87,7 +87,7 @@ ANSWERS: dict[tuple[str, ...], tuple[int, str, str]] = {
         "Leave it out to …",
     ),
     ("prune", "--max-size", "-1"): (2, "--max-size is '-1', which is not a size", "Write a number of bytes, …"),
-    ("prune",): (6, "nothing says what to keep, so everything is kept", "Pass --keep-last N, …"),
+    ("prune",): (6, "no rule says what to keep, so nothing is deleted", "Pass --keep-last N, …"),
     # names and values
     ("save", "--name", "taken", "--allow-empty"): (4, "…'taken'…", "…"),
     ("save", "--name", "a\nb"): (6, r"'a\nb' cannot name a checkpoint", "Use up to 200 characters…"),
@@ -204,4 +204,4 @@ def test_python_warnings_are_not_shown(holdfast):
     )
     assert (ran.returncode, b"not a valid regular expression" in ran.stderr) == (6, True)
     ran = holdfast.spawn("search", "-E", "x[[]y", PYTHONWARNINGS="default")
-    assert (ran.code, ran.err) == (0, "No checkpoint has it.\n")
+    assert (ran.code, ran.err) == (0, "No checkpoint contains it.\n")

@@ -97,24 +97,24 @@ def test_few_excluded_files_are_named_and_many_counted(holdfast, write: Write):
     write("big.bin", "x")
     ran = holdfast("save", "--exclude", "*.bin")
     assert ran.code == 0
-    assert "\nbig.bin left out by rules; why: " in ran.err
+    assert "\nbig.bin excluded by rules; why: " in ran.err
     assert "big.bin" in holdfast("show", "--uncovered").out
     for number in range(3):
         write(f"{number}.bin", "x")
-    assert holdfast("save", "--exclude", "*.bin", "--verbose").err.startswith("4 paths left out by rules; list with: ")
+    assert holdfast("save", "--exclude", "*.bin", "--verbose").err.startswith("4 paths excluded by rules; list with: ")
 
 
 def test_what_is_left_out_is_said_once(holdfast, write: Write):
     write("big.bin", "x")
-    assert "big.bin left out by rules" in holdfast("save", "--exclude", "*.bin").err
+    assert "big.bin excluded by rules" in holdfast("save", "--exclude", "*.bin").err
     assert holdfast("save", "--exclude", "*.bin").err == ""
     write("a.txt", "two\n")
     assert holdfast("save", "--exclude", "*.bin").err == ""
     write("other.bin", "x")
     write("a.txt", "three\n")
-    assert holdfast("save", "--exclude", "*.bin").err.startswith("other.bin left out by rules; why: ")
+    assert holdfast("save", "--exclude", "*.bin").err.startswith("other.bin excluded by rules; why: ")
     write("a.txt", "four\n")
-    assert "big.bin, other.bin left out by rules" in holdfast("--verbose", "save", "--exclude", "*.bin").err
+    assert "big.bin, other.bin excluded by rules" in holdfast("--verbose", "save", "--exclude", "*.bin").err
 
 
 def test_unreadable_file_is_named_and_exits_incomplete(holdfast, write: Write):
@@ -296,7 +296,7 @@ def test_rm_with_one_unknown_reference_deletes_nothing(holdfast):
 def test_verify_of_a_sound_store_says_so(holdfast):
     holdfast("save")
     ran = holdfast("verify")
-    assert ran.code == 0 and ran.out.startswith("sound: read 1 checkpoint,")
+    assert ran.code == 0 and ran.out.startswith("no damage: read 1 checkpoint,")
 
 
 def test_where_names_workspace_store_and_size(holdfast, project, tmp_path):

@@ -23,10 +23,10 @@ def workspace_of(holdfast) -> Path:
 def test_in_a_subfolder_the_repository_is_protected(holdfast, repository, monkeypatch, verb):
     monkeypatch.chdir(repository / "src")
     ran = holdfast(*verb)
-    assert ran.code == 0 and f"Made a store for {repository}" in ran.out + ran.err
+    assert ran.code == 0 and f"Created a store for {repository}" in ran.out + ran.err
     assert "the git repository that this folder is in; for this folder alone: holdfast -C . init" in ran.err
     assert workspace_of(holdfast) == repository
-    assert "Made a store" not in holdfast("save").err
+    assert "Created a store" not in holdfast("save").err
 
 
 def test_a_worktree_and_a_submodule_are_repositories(holdfast, project, monkeypatch):
@@ -40,26 +40,26 @@ def test_a_worktree_and_a_submodule_are_repositories(holdfast, project, monkeypa
 def test_named_folder_is_meant_as_it_is(holdfast, repository, monkeypatch, verb):
     monkeypatch.chdir(repository / "src")
     ran = holdfast("-C", ".", verb)
-    assert ran.code == 0 and f"Made a store for {repository / 'src'}" in ran.out + ran.err
+    assert ran.code == 0 and f"Created a store for {repository / 'src'}" in ran.out + ran.err
     assert "git repository" not in ran.err
 
 
 def test_without_a_repository_it_is_the_current_folder(holdfast, project, monkeypatch):
     monkeypatch.chdir(project / "src")
-    assert f"Made a store for {project / 'src'}\n" in holdfast("save").err
+    assert f"Created a store for {project / 'src'}\n" in holdfast("save").err
 
 
 def test_a_repository_around_the_home_folder_does_not_count(holdfast, project, tmp_path):
     for folder in (tmp_path / "home", tmp_path):
         (folder / ".git").mkdir()
-    assert f"Made a store for {project}\n" in holdfast("save").err
+    assert f"Created a store for {project}\n" in holdfast("save").err
 
 
 def test_an_existing_store_further_up_is_used(holdfast, project, monkeypatch):
     holdfast.saved()
     (project / "src" / ".git").mkdir()
     monkeypatch.chdir(project / "src")
-    assert "Made a store" not in holdfast("save").err and workspace_of(holdfast) == project
+    assert "Created a store" not in holdfast("save").err and workspace_of(holdfast) == project
 
 
 def test_project_settings_of_agents_are_those_of_the_repository(holdfast, repository, monkeypatch):

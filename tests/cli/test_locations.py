@@ -54,7 +54,7 @@ class TestToyKind:
         assert holdfast("diff", BOX, "red car", "blue car").out == '~ name: "red car" → "blue car"\n'
 
     def test_verify_and_usage(self, holdfast: Program, toys: list[str]) -> None:
-        assert holdfast("verify", BOX).out == "sound: read 3 toys, 10 B\n"
+        assert holdfast("verify", BOX).out == "no damage: read 3 toys, 10 B\n"
         toys.append("broken bear")
         assert holdfast("verify", BOX).code == 5
         found = holdfast("usage", BOX, "-n", "3", "--json").json

@@ -34,7 +34,7 @@ def test_concurrent_save_reports_that_its_message_was_not_kept(holdfast, write, 
 
     monkeypatch.setattr(progress, "shown", beside_another)
     ran = holdfast("save", "mine")
-    assert "a2  nothing changed" in ran.out and "were not kept" in ran.err
+    assert "a2  nothing changed" in ran.out and "were not saved" in ran.err
     write("a.txt", "three\n")
     assert holdfast("save", "mine", "--json").json["new"] is False
 
@@ -48,7 +48,7 @@ def test_suggested_command_can_be_typed_as_it_is(holdfast, project, tmp_path, mo
         path.write_text(f"{number}\n")
         holdfast("-C", "my project", "save", "--session", "late shift", "--state", f"the step={state}")
     restored = holdfast("-C", "my project", "restore", "latest~1", "--yes")
-    assert _typed(holdfast, restored.err, "printed by: ").out == "3\n"
+    assert _typed(holdfast, restored.err, "state with: ").out == "3\n"
     assert path.read_text() == "2\n"
     undone = _typed(holdfast, restored.out, "undo with: ")
     assert path.read_text() == "3\n"
@@ -213,8 +213,8 @@ def test_undo_and_redo_name_the_restore_that_they_turn(holdfast, write):
 
 def test_save_without_changes_reports_an_unkept_message(holdfast):
     holdfast.saved()
-    assert "not kept" in holdfast("save", "important words").err
-    assert "not kept" not in holdfast("save").err
+    assert "not saved" in holdfast("save", "important words").err
+    assert "not saved" not in holdfast("save").err
 
 
 def test_closed_input_is_not_a_bug(holdfast):
@@ -292,7 +292,7 @@ def test_moved_folder_continues_its_history(holdfast, project, monkeypatch, has_
     (moved / "a.txt").write_text("two\n")
     told = holdfast("save")
     assert told.code == 0 and f"This folder was {project} before; its checkpoints continue." in told.err
-    assert "Made a store" not in told.err
+    assert "Created a store" not in told.err
     assert [each["id"] for each in holdfast("log", "--json").json["items"]][-1] == saved
     assert holdfast("where", "--json").json["store"] == store and "This folder was" not in holdfast("save").err
 
@@ -305,14 +305,14 @@ def test_new_folder_with_the_inode_of_a_deleted_one_is_not_taken_for_it(holdfast
     (moved / "a.txt").write_text("another project\n")
     monkeypatch.chdir(moved)
     begun = holdfast("save")
-    assert "Made a store" in begun.err and "This folder was" not in begun.err
+    assert "Created a store" in begun.err and "This folder was" not in begun.err
 
 
 def test_copy_of_a_deleted_folder_of_another_name_says_it_begins(holdfast, project, monkeypatch):
     holdfast.saved()
     monkeypatch.chdir(copied(project, project.parent / "renamed"))
     assert f"If it was {project} before" in holdfast("log").err
-    assert f"Made a store for {project.parent / 'renamed'}" in holdfast("save").err
+    assert f"Created a store for {project.parent / 'renamed'}" in holdfast("save").err
 
 
 def test_a_folder_that_is_moved_twice_leaves_its_place_to_others(holdfast, project, monkeypatch):

@@ -27,6 +27,21 @@ _NOT_EMPTY = frozenset(["NAME", "PATH", "PLACE", "FILE", "REF"])
 """What an empty variable cannot mean."""
 
 
+class Count(click.IntRange):
+    """A whole number within limits, which the help does not repeat (click writes `x>=0`)."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        number = int(click.INT.convert(value, param, ctx))
+        if self.min is not None and number < self.min:
+            self.fail(f"{number} is less than {int(self.min)}", param, ctx)
+        if self.max is not None and number > self.max:
+            self.fail(f"{number} is more than {int(self.max)}", param, ctx)
+        return number
+
+    def _describe_range(self) -> str:
+        return ""
+
+
 class Command(click.Command):
     """Adds `--json`, and, where its usage names something after `--`, keeps that apart: `ctx.meta[AFTER_DASHES]`."""
 

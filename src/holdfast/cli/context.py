@@ -61,7 +61,7 @@ class App:
                 first = f"Make the first one with `{self.typed('save')}`."
                 raise NotFound(f"{folder} has no checkpoints yet", hint=" ".join([first, *self._moved_from(folder)]))
             found = self._made(self._root(folder), exclude=exclude)
-            streams.note(render.escape(f"Made a store for {found.path}"))
+            streams.note(render.escape(f"Created a store for {found.path}"))
         return self._opened(found)
 
     def kind(self) -> LocationKind:

@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 SECTIONS = {
     "Save and go back": {
-        "init": "Make a store for this folder.",
+        "init": "Create a store for this folder.",
         "save": "Save a checkpoint of the folder.",
         "status": "Show where things stand: last save, changes, problems.",
         "log": "List checkpoints, newest first.",
         "show": "Show one checkpoint in full.",
         "cat": "Print files of a checkpoint, byte for byte.",
-        "diff": "Show what differs between two states.",
+        "diff": "Show what changed between two checkpoints, or since one.",
         "restore": "Bring the folder back to a checkpoint.",
-        "undo": "Take back the last restore.",
-        "redo": "Do the last undone restore again.",
+        "undo": "Undo the last restore.",
+        "redo": "Redo the restore that was undone last.",
     },
     "Look closer": {
         "blame": "Show who wrote each line of a file.",
-        "search": "Find when a text appeared and when it was gone.",
-        "why": "Tell whether checkpoints contain a path, and which rule decides.",
+        "search": "Find when a text was added and when it was removed.",
+        "why": "Show whether checkpoints contain a path, and which rule decides.",
         "bisect": "Find the first checkpoint at which a command fails.",
-        "export": "Write a checkpoint's files into a folder of their own.",
+        "export": "Write a checkpoint's files into another folder.",
     },
     "Try things safely": {
         "guard": "Save, run a command, and restore if it fails.",
@@ -44,10 +44,10 @@ SECTIONS = {
         "adopt": "Bring a fork's files and state back into the workspace.",
     },
     "Coding agents": {
-        "install": "Have a coding agent save checkpoints around its tools.",
+        "install": "Have a coding agent save checkpoints before and after its tools.",
         "uninstall": "Remove the hooks from an agent's settings.",
-        "doctor": "Tell whether the hooks of coding agents work here.",
-        "mcp": "Offer checkpoints to an agent as tools.",
+        "doctor": "Check whether the hooks of coding agents work here.",
+        "mcp": "Serve checkpoints to an agent as tools (MCP).",
     },
     "Graphs, training runs, indexes": {
         "import": "Import the checkpoints that another tool made.",
@@ -56,16 +56,16 @@ SECTIONS = {
         "index": "Turn documents into an index that can be searched.",
     },
     "Keep checkpoints, free space": {
-        "pin": "Mark a checkpoint to be kept when others are pruned.",
+        "pin": "Keep a checkpoint when others are pruned.",
         "rm": "Delete checkpoints for good.",
-        "prune": "Delete checkpoints that no rule keeps, and free their disk.",
+        "prune": "Delete checkpoints that no rule keeps, and free disk space.",
         "purge": "Remove a path's content from every checkpoint, for good.",
         "usage": "Show what takes space in the store.",
         "compact": "Make the store as small as possible.",
-        "verify": "Read every byte of the store, and name what is damaged.",
+        "verify": "Read every byte of the store, and report damage.",
     },
     "This installation": {
-        "where": "Say where the checkpoints are kept.",
+        "where": "Show where the checkpoints are stored.",
         "workspaces": "List every folder that has checkpoints on this computer.",
         "config": "Show the configuration, and where each value comes from.",
         "completion": "Print a script for completion in your shell.",
@@ -170,7 +170,7 @@ def _folder(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     shell_complete=_folder,
 )
 @click.option("--allow-home", is_flag=True, help="Allow the home folder as a workspace.")
-@click.option("--trust-store", is_flag=True, help="Use a store that other users made, or may change or read.")
+@click.option("--trust-store", is_flag=True, help="Use a store that other users own, or can read or write.")
 @click.option("--json", is_flag=True, is_eager=True, help="Print one JSON document; may also follow the command.")
 @click.option("--version", is_flag=True, expose_value=False, callback=_version, help="Print the version.")
 @click.pass_context

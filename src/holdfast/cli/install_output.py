@@ -62,7 +62,7 @@ def change(
         else:
             streams.answer(f"{each.agent}: {done(each)} {where}")
             if each.before is not None and not (each.agent == SKILL and each.removes):
-                streams.note(f"What it was before is in {render.escape(str(each.backup))}")
+                streams.note(f"The old file is in {render.escape(str(each.backup))}")
 
 
 def _document(each: SettingsChange) -> dict[str, object]:

@@ -251,11 +251,13 @@ def show_restored(done: Restored, what: str, *, next_step: str, is_first: bool =
     if done.stale_outputs:
         some = ", ".join(map(render.escape, done.stale_outputs[:_OUTPUTS_SHOWN]))
         more = ", …" if len(done.stale_outputs) > _OUTPUTS_SHOWN else ""
-        streams.note(f"Newer than what was replaced, perhaps built from it: {some}{more}. Build again, or see --touch.")
+        streams.note(
+            f"Possibly outdated, built after what was replaced: {some}{more}. Build again, or restore with --touch."
+        )
     if done.state and (is_first or streams.settings.verbose):
         first, *others = sorted(done.state)
         beside = f" (also: {', '.join(map(render.escape, others))})" if others else ""
-        streams.note(f"Its state is printed by: {typed('show', short(done.checkpoint), '--state', first)}{beside}")
+        streams.note(f"Show its state with: {typed('show', short(done.checkpoint), '--state', first)}{beside}")
 
 
 def find_conversation(checkpoint: Checkpoint) -> SavedConversation:

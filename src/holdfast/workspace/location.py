@@ -65,7 +65,7 @@ class WorkspaceLocation:
 
     capabilities = frozenset(Capability)
     options = (
-        Option("all", "Also list those made before each restore.", _LIST),
+        Option("all", "Also list the safety checkpoints, saved before each restore.", _LIST),
         Option("session", "Only those of a session.", _LIST, "ID"),
         Option("actor", "Only those of an agent and its sub-agents, or of the user.", _LIST, "ACTOR"),
         Option("type", "Only those of a type: automatic, manual, feature or session.", _LIST, "TYPE"),

@@ -38,8 +38,8 @@ def bisect(ctx: click.Context, app: App, *, good: str, bad: str, in_place: bool)
     a command that writes there changes the real ones. --in-place runs in the workspace, with everything that is there.
 
     \b
-    holdfast bisect b3 latest -- pytest -q tests/test_login.py
-    holdfast bisect b3 --in-place -- make test
+    holdfast bisect a3 latest -- pytest -q tests/test_login.py
+    holdfast bisect a3 --in-place -- make test
     """
     words = ctx.meta.get(AFTER_DASHES, ())
     if not words:
@@ -104,4 +104,4 @@ def _print(found: Bisected) -> None:
             ": "
         )
     )
-    streams.note(f"See what it changed with: {typed('diff', short(found.last_good.id), short(first.id))}")
+    streams.note(f"Show what it changed: {typed('diff', short(found.last_good.id), short(first.id))}")

@@ -28,7 +28,8 @@ _SHOWN_MAX_BYTES = 4 << 20
 def cat(ctx: click.Context, app: App, *, refs: tuple[str, ...]) -> None:
     """Print files of a checkpoint, byte for byte.
 
-    REF:PATH is meant from the workspace; REF PATH, as in restore, from the current folder. Without REF: latest.
+    In REF:PATH, the path is relative to the workspace; in REF PATH, as in restore, to the current folder. REF is latest
+    if it is left out.
 
     \b
     holdfast cat a2:src/app.py

@@ -26,10 +26,10 @@ _VALUE_CHARS = 200
 @click.argument("refs", nargs=-1, metavar="[LOCATION] [A [B]] [PATH]...")
 @pass_app
 def diff(app: App, *, words: list[str], options: dict[str, Any]) -> None:
-    """Show what differs between two states.
+    """Show what changed between two checkpoints, or since one.
 
     In a folder, A is a checkpoint [default: latest]; B is another one or, if it is left out, the folder as it is now.
-    Elsewhere they are two checkpoints: the last two, or A and the newest if only A is named.
+    In other locations A and B are two checkpoints: the last two, or A and the newest if only A is named.
 
     \b
     holdfast diff                    latest against now

@@ -28,9 +28,9 @@ _LOG_LINES = 3
 @click.argument("agents", metavar="[AGENT...]", nargs=-1, type=AgentName())
 @pass_app
 def doctor(app: App, *, agents: tuple[str, ...]) -> int:
-    """Tell whether the hooks of coding agents work here.
+    """Check whether the hooks of coding agents work here.
 
-    Agent by agent: whether they are installed, trusted, and have fired in this workspace, and what they do not cover.
+    For each agent: whether the hooks are installed, trusted and have run in this workspace, and what they do not cover.
     Exits with 8 if something keeps installed hooks from working.
 
     \b

@@ -16,10 +16,10 @@ from holdfast.model.documents import short
 @click.argument("ref")
 @click.argument("directory", metavar="DIR")
 @click.argument("paths", nargs=-1)
-@click.option("--skip-damaged", is_flag=True, help="Write what is sound where stored bytes are damaged.")
+@click.option("--skip-damaged", is_flag=True, help="If stored data is damaged, write what is intact.")
 @pass_app
 def export(app: App, *, ref: str, directory: str, paths: tuple[str, ...], skip_damaged: bool) -> int:
-    """Write a checkpoint's files into a folder of their own.
+    """Write a checkpoint's files into another folder.
 
     DIR is new or empty, and outside the workspace. With PATHS only those are written.
 

@@ -18,7 +18,7 @@ from holdfast.workspace.guard import git_position, git_since, restore_after_fail
 @click.option("-m", "--message", metavar="MESSAGE", help="The message of the checkpoint. [default: the command]")
 @click.option("--session", metavar="ID", help="The session that it belongs to.")
 @click.option("--actor", metavar="NAME", help="Who runs it.")
-@click.option("--keep", is_flag=True, help="Only save before; leave what a failed command did.")
+@click.option("--keep", is_flag=True, help="Do not restore if the command fails.")
 @pass_app
 @click.pass_context
 def guard(
@@ -26,7 +26,7 @@ def guard(
 ) -> int:
     """Save, run a command, and restore if it fails.
 
-    The command comes after --, and its exit status is that of the guard. `holdfast undo` brings back what the restore
+    The command comes after --; its exit status is returned. `holdfast undo` brings back what the restore
     took away.
 
     \b
@@ -80,10 +80,12 @@ def guard(
 
 def _tell(status: int, restored: Restored | None, failure: HoldfastError | None, saved: str) -> None:
     if failure is not None:
-        streams.note(render.escape(f"It failed ({status}), and {saved} could not be restored: {sentence(failure)}"))
+        streams.note(
+            render.escape(f"The command failed ({status}), and {saved} could not be restored: {sentence(failure)}")
+        )
     elif restored is not None:
         counts = f"{len(restored.written):,} written, {len(restored.removed):,} removed"
-        streams.note(f"It failed ({status}); restored {saved}: {counts}; undo with: {typed('undo')}")
+        streams.note(f"The command failed ({status}); restored {saved}: {counts}; undo with: {typed('undo')}")
         render.note_list(restored.failed, "could not be restored", noun="path")
     elif status:
-        streams.note(f"It failed ({status}); go back with: {typed('restore', saved)}")
+        streams.note(f"The command failed ({status}); go back with: {typed('restore', saved)}")

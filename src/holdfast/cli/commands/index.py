@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli import render, streams
-from holdfast.cli.command import Command, Group
+from holdfast.cli.command import Command, Count, Group
 from holdfast.cli.context import App, pass_app, typed
 from holdfast.cli.exit_codes import Exit
 from holdfast.errors import NotFound, Refused
@@ -79,7 +79,7 @@ def plan(app: App, *, retry_failed: bool, in_place: bool) -> None:
 @index.command(cls=Command)
 @click.option("--plan", "file", metavar="FILE", help="The plan to carry out, as `plan --json` printed it.")
 @click.option("--max-usd", type=click.FloatRange(min=0), metavar="DOLLARS", help="Stop before more is spent.")
-@click.option("--max-embeds", type=click.IntRange(min=0), metavar="N", help="Stop before more texts are sent.")
+@click.option("--max-embeds", type=Count(min=0), metavar="N", help="Stop before more texts are sent.")
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
 @click.option("--in-place", is_flag=True, help=_IN_PLACE)
 @click.option("--accept-loss", is_flag=True, help="Continue even if answers may get worse.")
@@ -170,9 +170,7 @@ def explain(app: App, *, document: str) -> None:
 
 @index.command(cls=Command)
 @click.argument("query")
-@click.option(
-    "-n", "--limit", type=click.IntRange(min=1, max=1000), metavar="N", default=5, show_default=True, help="How many."
-)
+@click.option("-n", "--limit", type=Count(min=1, max=1000), metavar="N", default=5, show_default=True, help="How many.")
 @click.option("--channel", metavar="NAME", help="The model to ask, where there are several.")
 @pass_app
 def search(app: App, *, query: str, limit: int, channel: str | None) -> None:

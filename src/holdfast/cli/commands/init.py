@@ -16,7 +16,7 @@ from holdfast.model import documents
 @click.option("--save", is_flag=True, help="Also save a first checkpoint.")
 @pass_app
 def init(app: App, *, save: bool) -> int:
-    """Make a store for this folder. (`save` does it too, when it is needed.)
+    """Create a store for this folder. (`save` creates one if there is none.)
 
     In a git repository, the store is for all of it; `holdfast -C . init` makes one for exactly this folder.
 
@@ -32,7 +32,7 @@ def init(app: App, *, save: bool) -> int:
         place = {"workspace": str(workspace.path), "store": str(workspace.store), "created": created}
         app.document(place | {"checkpoint": documents.whole_checkpoint(saved) if saved else None, "new": new})
     else:
-        streams.answer(f"{'Made a store' if created else 'There is a store already'} for {_shown(workspace.path)}")
+        streams.answer(f"{'Created a store' if created else 'There is a store already'} for {_shown(workspace.path)}")
         streams.answer(f"in {_shown(workspace.store)}")
         if saved:
             show_saved(workspace, saved)

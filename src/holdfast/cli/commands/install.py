@@ -21,7 +21,7 @@ from holdfast.cli.install_output import change, command_words, places, scope_of
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @pass_app
 def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry_run: bool) -> None:
-    """Have a coding agent save checkpoints around its tools.
+    """Have a coding agent save checkpoints before and after its tools.
 
     Adds hooks to the agent's settings; everything else in them stays, comments too. The agents are claude-code,
     gemini, codex, cursor, copilot and opencode. `skill` writes the folder .claude/skills/checkpoint-manager, with
@@ -45,8 +45,8 @@ def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry
         if "codex" in agents:
             streams.note("Codex runs no hook that you have not trusted: start it once and accept them (/hooks).")
         if scope is SettingsScope.PROJECT and set(agents) - {"claude-code", SKILL}:  # its file for a project is private
-            streams.note("They name a program of this computer: do not commit them for others.")
-        streams.note(f"Restart the agent, then see whether they fire: {typed('doctor')}")
+            streams.note("The hooks contain paths of this computer: do not commit them.")
+        streams.note(f"Restart the agent, then check that the hooks run: {typed('doctor')}")
 
 
 def _done(change: SettingsChange) -> str:

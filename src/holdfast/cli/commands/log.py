@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from holdfast.cli import fast_log
+from holdfast.cli.command import Count
 from holdfast.cli.context import App, pass_app
 from holdfast.cli.location_command import location_command
 from holdfast.location import Capability
@@ -17,13 +18,13 @@ from holdfast.location import Capability
 @click.option(
     "-n",
     "--limit",
-    type=click.IntRange(min=0),
+    type=Count(min=0),
     metavar="N",
     default=fast_log.LIMIT,
     help="How many turns to list, or checkpoints with --flat; 0 lists all.",
     show_default=True,
 )
-@click.option("--before", metavar="CURSOR", help="The next page: only those older than this one.")
+@click.option("--before", metavar="CURSOR", help="Only those older than this one: the next page.")
 @pass_app
 def log(app: App, *, words: list[str], options: dict[str, Any], limit: int, before: str | None) -> None:
     """List checkpoints, newest first.

@@ -16,7 +16,7 @@ from holdfast.errors import Extra
 @click.option("--session", metavar="ID", help="The session that its checkpoints belong to.")
 @pass_app
 def mcp(app: App, *, actor: str | None, session: str | None) -> None:
-    """Offer checkpoints to an agent as tools.
+    """Serve checkpoints to an agent as tools (MCP).
 
     Speaks the Model Context Protocol on stdin and stdout until they are closed. The workspace is chosen here, once, and
     not by the agent. Needs the extra: pip install 'holdfast[mcp]'

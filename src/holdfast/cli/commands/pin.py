@@ -15,10 +15,10 @@ from holdfast.location import Capability
 @location_command(Capability.PIN, refs=(1, 1))
 @click.argument("ref", metavar="[LOCATION] REF")
 @click.argument("second", required=False, metavar=" ")
-@click.option("--off", is_flag=True, help="No longer keep it.")
+@click.option("--off", is_flag=True, help="Unpin it.")
 @pass_app
 def pin(app: App, *, words: list[str], options: dict[str, Any], off: bool) -> None:
-    """Mark a checkpoint to be kept when others are pruned.
+    """Keep a checkpoint when others are pruned.
 
     \b
     holdfast pin a14

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli import render, streams, values
+from holdfast.cli.command import Count
 from holdfast.cli.context import App, pass_app
 from holdfast.cli.location_command import location_command
 from holdfast.errors import Refused
@@ -21,22 +22,20 @@ if TYPE_CHECKING:
 
 @location_command(Capability.PRUNE, refs=(0, 0))
 @click.argument("location", required=False)
-@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the newest N.")
+@click.option("--keep-last", type=Count(min=0), metavar="N", help="Keep the newest N.")
 @click.option("--keep-for", metavar="TIME", help="Keep those younger than this: 12h, 30d, 2w.")
-@click.option("--keep-per-session", type=click.IntRange(min=0), metavar="N", help="Keep the newest N of each session.")
-@click.option(
-    "--keep-every", type=click.IntRange(min=1), metavar="N", help="Keep those with a multiple of N as number."
-)
+@click.option("--keep-per-session", type=Count(min=0), metavar="N", help="Keep the newest N of each session.")
+@click.option("--keep-every", type=Count(min=1), metavar="N", help="Keep those whose number is a multiple of N.")
 @click.option("--max-size", metavar="SIZE", help="Then delete the oldest until the rest fits: 500MB, 2GiB.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
 def prune(app: App, *, words: list[str], options: dict[str, Any], dry_run: bool, yes: bool, **rules: Any) -> None:
-    """Delete checkpoints that no rule keeps, and free their disk.
+    """Delete checkpoints that no rule keeps, and free disk space.
 
-    Each option is a reason to keep; what has none is deleted. Pinned and named checkpoints, the current one and what an
-    undo needs always stay. Without options the [retention] of the configuration is used. In a project, no option
-    deletes what the rule for a checkpoint's type keeps.
+    Each --keep option names checkpoints to keep; the others are deleted. Pinned and named checkpoints, the current one
+    and what an undo needs always stay. Without options the [retention] of the configuration is used. In a project, no
+    option deletes what the rule for a checkpoint's type keeps.
 
     \b
     holdfast prune --keep-last 50 --keep-for 30d --dry-run
@@ -49,7 +48,7 @@ def prune(app: App, *, words: list[str], options: dict[str, Any], dry_run: bool,
         policy = asked_for or location.default_policy()
         if policy is None:
             raise Refused(
-                "nothing says what to keep, so everything is kept",
+                "no rule says what to keep, so nothing is deleted",
                 hint="Pass --keep-last N, --keep-for 30d, --keep-per-session N or --max-size 2GiB.",
             )
         plan = location.plan_prune(policy, datetime.now(UTC))

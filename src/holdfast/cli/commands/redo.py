@@ -10,12 +10,12 @@ from holdfast.cli.restore_output import turn
 
 
 @command()
-@click.option("--touch", is_flag=True, help="Give restored files the present time, so that tools build again.")
+@click.option("--touch", is_flag=True, help="Set the time of restored files to now, so that build tools notice.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
 def redo(app: App, *, touch: bool, dry_run: bool, yes: bool) -> int:
-    """Do the last undone restore again.
+    """Redo the restore that was undone last.
 
     Does not ask, because `holdfast undo` reverses it; it asks if checkpoints were saved since.
     """

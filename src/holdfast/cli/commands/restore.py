@@ -32,12 +32,12 @@ _NAMED = 3
 @click.argument("paths", nargs=-1)
 @click.option("-p", "--patch", is_flag=True, help="Ask for each change since REF whether to take it back.")
 @click.option("--pick", is_flag=True, help="Choose from a list which paths to restore.")
-@click.option("--keep-new", is_flag=True, help="Leave files made since the checkpoint.")
+@click.option("--keep-new", is_flag=True, help="Keep files created since the checkpoint.")
 @click.option("--keep-mine", is_flag=True, help="Undo only what agents did since; keep everything else.")
-@click.option("--agent", metavar="ACTOR", help="With --keep-mine: only this one.")
-@click.option("--skip-damaged", is_flag=True, help="Restore what is sound where stored bytes are damaged.")
-@click.option("--touch", is_flag=True, help="Give restored files the present time, so that tools build again.")
-@click.option("--with-conversation", is_flag=True, help="Also bring back what was said, as a new conversation.")
+@click.option("--agent", metavar="ACTOR", help="With --keep-mine: undo only this agent.")
+@click.option("--skip-damaged", is_flag=True, help="If stored data is damaged, restore what is intact.")
+@click.option("--touch", is_flag=True, help="Set the time of restored files to now, so that build tools notice.")
+@click.option("--with-conversation", is_flag=True, help="Also restore the conversation with the agent, as a new one.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, hidden=True, expose_value=False)  # it does not ask any more
 @pass_app
@@ -132,7 +132,7 @@ def _choose(app: App, workspace: Workspace, preview: Callable[..., Plan]) -> tup
 
     checkpoints = workspace.list(_OFFERED)
     if app.json or not streams.can_ask():
-        raise click.UsageError(f"no checkpoint is named. {_choices(checkpoints)}")
+        raise click.UsageError(f"no checkpoint is named (REF). {_choices(checkpoints)}")
     by_id = {each.id: each for each in checkpoints}
     chooser = Chooser(
         f"Restore to which checkpoint? {render.escape(str(workspace.path))}",
@@ -219,9 +219,11 @@ def _about(checkpoint: Checkpoint) -> list[str]:
 
 def _choices(checkpoints: list[Checkpoint]) -> str:
     if not checkpoints:
-        return "There are none yet"
+        return "There are none yet."
     named = [f"{typed('restore', short(each.id))} ({_told(each)})" for each in checkpoints[:_NAMED]]
-    return "; ".join([f"{typed('restore', 'latest')} is the newest", *named, f"{typed('log')} lists all"])
+    return "Choose one: " + "; ".join(
+        [f"{typed('restore', 'latest')} (the newest)", *named, f"{typed('log')} (lists all)"]
+    )
 
 
 def _told(checkpoint: Checkpoint) -> str:

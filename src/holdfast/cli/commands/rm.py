@@ -22,10 +22,10 @@ from holdfast.location import Capability, Item, Location
 def rm(app: App, *, words: list[str], options: dict[str, Any], yes: bool) -> int:
     """Delete checkpoints for good. The folder itself is not touched.
 
-    In a folder, the disk that they took is free once the store's packs are merged, which happens as they accumulate.
+    In a folder, disk space is freed later, when the store merges its packs. `holdfast compact` does that now.
 
     \b
-    holdfast rm b3 b4
+    holdfast rm a3 a4
     holdfast rm latest --yes
     holdfast rm ./runs/exp1 1000
     holdfast rm sqlite:///state.db c1 --session s1
@@ -37,7 +37,7 @@ def rm(app: App, *, words: list[str], options: dict[str, Any], yes: bool) -> int
             streams.note(f"To be deleted, for good: {render.count(len(doomed), 'checkpoint')}")
             streams.notes(f"    {line}" for line in values.lines(columns, [item.cells for item in doomed]))
             if any(item.document.get("operation") for item in doomed):
-                streams.note("What was made before a restore is needed to undo it.")
+                streams.note("A checkpoint saved before a restore is needed to undo that restore.")
         app.confirm("Delete?", yes=yes)
         deleted, failed = _delete(location, doomed)
     if app.json:

@@ -28,23 +28,28 @@ _NAMED_MAX = 3
 
 @command()
 @click.argument("text", metavar="[MESSAGE]", required=False)
-@click.option("-m", "--message", metavar="MESSAGE", help="The message, as an option instead.")
+@click.option("-m", "--message", metavar="MESSAGE", help="The message.")
 @click.option("--name", metavar="NAME", help="A name to find it by.")
 @click.option("--pin", is_flag=True, help="Keep it when others are pruned.")
 @click.option(
     "--type",
     "kind",
     type=click.Choice(TYPES),
-    help="Why it is saved, which decides how long a project keeps it. Saves even if nothing changed.",
+    help="The type, which decides how long it is kept. Saves even if nothing changed.",
 )
 @click.option("--session", metavar="ID", help="The session that it belongs to.")
 @click.option("--actor", metavar="NAME", help="Who saved it. [default: the agent whose tool this runs in]")
-@click.option("--step", type=int, metavar="N", help="The step of the session.")
+@click.option("--step", type=int, metavar="N", help="The step within the session.")
 @click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata, as text; may be repeated.")
-@click.option("--state", multiple=True, metavar="NAME=FILE.json", help="State saved with the files (- is stdin).")
+@click.option(
+    "--state",
+    multiple=True,
+    metavar="NAME=FILE.json",
+    help="JSON to save with the files under NAME (- is stdin); may be repeated.",
+)
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out what matches, as in .gitignore.")
 @click.option("--allow-empty", is_flag=True, help="Save even if nothing changed.")
-@click.option("--rehash", is_flag=True, help="Read every file again, whatever its times say.")
+@click.option("--rehash", is_flag=True, help="Read every file again, even if its size and time are unchanged.")
 @pass_app
 def save(
     app: App,
@@ -161,12 +166,12 @@ def show_saved(workspace: Workspace, checkpoint: Checkpoint, *, lost: bool = Fal
         since = "changed" if checkpoint.parent else "saved"
         streams.answer(f"{shown}  {render.count(len(changed), 'file')} {since}")
     else:
-        streams.answer(f"{shown}  nothing changed: this checkpoint has the folder as it is")
+        streams.answer(f"{shown}  nothing changed since this checkpoint")
         latest = workspace.get("latest")
         if latest.id != checkpoint.id:
             streams.note(f"The folder was restored to it; `latest` is {short(latest.id)}.")
         if lost:
-            streams.note("The message and other details were not kept; --allow-empty saves a checkpoint anyway.")
+            streams.note("The message and other options were not saved; --allow-empty saves a checkpoint anyway.")
     failures = [entry for entry in checkpoint.uncovered if entry.reason.is_failure]
     if failures:
         streams.note(f"{render.count(len(failures), 'path')} could not be saved:")
@@ -175,7 +180,7 @@ def show_saved(workspace: Workspace, checkpoint: Checkpoint, *, lost: bool = Fal
         some = len(left_out) <= _NAMED_MAX
         what = ", ".join(map(render.escape, left_out)) if some else render.count(len(left_out), "path")
         why = f"{'why' if some else 'list with'}: {typed('show', short(checkpoint.id), '--uncovered')}"
-        streams.note(f"{what} left out by rules; {why}")
+        streams.note(f"{what} excluded by rules; {why}")
 
 
 def _left_out(checkpoint: Checkpoint) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli import progress, render, streams
-from holdfast.cli.command import AFTER_DASHES, command
+from holdfast.cli.command import AFTER_DASHES, Count, command
 from holdfast.cli.context import App, pass_app, typed
 from holdfast.model import Checkpoint, Match, documents
 from holdfast.model.documents import short
@@ -17,15 +17,21 @@ from holdfast.workspace.location import message
 @click.option("-E", "--regex", is_flag=True, help="TEXT is a regular expression.")
 @click.option("-i", "--ignore-case", is_flag=True, help="Ignore upper and lower case.")
 @click.option(
-    "-n", "--limit", type=click.IntRange(min=1), metavar="N", default=100, help="How many matches.", show_default=True
+    "-n",
+    "--limit",
+    type=Count(min=1),
+    metavar="N",
+    default=100,
+    help="Show at most N matches.",
+    show_default=True,
 )
-@click.option("--skip-damaged", is_flag=True, help="Search what is sound where stored bytes are damaged.")
+@click.option("--skip-damaged", is_flag=True, help="If stored data is damaged, search what is intact.")
 @pass_app
 @click.pass_context
 def search(
     ctx: click.Context, app: App, *, text: str, regex: bool, ignore_case: bool, limit: int, skip_damaged: bool
 ) -> None:
-    """Find when a text appeared and when it was gone.
+    """Find when a text was added and when it was removed.
 
     Searches every checkpoint, also those made before restores, but no binary files; and says what the folder has now.
 
@@ -53,7 +59,7 @@ def search(
     for each, following in zip(matches, [*found[1:], None], strict=False):
         _print(each, is_last=following is None or following.path != each.path)
     if not matches:
-        streams.note("No checkpoint has it.")
+        streams.note("No checkpoint contains it.")
     if more:
         flags = {"-E": regex, "-i": ignore_case, "--skip-damaged": skip_damaged}
         same = [*(flag for flag, is_set in flags.items() if is_set), "-n", str(2 * limit), text]

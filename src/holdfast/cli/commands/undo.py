@@ -14,11 +14,13 @@ _ALL = ""  # `--agent` without a name: every actor but the user
 
 
 @command()
-@click.option("--agent", metavar="[ACTOR]", is_flag=False, flag_value=_ALL, help="Undo what an agent did instead.")
-@click.option("--since", metavar="REF", help="With --agent: since which checkpoint. [default: its latest turn]")
-@click.option("--whole-session", is_flag=True, help="With --agent: since its latest session began.")
-@click.option("--unsaved", is_flag=True, help="With --agent: also what no checkpoint has yet.")
-@click.option("--touch", is_flag=True, help="Give restored files the present time, so that tools build again.")
+@click.option(
+    "--agent", metavar="[ACTOR]", is_flag=False, flag_value=_ALL, help="Undo what an agent changed, and nothing else."
+)
+@click.option("--since", metavar="REF", help="With --agent: changes since this checkpoint. [default: its latest turn]")
+@click.option("--whole-session", is_flag=True, help="With --agent: changes since its latest session began.")
+@click.option("--unsaved", is_flag=True, help="With --agent: also changes since the last checkpoint.")
+@click.option("--touch", is_flag=True, help="Set the time of restored files to now, so that build tools notice.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
@@ -33,14 +35,13 @@ def undo(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Take back the last restore. Any number of times.
+    """Undo the last restore. Repeat it to undo the one before.
 
     Does not ask, because `holdfast redo` reverses it. If checkpoints were saved since that restore, it says how old the
     restore is and what would happen to the newer work, and asks.
 
-    With --agent, take back what an agent did (with no ACTOR: every agent) and keep everything else, line by line: what
-    you or others changed meanwhile. What cannot be told apart stays as it is and is listed. `holdfast undo` reverses
-    it.
+    With --agent, undo only what an agent changed (without ACTOR: every agent), line by line; your changes stay. Where
+    you changed the same lines, the file stays as it is and is listed as a conflict. `holdfast undo` reverses this, too.
 
     \b
     holdfast undo

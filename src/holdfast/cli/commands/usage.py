@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from holdfast.cli import streams, values
+from holdfast.cli.command import Count
 from holdfast.cli.context import App, pass_app
 from holdfast.cli.location_command import location_command
 from holdfast.location import Capability
@@ -17,7 +18,7 @@ from holdfast.location import Capability
 @click.option(
     "-n",
     "--limit",
-    type=click.IntRange(min=0),
+    type=Count(min=0),
     metavar="N",
     default=10,
     show_default=True,
@@ -27,8 +28,8 @@ from holdfast.location import Capability
 def usage(app: App, *, words: list[str], options: dict[str, Any], limit: int) -> None:
     """Show what takes space in the store.
 
-    The largest come first. Deleting a checkpoint frees what "only it" needs, not what it shares "with others". In a
-    folder, every folder of every checkpoint is read: some seconds where there are thousands.
+    The largest come first. Deleting a checkpoint frees what "only it" needs, not what it shares "with others". It
+    reads every folder of every checkpoint, which takes seconds if there are thousands.
 
     \b
     holdfast usage

@@ -17,7 +17,7 @@ from holdfast.location import Capability
 @click.argument("location", required=False)
 @pass_app
 def verify(app: App, *, words: list[str], options: dict[str, Any]) -> int:
-    """Read every byte of the store, and name what is damaged.
+    """Read every byte of the store, and report damage.
 
     \b
     holdfast verify
@@ -30,7 +30,7 @@ def verify(app: App, *, words: list[str], options: dict[str, Any]) -> int:
         app.document(report.document)
     else:
         read = ", ".join(render.count(number, noun) for number, noun in report.read)
-        verdict = render.paint("sound", "green") if report.ok else render.paint("damaged", "red")
+        verdict = render.paint("no damage", "green") if report.ok else render.paint("damaged", "red")
         streams.answer(f"{verdict}: read {read}, {render.size(report.bytes_read)}")
         for problem in report.problems:
             streams.answer(render.escape(f"    {problem}"))

@@ -13,7 +13,7 @@ from holdfast.cli.context import App, pass_app
 @command()
 @pass_app
 def where(app: App) -> None:
-    """Say where the checkpoints are kept."""
+    """Show where the checkpoints are stored."""
     workspace = app.open()
     every = workspace.list(None, safety=True)
     saves = sum(1 for checkpoint in every if checkpoint.operation is None)

@@ -15,7 +15,7 @@ from holdfast.model.documents import short
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @pass_app
 def why(app: App, *, paths: tuple[str, ...]) -> None:
-    """Tell whether checkpoints contain a path, and which rule decides.
+    """Show whether checkpoints contain a path, and which rule decides.
 
     \b
     holdfast why .env build/

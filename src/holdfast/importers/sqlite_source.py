@@ -31,12 +31,9 @@ def sqlite_path(source: str) -> Path | None:
 
 
 def is_sqlite(source: str) -> bool:
-    """Whether there is an SQLite file."""
+    """Whether there is an SQLite file. OSError if it cannot be read."""
     path = sqlite_path(source)
-    try:
-        return path is not None and path.is_file() and _begin(path).startswith(_MAGIC)
-    except OSError:
-        return False
+    return path is not None and path.is_file() and _begin(path).startswith(_MAGIC)
 
 
 @contextlib.contextmanager

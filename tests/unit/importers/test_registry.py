@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import Damaged, NotFound, Refused, Unavailable
 from holdfast.importers import KINDS, ImportRequest, open_import
 from unit.importers.graphs import SCHEMA, database
 from unit.importers.scenes import Shadow, plan, praisonai, run
+from unprivileged import unprivileged
 
 
 def test_every_kind_has_a_module() -> None:
@@ -77,3 +79,39 @@ def test_empty_tables_of_a_tool_are_not_another(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(NotFound, match="no states"):
         run(tmp_path / "x.db", f"sqlite:///{tmp_path}/out.db")
+
+
+def _database(folder: Path) -> Path:
+    return database(folder / "lg.db")
+
+
+def _codeweaver(folder: Path) -> Path:
+    path = folder / "checkpoint_shop-0123abcd.json"
+    path.write_text("{}")
+    return path
+
+
+def _transcript(folder: Path) -> Path:
+    path = folder / "projects" / "-p" / "session.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    return path
+
+
+def _skill(folder: Path) -> Path:
+    path = folder / ".claude" / "checkpoints" / "checkpoint-20250115-103000" / "metadata.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    return path
+
+
+@pytest.mark.parametrize("make", [_database, _codeweaver, _transcript, _skill])
+def test_unreadable_file(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    path = make(folder)
+    path.chmod(0)
+    source = folder if make is _skill else path
+    target = f"sqlite:///{tmp_path}/out.db" if make is _database else folder
+    with pytest.raises((Unavailable, Damaged), match="ermission denied"):
+        unprivileged(lambda: run(source, target))

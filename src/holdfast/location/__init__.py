@@ -29,13 +29,13 @@ from holdfast.validation import without_driver
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from holdfast.location.groups import Group
     from holdfast.location.reports import (
         Changed,
         Comparison,
         Description,
         Details,
         Field,
-        Group,
         PrunePlan,
         PruneResult,
         Table,
@@ -78,6 +78,10 @@ if not TYPE_CHECKING:  # a type checker that saw this would accept any name
         """Load `reports` when one of its classes is first used: creating them is 5 % of what `log` costs without it."""
         if name not in __all__:
             raise AttributeError(f"module 'holdfast.location' has no attribute {name!r}")
+        if name == "Group":
+            from holdfast.location.groups import Group
+
+            return Group
         from holdfast.location import reports
 
         return getattr(reports, name)

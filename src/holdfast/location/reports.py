@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.location import Capability, Column, Item
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from holdfast.model import LineCount, PathChange
+    from holdfast.model import LineCount
 
 
 class Field(NamedTuple):
@@ -19,25 +17,6 @@ class Field(NamedTuple):
     label: str
     value: Any
     form: str = "text"
-
-
-class Group(NamedTuple):
-    """Checkpoints of a page that belong together, such as those of one turn of an agent."""
-
-    items: Sequence[Item]
-    """Newest first."""
-    title: str
-    """What it was about: a prompt, or a message."""
-    by: str
-    """Who made them; empty: a person."""
-    when: datetime
-    """The time of the newest."""
-    marks: Sequence[str]
-    files: int
-    """How many files changed."""
-    lines: LineCount
-    changes: Sequence[PathChange]
-    """The first of the changed files."""
 
 
 class Details(NamedTuple):

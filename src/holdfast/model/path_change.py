@@ -1,6 +1,6 @@
 """One path that differs, in a few words. A file of its own: `log` needs nothing else of what differs."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 from typing import NamedTuple
 

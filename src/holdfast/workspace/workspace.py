@@ -339,7 +339,7 @@ class Workspace:
 
         found = [*islice(group_turns(checkpoints()), None if limit is None else limit + 1)]
         shown = found[:limit]
-        with self._reading():
+        with os_errors(self.store, outcome=_UNCHANGED):  # `list` has just made the catalog agree with the refs
             summaries = Summaries(self._repository).of(shown)
         return TurnPage(tuple(shown), tuple(summaries), next_page(shown, found[len(shown) :]))
 

@@ -1,6 +1,6 @@
 """What checkpoints changed, and which of them belong to one turn of an agent."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import contextlib
 import json
@@ -25,6 +25,7 @@ PROMPT_MESSAGE = "before prompt: "
 LINES_MAX_FILES = 200
 """With more changed files, lines are not counted: it would take seconds."""
 _PATHS_KEPT = 50
+_KEYS_AT_ONCE = 500  # fewer than the variables that SQLite allows in a statement
 _SEARCHED_BEYOND = 200  # how many checkpoints further back a turn may still go on, past those of others
 _UNKNOWN = LineCount(None, None)
 
@@ -201,7 +202,10 @@ class Summaries:
     def of(self, turns: Sequence[Turn]) -> list[Summary]:
         """Return what each of some turns changed."""
         runs = [_runs(turn) for turn in turns]
-        known = self._read([_cache_key(run) for each in runs for run in each])
+        keys = [_cache_key(run) for each in runs for run in each]
+        known: dict[str, Summary] = {}
+        for at in range(0, len(keys), _KEYS_AT_ONCE):
+            known |= self._read(keys[at : at + _KEYS_AT_ONCE])
         fresh: dict[str, Summary] = {}
         found = []
         for each in runs:
@@ -244,12 +248,11 @@ class Summaries:
     def _read(self, keys: Sequence[str]) -> dict[str, Summary]:
         if not keys or not self._path.exists():
             return {}
-        found = {}
         try:
             with contextlib.closing(connect(os.fspath(self._path), timeout_s=0.1, create=False)) as db:
-                for key in keys:
-                    for (text,) in db.execute("SELECT summary FROM summaries WHERE commits = ?", (key,)):
-                        found[key] = _decoded(text)
+                wanted = ",".join("?" * len(keys))
+                rows = db.execute(f"SELECT commits, summary FROM summaries WHERE commits IN ({wanted})", keys)
+                found = {key: _decoded(text) for key, text in rows}
         except (sqlite3.Error, ValueError, TypeError, KeyError):
             with contextlib.suppress(OSError):
                 self._path.unlink()

@@ -121,6 +121,10 @@ class RetentionContract(FlowContract):
             states.store.commit(row, [], expected_parent="a", reopen=True)
         with pytest.raises(Conflict, match="deleted"):
             states.store.commit(row, [])
+        old = states.store.session("s")
+        assert old is not None
+        with pytest.raises(Conflict, match="deleted"):  # of the life that was deleted
+            states.store.commit(row._replace(family=old.family), [], reopen=True)
         assert (states.store.tombstones(), states.load("s")) == (["s"], None)
         self.assert_sound(states)
 

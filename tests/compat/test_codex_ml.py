@@ -508,6 +508,16 @@ class TestEpochs:
         fresh = Dummy()
         assert best["metrics"]["val_loss"] == 0.9 and manager.load_latest(fresh)["state"] and fresh.value == 9
 
+    def test_what_others_put_into_an_epoch_stays(self, tmp_path: Path) -> None:
+        manager = checkpointing.CheckpointManager(tmp_path)
+        folder = manager.save(1, Dummy(1), config={"lr": 1})
+        (folder / "plots").mkdir()
+        (folder / "plots" / "loss.png").write_text("mine")
+        (folder / "notes.txt").write_text("mine")
+        manager.save(1, Dummy(2))
+        assert (folder / "plots" / "loss.png").read_text() == (folder / "notes.txt").read_text() == "mine"
+        assert not (folder / "config.json").exists() and manager.load_latest()["state"]
+
     def test_other_names_stay(self, tmp_path: Path) -> None:
         """codex_ml fails on `epoch-final`."""
         (tmp_path / "epoch-final").mkdir()

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.crash
 core = names_of("codex_ml.utils.checkpoint_core")
 checkpointing = names_of("codex_ml.utils.checkpointing")
 steps = names_of("codex_ml.training.checkpoint_manager")
+legacy = names_of("codex_ml.utils.checkpoint")
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +114,41 @@ class Steps(Scene):
         return int(newest.read_text())
 
 
-SCENES = [OneFile, Folder, Epochs, SameEpoch, Steps]
+class LegacyFile(Scene):
+    def save(self, number: int) -> None:
+        legacy.save_checkpoint({"n": number}, self.out / "model.ckpt", top_k=1)
+
+    def read(self) -> Any:
+        return legacy.load_checkpoint(self.out / "model.ckpt")["n"]
+
+
+class Part:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def state_dict(self) -> dict[str, int]:
+        return {"n": self.number}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.number = state["n"]
+
+
+class LegacyFolder(Scene):
+    def save(self, number: int) -> None:
+        legacy.save_checkpoint(
+            model=Part(number), optimizer=Part(number), scheduler=None, out_dir=self.out / "ck", metadata={"n": number}
+        )
+
+    def read(self) -> Any:
+        model, optimizer = Part(0), Part(0)
+        told = legacy.load_checkpoint(
+            model=model, optimizer=optimizer, scheduler=None, ckpt_dir=self.out / "ck", strict=True
+        )
+        assert model.number == optimizer.number == told["n"]
+        return told["n"]
+
+
+SCENES = [OneFile, Folder, Epochs, SameEpoch, Steps, LegacyFile, LegacyFolder]
 
 
 def points(kind: type[Scene], root: Path) -> list[DiskCall]:

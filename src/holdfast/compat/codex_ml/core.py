@@ -130,21 +130,14 @@ def save_checkpoint(
             _write_sidecars(root, path, meta, metadata)
         for each in removed:
             files.remove(root / each["path"])
-            files.remove(root / f"{each['path']}.sha256")
+            files.remove(files.digest_file(root / each["path"]))
     if keep_last or best_k is not None:
         _keep_folders(root, entry | {"path": root.name}, chosen, keep_last, best_k)
     return path, meta
 
 
 def _write(path: Path, body: dict[str, Any]) -> str:
-    """Write a checkpoint; its digest is beside it before it is there, so that it can always be verified."""
-    with files.staged(path, lambda out: payload.write(body, out, use_torch=payload.has_torch())) as new:
-        files.write_bytes(_digest_file(path), new.sha256.encode())
-    return new.sha256
-
-
-def _digest_file(path: Path) -> Path:
-    return path.with_name(f"{path.name}.sha256")
+    return files.write_with_digest(path, lambda out: payload.write(body, out, use_torch=payload.has_torch())).sha256
 
 
 def _write_sidecars(root: Path, path: Path, meta: CheckpointMeta, metadata: Mapping[str, Any]) -> None:
@@ -199,7 +192,7 @@ def _is_own(root: Path, entry: Any) -> bool:
 def _entries_of_files(root: Path) -> list[dict[str, Any]]:
     found = []
     for path in sorted(root.glob("*.pt")):
-        if not _digest_file(path).exists():
+        if not files.recorded_digests(path):
             continue  # of another program, or an alias
         with contextlib.suppress(*payload.READ_ERRORS):
             meta = load_checkpoint(path)[1]
@@ -283,22 +276,22 @@ def load_best(checkpoint_dir: str | os.PathLike[str]) -> tuple[dict[str, Any], C
         raise FileNotFoundError("No checkpoints found in index.")
     best = min(index["entries"], key=lambda each: files.rank(each["metric"], index.get("mode", "min")))
     path = root / best["path"]
-    state, meta = _read(path, "cpu", expected=best.get("sha256"))
+    state, meta = _read(path, "cpu")
     return state, meta, path
 
 
 def verify_checkpoint(path: str | os.PathLike[str]) -> CheckpointMeta:
     """Return the metadata of a checkpoint whose bytes are those that were written; else CheckpointIntegrityError."""
     place = Path(path).expanduser()
-    if _expected(place) is None:
+    if not _expected(place):
         raise CheckpointIntegrityError(f"Missing sha256 of {place.name}: nothing to verify it with")
     return _read(place, "cpu")[1]
 
 
-def _read(path: Path, map_location: Any, *, expected: str | None = None) -> tuple[dict[str, Any], CheckpointMeta]:
-    actual, expected = files.sha256_of(path), expected or _expected(path)
-    if expected not in (None, actual):
-        raise CheckpointIntegrityError(f"Checksum mismatch for {path.name}: expected {expected}, got {actual}")
+def _read(path: Path, map_location: Any) -> tuple[dict[str, Any], CheckpointMeta]:
+    actual, expected = files.sha256_of(path), _expected(path)
+    if expected and actual not in expected:
+        raise CheckpointIntegrityError(f"Checksum mismatch for {path.name}: expected {expected[0]}, got {actual}")
     try:
         body = payload.read(path, map_location=map_location)
         state, told = body["state"], body["meta"]
@@ -313,13 +306,13 @@ def _read(path: Path, map_location: Any, *, expected: str | None = None) -> tupl
     return state, CheckpointMeta(**values | {"sha256": actual, "rng": values["rng"] or {}})
 
 
-def _expected(path: Path) -> str | None:
-    """Return the digest that was recorded of a file: beside it, or in the index of its folder."""
-    with contextlib.suppress(OSError):
-        return _digest_file(path).read_text().split()[0]
+def _expected(path: Path) -> list[str]:
+    """Return the digests that were recorded of a file: beside it, or in the index of its folder."""
+    if found := files.recorded_digests(path):
+        return found
     entries = files.read_json_or(path.parent / "index.json", {}).get("entries", [])
-    found = [each.get("sha256") for each in entries if isinstance(each, dict) and each.get("path") == path.name]
-    return found[0] if found else None
+    told = [each.get("sha256") for each in entries if isinstance(each, dict) and each.get("path") == path.name]
+    return [each for each in told if isinstance(each, str)]
 
 
 # what is recorded

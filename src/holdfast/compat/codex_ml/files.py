@@ -8,7 +8,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,29 @@ def write_bytes(path: Path, data: bytes) -> Staged:
     return new
 
 
+def write_with_digest(path: Path, write: Callable[[Any], None]) -> Staged:
+    """Replace a file, with its digest beside it. The digest of the old file counts until the new one is there (P3)."""
+    before = recorded_digests(path)
+    with staged(path, write) as new:
+        write_bytes(digest_file(path), "\n".join([new.sha256, *before]).encode())
+    if before:
+        write_bytes(digest_file(path), new.sha256.encode())
+    return new
+
+
+def digest_file(path: Path) -> Path:
+    """Return the file with the digest of a file."""
+    return path.with_name(f"{path.name}.sha256")
+
+
+def recorded_digests(path: Path) -> list[str]:
+    """Return the digests that a file may have, as they are recorded beside it; empty if none is."""
+    try:
+        return digest_file(path).read_text().split()
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
 def write_json(path: Path, value: Any) -> None:
     """Replace a file with JSON in one step; NaN and infinity, which JSON does not have, become text."""
     write_bytes(path, json.dumps(_finite(value), indent=2, sort_keys=True, default=str).encode())
@@ -141,8 +164,13 @@ def remove(path: Path) -> None:
     durable.remove_tree(str(gone))
 
 
-def put_in_place(new: Path, folder: Path) -> None:
-    """Give a folder the name of another in one step, and remove that one (P3). Both are in the same folder."""
+def put_in_place(new: Path, folder: Path, own: Container[str]) -> None:
+    """Give a folder the name of another in one step, and remove that one (P3). Both are in the same folder.
+
+    What others put into the old folder, under names that are not `own`, is in the new one, too (P1).
+    """
+    if folder.is_dir():
+        _carry_over(folder, new, own)
     fd = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if folder.exists():
@@ -153,6 +181,23 @@ def put_in_place(new: Path, folder: Path) -> None:
         os.close(fd)
     durable.sync_folder(folder.parent)
     remove(new)
+
+
+def _carry_over(old: Path, new: Path, own: Container[str] = ()) -> None:
+    """Link what one folder has into another; the files stay the same files."""
+    for path in old.iterdir():
+        target = new / path.name
+        if path.name in own or target.exists():
+            continue
+        if path.is_dir() and not path.is_symlink():
+            _carry_over(path, make_folder(target))
+            continue
+        fds = [os.open(each, os.O_RDONLY | os.O_DIRECTORY) for each in (old, new)]
+        try:
+            durable.disk().link(path.name, path.name, src_dir_fd=fds[0], dst_dir_fd=fds[1])
+        finally:
+            for fd in fds:
+                os.close(fd)
 
 
 def link(target: str, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ from holdfast.compat.deprecation import deprecate
 __all__ = ["CheckpointManager", "load_checkpoint", "prune_best_k", "restore_into", "save_checkpoint"]
 
 _PARTS = ("model", "optimizer", "scheduler")
+_OF_A_FOLDER = frozenset({
+    *(f"{name}.pt{end}" for name in (*_PARTS, "rng") for end in ("", ".sha256")), "rng.json", "metadata.json",
+    "checkpoint.sha256", ".lock",
+})  # fmt: skip
 
 
 def save_checkpoint(
@@ -37,9 +42,8 @@ def save_checkpoint(
         core.save_checkpoint(target, dict(state), **options)
         return None
     written, _ = core.save_checkpoint(target.parent, dict(state), **options)
-    data = written.read_bytes()
-    files.write_bytes(target.with_name(f"{target.name}.sha256"), files.sha256_of(written).encode())
-    files.write_bytes(target, data)
+    with files.locked(target.parent), written.open("rb") as source:
+        files.write_with_digest(target, lambda out: shutil.copyfileobj(source, out))
     return None
 
 
@@ -86,23 +90,26 @@ def _save_parts(
 ) -> Path:
     folder = Path(out_dir).expanduser()
     value = metric if metric_value is None else metric_value
-    with files.locked(folder):
+    told: dict[str, Any] = {"version": 3, "schema_version": core.SCHEMA_VERSION} | (metadata or {})
+    if value is not None:
+        told["metrics"] = {**told.get("metrics", {}), metric_name: float(value)}
+    with files.locked(folder.parent):
+        new = folder.with_name(f".{folder.name}.{os.getpid()}-0.new")
+        files.remove(new)
+        files.make_folder(new)
         for name, each in zip(_PARTS, (model, optimizer, scheduler), strict=True):
             if each is not None:
-                _write_part(folder / f"{name}.pt", each.state_dict() if hasattr(each, "state_dict") else each)
-        files.write_json(folder / "rng.json", rng.capture())
-        told: dict[str, Any] = {"version": 3, "schema_version": core.SCHEMA_VERSION} | (metadata or {})
-        if value is not None:
-            told["metrics"] = {**told.get("metrics", {}), metric_name: float(value)}
-        files.write_json(folder / "metadata.json", told)
+                _write_part(new / f"{name}.pt", each.state_dict() if hasattr(each, "state_dict") else each)
+        files.write_json(new / "rng.json", rng.capture())
+        files.write_json(new / "metadata.json", told)
+        files.put_in_place(new, folder, _OF_A_FOLDER)  # commit point
     if best_k and value is not None:
         _keep_best(folder, metric_name, float(value), int(best_k))
     return folder
 
 
 def _write_part(path: Path, state: Any) -> None:
-    with files.staged(path, lambda out: payload.write(state, out, use_torch=payload.has_torch())) as new:
-        files.write_bytes(path.with_name(f"{path.name}.sha256"), new.sha256.encode())
+    files.write_with_digest(path, lambda out: payload.write(state, out, use_torch=payload.has_torch()))
 
 
 def _keep_best(folder: Path, name: str, value: float, count: int) -> None:
@@ -134,10 +141,10 @@ def _load_parts(
     folder = Path(ckpt_dir).expanduser()
     states = {name: folder / f"{name}.pt" for name in _PARTS if (folder / f"{name}.pt").exists()}
     for path in states.values():
-        recorded = path.with_name(f"{path.name}.sha256")
-        if recorded.exists() and recorded.read_text().strip() != files.sha256_of(path):
+        recorded = files.recorded_digests(path)
+        if recorded and files.sha256_of(path) not in recorded:
             raise ValueError(f"checkpoint checksum mismatch: {path}")
-        if strict and not recorded.exists():
+        if strict and not recorded:
             raise ValueError(f"missing checksum for checkpoint: {path}")
     restore_into(
         model,

@@ -46,6 +46,9 @@ NUMPY_AVAILABLE = np is not None
 CHECKPOINT_METADATA_SCHEMA_VERSION = core.SCHEMA_VERSION
 _log = logging.getLogger("holdfast")
 _PARTS = ("model", "optimizer", "scheduler")
+_OF_AN_EPOCH = frozenset({
+    *STATES, checksums.NAME, "meta.json", "rng.json", "system.json", "config.json", "config.yaml", "tokenizer", ".lock",
+})  # fmt: skip
 
 
 class CheckpointLoadError(RuntimeError):
@@ -389,7 +392,7 @@ class CheckpointManager:
             self._write_epoch(new, epoch, parts, metrics or {}, config)
             if tokenizer is not None:
                 tokenizer.save_pretrained(str(new / "tokenizer"))
-            files.put_in_place(new, folder)  # commit point
+            files.put_in_place(new, folder, _OF_AN_EPOCH)  # commit point
             self._mark(epoch, folder, metrics or {})
         self._upload(folder)
         return folder

@@ -393,3 +393,11 @@ def test_a_store_that_is_open_to_others_is_refused(holdfast, write, tmp_path) ->
     assert ran.code == 6
     assert "is open to other users (mode 755)" in ran.err and f"chmod 700 {store}" in ran.err
     assert "one" in holdfast("--trust-store", "--store", str(store), "log").out
+
+
+def test_restore_of_a_path_alone_says_how(holdfast, project, write):
+    holdfast("save")
+    write("a.txt", "two\n")
+    ran = holdfast("restore", "a.txt", "src")
+    assert ran.code == 3 and "hint:  To restore this path: holdfast restore latest a.txt src" in ran.err
+    assert "To restore" not in holdfast("restore", "nowhere").err

@@ -69,7 +69,7 @@ def _show(each: AgentReport, *, whole: bool) -> None:
     pairs = [
         ("installed", render.escape(where) or "no"),
         ("trusted", {True: "yes", False: "no", None: "not needed"}[each.trusted]),
-        ("fired", _fired(each.fired)),
+        ("last run", _fired(each.fired)),
     ]
     streams.answer(render.paint(each.title, "bold"))
     streams.answer("\n".join(f"  {line}" for line in render.fields(pairs).splitlines()))
@@ -96,7 +96,7 @@ def _moment(seconds: float) -> datetime:
 
 def _fired(fired: LastEvent | None) -> str:
     if fired is None:
-        return "never, in this workspace"
+        return "never in this workspace"
     moment = _moment(fired.at)
     version = f", version {fired.version}" if fired.version else ""
     return render.escape(f"{render.ago(moment)} ({fired.event}{version}); {render.count(fired.count, 'event')} so far")

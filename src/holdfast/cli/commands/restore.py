@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -84,7 +85,12 @@ def restore(
     chosen = app.paths(workspace, paths)
     if ref is None:
         ref, chosen = _choose(app, workspace, preview)
-    plan = preview(ref, chosen)
+    try:
+        plan = preview(ref, chosen)
+    except NotFound as error:
+        if not os.path.lexists(ref):
+            raise
+        raise NotFound(error.message, hint=f"To restore this path: {typed('restore', 'latest', ref, *paths)}") from None
     if pick and plan and paths_of(plan):
         _check_terminal(app, "--pick", "Name the paths instead.")
         chosen = _choose_paths(workspace, plan) or decline()

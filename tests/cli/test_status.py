@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import Workspace
 from holdfast.cli import status_output
 from unprivileged import unprivileged
 
@@ -92,6 +93,18 @@ def test_after_a_restore(holdfast: Program, project: Path) -> None:
     (project / "a.txt").write_text("three\n")
     out = holdfast("status").out
     assert "restored to a1, and changed since" in out and "1 file changed since a1" in out
+
+
+def test_after_changes_were_taken_back(holdfast: Program, project: Path) -> None:
+    holdfast.saved()
+    (project / "a.txt").write_text("agent\n")
+    holdfast.saved("--actor", "claude-code")
+    holdfast("undo", "--agent")
+    assert "folder     an agent's changes since a1 taken back, unchanged since" in holdfast("status").out
+    holdfast("undo")
+    ws = Workspace(project)
+    ws.revert(ws.changes("a1"))
+    assert "folder     some changes since a1 taken back, unchanged since" in holdfast("status").out
 
 
 def test_a_large_new_file_needs_attention(holdfast: Program, project: Path) -> None:

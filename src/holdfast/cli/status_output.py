@@ -69,6 +69,17 @@ def print_status(app: App) -> None:
         streams.note(f"\nLook at it with: {app.typed('diff')}; save it with: {app.typed('save')}")
 
 
+def _restored(head: Checkpoint | None) -> str:
+    """What the last restore did; the targets of some of them are in no list."""
+    operation = head.operation if head is not None else None
+    if operation is not None and operation.verb in ("without", "revert"):
+        what = "an agent's changes" if operation.verb == "without" else "some changes"
+        from holdfast.model.documents import short  # start-up cost, only then
+
+        return f"{what} since {short(operation.target)} taken back"
+    return f"restored to {_short(head)}"
+
+
 def _fields(found: WorkspaceStatus, hooks: HookStatus) -> list[tuple[str, str]]:
     latest = "none yet"
     if found.latest is not None:
@@ -79,7 +90,7 @@ def _fields(found: WorkspaceStatus, hooks: HookStatus) -> list[tuple[str, str]]:
     is_back = found.head is not None and found.latest is not None and found.head.id != found.latest.id
     now = "" if found.changes else f"as in {_short(found.head)}" if found.head else "empty"
     if is_back:
-        now = f"restored to {_short(found.head)}" + (", and changed since" if found.changes else ", unchanged since")
+        now = _restored(found.head) + (", and changed since" if found.changes else ", unchanged since")
     git = ""
     if found.git is not None:
         git = f"branch {found.git.branch}" if found.git.branch else f"detached at {found.git.commit[:12]}"

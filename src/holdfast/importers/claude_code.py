@@ -30,6 +30,7 @@ from holdfast.scan.dir_handles import split, upwards
 from holdfast.workspace.imports import OutsideCheckpoint, OutsideFile
 from holdfast.workspace.requests import SaveRequest
 
+_ACTOR = "claude-code"
 _LINE_MAX_BYTES = 64 << 20
 _TYPES = ("file-history-snapshot", "file-history-delta")
 _BACKUP = re.compile(r"[0-9a-f]{8,64}@v\d{1,9}")
@@ -274,7 +275,11 @@ def _outside(
     return OutsideCheckpoint(
         origin=point.origin,
         source=source,
-        request=SaveRequest(point.prompt or "a message to Claude Code", session=point.session),
+        request=SaveRequest(
+            point.prompt or "a message to Claude Code",
+            session=point.session,
+            actor=None if base is None else _ACTOR,  # what it found at first is not its own
+        ),
         timestamp=point.when,
         edits=edits,
         base=base,

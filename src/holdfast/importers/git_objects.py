@@ -209,6 +209,15 @@ class GitObjects:
                 found[bytes.fromhex(oid.decode())] = True
         return found
 
+    def made_in_order(self) -> dict[bytes, int]:
+        """The commits that HEAD was at, numbered as its reflog lists them: their times, in seconds, may be equal."""
+        found: dict[bytes, int] = {}
+        for line in self._file(self._git / "logs" / "HEAD").splitlines():
+            names = line.split(b" ", 2)
+            if len(names) > 1 and _OID.fullmatch(names[1]):
+                found.setdefault(bytes.fromhex(names[1].decode()), len(found))
+        return found
+
     def info_exclude(self) -> bytes:
         """The content of its exclude file."""
         return user_git.info_exclude(self._git)

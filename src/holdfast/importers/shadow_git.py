@@ -196,7 +196,7 @@ class ShadowGitImport:
                 if parent not in seen:
                     seen.add(parent)
                     stack.append((parent, is_ref))
-        ordered = list(_ordered(found))
+        ordered = list(_ordered(found, self._objects.made_in_order()))
         commits = [each for each in ordered if each.parents or each.tree != EMPTY_TREE]
         notes = []
         if len(commits) < len(ordered):
@@ -306,7 +306,8 @@ class ShadowGitImport:
                 message,
                 session=self._session(commit),
                 step=step,
-                metadata={"author": commit.author} if commit.author else None,
+                # What the first commit contains was there before the tool (attribution goes by who saved).
+                actor=(commit.author or None) if base_id is not None else None,
             ),
             timestamp=datetime.fromtimestamp(seconds, UTC),
             edits=edits,
@@ -357,8 +358,8 @@ class ShadowGitImport:
         return found[1] if found else None
 
 
-def _ordered(commits: Mapping[bytes, Commit]) -> Iterator[Commit]:
-    """Yield parents before their children, and otherwise by time."""
+def _ordered(commits: Mapping[bytes, Commit], numbers: Mapping[bytes, int]) -> Iterator[Commit]:
+    """Yield parents before their children, and otherwise by time; `numbers` decide between equal times."""
     children: dict[bytes, list[bytes]] = {}
     waiting: dict[bytes, int] = {}
     for commit in commits.values():
@@ -366,15 +367,16 @@ def _ordered(commits: Mapping[bytes, Commit]) -> Iterator[Commit]:
         waiting[commit.oid] = len(parents)
         for parent in parents:
             children.setdefault(parent, []).append(commit.oid)
-    ready = [(commits[oid].seconds, oid) for oid, count in waiting.items() if not count]
+    keys = {oid: (each.seconds, numbers.get(oid, len(numbers)), oid) for oid, each in commits.items()}
+    ready = [keys[oid] for oid, count in waiting.items() if not count]
     heapq.heapify(ready)
     while ready:
-        _, oid = heapq.heappop(ready)
+        oid = heapq.heappop(ready)[-1]
         yield commits[oid]
         for child in children.get(oid, ()):
             waiting[child] -= 1
             if not waiting[child]:
-                heapq.heappush(ready, (commits[child].seconds, child))
+                heapq.heappush(ready, keys[child])
 
 
 def _message(commit: Commit) -> tuple[str, int | None]:

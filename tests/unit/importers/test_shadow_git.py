@@ -107,6 +107,14 @@ class TestCheckpoints:
         assert (tmp_path / "3" / "x").read_text() == "3"
         assert (tmp_path / "3" / "z" / "w").read_text() == "4"
 
+    def test_author_of_all_but_the_first_is_the_actor(self, tmp_path: Path) -> None:
+        shadow = cline(tmp_path)
+        shadow.save("first", {"a": "1\n"})
+        shadow.save("second", {"a": "1\n2\n"})
+        run(shadow.git_dir)
+        assert [each.actor for each in reversed(opened(shadow).list(None))] == [None, "Agent", None]
+        assert [each.origin.actor for each in opened(shadow).blame("a").lines] == ["user", "Agent"]
+
     def test_step_of_praisonai(self, tmp_path: Path) -> None:
         shadow = praisonai(tmp_path)
         shadow.save("[step-7] before | the refactoring", {"a": "1"})
@@ -174,6 +182,16 @@ class TestHistory:
         workspace = opened(shadow)
         parents = {each.message: each.parent for each in workspace.list(None)}
         assert parents["second"] == parents["third"] == parents["fourth"]
+
+    def test_equal_times_go_by_the_reflog(self, tmp_path: Path) -> None:
+        shadow = praisonai(tmp_path)
+        first = shadow.save("first", {"a": "1"})
+        for number in range(8):
+            shadow.git("reset", "-q", "--hard", first)
+            shadow.seconds -= 60 * (number > 0)
+            shadow.save(f"try {number}", {"a": f"try {number}"})
+        run(shadow.git_dir)
+        assert messages(shadow.workspace)[1:9] == [f"try {number}" for number in range(8)]
 
     def test_pruned_commits_of_the_reflog_are_a_note(self, tmp_path: Path) -> None:
         shadow = praisonai(tmp_path)

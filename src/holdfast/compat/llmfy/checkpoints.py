@@ -1,4 +1,4 @@
-"""llmfy's checkpoint and its metadata, in both forms that it had: five fields, and ten since version 0.10."""
+"""llmfy's checkpoint and its metadata, in both forms that it had: five fields, and ten since version 0.11."""
 
 from __future__ import annotations
 

@@ -471,7 +471,11 @@ class States:
         if checkpoint_id is None:
             self.forget(session_id)
             count = self.store.delete_session(session_id, tombstone=tombstone)
-            self._lives.end(session_id)
+            left = self.store.session(session_id)
+            if left is not None and left.is_deleted:
+                self._lives.end(session_id)
+            else:  # without a tombstone, anything may be saved into it
+                self._lives.reopen(session_id)
             return count
         return self._delete([Place(session_id, namespace, check_name(checkpoint_id, "checkpoint_id"))])
 

@@ -108,6 +108,14 @@ class RetentionContract(FlowContract):
         states.save(point("next", parent_id="new"))
         assert [each.checkpoint_id for each in states.metadata("s")] == ["next", "new"]
 
+    def test_without_a_tombstone_anything_may_be_saved(self, states: States) -> None:
+        states.save(point("a"))
+        states.delete("s", tombstone=False)
+        states.save(point("c", parent_id="b"))
+        states.delete("never")
+        states.save(point("c", session_id="never", parent_id="b"))
+        assert [each.session_id for each in states.sessions()] == ["never", "s"]
+
     def test_a_refused_save_leaves_the_tombstone(self, states: States) -> None:
         states.save(point("a"))
         states.delete("s")

@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -54,6 +55,9 @@ def reading(source: str) -> Iterator[sqlite3.Connection]:
         try:
             connection = sqlite3.connect(f"file:{quote(os.fspath(path.absolute()))}{options}", uri=True)
             stack.enter_context(contextlib.closing(connection))
+            connection.text_factory = partial(
+                str, encoding="utf-8", errors="surrogateescape"
+            )  # one bad row hides no other
             connection.execute("PRAGMA trusted_schema = OFF")  # P7: no function that the file's own schema names
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()

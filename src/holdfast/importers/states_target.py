@@ -134,6 +134,8 @@ class StatesImport:
     def _checked(self, each: SourceState, losses: Losses) -> flow.Checkpoint | None:
         """Decode a state and see that it can be stored; None, and a loss, if it cannot."""
         try:
+            if any("\ud800" <= char <= "\udfff" for char in "".join(each.place)):
+                raise Damaged("its name is not text")
             checkpoint = each.load(losses)
             meta = checkpoint.metadata
             meta = replace(meta, extra={**meta.extra, IMPORTED: {"source": self._shown}})

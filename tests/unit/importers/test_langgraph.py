@@ -230,6 +230,11 @@ class TestBadInput:
         assert done.added == 3
         assert all(each.what.startswith("session t1 checkpoint ") for each in done.not_carried)
 
+    def test_name_that_is_no_text(self, source: Path, target: str) -> None:
+        _change(source, "UPDATE checkpoints SET thread_id = CAST(x'ff' AS TEXT) WHERE thread_id = 't1'")
+        done = run(source, target)
+        assert (done.added, len(done.not_carried)) == (3, 3)
+
     def test_one_bad_write_does_not_hide_its_checkpoint(self, source: Path, target: str) -> None:
         _change(source, "UPDATE writes SET value = x'c1' WHERE thread_id = 't1' AND channel = 'log'")
         assert [each.what for each in plan(source, target).not_carried] == ["session t1 write to log"]

@@ -45,11 +45,11 @@ class Against(RuleBasedStateMachine):
     def start(self) -> None:
         self.saved: list[tuple[str, str, str, Any]] = []
         self.deleted: set[str] = set()
-        self.life: dict[str, int] = {}
+        self.generation: dict[str, int] = {}
         """Of each session, deleted ones too; a fork has that of its source."""
-        self.lives = 0
+        self.generations = 0
         self.known: list[dict[str, int]] = [{}, {}]
-        """The lives that each of the two has read or saved into."""
+        """The generations that each of the two has read or saved into."""
         self.written: dict[Place, dict[str, int]] = {}
         self.used: list[States] = [States(self.open()), States(self.open(), memory_bytes=0)]
 
@@ -68,7 +68,7 @@ class Against(RuleBasedStateMachine):
         there = next((at for at, each in enumerate(self.saved) if each[:3] == entry[:3]), None)
         same = there is not None and self.saved[there] == entry
         known = self.known[who].get(session)
-        is_late = known is not None and (session in self.deleted or self.life.get(session, known) != known)
+        is_late = known is not None and (session in self.deleted or self.generation.get(session, known) != known)
         is_wrong = (
             is_late
             or (session in self.deleted and (parent is not None or namespace != ""))
@@ -84,11 +84,11 @@ class Against(RuleBasedStateMachine):
             assert is_late or not same
             return
         assert same or not is_wrong
-        if session not in self.life or session in self.deleted:
-            self.lives += 1
-            self.life[session] = self.lives
+        if session not in self.generation or session in self.deleted:
+            self.generations += 1
+            self.generation[session] = self.generations
             self.deleted.discard(session)
-        self.known[who][session] = self.life[session]
+        self.known[who][session] = self.generation[session]
         if there is not None:
             self.saved[there] = entry
         else:
@@ -113,7 +113,7 @@ class Against(RuleBasedStateMachine):
             self.deleted.add(session)
         elif not tombstone:
             self.deleted.discard(session)
-            self.life.pop(session, None)
+            self.generation.pop(session, None)
 
     @rule(
         who=st.integers(0, 1), session=SESSIONS, checkpoint_id=IDS, task=st.sampled_from("kl"),
@@ -143,7 +143,7 @@ class Against(RuleBasedStateMachine):
             assert source is not None and is_known
         else:
             assert source is not None and not is_known
-            self.life[into] = self.life[session]
+            self.generation[into] = self.generation[session]
             self.known[who].pop(into, None)
             self.saved.append((into, namespace, checkpoint_id, (None, source[3][1])))
 
@@ -168,7 +168,7 @@ class Against(RuleBasedStateMachine):
         self.known[who].pop(session, None)
         if session in self.deleted:
             self.deleted.discard(session)
-            self.life.pop(session)
+            self.generation.pop(session)
 
     @rule(who=st.integers(0, 1), session=SESSIONS, namespace=NAMESPACES)
     def load(self, who: int, session: str, namespace: str) -> None:
@@ -178,7 +178,7 @@ class Against(RuleBasedStateMachine):
         if found is None and not namespace:
             self.known[who].pop(session, None)
         if found is not None:
-            self.known[who][session] = self.life[session]
+            self.known[who][session] = self.generation[session]
             assert (found.metadata.checkpoint_id, (found.metadata.parent_id, found.state)) == wanted[-1][2:]
 
     @rule()

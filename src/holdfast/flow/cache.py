@@ -1,7 +1,7 @@
 """What a process remembers between calls, so that the next save costs what changed and the next load what is new.
 
 All of it can be lost: parts never change under their names, and a commit looks its base up again. Only a late writer of
-a deleted session that names no parent is recognised by what is remembered here (`KnownLives`).
+a deleted session that names no parent is recognised by what is remembered here (`KnownGenerations`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SaveBase(NamedTuple):
     chunked: ChunkedValue | None = None
     encoded: tuple[bytes, ...] = ()
     """The encoded state in consecutive pieces."""
-    is_rebirth: bool = False
+    reopens: bool = False
     """Whether the session was deleted, and this save begins it again."""
 
 
@@ -71,56 +71,59 @@ def _cost(memory: SaveBase) -> int:
     return 2 * sum(map(len, memory.encoded)) + 100 * len(memory.known) + 1000
 
 
-class KnownLives:
-    """The life of each session that this process last read or saved into, by its family; a deleted session that is
-    begun again has another. Sessions that were used longest ago are forgotten."""
+class KnownGenerations:
+    """The generation of each session that this process last read or saved into.
+
+    A deleted session that is begun again is another generation, with another family. Sessions that were used longest
+    ago are forgotten.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._families: OrderedDict[str, int] = OrderedDict()
-        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._deleted: OrderedDict[str, None] = OrderedDict()
 
     def see(self, session: str, family: int) -> None:
         with self._lock:
             _put(self._families, session, family)
 
-    def is_over(self, session: str, family: int, *, is_deleted: bool) -> bool:
-        """Whether the life that is known has ended: the session was deleted, and perhaps begun again."""
+    def is_outdated(self, session: str, family: int, *, is_deleted: bool) -> bool:
+        """Whether another process deleted the generation that is known, and perhaps began the session again."""
         with self._lock:
             known = self._families.get(session)
         return known is not None and (is_deleted or known != family)
 
-    def end(self, session: str) -> None:
+    def note_deleted(self, session: str) -> None:
         """Note that this process deletes a session: it knows that what it saves from now on begins it again."""
         with self._lock:
             self._families.pop(session, None)
-            _put(self._ended, session, None)
+            _put(self._deleted, session, None)
 
-    def has_ended(self, session: str) -> bool:
+    def was_deleted_here(self, session: str) -> bool:
         with self._lock:
-            return session in self._ended
+            return session in self._deleted
 
     def forget(self, session: str) -> bool:
-        """Forget the life of a session: this process looked, and found nothing. Return whether it was known."""
+        """Forget the generation of a session: this process read it, and found nothing. Return whether it was known."""
         with self._lock:
             return self._families.pop(session, None) is not None
 
     def reopen(self, session: str | None) -> None:
         """Forget everything about a session, or about all."""
         with self._lock:
-            for each in (self._families, self._ended):
+            for each in (self._families, self._deleted):
                 each.clear() if session is None else each.pop(session, None)
 
 
-_MOST_LIVES = 1 << 16
+_MOST_GENERATIONS = 1 << 16
 V = TypeVar("V")
 
 
-def _put(lives: OrderedDict[str, V], session: str, value: V) -> None:
-    lives[session] = value
-    lives.move_to_end(session)
-    if len(lives) > _MOST_LIVES:
-        lives.popitem(last=False)
+def _put(known: OrderedDict[str, V], session: str, value: V) -> None:
+    known[session] = value
+    known.move_to_end(session)
+    if len(known) > _MOST_GENERATIONS:
+        known.popitem(last=False)
 
 
 class PartCache:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from holdfast.errors import Conflict, Damaged, NotFound, Refused, Unavailable
 from holdfast.flow import forks, parents, upkeep, validation
-from holdfast.flow.cache import KnownLives, PartCache, Remembered, SaveBase
+from holdfast.flow.cache import KnownGenerations, PartCache, Remembered, SaveBase
 from holdfast.flow.chunking import Changing, Chunker
 from holdfast.flow.codec import StateCodec
 from holdfast.flow.diff import changes
@@ -102,7 +102,7 @@ class States:
         self._max_state_bytes = max_state_bytes
         self._remembered = Remembered(memory_bytes)
         self._cache = PartCache(memory_bytes)
-        self._lives = KnownLives()
+        self._generations = KnownGenerations()
 
     # saving
 
@@ -134,7 +134,7 @@ class States:
 
     def _check_parent(self, meta: CheckpointMetadata) -> None:
         """Conflict if a checkpoint continues what this object has deleted, in a session that was begun again since."""
-        if meta.parent_id is None or not self._lives.has_ended(meta.session_id):
+        if meta.parent_id is None or not self._generations.was_deleted_here(meta.session_id):
             return
         own = (meta.parent_id, meta.checkpoint_id)
         if all(self.store.find(meta.session_id, meta.namespace, each) is None for each in own):
@@ -160,7 +160,7 @@ class States:
             try:
                 return self._save_on(memory, meta, state, expected_parent, replace, saved_at)
             except Stale:
-                self._remembered.forget(meta.session_id)  # not its life: that may have ended
+                self._remembered.forget(meta.session_id)  # not its generation: it may be deleted
             except Changing:
                 pass  # nothing was stored yet: try again with the state as it is now
         raise Unavailable("this session, or its state, keeps changing", hint="Try again.")
@@ -198,7 +198,7 @@ class States:
                 base=memory.base,
                 expected_parent=expected_parent,
                 replace=replace,
-                reopen=memory.is_rebirth,
+                reopen=memory.reopens,
             )
         except Conflict:
             there = self._saved_with_another_key(row, b"".join(encoded))
@@ -208,7 +208,7 @@ class States:
         base = Base(sequence, row.digest)
         after = SaveBase(memory.family, base, frozenset(chunker.names), chunked, tuple(encoded))
         self._remembered.put((meta.session_id, meta.namespace), after)
-        self._lives.see(meta.session_id, memory.family)
+        self._generations.see(meta.session_id, memory.family)
         self._cache.put(memory.family, chunker.parts)
         return changed(meta, sequence=sequence)
 
@@ -232,11 +232,13 @@ class States:
         if remembered is not None:
             return remembered
         session = self.store.session(meta.session_id)
-        if session is not None and self._lives.is_over(session.session, session.family, is_deleted=session.is_deleted):
+        if session is not None and self._generations.is_outdated(
+            session.session, session.family, is_deleted=session.is_deleted
+        ):
             raise session_deleted(meta.session_id)
         if session is None or session.is_deleted:
-            is_rebirth = session is not None and may_begin
-            return SaveBase(secrets.randbits(62), None, frozenset(), is_rebirth=is_rebirth)
+            reopens = session is not None and may_begin
+            return SaveBase(secrets.randbits(62), None, frozenset(), reopens=reopens)
         newest = self.store.find(meta.session_id, meta.namespace, None)
         if newest is None:
             return SaveBase(session.family, None, frozenset())
@@ -299,12 +301,12 @@ class States:
 
     def open_row(self, row: CheckpointRow) -> Checkpoint:
         """The checkpoint of a row. KeyError if it was deleted meanwhile, or a part is missing."""
-        self._lives.see(row.place.session, row.family)
+        self._generations.see(row.place.session, row.family)
         meta, encoded = self._encoded(row)
         return self.codec.checkpoint(row, meta, encoded)
 
     def _open_encoded(self, row: CheckpointRow) -> Encoded:
-        self._lives.see(row.place.session, row.family)
+        self._generations.see(row.place.session, row.family)
         meta, state = self.bytes_of(row)
         return Encoded(self.codec.metadata(row, meta), state)
 
@@ -353,7 +355,7 @@ class States:
 
     def begin_anew(self, session_id: str) -> None:
         """Note that the caller knows that there is no such session: it may begin it again if it was deleted."""
-        if self._lives.forget(session_id):
+        if self._generations.forget(session_id):
             self.forget(session_id)
 
     def forget_parts(self) -> None:
@@ -422,7 +424,7 @@ class States:
             batch = _BATCH if left is None or is_filtered else min(left, _BATCH)
             rows = self.store.rows(session_id, namespace, before=before, limit=batch, run_id=run_id, whole=whole)
             if session_id is not None and rows:
-                self._lives.see(session_id, rows[0].family)
+                self._generations.see(session_id, rows[0].family)
             elif session_id is not None and before is None and run_id is None and not namespace:
                 self.begin_anew(session_id)
             for row in rows:
@@ -473,9 +475,9 @@ class States:
             count = self.store.delete_session(session_id, tombstone=tombstone)
             left = self.store.session(session_id)
             if left is not None and left.is_deleted:
-                self._lives.end(session_id)
+                self._generations.note_deleted(session_id)
             else:  # without a tombstone, anything may be saved into it
-                self._lives.reopen(session_id)
+                self._generations.reopen(session_id)
             return count
         return self._delete([Place(session_id, namespace, check_name(checkpoint_id, "checkpoint_id"))])
 
@@ -491,13 +493,13 @@ class States:
     def reopen(self, session_id: str) -> bool:
         """Let a deleted session be saved into again, by late writers too; return whether it was deleted."""
         self.forget(check_name(session_id, "session_id"))
-        self._lives.reopen(session_id)
+        self._generations.reopen(session_id)
         return self.store.reopen(session_id)
 
     def clear_all(self) -> None:
         """Delete everything of the tenant, tombstones too."""
         self.forget()
-        self._lives.reopen(None)
+        self._generations.reopen(None)
         self.store.clear()
 
     # writes

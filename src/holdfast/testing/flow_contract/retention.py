@@ -50,21 +50,21 @@ class RetentionContract(FlowContract):
     def test_the_id_of_a_deleted_session_can_be_used_again(self, open_store: OpenStore) -> None:
         """As a conversation reset does: delete, and save under the same id."""
         with States(open_store()) as states:
-            for life in range(3):
+            for number in range(3):
                 for name in ("a", "b"):
-                    states.save(point(name, {"messages": conversation(10), "life": life}))
-                assert [each.state["life"] for each in states.list("s")] == [life, life]
+                    states.save(point(name, {"messages": conversation(10), "n": number}))
+                assert [each.state["n"] for each in states.list("s")] == [number, number]
                 assert states.delete("s") == 2
                 assert (states.load("s"), states.usage().tombstones) == (None, 1)
-            states.save(point("a", {"life": 3}))
+            states.save(point("a", {"n": 3}))
             assert [each.session_id for each in states.sessions()] == ["s"]
             assert states.store.tombstones() == []
             self.assert_sound(states)
         with States(open_store()) as other:
-            assert other.load("s") == point("a", {"life": 3})
+            assert other.load("s") == point("a", {"n": 3})
             other.delete("s")
-            other.save(point("a", {"life": 4}))
-            assert other.load("s") == point("a", {"life": 4})
+            other.save(point("a", {"n": 4}))
+            assert other.load("s") == point("a", {"n": 4})
 
     @pytest.mark.parametrize("begun_again", [False, True])
     @pytest.mark.parametrize("knows_by", ["save", "load", "list", "metadata"])
@@ -87,7 +87,7 @@ class RetentionContract(FlowContract):
             assert [each.checkpoint_id for each in states.metadata("s")] == ["b", "new"][: 1 + begun_again]
             self.assert_sound(states)
 
-    def test_a_late_writer_of_an_earlier_life_is_told(self, open_store: OpenStore) -> None:
+    def test_a_late_writer_of_an_earlier_generation_is_told(self, open_store: OpenStore) -> None:
         with States(open_store()) as states, States(open_store()) as late:
             late.save(point("a"))
             for _ in range(2):
@@ -98,7 +98,7 @@ class RetentionContract(FlowContract):
                 late.save(point("b"))
             assert states.store.tombstones() == ["s"]
 
-    def test_a_late_step_does_not_join_the_new_life(self, states: States) -> None:
+    def test_a_late_step_does_not_join_the_new_session(self, states: States) -> None:
         states.save(point("a"))
         states.save(point("b", parent_id="a"))
         states.delete("s")
@@ -131,7 +131,7 @@ class RetentionContract(FlowContract):
             states.store.commit(row, [])
         old = states.store.session("s")
         assert old is not None
-        with pytest.raises(Conflict, match="deleted"):  # of the life that was deleted
+        with pytest.raises(Conflict, match="deleted"):  # of the generation that was deleted
             states.store.commit(row._replace(family=old.family), [], reopen=True)
         assert (states.store.tombstones(), states.load("s")) == (["s"], None)
         self.assert_sound(states)

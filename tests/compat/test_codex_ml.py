@@ -354,6 +354,7 @@ class TestFile:
         assert state["epoch"] == 4 and state["extra"]["epoch"] == 3 and fresh.value == 7
         assert state["optimizer_state_dict"]["lr"] == state["optimizer"]["lr"] == 0.5
         assert json.loads((tmp_path / "runs" / "basic.meta.json").read_text())["epoch"] == 4
+        assert checkpointing.load_checkpoint(path)["model"] == {"w": 7}
 
     def test_no_pickle_is_written(self, tmp_path: Path) -> None:
         path = tmp_path / "x.ckpt"

@@ -93,6 +93,8 @@ def save_checkpoint(
         f"{name}_state_dict": _state_of(each) for name, each in zip(_PARTS, (model, optimizer, scheduler), strict=True)
     }
     state = parts | {"epoch": int(epoch), "extra": told | dict(extra or {})}
+    if _uses_torch(format):  # both names of the same tensors, which are stored once
+        state |= {name: found for name in _PARTS if (found := parts[f"{name}_state_dict"]) is not None}
     new = _save_file(place, state, format)
     sidecar = {"epoch": epoch, "git_commit": environment.get("git_commit"), "system": environment}
     if "dataset_checksums" in told:
@@ -169,9 +171,14 @@ def load_checkpoint(
         return training.load_checkpoint(place, map_location=map_location, **options)
     use_torch = _uses_torch(format)
     try:
-        return payload.read(place, map_location=map_location, use_torch=use_torch)
+        found = payload.read(place, map_location=map_location, use_torch=use_torch)
     except Exception as error:
         raise CheckpointLoadError(f"safe load failed for {place}: {error}") from error
+    if isinstance(found, dict):
+        for name in _PARTS:
+            if found.get(f"{name}_state_dict") is not None:
+                found.setdefault(name, found[f"{name}_state_dict"])
+    return found
 
 
 def load_training_checkpoint(

@@ -25,37 +25,32 @@ def prune_checkpoints(
     stay. `dry_run` removes nothing.
     """
     root = Path(checkpoint_dir).expanduser()
-    folders = {}
-    if root.is_dir():
-        folders = {
-            number: path
-            for path in root.glob("epoch-*")
-            if (number := files.number_of(path)) is not None and path.is_dir()
-        }
-    epochs = sorted(folders)
-    latest = files.read_json_or(root / "latest.json", {}).get("epoch")
-    protected = {
-        epoch
-        for epoch in (latest if isinstance(latest, int) else None, epochs[-1] if epochs else None)
-        if epoch is not None
-    }
-    kept = set(epochs)
-    if keep_last or keep_every:
-        kept = {epoch for epoch in epochs if keep_every and epoch % keep_every == 0} | set(
-            epochs[-keep_last:] if keep_last else ()
-        )
-    if max_epochs:
-        kept = set(sorted(kept)[-max_epochs:])
-    kept = (kept | protected) & set(epochs)
+    folders = {files.number_of(path): path for path in root.glob("epoch-*") if path.is_dir()}
+    epochs = sorted(number for number in folders if number is not None)
+    named = files.read_json_or(root / "latest.json", {}).get("epoch")
+    latest = named if isinstance(named, int) else None
+    kept = _kept(epochs, latest, keep_last, keep_every, max_epochs)
     pruned = [epoch for epoch in epochs if epoch not in kept]
     if pruned and not dry_run:
         with files.locked(root):
             for epoch in pruned:
                 files.remove(folders[epoch])
     return {
-        "total": len(epochs), "kept": sorted(kept), "pruned": pruned,
-        "protected_latest": latest if isinstance(latest, int) else None, "dry_run": dry_run,
+        "total": len(epochs), "kept": sorted(kept), "pruned": pruned, "protected_latest": latest, "dry_run": dry_run,
     }  # fmt: skip
+
+
+def _kept(
+    epochs: list[int], latest: int | None, keep_last: int | None, keep_every: int | None, max_epochs: int | None
+) -> set[int]:
+    """Return the epochs that stay: what the policy keeps, the newest and the latest."""
+    kept = set(epochs)
+    if keep_last or keep_every:
+        kept = {epoch for epoch in epochs if keep_every and epoch % keep_every == 0}
+        kept |= set(epochs[-keep_last:] if keep_last else ())
+    if max_epochs:
+        kept = set(sorted(kept)[-max_epochs:])
+    return {epoch for epoch in epochs if epoch in kept or epoch in (latest, epochs[-1])}
 
 
 deprecate(__name__, {"prune_checkpoints": "holdfast.training.CheckpointManager and its prune()"})

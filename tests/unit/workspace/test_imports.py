@@ -36,6 +36,7 @@ def test_an_origin_is_added_once_by_two_processes(workspace: Workspace) -> None:
     assert (added.is_new, again.is_new, again.id) == (True, False, added.id)
 
 
+@pytest.mark.slow
 def test_origins_of_many_checkpoints_are_found(workspace: Workspace) -> None:
     imports = workspace.imports()
     ids = [imports.add(outside(f"tool:{number}")).id for number in range(130)]

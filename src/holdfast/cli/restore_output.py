@@ -32,7 +32,7 @@ def plan_lines(plan: Plan, folder: Path, stream: TextIO | None = None) -> list[s
     parts = [
         ("bring back", plan.written, "", "green"),
         ("replace", plan.replaced, "", "yellow"),
-        ("remove", plan.removed, ", made since; saved first", "red"),
+        ("remove", plan.removed, ", created since; saved first", "red"),
         ("set back the time of", plan.retimed if is_shown else [], "", "yellow"),
         ("leave alone", plan.kept, "", ""),
         ("fail to restore", plan.blocked, "", "red"),

@@ -344,7 +344,7 @@ class FlowLocation:
             Field("parts", sum(each.parts for each in usages.values()), "count"),
         ]
         by_session = Table(
-            (Column("session", "name"), Column("only it", "bytes"), Column("with forks", "bytes"),
+            (Column("session", "name"), Column("unique", "bytes"), Column("with forks", "bytes"),
              Column("checkpoints", "count"), Column("tenant", "name")),
             [
                 (one["session_id"], one["own_bytes"], one["shared_bytes"] or None, one["checkpoints"], one["tenant"])

@@ -325,14 +325,14 @@ def _usage_tables(found: Usage, largest: list[CheckpointUsage], types: list[dict
     sizes = location.Table(
         (
             Column("checkpoint"),
-            Column("only it", "bytes"),
-            Column("with others", "bytes"),
+            Column("unique", "bytes"),
+            Column("shared", "bytes"),
             Column("message", "line"),
         ),
         [(short(each.checkpoint.id), each.own_bytes, each.shared_bytes, message(each.checkpoint)) for each in largest],
     )
     kinds = location.Table(
-        (Column("type"), Column("checkpoints", "count"), Column("only they", "bytes"), Column("kept")),
+        (Column("type"), Column("checkpoints", "count"), Column("unique", "bytes"), Column("kept")),
         [tuple(each.values()) for each in types],
     )
     paths = location.Table(

@@ -28,8 +28,8 @@ from holdfast.location import Capability
 def usage(app: App, *, words: list[str], options: dict[str, Any], limit: int) -> None:
     """Show what takes space in the store.
 
-    The largest come first. Deleting a checkpoint frees what "only it" needs, not what it shares "with others". It
-    reads every folder of every checkpoint, which takes seconds if there are thousands.
+    The largest come first. Deleting a checkpoint frees its unique bytes, not those that it shares with others. It reads
+    every folder of every checkpoint, which takes seconds if there are thousands.
 
     \b
     holdfast usage

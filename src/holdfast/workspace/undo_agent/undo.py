@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from holdfast.errors import Conflict
 from holdfast.model import JSON, Checkpoint, Operation, Overlap, Reason, Uncovered
+from holdfast.model.documents import short
 from holdfast.workspace.capture.save import Saver
 from holdfast.workspace.capture.scanner import Frozen, Scanner
 from holdfast.workspace.capture.snapshot import Snapshot
@@ -115,10 +116,10 @@ class AgentUndo:
             "unsaved_by": request.unsaved_by,
             "conflicts": {path: asdict(overlap) for path, overlap in undone.overlaps.items()},
         }
-        message = f"without {request.agent or 'what agents did'} since {since}"
+        message = f"without {request.agent or 'what agents did'} since {short(since)}"
         if chosen is not None:
             metadata = {"hunks": len(chosen.hunks), "until": chosen.until and chosen.until.id}
-            message = f"without {len(chosen.hunks)} of the changes since {since}"
+            message = f"without {len(chosen.hunks)} of the changes since {short(since)}"
         return self._saver.publish_target(
             sink,
             snapshot._replace(root=undone.root, previous={}),

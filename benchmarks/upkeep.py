@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from holdfast import Workspace
 from holdfast.retention import Policy
@@ -131,7 +132,7 @@ def _git(shadow: Path, tree: Path, *command: str) -> None:
 def _many(area: Path) -> Iterator[tuple[str, str]]:
     times: dict[str, list[float]] = {}
     for count in (100, 2_000, 10_000):
-        ws = _generate(area / str(count), count)
+        ws = generate(area / str(count), count)
         time.sleep(0.1)
         key = ws.list(60)[-1].id
         for label, work in {
@@ -152,14 +153,14 @@ def _many(area: Path) -> Iterator[tuple[str, str]]:
         yield f"{label} at 100, 2,000, 10,000 (ms)", " ".join(f"{seconds * 1000:.1f}" for seconds in found)
 
 
-def _generate(area: Path, count: int) -> Workspace:
+def generate(area: Path, count: int, **options: Any) -> Workspace:
     """A store with so many checkpoints, each with one file of its own, without saving each."""
     project = area / "project"
     for number in range(15):
         path = project / f"folder-{number % 3}" / f"file-{number}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{number}\n" * 50)
-    ws = _open(area, project)
+    ws = Workspace(project, **({"store": area / "store", "home": area, "environ": {}} | options))
     first, objects = ws.save("first"), ws._repository.objects
     base = read_contents(objects, objects.commit(objects.ref(first.id)))
     attrs = objects.tree(base.root.attrs)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
-from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime
 
 import pytest
 
 from holdfast import Checkpoint, CheckpointDiff
+from holdfast.model import GitHead
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -27,17 +28,33 @@ class TestCheckpoint:
 
     def test_a_changed_copy_keeps_the_rest(self) -> None:
         made = Checkpoint("a1", "m", NOW, ["a.py"], sequence=3, pinned=True)
-        copy = replace(made, message="other")
-        assert (copy.message, copy.sequence, copy.pinned, copy.files_changed) == ("other", 3, True, ["a.py"])
-        assert replace(copy, message="m") == made
+        changed = made.replace(message="other")
+        assert (changed.message, changed.sequence, changed.pinned, changed.files_changed) == (
+            "other",
+            3,
+            True,
+            ["a.py"],
+        )
+        assert changed.replace(message="m") == made
         assert pickle.loads(pickle.dumps(made)) == made
 
     def test_is_frozen(self) -> None:
         made = Checkpoint("a1", "m", NOW, ["a.py"])
         made.files_changed.append("b.py")
         assert made.files_changed == ["a.py"]
-        with pytest.raises(FrozenInstanceError):
-            made.message = "other"  # type: ignore[misc]
+        with pytest.raises(AttributeError, match="cannot be changed: message"):
+            made.message = "other"
+        with pytest.raises(AttributeError, match="cannot be changed: id"):
+            del made.id
+
+    def test_copies_are_equal(self) -> None:
+        made = Checkpoint("a1", "m", NOW, metadata={"a": 1}, sequence=3, git=GitHead("c", "main"))
+        for other in (copy.copy(made), copy.deepcopy(made), pickle.loads(pickle.dumps(made)), made.replace()):
+            assert other == made and hash(other) == hash(made) and repr(other) == repr(made)
+        assert made != made.replace(pinned=True) and made == made.replace(is_new=True) and made != "a1"
+        assert "sequence=3" in repr(made) and "is_new" not in repr(made)
+        with pytest.raises(TypeError):
+            made.replace(nothing=1)
 
 
 def test_a_diff_is_made_of_the_documented_attributes() -> None:

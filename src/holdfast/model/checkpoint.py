@@ -1,9 +1,8 @@
 """One saved state of a workspace."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -35,9 +34,9 @@ def of_one_file(progress: Progress, stage: str, size: int) -> Callable[[int], No
 class Lazy(Protocol):
     """Reads the larger parts of a checkpoint when they are first used."""
 
-    def state(self, checkpoint: Checkpoint) -> dict[str, JSON]: ...
-    def files_changed(self, checkpoint: Checkpoint) -> list[str]: ...
-    def uncovered(self, checkpoint: Checkpoint) -> tuple[Uncovered, ...]: ...
+    def state(self, checkpoint: "Checkpoint") -> dict[str, JSON]: ...
+    def files_changed(self, checkpoint: "Checkpoint") -> list[str]: ...
+    def uncovered(self, checkpoint: "Checkpoint") -> "tuple[Uncovered, ...]": ...
 
 
 class Operation(NamedTuple):
@@ -69,51 +68,62 @@ class GitHead(NamedTuple):
 class LoadedParts:
     """The larger parts of a checkpoint, already read. No dataclass: each start of the program would create it."""
 
-    def __init__(self, state: Mapping[str, JSON], changes: Sequence[str], uncovered: tuple[Uncovered, ...]) -> None:
+    def __init__(self, state: Mapping[str, JSON], changes: Sequence[str], uncovered: "tuple[Uncovered, ...]") -> None:
         self._state, self._changes, self._uncovered = state, changes, uncovered
 
-    def state(self, checkpoint: Checkpoint) -> dict[str, JSON]:
+    def state(self, checkpoint: "Checkpoint") -> dict[str, JSON]:
         return dict(self._state)
 
-    def files_changed(self, checkpoint: Checkpoint) -> list[str]:
+    def files_changed(self, checkpoint: "Checkpoint") -> list[str]:
         return list(self._changes)
 
-    def uncovered(self, checkpoint: Checkpoint) -> tuple[Uncovered, ...]:
+    def uncovered(self, checkpoint: "Checkpoint") -> "tuple[Uncovered, ...]":
         return self._uncovered
 
 
-@dataclass(frozen=True, slots=True, init=False)
+_ATTRIBUTES = (
+    "id", "message", "timestamp", "sequence", "name", "session", "actor", "step", "parent", "metadata", "pinned",
+    "complete", "quiet", "operation", "purged", "commit", "git", "is_new", "_lazy",
+)  # fmt: skip
+_COMPARED = _ATTRIBUTES[:-2]
+
+
 class Checkpoint:
-    """One saved state of a workspace."""
+    """One saved state of a workspace; immutable.
+
+    No dataclass: loading `dataclasses` and making this class would be a quarter of what `holdfast log` costs.
+    """
+
+    __slots__ = _ATTRIBUTES
 
     id: str
     message: str
     timestamp: datetime
-    sequence: int = 0
-    name: str | None = None
-    session: str | None = None
-    actor: str | None = None
-    step: int | None = None
-    parent: str | None = None
-    metadata: Mapping[str, JSON] = field(default_factory=dict)
-    pinned: bool = False
-    complete: bool = True
-    quiet: bool = True
+    sequence: int
+    name: str | None
+    session: str | None
+    actor: str | None
+    step: int | None
+    parent: str | None
+    metadata: Mapping[str, JSON]
+    pinned: bool
+    complete: bool
+    quiet: bool
     """False when files changed while they were being read."""
-    operation: Operation | None = None
+    operation: Operation | None
     """Set on a safety checkpoint: what was about to happen."""
-    purged: tuple[str, ...] = ()
+    purged: tuple[str, ...]
     """The paths that were taken out of it for good since it was made."""
-    commit: str = ""
+    commit: str
     """The commit of the store in which it is stored; not one of the user's own repository."""
-    git: GitHead | None = None
+    git: GitHead | None
     """Where the user's own git stood; None outside of a repository, and in checkpoints of earlier versions."""
-    is_new: bool = field(default=False, repr=False, compare=False)
+    is_new: bool
     """Whether the call that returned this made the checkpoint: True from a `save` that did, False from one that found
     nothing changed, and from every other call. Not stored, and not part of equality."""
-    _lazy: Lazy | None = field(default=None, repr=False, compare=False)
+    _lazy: Lazy | None
 
-    def __init__(  # by hand: `files_changed` is given to it, but is read from the store when it is used
+    def __init__(  # `files_changed` is given to it, but is read from the store when it is used
         self,
         id: str,  # noqa: A002  the name of the attribute
         message: str,
@@ -143,8 +153,35 @@ class Checkpoint:
             id, message, timestamp, sequence, name, session, actor, step, parent, {} if metadata is None else metadata,
             pinned, complete, quiet, operation, purged, commit, git, is_new, _lazy,
         )  # fmt: skip
+        self.__setstate__(values)
+
+    def replace(self, **changes: Any) -> "Checkpoint":
+        """Return a copy with some attributes changed."""
+        return Checkpoint(**dict(zip(_ATTRIBUTES, self.__getstate__(), strict=True)) | changes)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, each) for each in _ATTRIBUTES)
+
+    def __setstate__(self, values: tuple[Any, ...]) -> None:
         for attribute, value in zip(_ATTRIBUTES, values, strict=True):
             object.__setattr__(self, attribute, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a checkpoint cannot be changed: {name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a checkpoint cannot be changed: {name}")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Checkpoint):
+            return NotImplemented
+        return self.__getstate__()[: len(_COMPARED)] == other.__getstate__()[: len(_COMPARED)]
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({', '.join(f'{each}={getattr(self, each)!r}' for each in _COMPARED)})"
 
     @property
     def state(self) -> dict[str, JSON]:
@@ -157,9 +194,6 @@ class Checkpoint:
         return self._lazy.files_changed(self) if self._lazy else []
 
     @property
-    def uncovered(self) -> tuple[Uncovered, ...]:
+    def uncovered(self) -> "tuple[Uncovered, ...]":
         """Everything that this checkpoint does not contain, with the reason."""
         return self._lazy.uncovered(self) if self._lazy else ()
-
-
-_ATTRIBUTES = tuple(each.name for each in fields(Checkpoint))

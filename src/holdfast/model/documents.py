@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     Flat = (
         Changes
+        | CheckpointDiff
         | Exported
         | FileChange
         | Hunk
@@ -62,6 +62,8 @@ def short(checkpoint_id: str) -> str:
 
 def flat(noun: Flat) -> dict[str, Any]:
     """Return the fields of a noun whose values are JSON-like already."""
+    from dataclasses import fields  # start-up cost: `log` needs none
+
     return {field.name: getattr(noun, field.name) for field in fields(noun)}
 
 
@@ -97,8 +99,7 @@ def path_change(noun: PathChange) -> dict[str, Any]:
 
 def diff(noun: CheckpointDiff) -> dict[str, Any]:
     """Return everything of a diff."""
-    plain = {field.name: getattr(noun, field.name) for field in fields(noun)}
-    return plain | {
+    return flat(noun) | {
         "renamed_files": [renamed._asdict() for renamed in noun.renamed_files],
         "line_counts": {path: lines._asdict() for path, lines in noun.line_counts.items()},
     }

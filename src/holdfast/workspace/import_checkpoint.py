@@ -7,7 +7,6 @@ commit point. A crash before that leaves a pack that nothing refers to, and no c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from holdfast.errors import Damaged, NotFound
@@ -27,8 +26,7 @@ def import_checkpoint(
     contents = source.contents(found)
     _copy(repository, source, found, contents)
     sequence, head = repository.next_sequence(), repository.head()
-    checkpoint = replace(
-        label,
+    checkpoint = label.replace(
         id=new_id(sequence),
         sequence=sequence,
         timestamp=now.astimezone(UTC),
@@ -43,7 +41,7 @@ def import_checkpoint(
         contents = contents._replace(record=record, changes=changes)
         commit = write_commit(sink, checkpoint, contents)
         repository.publish(sink.writer, checkpoint, contents, commit)
-    return replace(checkpoint, commit=commit.hex(), is_new=True, _lazy=repository)
+    return checkpoint.replace(commit=commit.hex(), is_new=True, _lazy=repository)
 
 
 def _copy(repository: Repository, source: Repository, found: Checkpoint, contents: Contents) -> None:

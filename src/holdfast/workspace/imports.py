@@ -11,7 +11,7 @@ import contextlib
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -126,8 +126,7 @@ class Imports:
         repository, sequence = self._repository, self._repository.next_sequence()
         request = given.request
         origin = {IMPORTED: {"origin": given.origin, "source": given.source}}
-        checkpoint = replace(
-            request.label(),
+        checkpoint = request.label().replace(
             id=new_id(sequence),
             sequence=sequence,
             timestamp=given.timestamp,
@@ -150,7 +149,7 @@ class Imports:
             )
             commit = write_commit(sink, checkpoint, contents)
             repository.publish(sink.writer, checkpoint, contents, commit)
-        return replace(checkpoint, commit=commit.hex(), is_new=True, _lazy=repository)
+        return checkpoint.replace(commit=commit.hex(), is_new=True, _lazy=repository)
 
     def _root(self, base: str) -> Node:
         return self._repository.contents(self._repository.find(base)).root

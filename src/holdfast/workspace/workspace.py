@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -605,6 +604,8 @@ class Workspace:
 
     def _with_branches(self, plan: Plan, target: Checkpoint) -> Plan:
         """Add the user's git branch then and now, if they differ."""
+        from dataclasses import replace  # start-up cost: `log` needs none
+
         from holdfast.scan.user_git import repository_of
         from holdfast.workspace.capture.scanner import git_head_of
 
@@ -693,6 +694,8 @@ class Workspace:
         be taken back: it is not there any more, or the same lines were changed since. Otherwise this is a restore, with
         a safety checkpoint (P1), and `undo` reverses it. `plan`, `touch` and `state` are as in `restore`.
         """
+        from dataclasses import replace  # start-up cost: `log` needs none
+
         wanted = _hunk_ids(changes, hunks)
         with self._writing():
             request = replace(
@@ -722,6 +725,8 @@ class Workspace:
         Saves what is there first, with `state` (P1). Conflict if the folder no longer matches a given `plan`, of
         `preview_undo`. `touch` is as in `restore`.
         """
+        from dataclasses import replace  # as above
+
         with self._writing():
             request = self._engine.restorer.undo_request()
             saved = None if state is None else dict(state)
@@ -730,6 +735,8 @@ class Workspace:
 
     def redo(self, plan: Plan | None = None, *, touch: bool = False, progress: Progress | None = None) -> Restored:
         """Redo what the last undo reverted. NotFound if there is none since the last restore."""
+        from dataclasses import replace  # as above
+
         with self._writing():
             request = self._engine.restorer.redo_request()
             return self._restore(replace(request, touch_ns=self._touch_ns(touch), progress=progress), plan=plan)

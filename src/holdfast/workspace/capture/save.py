@@ -153,7 +153,7 @@ class Saver:
     ) -> Checkpoint:
         """Save a computed content as the target of a restore. It says nothing about what the folder contains now."""
         head = self._repository.head()
-        label = replace(_unlabelled("", operation), message=message, metadata=metadata)
+        label = _unlabelled("", operation).replace(message=message, metadata=metadata)
         report = encode_uncovered(snapshot.uncovered)
         state_tree = self._last_state(head)
         return self._publish(sink, snapshot, label, head=head, state_tree=state_tree, report=report, rules=rules)
@@ -181,8 +181,7 @@ class Saver:
         rules: bytes | None = None,
     ) -> Checkpoint:
         sequence = self._repository.next_sequence()
-        checkpoint = replace(
-            label,
+        checkpoint = label.replace(
             id=label.id or new_id(sequence),
             sequence=sequence,
             timestamp=self._clock().astimezone(UTC),
@@ -201,7 +200,7 @@ class Saver:
         )
         commit = write_commit(sink, checkpoint, contents)
         self._repository.publish(sink.writer, checkpoint, contents, commit)
-        return replace(checkpoint, commit=commit.hex(), is_new=True, _lazy=self._repository)
+        return checkpoint.replace(commit=commit.hex(), is_new=True, _lazy=self._repository)
 
     def _changes(self, sink: ObjectSink, head: Checkpoint | None, snapshot: Snapshot) -> list[str] | None:
         """Return the paths that differ from the parent; None stands for all of them."""

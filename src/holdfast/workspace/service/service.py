@@ -438,7 +438,7 @@ def _loaded(checkpoint: Checkpoint) -> Checkpoint:
         parts = LoadedParts(checkpoint.state, checkpoint.files_changed, checkpoint.uncovered)
     except (Damaged, Refused, Unavailable):
         return checkpoint
-    return replace(checkpoint, _lazy=parts)
+    return checkpoint.replace(_lazy=parts)
 
 
 def _open_workspace(

@@ -1,6 +1,6 @@
 """Attribution: what differs between a checkpoint and its parent is attributed to the actor of the checkpoint."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

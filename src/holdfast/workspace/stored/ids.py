@@ -1,6 +1,6 @@
 """Names of checkpoints: ids that sort by sequence, and the references people type."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import os
 import re

@@ -1,6 +1,6 @@
 """`Repository`: finds, writes and deletes checkpoints in a store. Does not know the workspace folder."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import contextlib
 import json
@@ -52,7 +52,7 @@ class Repository:
     """The checkpoints of one store."""
 
     def __init__(
-        self, folder: Path, spelling: Spelling | None = None, parse_time: Callable[[str], Span] | None = None
+        self, folder: Path, spelling: Spelling | None = None, parse_time: "Callable[[str], Span] | None" = None
     ) -> None:
         """`spelling`: how the values of states are stored and read. `parse_time`: with a clock and a time zone, for
         references such as `@10m`; None: there are none."""
@@ -72,7 +72,7 @@ class Repository:
         self.holds = Holds(self.own / "held")
 
     @cached_property
-    def objects(self) -> ObjectStore:
+    def objects(self) -> "ObjectStore":
         """The objects of the checkpoints, and their refs."""
         from holdfast.shadowgit import ObjectStore  # start-up cost: listing checkpoints needs only the refs
 
@@ -165,7 +165,7 @@ class Repository:
             raise Conflict(f"{ref!r} is ambiguous: {some}", hint="Give more of the id.")
         return rows[0] if rows else None
 
-    def _at(self, ref: str, parse_time: Callable[[str], Span]) -> Row:
+    def _at(self, ref: str, parse_time: "Callable[[str], Span]") -> Row:
         """Return the newest save that is not later than `@TIME`. NotFound if all are later, or if that is no time."""
         try:
             moment = parse_time(ref.removeprefix(AT)).end
@@ -252,7 +252,7 @@ class Repository:
         everything = TreeReader(self.objects).walk(contents.root)
         return sorted(path for path, entry in everything if not entry.is_folder)
 
-    def uncovered(self, checkpoint: Checkpoint) -> tuple[Uncovered, ...]:
+    def uncovered(self, checkpoint: Checkpoint) -> "tuple[Uncovered, ...]":
         return decode_uncovered(self.objects.blob(self.contents(checkpoint).uncovered))
 
     def rules(self, contents: Contents) -> Mapping[str, JSON]:
@@ -268,7 +268,7 @@ class Repository:
         """Return a number greater than that of any checkpoint, including deleted ones (P10)."""
         return max(greatest_sequence(self.objects.ref_names()), self._floor()) + 1
 
-    def publish(self, writer: PackWriter, checkpoint: Checkpoint, contents: Contents, commit: bytes) -> None:
+    def publish(self, writer: "PackWriter", checkpoint: Checkpoint, contents: Contents, commit: bytes) -> None:
         """Publish a checkpoint: its objects, then its ref (the commit point, P3), then the catalog."""
         pack = writer.commit()
         try:
@@ -282,7 +282,7 @@ class Repository:
         self.objects.refresh()
         self.catalog.add(_row(checkpoint, contents, commit.hex(), self.objects), self.objects.ref_mark(checkpoint.id))
 
-    def replace(self, writer: PackWriter, checkpoint: Checkpoint, contents: Contents, commit: bytes) -> None:
+    def replace(self, writer: "PackWriter", checkpoint: Checkpoint, contents: Contents, commit: bytes) -> None:
         """Replace the commit of a checkpoint: objects, then the ref (the commit point, P3), then the catalog.
 
         On an error the ref is as it was, if the disk allows it.
@@ -413,7 +413,7 @@ def plain_text(text: str | None) -> str | None:
     return text if text is None else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _row(checkpoint: Checkpoint, contents: Contents, commit: str, objects: ObjectStore) -> Row:
+def _row(checkpoint: Checkpoint, contents: Contents, commit: str, objects: "ObjectStore") -> Row:
     return Row(
         id=checkpoint.id,
         sequence=checkpoint.sequence,

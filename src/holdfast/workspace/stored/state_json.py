@@ -4,7 +4,7 @@ A state that is JSON is stored as it is, whatever its keys; any other is tagged 
 surfaces share. The name of its entry says which of the two it is, never its content.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import json
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Spelled(NamedTuple):
 class Spelling:
     """Encodes and decodes state values. The serializer is loaded only for a value that is not JSON."""
 
-    def __init__(self, registry: Registry | None = None, *, on_unknown: OnUnknown = "raise") -> None:
+    def __init__(self, registry: "Registry | None" = None, *, on_unknown: OnUnknown = "raise") -> None:
         """`registry`: None stands for that of `holdfast.serde.register`. `on_unknown`: as in `Serde`; with `tagged`,
         values that JSON lacks are not decoded, and such a state is `Tagged`."""
         if on_unknown not in _WAYS:
@@ -53,7 +53,7 @@ class Spelling:
         except RecursionError:
             raise Refused(f"{where} cannot be stored: it is nested too deeply", hint="Make it flatter.") from None
 
-    def tagged(self, value: Any, where: str) -> Tagged:
+    def tagged(self, value: Any, where: str) -> "Tagged":
         """Return a copy of a value as tagged JSON. Refused as by `spell`."""
         from holdfast.serde import from_tagged, to_tagged  # start-up cost: only for values that are not JSON
         from holdfast.workspace.stored.tagged_json import Tagged
@@ -88,7 +88,7 @@ class Spelling:
         return {name: json.loads(each.text) for name, each in found.items()}, tagged
 
     @cached_property
-    def _serde(self) -> Serde:
+    def _serde(self) -> "Serde":
         from holdfast.serde import Serde, default_registry  # as above
 
         known = default_registry if self._registry is None else self._registry

@@ -195,11 +195,11 @@ class Upkeep:
             return checkpoint
         contents = self._repository.contents(checkpoint)
         with PackSink(self._repository.objects) as sink:
-            changed = replace(checkpoint, pinned=pinned)
+            changed = checkpoint.replace(pinned=pinned)
             contents = contents._replace(record=sink.add(ObjectKind.BLOB, encode_record(changed)))
             commit = write_commit(sink, changed, contents)
             self._repository.replace(sink.writer, changed, contents, commit)
-        return replace(changed, commit=commit.hex())
+        return changed.replace(commit=commit.hex())
 
 
 def _record(checkpoint: Checkpoint, protected: str) -> Record:

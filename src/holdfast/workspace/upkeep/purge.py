@@ -383,7 +383,7 @@ class Purger:
         """Write a new commit for a checkpoint; its record and its coverage say what was purged (P4)."""
         checkpoint, contents, gone, cut, *_ = found
         said = dict.fromkeys((*checkpoint.purged, *gone, *map(_named, cut)))
-        checkpoint = replace(checkpoint, purged=tuple(said))
+        checkpoint = checkpoint.replace(purged=tuple(said))
         uncovered = [item for item in checkpoint.uncovered if not _is_below(item.path, set(gone))]
         uncovered += [Uncovered(path, Reason.PURGED) for path in gone]
         uncovered.sort(key=lambda item: (item.path, item.reason))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from holdfast.model import JSON, Checkpoint
@@ -92,7 +91,7 @@ class Cutter:
     def cut_record(self, checkpoint: Checkpoint) -> CutRecord:
         """Redact message and metadata of a record."""
         message, metadata = self._without(checkpoint.message), self._without(dict(checkpoint.metadata))
-        new = replace(checkpoint, message=message, metadata=metadata)
+        new = checkpoint.replace(message=message, metadata=metadata)
         both = ((MESSAGE, message, checkpoint.message), (METADATA, metadata, dict(checkpoint.metadata)))
         places = [each for where, value, _ in both for each in self._places(where, value, False)]
         left = [where for where, value in _FIXED if self._is_left(getattr(new, value))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,7 +34,7 @@ class Crafted:
         return self._writer.add(ObjectKind.TREE, encode_tree([TreeEntry(*entry) for entry in entries]))
 
     def publish(self, root: Node) -> str:
-        checkpoint = replace(self._model, id="a9-crafted0", sequence=9, message="crafted", _lazy=None)
+        checkpoint = self._model.replace(id="a9-crafted0", sequence=9, message="crafted", _lazy=None)
         contents = self._repository.contents(self._model)._replace(
             root=root, record=self.blob(encode_record(checkpoint))
         )

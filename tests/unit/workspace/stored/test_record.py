@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -27,8 +26,7 @@ from holdfast.workspace.stored.record import (
 Git = Callable[..., bytes]
 
 PLAIN = Checkpoint("a1-x7k2mqrs", "", datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC), sequence=1)
-FULL = replace(
-    PLAIN,
+FULL = PLAIN.replace(
     message="before \N{SNOWMAN} half \ud800 a character\nand a line",
     name="name",
     session="s1",
@@ -44,7 +42,7 @@ FULL = replace(
 
 
 class TestRecord:
-    @pytest.mark.parametrize("checkpoint", [PLAIN, FULL, replace(FULL, operation=Operation("undo", "x"))])
+    @pytest.mark.parametrize("checkpoint", [PLAIN, FULL, FULL.replace(operation=Operation("undo", "x"))])
     def test_it_comes_back(self, checkpoint: Checkpoint) -> None:
         assert decode_record(encode_record(checkpoint), commit="", lazy=None) == checkpoint
 
@@ -55,7 +53,7 @@ class TestRecord:
         assert encode_record(FULL).isascii()
 
     def test_a_time_of_any_zone_comes_back_in_utc(self) -> None:
-        there = replace(PLAIN, timestamp=PLAIN.timestamp.astimezone(timezone(timedelta(hours=5, minutes=30))))
+        there = PLAIN.replace(timestamp=PLAIN.timestamp.astimezone(timezone(timedelta(hours=5, minutes=30))))
         back = decode_record(encode_record(there), commit="", lazy=None)
         assert back.timestamp == PLAIN.timestamp
         assert back.timestamp.tzinfo is UTC

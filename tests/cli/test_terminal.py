@@ -49,6 +49,10 @@ class Terminal:
         self.expect(text)
         self.said = already + self.said
 
+    def listen(self, seconds: float) -> None:
+        """Take what it says in this time."""
+        self._read(seconds)
+
     def end(self) -> tuple[int, str]:
         deadline = time.monotonic() + 60
         while self._read(1.0) is not None:

@@ -163,7 +163,7 @@ def test_the_command_says_it_in_one_line_and_in_json(root: Path, ws: Workspace) 
 
     make(root)
     ran = holdfast("restore", "latest", "--yes")
-    line = "Newer than what was replaced, perhaps built from it: program. Build again, or see --touch."
+    line = "Possibly outdated, built after what was replaced: program. Build again, or restore with --touch."
     assert line in ran.stderr.splitlines()
     holdfast("undo")
     make(root)

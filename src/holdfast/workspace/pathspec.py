@@ -3,7 +3,7 @@
 A path means itself and everything below it. In a pattern, `*`, `?` and `[…]` match any characters, slashes too, so that
 `*.env` is found in every folder; a pattern has to match a whole path, and a backslash takes away the meaning of the
 next character. `:(glob)`, `:(literal)`, `:(icase)`, `:(exclude)` (`:!`, `:^`) and `:(top)` (`:/`) are as in git; its
-other magic is refused.
+other magic is refused. A path that exists exactly as it is written is no pattern.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def parse_scope(
     """
     if paths is None:
         return Scope(None)
-    specs = [_parse(f"./{each}" if is_at_home(each) and exists(each) else each, root) for each in paths]
+    specs = [_parse(f"./{each}" if is_at_home(each) and exists(each) else each, root, exists) for each in paths]
     for each in specs:
         if each.exclude or exists(each.path):
             continue
@@ -144,9 +144,9 @@ def parse_scope(
     return Scope(paths, specs=specs)
 
 
-def open_scope(paths: Sequence[str] | None, root: Path) -> Scope:
+def open_scope(paths: Sequence[str] | None, root: Path, exists: Callable[[str], bool] = lambda _: False) -> Scope:
     """Parse pathspecs that need not match now: `see` the paths there are, and ask for the `unmatched`."""
-    return Scope(paths, specs=None if paths is None else [_parse(given, root) for given in paths])
+    return Scope(paths, specs=None if paths is None else [_parse(given, root, exists) for given in paths])
 
 
 def check_matched(scope: Scope) -> None:
@@ -178,9 +178,11 @@ def from_folder(given: str, folder: str) -> str:
     return _joined(magic, f"{joined}/" if is_below and joined != "." else joined)
 
 
-def relative(given: str, root: Path) -> str:
+def relative(given: str, root: Path, exists: Callable[[str], bool] = lambda _: False) -> str:
     """Return a pathspec relative to the workspace, which keeps its meaning if the folder moves. Refused for one
     outside."""
+    if (known := _as_it_is(given, root, exists)) is not None:
+        return literal(known)  # also once it is gone
     magic, path = _split(given)
     inner = inside(path or ".", root)
     return _joined(magic - {"top"}, f"{inner}/" if inner and path.endswith("/") else inner or ".")
@@ -207,7 +209,21 @@ def is_at_home(path: str) -> bool:
     return path == "~" or path.startswith("~/")
 
 
-def _parse(given: str, root: Path) -> _Spec:
+def _as_it_is(given: str, root: Path, exists: Callable[[str], bool]) -> str | None:
+    """The path of exactly this name, if there is one: `app/[id]/page.tsx` is no pattern then. Here we are more careful
+    than git, because what it matches besides would be restored or purged without being asked for (P1)."""
+    if not given.startswith(":") and not _WILD.search(given):
+        return None
+    try:
+        path = inside(given, root)
+    except Refused:
+        return None
+    return path if path and exists(path) else None
+
+
+def _parse(given: str, root: Path, exists: Callable[[str], bool]) -> _Spec:
+    if (known := _as_it_is(given, root, exists)) is not None:
+        return _Spec(given, known, given.endswith("/"), None, False, False, False)
     magic, rest = _split(given) if given else (frozenset[str](), "")
     path = inside(rest if rest or not given else ".", root)
     is_below = rest.endswith("/") and bool(path)

@@ -377,8 +377,8 @@ class Workspace:
         from holdfast.workspace.stored.history import message_pattern, prompt_of
 
         pattern = None if grep is None else message_pattern(grep)
-        scope = open_scope(as_text(paths), self.path)
         repository = self._repository
+        scope = open_scope(as_text(paths), self.path, repository.has_path)
         while rows := repository.catalog.newest(limit=_PAGE, before=before, **filters):
             for row in rows:
                 found = repository.checkpoint(row)
@@ -499,9 +499,11 @@ class Workspace:
         from holdfast.workspace.search import Searcher, SearchPattern
 
         limit = check_count(limit, "limit")
-        needle, scope = SearchPattern(text, regex=regex, ignore_case=ignore_case), open_scope(as_text(paths), self.path)
+        needle, chosen = SearchPattern(text, regex=regex, ignore_case=ignore_case), as_text(paths)
+        open_scope(chosen, self.path)  # Refused now, whatever the store has
 
         def look() -> builtins.list[Match]:
+            scope = open_scope(chosen, self.path, self._repository.has_path)
             searcher = Searcher(self._repository, needle, scope, limit=limit, skip_damaged=skip_damaged)
             return searcher.run(self._engine.now, progress)
 

@@ -58,8 +58,7 @@ class TestLiteral:
 
     @pytest.mark.parametrize("name", ["[a]", "*.py", "q?", "sp ace", "new\nline"])
     def test_a_literal_name_means_nothing_else(self, meant: Meant, name: str) -> None:
-        assert meant(literal(name)) == [name]
-        assert name in meant(name)
+        assert meant(name) == meant(literal(name)) == [name]
 
     def test_an_absolute_path_in_the_workspace_is_a_path_of_it(self, meant: Meant, tmp_path: Path) -> None:
         assert meant(tmp_path / "src" / "b.txt") == ["src/b.txt"]
@@ -99,7 +98,7 @@ class TestPattern:
         ],
     )
     def test_it_means_what_it_matches(self, meant: Meant, pattern: str, expected: list[str]) -> None:
-        assert meant(pattern) == [path for path in PRESENT if path in expected]
+        assert meant(pattern, absent=[pattern]) == [path for path in PRESENT if path in expected]
 
     def test_what_is_excluded_is_not_meant(self, meant: Meant) -> None:
         assert meant("src", ":!src/deep") == ["src/a.py", "src/b.txt"]
@@ -163,13 +162,15 @@ def test_a_scope_says_what_was_given() -> None:
 
 
 class TestThroughAWorkspace:
-    def test_brackets_are_a_pattern_unless_literal(self, project: Any, ws: Workspace) -> None:
+    def test_an_existing_name_with_brackets_is_no_pattern(self, project: Any, ws: Workspace) -> None:
         for name in ("[a]", "a", "*.py", "x.py"):
             project.write(name, b"old")
         saved = ws.save()
         for name in ("[a]", "a", "*.py", "x.py"):
             project.write(name, b"new")
-        assert ws.preview(saved.id, ["[a]"]).replaced == ["[a]", "a"]
+        assert ws.preview(saved.id, ["[a]"]).replaced == ["[a]"]
+        assert [each.path for each in ws.search("old", paths=["[a]"])] == ["[a]"]
+        assert ws.purge("[a]", dry_run=True).paths == ["[a]"]
         assert ws.preview(saved.id, [":(literal)[a]"]).replaced == ["[a]"]
         assert ws.preview(saved.id, [literal("*.py")]).replaced == ["*.py"]
         assert ws.preview(saved.id, ["?.py"]).replaced == ["*.py", "x.py"]

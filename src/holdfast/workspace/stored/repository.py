@@ -221,6 +221,17 @@ class Repository:
                 done.append(checkpoint)
         return History(done, undone)
 
+    def has_path(self, path: str) -> bool:
+        """Whether any checkpoint contains a path. One that is damaged does not count."""
+        from holdfast.workspace.stored.tree import TreeReader
+
+        reader = TreeReader(self.objects)
+        for row in self.catalog.newest(limit=None, session=None, safety=True):
+            with contextlib.suppress(Damaged):
+                if reader.find(self.contents(self.checkpoint(row)).root, path) is not None:
+                    return True
+        return False
+
     # parts that are read on demand
 
     def state(self, checkpoint: Checkpoint) -> dict[str, JSON]:

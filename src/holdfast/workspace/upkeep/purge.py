@@ -114,7 +114,7 @@ class Purger:
     def purge(self, paths: Sequence[str], *, lines: bool = False, progress: Progress | None = None) -> Purged:
         """Purge, and finish an interrupted purge. Needs the lock. Unavailable or Damaged if it cannot finish."""
         paths = [
-            relative(path, self._root) for path in paths
+            relative(path, self._root, self._repository.has_path) for path in paths
         ]  # relative, since the folder may have moved when it is continued
         begun = self._begun()
         if begun is None:
@@ -189,7 +189,7 @@ class Purger:
 
         `purge` includes what an interrupted purge was to remove.
         """
-        scope = open_scope(purge.paths, self._root)
+        scope = open_scope(purge.paths, self._root, self._repository.has_path)
         earlier = self._lines_left(scope)
         found, contents, needles = self._rewrite(purge, scope, earlier, sink, progress)
         changed = [each for each in found if each.gone or each.cut]

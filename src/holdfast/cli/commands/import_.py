@@ -23,7 +23,7 @@ _SHOWN = 20
 
 @command(name="import")
 @click.argument("source", metavar="SOURCE")
-@click.argument("target", metavar="TO", required=False)
+@click.argument("target", metavar="[TO]", required=False)
 @click.option("--kind", metavar="NAME", help="What SOURCE is. [default: recognized]")
 @click.option(
     "--keys",

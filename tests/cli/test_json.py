@@ -60,7 +60,8 @@ def test_what_every_command_prints_is_as_the_page_says(holdfast, project, tmp_pa
         states.save(Checkpoint(CheckpointMetadata("c", "s", datetime.now(UTC), "n", 1), {}))
     told, fork = documented(), str(tmp_path / "fork")
     for name, *words in (
-        ("init",), ("save",), ("show",), ("pin", "latest"), ("log",), ("restore", "latest", "--dry-run"),
+        ("init",), ("save",), ("show",), ("pin", "latest"), ("log",), ("cat", "latest:a.txt"), ("status",),
+        ("workspaces",), ("workspaces --remove-gone",), ("restore", "latest", "--dry-run"),
         ("fork", "latest", fork), ("adopt", fork, "--yes"), ("undo",), ("redo",), ("guard", "--json", "--", "true"),
         ("export", "latest", str(tmp_path / "out")), ("prune", "--keep-last", "1", "--dry-run"),
         ("purge", "a.txt", "--dry-run"), ("copy", "sqlite:///from.db", "sqlite:///to.db", "--dry-run"),

@@ -66,6 +66,17 @@ def test_stat_lists_every_file(agent: Program) -> None:
     assert item["changes"][1] == {"status": "A", "path": "made10.py", "added": 2, "removed": 0}
 
 
+def test_json_says_which_belong_to_one_turn(agent: Program) -> None:
+    found = agent("log", "--json").json
+    short = {each["id"]: each["short_id"] for each in found["items"]}
+    turns = [([short[each] for each in turn["checkpoints"]], turn["prompt"], turn["actor"]) for turn in found["turns"]]
+    assert turns == [
+        (["a4"], "Now the docs", "claude-code"),
+        (["a3", "a2"], "Fix the login test", "claude-code"),
+        (["a1"], None, "user"),
+    ]
+
+
 def test_pages_are_of_turns(agent: Program) -> None:
     page = agent("log", "-n", "1")
     assert "There are more: holdfast log -n 1 --before a4" in page.err

@@ -68,8 +68,10 @@ def log(
     """
     from holdfast.cli import streams, values  # as above
 
-    in_turns = not (app.json or options.get("flat")) and app.kind().name == "workspace"
-    with app.location(options | ({"turns": True} if in_turns else {}), scans=False) as location:
+    is_folder = app.kind().name == "workspace"
+    in_turns = is_folder and not (app.json or options.get("flat"))
+    how = {"turns": True} if in_turns else {"grouped": True} if is_folder and app.json else {}
+    with app.location(options | how, scans=False) as location:
         if words or after_dashes:
             named = _narrow(app, location, words, after_dashes)
             page = location.list(limit or None, before)

@@ -120,8 +120,16 @@ def _hook(state: HookState) -> str:
         return f"{state.agent}: {render.paint('not working', 'red')}"
     fired = "has sent nothing here yet"
     if state.fired_at is not None:
-        fired = f"last event {render.ago(datetime.fromtimestamp(state.fired_at, UTC))}"
+        fired = f"last event {render.ago(_moment(state.fired_at))}"
     return f"{state.agent}: {fired}" if state.is_installed else f"{state.agent}: not installed any more, {fired}"
+
+
+def _moment(seconds: float) -> datetime:
+    """A time as it is noted; one beyond the calendar becomes its end."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return (datetime.max if seconds > 0 else datetime.min).replace(tzinfo=UTC)
 
 
 def _listed(changes: Sequence[PathChange]) -> list[str]:
@@ -163,7 +171,7 @@ def document(found: WorkspaceStatus, hooks: HookStatus) -> dict[str, Any]:
             {
                 "agent": each.agent,
                 "installed": each.is_installed,
-                "fired_at": None if each.fired_at is None else datetime.fromtimestamp(each.fired_at, UTC).isoformat(),
+                "fired_at": None if each.fired_at is None else _moment(each.fired_at).isoformat(),
                 "problems": list(each.problems),
             }
             for each in hooks.hooks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast import location
@@ -105,7 +105,8 @@ class WorkspaceLocation:
         self.paths = paths
 
     def list(self, limit: int | None, before: str | None = None) -> Page:
-        """A page of checkpoints; with the option `turns`, of turns, each of which is a group of them."""
+        """A page of checkpoints; with the option `turns`, of turns, each of which is a group of them. With the option
+        `grouped`, the document says which of the page belong to one turn."""
         filters: dict[str, Any] = {name: self._options.get(name) for name in _FILTERS}
         filters |= {"safety": bool(self._options.get("all")), "paths": self.paths}
         try:
@@ -122,7 +123,8 @@ class WorkspaceLocation:
         items = [_item(each) for each in shown]
         if self._options.get("stat"):
             items = [self._with_changes(each) for each in items]
-        return Page(_COLUMNS, items, next_page, notes)
+        extra = {"turns": [_turn_document(each) for each in _turns_of(shown)]} if self._options.get("grouped") else {}
+        return Page(_COLUMNS, items, next_page, notes, extra)
 
     def _with_changes(self, item: Item) -> Item:
         changes = [documents.path_change(each) for each in self.workspace.changed_paths(item.id)]
@@ -352,6 +354,18 @@ def _item(checkpoint: Checkpoint) -> Item:
     by = " ".join(filter(None, (who, checkpoint.session, step)))
     cells = (short(checkpoint.id), checkpoint.timestamp, marks, (by,), message(checkpoint))
     return Item(checkpoint.id, cells, documents.checkpoint(checkpoint))
+
+
+def _turns_of(checkpoints: Sequence[Checkpoint]) -> Iterator[Turn]:
+    from holdfast.workspace.stored.history import group_turns  # start-up cost: a flat list does without
+
+    return group_turns(checkpoints)
+
+
+def _turn_document(turn: Turn) -> dict[str, Any]:
+    newest = turn.checkpoints[0]
+    ids = [each.id for each in turn.checkpoints]
+    return {"actor": turn.actor, "session": newest.session, "prompt": turn.prompt or None, "checkpoints": ids}
 
 
 def _marks(checkpoint: Checkpoint) -> tuple[str | None, str, str]:

@@ -109,6 +109,8 @@ class TestRefusedPlaces:
         assert f"Open '{project}' with missing_ok=True" in caught.value.hint
         gone = Workspace(project, missing_ok=True, **options)
         assert gone.list() == [saved] and not project.exists()
+        with pytest.raises(NotFound):
+            gone.restore("a9")
         plan = gone.preview(saved.id)
         assert "file" in plan.written and not project.exists()
         assert gone.restore(saved.id, plan=plan).ok

@@ -173,7 +173,7 @@ class TestAddress:
         assert holdfast("usage", project.name, "--json").json["items"]
         assert holdfast("pin", f"./{project.name}", "one").code == 0
         assert holdfast("rm", f"./{project.name}", "one", "--yes").code == 0
-        assert holdfast("log", project.name, "--json").json == {"items": [], "next": None}
+        assert holdfast("log", project.name, "--json").json == {"items": [], "next": None, "turns": []}
 
     def test_a_name_is_no_folder_where_both_exist(self, holdfast: Program, project: Path) -> None:
         holdfast.saved("--name", "src")

@@ -113,6 +113,6 @@ class Compacted:
     before_bytes: int
     after_bytes: int
     by_git: bool
-    """Whether git made deltas; without the git program packs are only merged."""
+    """Whether git made deltas; without the git program, and if they save next to nothing, packs are only merged."""
     note: str
     """Why not, if not."""

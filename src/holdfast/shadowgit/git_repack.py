@@ -31,11 +31,12 @@ _SETTINGS = {
 }
 
 
-def repack(store: ObjectStore, git: str, needed: Set[bytes]) -> None:
+def repack(store: ObjectStore, git: str, needed: Set[bytes], *, less_than: int | None = None) -> bool:
     """Replace all packs by one with deltas, of the needed objects. Needs the store's lock.
 
-    Unavailable or Damaged if git cannot do it, Refused if the store tells git what to do; the packs are then as they
-    were.
+    If its files have not fewer bytes than `less_than`, return False: deltas, which take longer to read, are not worth
+    it then. Unavailable or Damaged if git cannot do it, Refused if the store tells git what to do. In all these cases
+    the packs are as they were.
     """
     _check_settings(store)
     old = store.packs()
@@ -47,11 +48,19 @@ def repack(store: ObjectStore, git: str, needed: Set[bytes]) -> None:
         _run(store, git, "verify-pack", os.fspath(written))  # git inflates and hashes every object
         if not needed <= set(Pack(written).oids()):
             raise Damaged("git left out objects that the checkpoints need", remedy=Remedy("verify"))
+        if less_than is not None and sum(os.stat(each).st_size for each in _files(written)) >= less_than:
+            sweep(store.pack_folder)
+            return False
         name = _place(written)
     except BaseException:
         sweep(store.pack_folder)
         raise
     remove_packs(store, [pack for pack in old if pack.name != name])
+    return True
+
+
+def _files(index: Path) -> tuple[Path, Path]:
+    return index, index.with_suffix(".pack")
 
 
 def is_compact(packs: Sequence[Pack]) -> bool:

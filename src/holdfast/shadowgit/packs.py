@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 import weakref
 import zlib
 from bisect import bisect_right
@@ -31,6 +32,8 @@ _OFS_DELTA, REF_DELTA = 6, 7
 _InflateError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls the class an instance
 _OFTEN, _SMALL = 256, 4096
 _FEW = 200
+_BASES_MAX_BYTES = 32 << 20
+_ENTRY_BYTES = 200  # of memory, beside the content
 _HEADER_BYTES = 48  # more than any header takes: sizes and offsets of 64 bits, the name of a base
 _CHUNK_BYTES = 1 << 20  # read in pieces, not mapped: see `Pack`
 _BUFFER_BYTES = 8 << 20
@@ -47,6 +50,32 @@ class Header(NamedTuple):
     size: int
     start: int  # where the deflated content begins
     base: int | bytes | None = None  # for a delta: the offset or the name of what it builds on
+
+
+class Bases:
+    """The objects of a pack that deltas were built on last, by offset; a limited number of bytes."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[ObjectKind, bytes]] = {}
+        self._bytes = 0
+        self._guard = threading.Lock()
+
+    def get(self, offset: int) -> tuple[ObjectKind, bytes] | None:
+        """An object, if it is remembered."""
+        return self._known.get(offset)
+
+    def add(self, offset: int, kind: ObjectKind, data: bytes) -> None:
+        """Remember an object, and forget the oldest ones where they are too many."""
+        if len(data) > _BASES_MAX_BYTES // 4:
+            return
+        with self._guard:
+            if offset in self._known:
+                return
+            self._known[offset] = kind, data
+            self._bytes += len(data) + _ENTRY_BYTES
+            while self._bytes > _BASES_MAX_BYTES:
+                _, dropped = self._known.pop(next(iter(self._known)))
+                self._bytes -= len(dropped) + _ENTRY_BYTES
 
 
 class Pack:
@@ -68,6 +97,7 @@ class Pack:
         self.count = self._fanout[255]
         self._starts: list[int] | None = None
         self._asked = self._sought = 0
+        self.bases = Bases()
         self._names: frozenset[bytes] | None = None
         self._crcs = 1032 + 20 * self.count
         self._offsets = self._crcs + 4 * self.count

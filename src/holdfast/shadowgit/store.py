@@ -204,21 +204,27 @@ class ObjectStore(Refs):
             listings.append(set(self._packs))
 
     def _inflate(self, pack: Pack, offset: int) -> tuple[ObjectKind, bytes]:
-        deltas: list[bytes] = []
-        header = self._header(pack, offset)
-        while pack.is_delta(header):
-            deltas.append(pack.inflate(header))
+        """The content at a place. What deltas build on is remembered: neighbours in a pack share it."""
+        deltas: list[tuple[Pack, int, bytes]] = []
+        while (known := pack.bases.get(offset)) is None:
+            header = self._header(pack, offset)
+            if not pack.is_delta(header):
+                known = delta_kind(header.kind), pack.inflate(header)
+                break
+            deltas.append((pack, offset, pack.inflate(header)))
             if len(deltas) > _MAX_DELTA_CHAIN:
                 raise Damaged(f"a chain of deltas in {pack.name} does not end", remedy=VERIFY)
             if isinstance(header.base, int):
                 offset = header.base
             else:
                 pack, offset = self._find(header.base or b"")
-            header = self._header(pack, offset)
-        data = pack.inflate(header)
-        for delta in reversed(deltas):
+        kind, data = known
+        if deltas:
+            pack.bases.add(offset, kind, data)
+        for pack, offset, delta in reversed(deltas):
             data = apply_delta(data, delta)
-        return delta_kind(header.kind), data
+            pack.bases.add(offset, kind, data)
+        return kind, data
 
     @staticmethod
     def _header(pack: Pack, offset: int) -> Header:

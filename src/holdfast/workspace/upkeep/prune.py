@@ -33,6 +33,8 @@ UNDO_STEPS = 10
 _TALLY = "unmerged"
 _FEW = 8
 _SHARE = 8
+_WORTH_PERCENT = 95  # of the size without deltas; else they cost reading time for nothing
+_FRAME_BYTES = 12 + 20 + 8 + 1024 + 40  # of a pack and its index, whatever is in them
 
 
 class Upkeep:
@@ -185,7 +187,13 @@ class Upkeep:
         if self._has_unneeded(needed) and not self._repository.has_room_for_all():
             self._repository.merge(needed)  # frees space first, since git needs some
         if not is_compact(objects.packs()) or set(objects.packs()[0].oids()) != needed:
-            repack(objects, git, needed)
+            sizes = ObjectSizes(objects).sizes
+            whole = sum(sizes.get(oid, 0) for oid in needed)
+            if not repack(objects, git, needed, less_than=whole * _WORTH_PERCENT // 100 + _FRAME_BYTES):
+                self._repository.merge(needed)
+                note = "Deltas would save less than a twentieth, so packs were merged without them."
+                self._forget_tally()
+                return Compacted(before, store_bytes(self._repository.folder), False, note)
             self._forget_tally()
         return Compacted(before, store_bytes(self._repository.folder), True, "")
 

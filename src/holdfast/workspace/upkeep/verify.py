@@ -176,7 +176,7 @@ class Verifier:
         try:
             for problem in pack.checksum_problems():
                 self._say(pack.name, problem)
-            oids = list(pack.oids())
+            oids = [oid for _, _, oid, _ in pack.entries()]  # in the order of the file: a delta follows its base
         except Damaged as error:
             self._say(pack.name, error.message)
             return

@@ -64,7 +64,7 @@ def test_upkeep_goes_on_and_leaves_them_whole(
     ws.merge()
     check(project, store)
     ws = project.open(environ={"PATH": "/usr/bin:/bin"})
-    assert ws.compact().by_git
+    ws.compact()  # with deltas, where they save something
     check(project, store)
 
 

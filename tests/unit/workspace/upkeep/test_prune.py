@@ -467,7 +467,7 @@ class TestCompacting:
 
     def test_one_pack_is_made_that_only_the_user_can_read(self, project: Any, ws: Workspace) -> None:
         for seed in range(4):
-            project.write(f"{seed}", random.Random(seed).randbytes(400_000))
+            project.write(f"{seed}", random.Random(seed // 2).randbytes(400_000) + b"%d" % seed)  # pairs: deltas pay
         ws.save("one")
         assert ws.compact().by_git
         packs = list((project.store / "objects/pack").iterdir())
@@ -479,5 +479,34 @@ class TestCompacting:
         """Where there is nothing to make a delta of, it is packed each time."""
         save(project, ws, "the only one")
         for _ in range(2):
-            assert ws.compact().by_git
+            ws.compact()
             assert project.open().verify().ok
+
+
+class TestDeltas:
+    def test_deltas_that_save_nothing_are_not_kept(self, project: Any, ws: Workspace) -> None:
+        for number in range(300):
+            project.write(f"folder/{number}", os.urandom(60))
+        save(project, ws, "one")
+        before = packs_bytes(ws)
+        done = ws.compact()
+        assert not done.by_git and "merged without" in done.note
+        assert packs_bytes(ws) <= before
+        assert ws.verify().ok and not list((ws.store / "objects" / "pack").glob("tmp_*"))
+
+    def test_deltas_that_save_much_are_kept_and_read_in_any_order(self, project: Any, ws: Workspace) -> None:
+        lines = [f"line {number} of a file that hardly changes, {os.urandom(8).hex()}\n" for number in range(200)]
+        contents = []
+        for number in range(30):
+            lines[number] = f"changed {number}\n"
+            contents.append("".join(lines).encode())
+            project.write("large", contents[-1])
+            save(project, ws, str(number), name=f"n{number}")
+        before = packs_bytes(ws)
+        done = ws.compact()
+        assert done.by_git and packs_bytes(ws) < before / 2
+        assert ws.verify().ok
+        fresh = project.open()
+        for number in (0, 29, 15, 3, 28, 0):
+            assert fresh.restore(f"n{number}", ["large"]).ok
+            assert (project.root / "large").read_bytes() == contents[number]

@@ -136,6 +136,20 @@ class TestRemoveGone:
         assert not done.removed and "there again" in done.failed[str(project)]
         assert rich("-C", str(project), "log").out.startswith("a1 ")
 
+    def test_a_folder_that_cannot_be_looked_at_keeps_its_store(self, rich: Program, project: Path) -> None:
+        """As with a network disk that hangs, or a parent without permission: an error says nothing about the folder."""
+        above = project.parent
+        aside = above.with_name("aside")
+        above.rename(aside)
+        above.symlink_to(above)  # a loop: every look at what is below fails
+        try:
+            assert [each["gone"] for each in rich("workspaces", "--json").json["items"]] == [False]
+            assert "Nothing to delete" in rich("workspaces", "--remove-gone", "-y").err
+        finally:
+            above.unlink()
+            aside.rename(above)
+        assert rich("-C", str(project), "log").code == 0
+
     def test_a_store_in_use_stays(self, rich: Program, project: Path) -> None:
         from holdfast.workspace.stored.repository import Repository
         from holdfast.workspace.stores import list_stores, remove_gone

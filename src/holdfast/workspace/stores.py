@@ -86,7 +86,7 @@ def _remove(info: StoreInfo, environ: Mapping[str, str]) -> None:
     if not lock.acquire(wait=False):
         raise Conflict("a process uses the store")
     try:
-        if os.path.lexists(info.folder):
+        if not _is_gone(info.folder):
             raise Conflict("the folder is there again")
         doomed = info.store.with_name(f"{_REMOVED}{info.store.name}-{os.urandom(4).hex()}")
         durable.disk().rename(str(info.store), str(doomed))  # commit point (P3): from here on it is no store
@@ -116,13 +116,24 @@ def _info(store: Path, environ: Mapping[str, str]) -> StoreInfo | None:
     return StoreInfo(
         name=os.path.basename(folder),
         folder=folder,
-        is_gone=not os.path.lexists(folder),
+        is_gone=_is_gone(folder),
         store=store,
         checkpoints=saves,
         last_save=last,
         last_use=datetime.fromtimestamp(max(times), UTC),
         store_bytes=disk_bytes(store),
     )
+
+
+def _is_gone(folder: str) -> bool:
+    """Whether nothing is there. Any other error, as of a network disk or of permissions, says nothing about it (P1)."""
+    try:
+        os.lstat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        pass
+    return False
 
 
 def _checkpoints(store: Path) -> tuple[int, datetime | None]:

@@ -93,7 +93,7 @@ def _show(gone: list[StoreInfo], total: int) -> None:
         saves = render.count(each.checkpoints, "checkpoint")
         last = f", last save {values.cell(each.last_save, 'time')}" if each.last_save else ""
         streams.note(f"    {render.escape(each.folder)}  ({saves}, {render.size(each.store_bytes)}{last})")
-    streams.note("This cannot be undone. Is a disk missing?")
+    streams.note("This cannot be undone. Is a disk missing? In a folder that was renamed, save first.")
 
 
 def _row(each: StoreInfo) -> tuple[Any, ...]:

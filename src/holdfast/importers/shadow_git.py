@@ -31,6 +31,7 @@ from holdfast.workspace.requests import SaveRequest
 
 TITLE = "a shadow git repository"
 _GITLINK = 0o160000
+_TARGET_MAX_BYTES = 4096  # of a link, with the NUL at its end
 _DISABLED = ".git_disabled"
 """What Cline and Roo rename the `.git` of a nested repository to while they add files."""
 _STEP = re.compile(r"\[step-(\d{1,9})\] ?")  # PraisonAI
@@ -333,6 +334,9 @@ class ShadowGitImport:
             return Uncovered(path, Reason.UNREADABLE, "its content in the source is damaged")
         try:
             size = self._objects.blob_bytes(entry.oid)
+            is_link = entry.mode == LINK_MODE
+            if is_link and (not 0 < size < _TARGET_MAX_BYTES or b"\0" in self._objects.blob(entry.oid)):
+                return Uncovered(path, Reason.UNREADABLE, "a link with a target that no file system has")
         except Damaged as error:
             return Uncovered(path, Reason.UNREADABLE, error.message)
         if size > BLOB_MAX_BYTES:

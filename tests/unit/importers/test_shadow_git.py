@@ -434,6 +434,15 @@ class TestHostile:
             run(shadow.git_dir)
         assert store_is_absent(tmp_path)
 
+    @pytest.mark.parametrize("target", [b"", b"a\0b", b"x" * 4096])
+    def test_a_link_that_no_file_system_has(self, tmp_path: Path, target: bytes) -> None:
+        shadow = praisonai(tmp_path)
+        link, blob = shadow.literally("blob", target), shadow.literally("blob", b"x")
+        shadow.commit_tree(shadow.literally("tree", tree_of(("100644", b"a", blob), ("120000", b"l", link))))
+        assert [each.what for each in run(shadow.git_dir).not_carried] == ["l"]
+        opened(shadow).restore("latest~1")
+        assert (shadow.workspace / "a").read_bytes() == b"x"
+
     def test_billions_of_paths(self, tmp_path: Path) -> None:
         shadow = praisonai(tmp_path)
         kind, oid = "100644", shadow.literally("blob", b"x")

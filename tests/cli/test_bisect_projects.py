@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -169,8 +170,20 @@ class TestInPlace:
         assert captured(project) == unsaved
         assert holdfast("undo").code == 3  # no restore is left to undo
 
-    def test_interrupted_it_brings_everything_back(self, holdfast, project, unsaved):
-        script = "read x < good; test $x = 0 && kill -INT $PPID && sleep 1; true"
+    @pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])  # Ctrl-C; a time limit; the terminal is closed
+    def test_interrupted_it_brings_everything_back(self, holdfast, project, unsaved, name):
+        script = f"read x < good; test $x = 0 && kill -{name} $PPID && sleep 1; true"
+        before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
+        try:
+            ran = holdfast.spawn("bisect", "a1", "a4", "--in-place", "--", "sh", "-c", script)
+        finally:
+            signal.signal(signal.SIGHUP, before)
+        assert ran.code == 130, ran
+        assert captured(project) == unsaved
+
+    def test_a_second_interrupt_does_not_keep_it_from_bringing_everything_back(self, holdfast, project, unsaved):
+        again = "(for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.02; kill -INT $0; done) >&- 2>&- &"
+        script = f"read x < good; test $x = 0 && kill -INT $PPID && sh -c '{again}' $PPID; true"
         ran = holdfast.spawn("bisect", "a1", "a4", "--in-place", "--", "sh", "-c", script)
         assert ran.code == 130, ran
         assert captured(project) == unsaved

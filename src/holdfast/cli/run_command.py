@@ -38,7 +38,12 @@ def run(
             process = subprocess.Popen(
                 list(words), cwd=folder, env=os.environ | (environ or {}), stdout=2 if aside else None
             )
-            status = process.wait()
+            try:
+                status = process.wait()
+            except KeyboardInterrupt:  # of the caller, who took SIGTERM for it; it would go on without us
+                process.terminate()
+                process.wait()
+                raise
     except FileNotFoundError:
         raise NotFound(f"there is no command {shown(words[:1])}", hint="Nothing was run.") from None
     except OSError as error:

@@ -168,13 +168,20 @@ class _InPlace:
 
     def __exit__(self, *_: object) -> None:
         with self._protection:
-            for restore in reversed(self._restores):
-                last = self._workspace.next_undo()
-                if last is not None and last.id == restore:
-                    stale = self._workspace.undo().stale_outputs
-                    self.stale_outputs = list(dict.fromkeys([*self.stale_outputs, *stale]))
-            if self._workspace.preview(self._before):  # an interrupted step, or the test's own restores
-                self._workspace.restore(self._before)
+            try:
+                self._bring_back()
+            except KeyboardInterrupt:  # Ctrl-C just then: first the folder (P1), then the end
+                self._bring_back()
+                raise
+
+    def _bring_back(self) -> None:
+        for restore in reversed(self._restores):
+            last = self._workspace.next_undo()
+            if last is not None and last.id == restore:
+                stale = self._workspace.undo().stale_outputs
+                self.stale_outputs = list(dict.fromkeys([*self.stale_outputs, *stale]))
+        if self._workspace.preview(self._before):  # an interrupted step, or the test's own restores
+            self._workspace.restore(self._before)
 
     def try_one(self, checkpoint: Checkpoint) -> bool | None:
         """Restore a checkpoint and test. What differs from the one before gets the present time: build tools, whose

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -55,14 +58,15 @@ def bisect(ctx: click.Context, app: App, *, good: str, bad: str, in_place: bool)
         environ["HOLDFAST_CHECKPOINT"] = checkpoint.id
         ended = run_command.run(words, folder=folder, environ=environ, aside=True)
         if ended.interrupted:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return None if ended.status == _SKIP else ended.status == 0
 
     def tell(checkpoint: Checkpoint, verdict: str, left: int) -> None:
         rest = f"  (at most {left} more)" if left else ""
         streams.note(f"{short(checkpoint.id)}  {verdict}{rest}  {render.first_line(message(checkpoint))}".rstrip())
 
-    found = workspace.bisect(good, bad, test, tell=tell, in_place=in_place)
+    with _interrupted_once() if in_place else contextlib.nullcontext():
+        found = workspace.bisect(good, bad, test, tell=tell, in_place=in_place)
     if app.json:
         app.document(documents.bisected(found))
     else:
@@ -71,6 +75,26 @@ def bisect(ctx: click.Context, app: App, *, good: str, bad: str, in_place: bool)
         render.note_list(found.changed, "The command changed these, which are linked to the workspace's own")
     render.note_list(found.stale_outputs, "Newer than the files of the folder, perhaps built from others: build again")
     return Exit.DONE if found.first_bad else Exit.INCOMPLETE
+
+
+@contextlib.contextmanager
+def _interrupted_once() -> Iterator[None]:
+    """For its time SIGTERM and a closed terminal are answered as Ctrl-C is: the folder is brought back. A second one of
+    these does not interrupt that."""
+    seen = []
+
+    def end(number: int, _: Any) -> None:
+        seen.append(number)
+        if len(seen) == 1:
+            raise KeyboardInterrupt
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {each: signal.signal(each, end) for each in numbers if signal.getsignal(each) is not signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _environments(folder: Path, words: Sequence[str]) -> list[Path]:

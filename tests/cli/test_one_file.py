@@ -145,6 +145,11 @@ class TestDiff:
         assert edited("diff", "a1", "--name-only", "--", "src").out == "src/b.py\n"
         assert edited("diff", "src", "--").code == 0
 
+    @pytest.mark.parametrize("words", ["a1..a99", "a99..a1"])
+    def test_a_range_names_the_end_that_is_missing(self, edited: Program, words: str) -> None:
+        ran = edited("diff", words)
+        assert ran.code == 3 and "there is no checkpoint 'a99'" in ran.err
+
     def test_a_checkpoint_too_many(self, edited: Program) -> None:
         assert edited("diff", "a1", "a2", "a3").code == 2
 

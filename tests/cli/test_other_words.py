@@ -16,7 +16,7 @@ WORDS = {
 @pytest.mark.parametrize(("theirs", "ours"), WORDS.items())
 def test_the_command_is_named_as_it_is_typed_here(holdfast: Program, theirs: str, ours: str) -> None:
     ran = holdfast(theirs, "a1", "my file")
-    assert ran.code == 2 and f"here it is: holdfast {ours} a1 'my file'" in ran.err
+    assert ran.code == 2 and f"use: holdfast {ours} a1 'my file'" in ran.err
 
 
 @pytest.mark.parametrize("name", ["save", "log", "status", "cat", "workspaces", "import"])
@@ -27,9 +27,7 @@ def test_help_of_a_command(holdfast: Program, name: str) -> None:
 def test_help_alone_and_below(holdfast: Program) -> None:
     assert holdfast("help") == holdfast("--help")
     assert holdfast("help", "index", "apply") == holdfast("index", "apply", "--help")
-    assert holdfast("help", "rewind").err.startswith(
-        "error: there is no command 'rewind'; here it is: holdfast restore\n"
-    )
+    assert holdfast("help", "rewind").err.startswith("error: there is no command 'rewind'; use: holdfast restore\n")
     assert holdfast("help", "nonsense").code == 2
 
 

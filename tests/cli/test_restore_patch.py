@@ -45,7 +45,7 @@ def test_chosen_hunks_go_in_one_restore_with_one_undo(patch, project, holdfast):
     assert code == 0 and "Took back 1 change since a1: 1 written, 0 removed; undo with: holdfast undo" in said
     assert (project / "text").read_text() == text(l3="three\n", l6="six\n")
     assert (project / "other").read_text() == "two\n"
-    assert holdfast("undo").out.startswith("Undid the taking back of changes since a1: ")
+    assert holdfast("undo").out.startswith("Undid the revert of changes since a1: ")
     assert (project / "text").read_text() == text(l3="three\n", l6="six\n", l30="thirty\n")
 
 

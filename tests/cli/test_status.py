@@ -44,6 +44,15 @@ def test_what_changed_and_whose_it_is(holdfast: Program, project: Path) -> None:
     assert found["changed_by"] == "user" and found["latest"]["short_id"] == found["head"]["short_id"] == "a1"
 
 
+def test_before_the_first_save(holdfast: Program, project: Path) -> None:
+    holdfast("init")
+    ran = holdfast("status")
+    assert " not saved yet, yours:\n  A a.txt\n" in ran.out
+    assert "Save it with: holdfast save" in ran.err and "holdfast diff" not in ran.err
+    ran = holdfast("restore")
+    assert ran.code == 3 and "has no checkpoints yet" in ran.err and "holdfast save" in ran.err
+
+
 def test_it_changes_nothing(holdfast: Program, project: Path) -> None:
     holdfast.saved()
     (project / "a.txt").write_text("two\n")

@@ -150,7 +150,7 @@ def test_each_line_is_shown_with_its_checkpoint_and_actor(worked):
     lines = worked("blame", "text").out.splitlines()
     assert lines[0] == "^a1                         1  line 0"
     assert lines[1] == "a2             claude-code  2  agent"
-    assert lines[6] == "not saved yet  user         7  user"
+    assert lines[6] == "not saved yet  you          7  user"
 
 
 def test_blame_prints_one_document_and_takes_a_checkpoint(worked):

@@ -124,7 +124,7 @@ class LazyGroup(click.Group):
             import difflib  # start-up cost, for a misspelt command only
 
             if (ours := _ELSEWHERE.get(name)) is not None:
-                raise click.UsageError(f"there is no command {name!r}; here it is: {_typed(ours, args[1:])}", ctx)
+                raise click.UsageError(f"there is no command {name!r}; use: {_typed(ours, args[1:])}", ctx)
             near = difflib.get_close_matches(name, COMMANDS, n=1)
             raise click.UsageError(
                 f"there is no command {name!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx

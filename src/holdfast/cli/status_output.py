@@ -58,15 +58,14 @@ def print_status(app: App) -> None:
     streams.answer(render.fields(_fields(found, hooks)))
     if found.changes:
         whose = "yours" if hooks.working == _USER else f"by {render.escape(hooks.working)}, which is working"
-        since = _short(found.head)
-        streams.answer(
-            f"\n{render.count(len(found.changes), 'file')} changed since {since or 'the beginning'}, {whose}:"
-        )
+        what = f"changed since {_short(found.head)}" if found.head is not None else "not saved yet"
+        streams.answer(f"\n{render.count(len(found.changes), 'file')} {what}, {whose}:")
         streams.answer("\n".join(_listed(found.changes)))
     for line in _attention(found, hooks):
         streams.answer(line)
     if found.changes:
-        streams.note(f"\nLook at it with: {app.typed('diff')}; save it with: {app.typed('save')}")
+        look = f"Look at it with: {app.typed('diff')}; save it" if found.head is not None else "Save it"
+        streams.note(f"\n{look} with: {app.typed('save')}")
 
 
 def _restored(head: Checkpoint | None) -> str:

@@ -49,8 +49,12 @@ def unknown_word(app: App, workspace: Workspace, paths: Sequence[str], error: No
     first = paths[0] if paths else ""
     if not first or _is_path(app, first) or set(first) & _OF_PATHS:
         return error
+    before, dots, after = first.partition(_RANGE)
+    ends = [each for each in (before, after) if each]
+    is_range = dots and any(_is_ref(workspace, each) for each in ends)
     try:
-        workspace.get(first)
+        for each in ends if is_range else [first]:
+            workspace.get(each)
     except NotFound as unknown:
         return unknown
     return error

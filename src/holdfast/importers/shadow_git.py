@@ -60,8 +60,8 @@ def open_source(request: ImportRequest) -> ShadowGitImport:
         workspace = git / objects.settings["core.worktree"]
     else:
         raise Refused(
-            f"{request.source} does not name the folder that its checkpoints are of (core.worktree)",
-            hint="If it is a shadow repository, name that folder as the target.",
+            f"{request.source} is a git repository that does not name the folder it saves (core.worktree)",
+            hint="If it is another tool's shadow repository, name that folder as the target.",
         )
     if not workspace.is_dir():
         raise NotFound(

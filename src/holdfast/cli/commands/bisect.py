@@ -63,7 +63,7 @@ def bisect(ctx: click.Context, app: App, *, good: str, bad: str, in_place: bool)
 
     def tell(checkpoint: Checkpoint, verdict: str, left: int) -> None:
         rest = f"  (at most {left} more)" if left else ""
-        streams.note(f"{short(checkpoint.id)}  {verdict}{rest}  {render.first_line(message(checkpoint))}".rstrip())
+        streams.note(f"{short(checkpoint.id)}  {verdict:<4}{rest}  {render.first_line(message(checkpoint))}".rstrip())
 
     with _interrupted_once() if in_place else contextlib.nullcontext():
         found = workspace.bisect(good, bad, test, tell=tell, in_place=in_place)

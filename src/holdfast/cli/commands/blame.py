@@ -9,6 +9,8 @@ from holdfast.cli.command import command
 from holdfast.cli.context import App, pass_app
 from holdfast.model import BlamedLine, Origin, documents
 from holdfast.model.documents import short
+from holdfast.workspace.location import YOU
+from holdfast.workspace.stored.attribution import USER
 
 
 @command()
@@ -50,7 +52,11 @@ def _print(lines: list[BlamedLine], path: str) -> None:
 def _origin(origin: Origin, path: str) -> tuple[str, str, str]:
     """Return the checkpoint, the actor, and the path where the file was called otherwise."""
     if origin.checkpoint is None:
-        return "not saved yet", origin.actor, ""
+        return "not saved yet", _by(origin), ""
     mark = "^" if origin.is_older else ""
     name = render.escape(origin.path) if origin.path != path else ""
-    return mark + short(origin.checkpoint.id), "" if origin.is_older else render.escape(origin.actor), name
+    return mark + short(origin.checkpoint.id), "" if origin.is_older else _by(origin), name
+
+
+def _by(origin: Origin) -> str:
+    return YOU if origin.actor == USER else render.escape(origin.actor)

@@ -14,7 +14,7 @@ from holdfast.cli import render, streams, values
 from holdfast.cli.command import command
 from holdfast.cli.context import App, decline, pass_app, typed
 from holdfast.cli.restore_output import carry_out, find_conversation
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import NotFound, Refused, Remedy
 from holdfast.model import Plan
 from holdfast.model.documents import short
 from holdfast.workspace.pathspec import literal
@@ -137,6 +137,8 @@ def _choose(app: App, workspace: Workspace, preview: Callable[..., Plan]) -> tup
     from holdfast.cli.picker import Chooser, pick  # start-up cost, for a terminal only
 
     checkpoints = workspace.list(_OFFERED)
+    if not checkpoints:
+        raise NotFound(f"{workspace.path} has no checkpoints yet", remedy=Remedy("save_first"))
     if app.json or not streams.can_ask():
         raise click.UsageError(f"no checkpoint is named (REF). {_choices(checkpoints)}")
     by_id = {each.id: each for each in checkpoints}
@@ -144,7 +146,6 @@ def _choose(app: App, workspace: Workspace, preview: Callable[..., Plan]) -> tup
         f"Restore to which checkpoint? {render.escape(str(workspace.path))}",
         _checkpoint_choices(checkpoints),
         lambda key: _about(by_id[key]),
-        empty="There are no checkpoints yet.",
     )
     while True:
         chosen = pick(chooser)
@@ -224,8 +225,6 @@ def _about(checkpoint: Checkpoint) -> list[str]:
 
 
 def _choices(checkpoints: list[Checkpoint]) -> str:
-    if not checkpoints:
-        return "There are none yet."
     named = [f"{typed('restore', short(each.id))} ({_told(each)})" for each in checkpoints[:_NAMED]]
     return "Choose one: " + "; ".join(
         [f"{typed('restore', 'latest')} (the newest)", *named, f"{typed('log')} (lists all)"]

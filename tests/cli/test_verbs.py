@@ -135,6 +135,14 @@ def test_guard_restores_after_a_failure_and_keeps_its_exit_code(holdfast, projec
     assert ran.out == ""
 
 
+def test_guard_runs_in_the_folder_that_is_named(holdfast, project, tmp_path, monkeypatch):
+    """Elsewhere the command would change files that nobody saved."""
+    monkeypatch.chdir(tmp_path)
+    ran = holdfast.spawn("-C", str(project), "guard", "--", "sh", "-c", "echo spoilt > a.txt; exit 7")
+    assert ran.code == 7 and not (tmp_path / "a.txt").exists()
+    assert (project / "a.txt").read_text() == "one\n" and "1 written" in ran.err
+
+
 def test_guard_brings_the_folder_itself_back(holdfast, project):
     ran = holdfast.spawn("guard", "--", "sh", "-c", f"rm -rf {project}; exit 7")
     assert (ran.code, ran.out) == (7, "")

@@ -26,8 +26,8 @@ def guard(
 ) -> int:
     """Save, run a command, and restore if it fails.
 
-    The command comes after --; its exit status is returned. `holdfast undo` brings back what the restore
-    took away.
+    The command comes after --; its exit status is returned. With -C it runs in that folder. `holdfast undo`
+    brings back what the restore took away.
 
     \b
     holdfast guard -- make migrate
@@ -51,7 +51,8 @@ def guard(
     failure: HoldfastError | None = None
     git, about_git = git_position(workspace), ""
     with workspace.hold(saved.id):
-        status = run_command.run(words, aside=app.json).status
+        folder = workspace.path if app.directory else None  # as `git -C`: else it would change what is not saved (P1)
+        status = run_command.run(words, folder=folder, aside=app.json).status
         if status and not keep:
             try:
                 restored = restore_after_failure(workspace, saved.id)

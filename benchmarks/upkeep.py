@@ -3,6 +3,7 @@
     python benchmarks/upkeep.py            # size, and the time of compacting and of restoring from deltas
     python benchmarks/upkeep.py --many     # log, get, show, prune and usage with 100, 2,000 and 10,000 checkpoints
     python benchmarks/upkeep.py --large    # a file of 1 GiB, of which one byte changes, twenty times
+    python benchmarks/upkeep.py --similar 200000   # small files that are alike, before and after `compact`
 
 Everything happens in a temporary folder; the tree is a copy of Python's own library. Times are of one run.
 """
@@ -10,15 +11,17 @@ Everything happens in a temporary folder; the tree is a copy of Python's own lib
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +42,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--many", action="store_true", help="measure many checkpoints instead of sizes")
     parser.add_argument("--large", action="store_true", help="measure one large file instead of sizes")
+    parser.add_argument("--similar", type=int, metavar="FILES", help="measure many small files that are alike")
     options = parser.parse_args()
-    measure = _many if options.many else _large if options.large else _sizes
+    similar = partial(_similar, count=options.similar) if options.similar else None
+    measure = similar or (_many if options.many else _large if options.large else _sizes)
     with tempfile.TemporaryDirectory(prefix="holdfast-upkeep-") as area:
         for label, value in measure(Path(area)):
             print(f"{label:<58} {value:>16}", flush=True)
@@ -96,6 +101,65 @@ def _large(area: Path) -> Iterator[tuple[str, str]]:
     yield f"store after {LARGE_SAVES} more ({seconds:.1f} s the last)", _bytes(_size(ws.store))
     own = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon"))
     yield "memory of the process, mapped packs aside", " ".join(own.split()[1:])
+
+
+def _similar(area: Path, *, count: int) -> Iterator[tuple[str, str]]:
+    """Small files that are alike, of which a hundredth changes from save to save; processor time, of children too."""
+    tree, chance = area / "tree", random.Random(1)
+    for number in range(count):
+        path = tree / f"{number // 1000:03}" / f"{number}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_record(number, chance))
+    ws = _open(area, tree)
+
+    def save_changes() -> float:
+        for number in chance.sample(range(count), count // 100):
+            (tree / f"{number // 1000:03}" / f"{number}.json").write_text(_record(number, chance))
+        return _cpu(lambda: ws.save("changed"))
+
+    yield f"first save of {count:,} files", f"{_cpu(lambda: ws.save('first')):.2f} s"
+    for _ in range(2):
+        save_changes()
+    measured: dict[str, list[float]] = {}
+    for round_ in range(2):
+        if round_:
+            seconds = _cpu(ws.compact)
+            yield "compact", f"{seconds:.1f} s"
+            ws.close()
+        measured.setdefault("store", []).append(_size(ws.store / "objects"))
+        found = {"verify": _cpu(ws.verify), "save of a hundredth, all else unchanged": save_changes()}
+        ws.close()
+        found["export of the first save"] = _cpu(
+            lambda round_=round_: ws.export(ws.list(None)[-1].id, area / f"out{round_}")
+        )
+        found["save that reads every file"] = _cpu(lambda: ws.save("again", rehash=True))
+        for label, value in found.items():
+            measured.setdefault(label, []).append(value)
+    for label, (before, after) in measured.items():
+        shown = f"{_bytes(before)} {_bytes(after)}" if label == "store" else f"{before:.2f} s {after:.2f} s"
+        yield f"{label}: before, after, ratio", f"{shown} {after / before:.2f}"
+
+
+def _record(number: int, chance: random.Random) -> str:
+    row = {"id": number, "name": f"item {number}", "price": chance.randrange(10**6), "stock": chance.randrange(100)}
+    fixed = {
+        "currency": "EUR",
+        "category": "garden",
+        "tags": ["new", "sale"],
+        "supplier": {"city": "Ghent", "rating": 4},
+    }
+    return json.dumps(row | fixed, indent=2)
+
+
+def _cpu(work: Callable[[], object]) -> float:
+    """Processor time of a call, with what it spent in other processes."""
+
+    def now() -> float:
+        return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+    start = now()
+    work()
+    return now() - start
 
 
 def _edit(tree: Path, chance: random.Random) -> None:
@@ -170,8 +234,8 @@ def generate(area: Path, count: int, **options: Any) -> Workspace:
     for sequence in range(2, count + 1):
         own = TreeEntry(FILE_MODE, b"own", writer.add(ObjectKind.BLOB, chance.randbytes(300)))
         root = base.root._replace(tree=writer.add(ObjectKind.TREE, encode_tree([*entries, own])))
-        one = replace(
-            first, id=new_id(sequence), sequence=sequence, message=f"step {sequence}", session=f"s{sequence % 9}"
+        one = first.replace(
+            id=new_id(sequence), sequence=sequence, message=f"step {sequence}", session=f"s{sequence % 9}"
         )
         record = writer.add(ObjectKind.BLOB, encode_record(one))
         refs[one.id] = write_commit(writer, one, base._replace(root=root, record=record, changes=changes))

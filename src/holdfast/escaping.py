@@ -42,6 +42,25 @@ def unescape_path(text: str) -> str:
     return path
 
 
+def shell_word(text: str) -> str:
+    """A text as one word for a shell, on one line and without characters that hide: `$'…'` where quotes do not do."""
+    import shlex  # start-up cost: only for what is printed beside an answer
+
+    if escape(text) == text:
+        return shlex.quote(text)
+    parts = [_in_shell(char) for char in text]
+    return f"$'{''.join(parts)}'"
+
+
+def _in_shell(char: str) -> str:
+    if char in "\\'":
+        return f"\\{char}"
+    if escape(char) == char:
+        return char
+    data = char.encode("utf-8", "surrogateescape" if 0xDC80 <= ord(char) <= 0xDCFF else "replace")
+    return _SHORT.get(char) or "".join(f"\\x{byte:02x}" for byte in data)
+
+
 def without_password(text: str) -> str:
     """A text without the passwords of URLs; in doubt, it hides more."""
     if "://" not in text:

@@ -34,6 +34,8 @@ LIBRARY = {
     "name_tenant": "Give the option tenant: {tenant}.",
     "no_restore": 'restore("latest") restores the last checkpoint; list(safety=True) shows every state.',
     "other_store": "Pass another store=….",
+    "purge_secret": 'purge(secrets=["{id}"]) removes it.',
+    "list_secrets": "secrets() scans the rest and lists all.",
     "purge_lines": "Pass lines=True to remove them.",
     "restore_missing": "Open {path} with missing_ok=True, and restore a checkpoint.",
     "repair_index": "Call verify(repair=True).",

@@ -3,6 +3,8 @@
 A policy is a set of reasons to keep; a checkpoint is removed only if no reason applies. Pins, names and what the caller
 protects are kept always, and so is the newest. A cap on bytes comes last: it takes the oldest of what the other
 reasons kept, never what is protected.
+
+Sequence numbers order checkpoints (P10). Times only say how old one is; `ages` says so without trusting the clock.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from holdfast.errors import Refused
 from holdfast.validation import check_limit
 
 _FOR_EVER = "kept until it is deleted"
+_DAY = timedelta(days=1)
+_HOUR = timedelta(hours=1)
+_PAUSE_COUNTS = timedelta(hours=8)  # of a later pause, as evidence that an earlier one was real
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,14 @@ class Record:
     """Why it is never taken (`pinned`, `named`, …); empty if it may be."""
     score: float | None = None
     """How good it is, where that is measured; greater is better."""
+    turn: str | None = None
+    """The turn that it belongs to; without one, its hour counts as its turn."""
+    age: timedelta | None = None
+    """How old it is, from `ages`; None: what the clock says."""
+
+
+SPANS = ("keep_for", "keep_turns_for", "keep_hourly_for")
+"""The reasons of a policy that are time spans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +61,10 @@ class Policy:
     """How many of the newest of each session to keep."""
     keep_best: int | None = None
     """How many with the greatest score to keep; of equal scores, the earlier one."""
+    keep_turns_for: timedelta | None = None
+    """The newest of each turn, if it is younger than this."""
+    keep_hourly_for: timedelta | None = None
+    """The newest of each hour, if it is younger than this."""
     by_kind: Mapping[str, Policy | None] = field(default_factory=dict)
     """A policy for each kind, in place of this one; None keeps a kind for ever, whatever the cap on bytes."""
     max_bytes: int | None = None
@@ -56,10 +73,12 @@ class Policy:
     def __post_init__(self) -> None:
         for name in ("keep_last", "keep_every", "keep_last_per_session", "keep_best", "max_bytes"):
             check_limit(getattr(self, name), name, least=1 if name == "keep_every" else 0)
-        if self.keep_for is not None and not isinstance(self.keep_for, timedelta):
-            raise Refused(f"keep_for is {self.keep_for!r}", hint="Give a timedelta, or None.")
-        if self.keep_for is not None and self.keep_for < timedelta(0):
-            raise Refused("keep_for is negative", hint="Give a timedelta, or None.")
+        for name in SPANS:
+            span = getattr(self, name)
+            if span is not None and not isinstance(span, timedelta):
+                raise Refused(f"{name} is {span!r}", hint="Give a timedelta, or None.")
+            if span is not None and span < timedelta(0):
+                raise Refused(f"{name} is negative", hint="Give a timedelta, or None.")
         for kind, own in self.by_kind.items():
             if own is not None and not isinstance(own, Policy):
                 raise Refused(f"by_kind[{kind!r}] is {own!r}", hint="Give a Policy, or None to keep them for ever.")
@@ -72,8 +91,12 @@ class Policy:
     @property
     def keeps_all(self) -> bool:
         """Whether no reason is given, so that nothing would go."""
-        reasons = (self.keep_last, self.keep_for, self.keep_every, self.keep_last_per_session, self.keep_best)
-        return all(reason is None for reason in reasons)
+        counts = (self.keep_last, self.keep_every, self.keep_last_per_session, self.keep_best)
+        return all(reason is None for reason in (*counts, *(getattr(self, name) for name in SPANS)))
+
+
+AUTOMATIC = Policy(keep_for=_DAY, keep_turns_for=7 * _DAY, keep_hourly_for=30 * _DAY)
+"""What is kept of checkpoints that nobody asked for, unless the configuration says otherwise."""
 
 
 def told(policy: Policy | None) -> str:
@@ -82,7 +105,9 @@ def told(policy: Policy | None) -> str:
         return "until deleted"
     reasons = {
         "the last {}": policy.keep_last,
-        "younger than {:g} days": policy.keep_for and policy.keep_for / timedelta(days=1),
+        "younger than {:g} days": policy.keep_for and policy.keep_for / _DAY,
+        "one of each turn for {:g} days": policy.keep_turns_for and policy.keep_turns_for / _DAY,
+        "one of each hour for {:g} days": policy.keep_hourly_for and policy.keep_hourly_for / _DAY,
         "one of every {}": policy.keep_every,
         "the last {} of each session": policy.keep_last_per_session,
         "the best {}": policy.keep_best,
@@ -125,6 +150,53 @@ def plan(
     return RetentionPlan({record.id: kept[record.id] for record in ordered if record.id not in gone}, removed)
 
 
+def ages(times: Sequence[datetime], now: datetime) -> list[timedelta]:
+    """Return how old checkpoints are, given their times in the order of their sequence numbers.
+
+    A clock that jumps must not make everything old. So the age is the sum of the steps from each checkpoint to the
+    next, and to now. A step back counts nothing. Neither does a step of more than a day, which may be a pause or a
+    clock set wrong, until a day has passed after it without the clock being set back; of each later step at most eight
+    hours count for that. The result is never more than a clock that was never set back says.
+    """
+    steps = [later - earlier for earlier, later in zip(times, [*times[1:], now], strict=True)]
+    found, age = [timedelta(0)] * len(times), timedelta(0)
+    for at in range(len(steps) - 1, -1, -1):
+        if timedelta(0) < steps[at] <= _DAY or (steps[at] > _DAY and _is_confirmed(steps[at + 1 :])):
+            age += steps[at]
+        found[at] = age
+    return found
+
+
+def _is_confirmed(later: Sequence[timedelta]) -> bool:
+    """Whether a long step was a pause and no wrong clock, by the steps after it."""
+    since = evidence = timedelta(0)
+    for at, step in enumerate(later, 1):
+        since += step
+        if since < timedelta(0):
+            return False  # the clock was set back to before that step
+        if at < len(later) or step <= _PAUSE_COUNTS:  # the last step is to now: the clock may be wrong at this moment
+            evidence += max(timedelta(0), min(step, _PAUSE_COUNTS))
+        if evidence >= _DAY:
+            return True
+    return False
+
+
+def _young_newest(
+    records: Sequence[Record], key: Callable[[Record], str | int], span: timedelta, now: datetime
+) -> list[Record]:
+    """Return the newest record of each key, if it is younger than `span`."""
+    newest = {key(record): record for record in records}
+    return [record for record in newest.values() if _age(record, now) < span]
+
+
+def _age(record: Record, now: datetime) -> timedelta:
+    return now - record.timestamp if record.age is None else record.age
+
+
+def _hour(record: Record) -> int:
+    return int(record.timestamp.timestamp() // _HOUR.total_seconds())
+
+
 def protect_kinds(records: Iterable[Record], policy: Policy) -> list[Record]:
     """The records, those of a kind that is kept for ever protected."""
     kinds = {kind for kind, own in policy.by_kind.items() if own is None}
@@ -146,8 +218,14 @@ def _reasons(records: Sequence[Record], policy: Policy | None, now: datetime) ->
     if policy.keep_last:
         yield from ((record.id, f"among the last {policy.keep_last}") for record in records[-policy.keep_last :])
     if policy.keep_for is not None:
-        young = (record for record in records if now - record.timestamp < policy.keep_for)
+        young = [record for record in records if _age(record, now) < policy.keep_for]
         yield from ((record.id, "young enough") for record in young)
+    if policy.keep_turns_for is not None:
+        young = _young_newest(records, lambda each: each.turn or _hour(each), policy.keep_turns_for, now)
+        yield from ((record.id, "the last of its turn") for record in young)
+    if policy.keep_hourly_for is not None:
+        young = _young_newest(records, _hour, policy.keep_hourly_for, now)
+        yield from ((record.id, "the last of its hour") for record in young)
     if policy.keep_every:
         some = (record for record in records if record.sequence % policy.keep_every == 0)
         yield from ((record.id, f"one of every {policy.keep_every}") for record in some)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -187,6 +188,31 @@ class TestInPlace:
         ran = holdfast.spawn("bisect", "a1", "a4", "--in-place", "--", "sh", "-c", script)
         assert ran.code == 130, ran
         assert captured(project) == unsaved
+
+    def test_killed_it_says_how_to_bring_everything_back(self, holdfast, project, unsaved):
+        script = "read x < good; test $x = 0 && kill -9 $PPID; true"
+        ran = holdfast.spawn("bisect", "a1", "a4", "--in-place", "--", "sh", "-c", script)
+        assert ran.code == -9 and "after a kill -9: holdfast restore a5" in ran.err
+        assert captured(project) != unsaved
+        for command in ("log", "status", "diff"):
+            assert "bring the folder back with: holdfast restore a5" in holdfast(command).err, command
+        assert "interrupted-bisect" in [each["code"] for each in holdfast("status", "--json").json["attention"]]
+        assert holdfast("restore", "a5").code == 0
+        assert captured(project) == unsaved
+        assert "was killed" not in holdfast("status").err + holdfast("status").out
+
+    def test_a_save_after_the_kill_ends_the_warning(self, holdfast, project, write, unsaved):
+        script = "read x < good; test $x = 0 && kill -9 $PPID; true"
+        holdfast.spawn("bisect", "a1", "a4", "--in-place", "--", "sh", "-c", script)
+        write("good", "on purpose\n")
+        holdfast.saved()
+        assert "bisect" not in holdfast("log").err
+
+    def test_while_it_runs_nothing_is_said(self, holdfast, project, unsaved):
+        script = f"{shlex.join(holdfast.command)} log; read x < good; test $x = 1"
+        ran = holdfast.spawn("bisect", "a1", "a4", "--in-place", "--", "sh", "-c", script)
+        assert ran.code == 0 and "was killed" not in ran.err, ran
+        assert not list(project.parents[2].glob("state/holdfast/workspaces/*/holdfast/bisect"))
 
     def test_build_tools_build_again(self, holdfast, write: Write, project: Path):
         subprocess.run(["git", "init", "-q", project], check=True)

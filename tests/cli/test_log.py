@@ -118,3 +118,11 @@ def test_a_checkpoint_by_time(agent: Program) -> None:
     assert agent("show", "@now", "--json").json["checkpoint"]["short_id"] == "a4"
     assert agent("diff", "@1d").code == 3
     assert "no checkpoint is as old" in agent("restore", "@yesterday", "-y").err
+
+
+def test_your_own_are_listed_by_the_word_that_log_shows(holdfast, write):
+    first = holdfast.saved()
+    write("a.txt", "two\n")
+    holdfast.saved("--actor", "claude-code")
+    for word in ("you", "user"):
+        assert [each["id"] for each in holdfast("log", "--json", "--actor", word).json["items"]] == [first], word

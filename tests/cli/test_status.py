@@ -121,11 +121,11 @@ def test_after_changes_were_taken_back(holdfast: Program, project: Path) -> None
 def test_a_large_new_file_needs_attention(holdfast: Program, project: Path) -> None:
     holdfast.saved()
     with open(project / "model.bin", "wb") as file:
-        file.truncate(60 << 20)
+        file.truncate(110 << 20)
     assert (
-        "Needs attention:\n  1 new file is large, 60 MiB in all, and would be saved\n    model.bin\n"
-        in holdfast("status").out
-    )
+        "Needs attention:\n  1 new file is large, 110 MiB in all, and would be saved; "
+        "to leave it out, add this line to .holdfastignore: /model.bin\n    model.bin\n"
+    ) in holdfast("status").out
     (found,) = holdfast("status", "--json").json["attention"]
     assert (found["code"], found["paths"]) == ("large-file", ["model.bin"])
 

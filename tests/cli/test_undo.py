@@ -73,3 +73,46 @@ def test_undo_without_a_restore_names_what_may_be_meant(holdfast):
     ran = holdfast("undo")
     assert ran.code == 3
     assert "holdfast restore latest" in ran.err and "holdfast undo --agent" in ran.err
+
+
+class TestSavesAfterAnUndo:
+    """The parent of such a save is a safety checkpoint, which no list shows: the save before it is meant."""
+
+    @pytest.fixture
+    def undone(self, holdfast, write: Write):
+        holdfast.saved()
+        write("a.txt", "two\n")
+        assert holdfast("restore", "a1").code == 0
+        assert holdfast("undo").code == 0
+        return holdfast
+
+    def test_status_names_no_hidden_checkpoint(self, undone, write: Write):
+        out = undone("status").out
+        assert "as before restore to a1, unchanged since" in out and "a2" not in out
+        write("b.txt", "new\n")
+        ran = undone("status")
+        assert "1 file changed since then, yours" in ran.out and "holdfast diff a2;" in ran.err
+
+    def test_status_names_the_save_that_is_there_again(self, holdfast, write: Write):
+        holdfast.saved()
+        write("a.txt", "two\n")
+        holdfast.saved()
+        assert (holdfast("restore", "a1").code, holdfast("undo").code) == (0, 0)
+        assert "folder     as in a2\n" in holdfast("status").out
+
+    def test_what_changed_is_compared_with_the_last_save(self, undone):
+        assert undone("save", "again").out == "a4  1 file changed\n"
+        assert "1 file +1 -1" in undone("log").out.splitlines()[0]
+        shown = undone("show", "a4")
+        assert "changed     1 file\n            M a.txt" in shown.out and "parent      a1-" in shown.out
+        assert undone("show", "a4", "--json").json["checkpoint"]["files_changed"] == ["a.txt"]
+        assert undone("log", "a.txt").out.splitlines()[0].startswith("a4 ")
+
+    def test_undo_of_an_agent_is_shown_by_the_next_save(self, holdfast, write: Write):
+        holdfast.saved()
+        write("a.txt", "by the agent\n")
+        holdfast.saved("--actor", "claude-code")
+        assert holdfast("undo", "--agent").code == 0
+        write("b.txt", "mine\n")
+        saved = holdfast("save", "--json").json["checkpoint"]
+        assert sorted(saved["files_changed"]) == ["a.txt", "b.txt"]

@@ -266,3 +266,10 @@ def test_search_says_what_the_folder_has(holdfast, write):
     write("a.txt", "Needle, typed again\n")
     again = holdfast("search", "Needle").out
     assert "gone in a2" in again and "again in the folder now" in again
+
+
+def test_guard_says_whether_it_saved_anything(holdfast, project):
+    holdfast.saved()
+    assert holdfast("guard", "--", "true").err.startswith("Already saved as a1\n")
+    (project / "a.txt").write_text("two\n")
+    assert holdfast("guard", "--", "true").err.startswith("Saved a2\n")

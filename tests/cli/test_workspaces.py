@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -106,12 +107,73 @@ def test_a_name_of_two_is_ambiguous(rich: Program, project: Path) -> None:
     assert ran.code == 4 and str(twin) in ran.err and str(project) in ran.err
 
 
+def _age() -> None:
+    """Have every store last used fifteen days ago."""
+    from holdfast.workspace.stores import list_stores
+
+    then = time.time() - 15 * 86400
+    for each in list_stores(os.environ):
+        for place in [each.store / "refs" / "tags", *(each.store / "holdfast").rglob("*"), each.store / "holdfast"]:
+            os.utime(place, (then, then))
+
+
+def test_safety_checkpoints_are_not_counted(rich: Program, project: Path) -> None:
+    (project / "a.txt").write_text("two")
+    rich("-C", str(project), "restore", "a1", "--yes")
+    assert [each["checkpoints"] for each in rich("workspaces", "--json").json["items"]] == [1]
+
+
+class TestRenamedFolders:
+    @pytest.mark.parametrize("above", [False, True])
+    def test_a_renamed_folder_is_not_gone(self, rich: Program, project: Path, above: bool) -> None:
+        old, new = (project.parent, project.parent.with_name("src")) if above else (project, project.with_name("new"))
+        os.chdir("/")
+        old.rename(new)
+        place = new / "project" if above else new
+        (item,) = rich("workspaces", "--json").json["items"]
+        assert (item["gone"], item["moved_to"]) == (False, str(place))
+        assert f"now {place}" in rich("workspaces").out
+        _age()
+        assert "Nothing to delete" in rich("workspaces", "--remove-gone", "--yes").err
+        assert rich("-C", str(place), "log").out.startswith("a1 ")
+
+    def test_a_rename_during_the_question_is_seen(self, rich: Program, project: Path) -> None:
+        from holdfast.workspace.stores import list_stores, remove_gone
+
+        aside = project.parent / "elsewhere" / "project"
+        aside.parent.mkdir()
+        project.rename(aside)
+        (gone,) = list_stores(os.environ)
+        assert gone.is_gone  # not beside its old place: nothing is known about it
+        aside.rename(project.with_name("new"))
+        assert f"the folder is {project.with_name('new')} now" in remove_gone([gone], os.environ).failed[str(project)]
+
+    def test_a_copy_beside_it_is_another_folder(self, rich: Program, project: Path) -> None:
+        shutil.copytree(project, project.with_name("copy"), symlinks=True)
+        shutil.rmtree(project)
+        assert [each["gone"] for each in rich("workspaces", "--json").json["items"]] == [True]
+
+
 class TestRemoveGone:
+    def test_what_was_used_lately_stays_unless_named(self, rich: Program, project: Path) -> None:
+        shutil.rmtree(project)
+        ran = rich("workspaces", "--remove-gone", "--yes")
+        assert ran.code == 0 and "Kept: 1 store used in the last 14 days" in ran.err and "Deleted" not in ran.out
+        assert rich("workspaces", "--remove-gone", "--yes", "no-such").code == 3
+        assert len(rich("workspaces", "--json").json["items"]) == 1
+        assert "Deleted 1 store" in rich("workspaces", "--remove-gone", "--yes", "project").out
+        assert rich("workspaces", "--json").json["items"] == []
+
+    def test_a_folder_that_is_there_cannot_be_named(self, rich: Program, project: Path) -> None:
+        assert rich("workspaces", "--remove-gone", "--yes", str(project)).code == 3
+        assert rich("workspaces", str(project)).code == 2
+
     def test_only_those_that_are_gone(self, rich: Program, project: Path) -> None:
         stays = project.parent / "stays"
         stays.mkdir()
         rich("-C", str(stays), "init", "--save")
         shutil.rmtree(project)
+        _age()
         plan = rich("workspaces", "--remove-gone", "--dry-run")
         assert str(project) in plan.err and "cannot be undone" in plan.err
         refused = rich("workspaces", "--remove-gone")

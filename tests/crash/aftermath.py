@@ -211,4 +211,8 @@ def _sequence(checkpoint_id: str) -> int:
 def is_left(path: Path) -> bool:
     """Whether a file is one that only an operation under way may have."""
     name = path.name
-    return name.startswith(("tmp_", ".holdfast-restore-", "journal.", "purge.")) or name.endswith(".new")
+    return (
+        name.startswith(("tmp_", ".holdfast-restore-", "journal.", "purge."))
+        or name.endswith(".new")
+        or name == "thinning"
+    )

@@ -230,6 +230,20 @@ def _to_prune(scene: Scene) -> None:
     ws.save("third")
 
 
+def _to_thin(scene: Scene) -> None:
+    """Three automatic saves in one pack; the first needs most of the bytes."""
+    automatic = {"type": "automatic"}
+    _small_tree(scene.ws)
+    ws = scene.open()
+    (scene.ws / "large.bin").write_bytes(random.Random(7).randbytes(100_000))
+    ws.save("first", metadata=automatic)
+    (scene.ws / "large.bin").unlink()
+    ws.save("second", metadata=automatic)
+    (scene.ws / "edit.txt").write_text("edited\n")
+    ws.save("third", metadata=automatic)
+    ws.merge()
+
+
 def _to_export(scene: Scene) -> None:
     """An empty folder waits for a checkpoint, with a mode that somebody chose."""
     _some_edited(scene)
@@ -292,6 +306,7 @@ OPERATIONS = [
     Operation("purge", _leaked, lambda s: s.open().purge(f"deep/{LEAK}"), purges=f"deep/{LEAK}"),
     Operation("merge", _several_packs, lambda s: s.open().merge()),
     Operation("prune", _to_prune, lambda s: s.open().prune(Policy(keep_last=2), dry_run=False), deletes="latest~2"),
+    Operation("thin", _to_thin, lambda s: s.open().thin(Policy(keep_last=2)), deletes="latest~2"),
     Operation("pin", _some_edited, lambda s: s.open().pin("first"), pins="first"),
     Operation("compact", _several_packs, lambda s: s.open().compact()),
     Operation("export", _some_edited, lambda s: s.open().export("first", s.out), exports=True),

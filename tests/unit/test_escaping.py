@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Refused
-from holdfast.escaping import escape, escape_path, unescape_path
+from holdfast.escaping import escape, escape_path, shell_word, unescape_path
 
 _WIDE_SPACES = "\u00a0\u2009\u202f\u3000"
 
@@ -44,3 +46,21 @@ def test_what_is_given_is_a_path_or_refused(text: str) -> None:
 def test_a_backslash_that_begins_no_escape_is_refused(text: str) -> None:
     with pytest.raises(Refused):
         unescape_path(text)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_a_shell_reads_a_word_back() -> None:
+    names = [
+        b"a b",
+        b"it's",
+        b"new\nline",
+        b"\xff\xfe1",
+        "bidi\u202e\u2066x'\\".encode(),
+        b"\x1b[31m",
+        b"-$(x)`y`",
+        b"\t",
+    ]
+    words = " ".join(shell_word(os.fsdecode(name)) for name in names)
+    assert words.isprintable()
+    ran = subprocess.run(["bash", "-c", f"printf '%s\\0' {words}"], capture_output=True, check=True)
+    assert ran.stdout.split(b"\0")[:-1] == names

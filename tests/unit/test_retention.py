@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import Refused
-from holdfast.retention import Policy, Record, plan
+from holdfast.retention import Policy, Record, ages, plan
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -162,3 +163,137 @@ def test_every_record_is_kept_or_deleted_and_protected_stay(
 def test_what_would_be_passed_over_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(Refused, match=next(iter(wrong))):
         Policy(**wrong)
+
+
+DAY, HOUR, YEAR = timedelta(days=1), timedelta(hours=1), timedelta(days=365)
+THINNING = Policy(keep_for=DAY, keep_turns_for=7 * DAY, keep_hourly_for=30 * DAY)
+
+
+def aged(*days: float, **fields: Callable[[int], object]) -> list[Record]:
+    """Checkpoints of these ages in days, oldest first."""
+    found = []
+    for number, age in enumerate(days, 1):
+        more = {name: make(number) for name, make in fields.items()}
+        found.append(Record(f"c{number}", number, NOW - age * DAY, **more))  # type: ignore[arg-type]
+    return found
+
+
+class TestTurnsAndHours:
+    def test_all_of_the_last_day_stay(self) -> None:
+        assert removed(aged(0.99, 0.5, 0.5, 0.5, 0.1, turn=lambda _: "one"), THINNING) == []
+
+    def test_one_of_each_turn_stays_for_a_week(self) -> None:
+        found = aged(3, 2.9999, 2.9998, 2.9997, 0, turn=lambda number: "first" if number < 3 else "second")
+        assert removed(found, THINNING) == ["c1", "c3"]
+
+    def test_without_a_turn_one_of_each_hour_stays(self) -> None:
+        found = aged(3, 3 - 1 / 48, 3 - 2 / 48, 3 - 3 / 48, 0)
+        assert removed(found, THINNING) == ["c1", "c3"]
+
+    def test_one_of_each_hour_stays_for_a_month(self) -> None:
+        found = aged(8, 8 - 1 / 48, 8 - 2 / 48, 8 - 3 / 48, 0, turn=lambda number: f"turn {number}")
+        assert removed(found, THINNING) == ["c1", "c3"]
+
+    def test_nothing_older_stays(self) -> None:
+        assert removed(aged(31, 30, 29.99, 0), THINNING) == ["c1", "c2"]
+
+    def test_age_overrides_the_clock(self) -> None:
+        assert removed(aged(100, 99, 0, age=lambda _: HOUR), THINNING) == []
+
+    def test_spans_are_checked(self) -> None:
+        for name in ("keep_turns_for", "keep_hourly_for"):
+            with pytest.raises(Refused, match=f"{name} is negative"):
+                Policy(**{name: -DAY})
+            with pytest.raises(Refused, match=name):
+                Policy(**{name: 3})  # type: ignore[arg-type]
+
+
+class TestAges:
+    def test_ages_are_those_of_the_clock(self) -> None:
+        times = [NOW - hours * HOUR for hours in (50, 30, 12, 11, 1)]
+        assert ages(times, NOW) == [hours * HOUR for hours in (50, 30, 12, 11, 1)]
+
+    def test_clock_a_year_ahead_ages_nothing(self) -> None:
+        times = [NOW - 2 * HOUR, NOW - HOUR]
+        assert ages(times, NOW + YEAR) == [HOUR, timedelta(0)]
+        assert ages([*times, NOW + YEAR], NOW + YEAR + HOUR) == [2 * HOUR, HOUR, HOUR]
+
+    def test_clock_set_ahead_and_back_ages_nothing(self) -> None:
+        times = [NOW - 2 * HOUR, NOW + YEAR, NOW - HOUR]
+        assert ages(times, NOW) == [HOUR, HOUR, HOUR]
+        wild = [NOW - 2 * HOUR, *([NOW + YEAR, NOW - HOUR] * 50)]
+        assert max(ages(wild, NOW)) == HOUR
+
+    def test_time_of_1970_does_not_make_a_checkpoint_old(self) -> None:
+        times = [NOW - 2 * HOUR, datetime(1970, 1, 1, tzinfo=UTC), NOW - HOUR]
+        assert ages(times, NOW) == [HOUR, HOUR, HOUR]
+
+    def test_pause_counts_after_a_day_of_work(self) -> None:
+        pause = [NOW - 20 * DAY, NOW]
+        work = [NOW + hours * HOUR for hours in range(1, 25)]
+        assert ages([*pause, *work[:22]], work[22])[0] == 23 * HOUR
+        assert ages([*pause, *work[:23]], work[23])[0] == 21 * DAY
+
+    def test_pause_counts_after_three_more(self) -> None:
+        weekly = [NOW - 7 * weeks * DAY for weeks in range(4, -1, -1)]
+        assert ages(weekly, NOW)[0] == 7 * DAY
+        assert ages(weekly[1:], NOW)[0] == timedelta(0)
+
+
+_STEPS = st.lists(st.sampled_from([0, 1, 60, 3600, 40_000, 90_000, 700_000, 4_000_000]), min_size=1, max_size=40)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[Record], datetime]:
+    """Records with turns, sessions and protected ones among them, by a clock that may jump, and a time after."""
+    steps = draw(_STEPS)
+    jumps = draw(st.dictionaries(st.integers(0, len(steps)), st.sampled_from([-YEAR, YEAR, -DAY]), max_size=3))
+    found, time = [], datetime(2029, 1, 1, tzinfo=UTC)
+    for number, step in enumerate(steps):
+        time += timedelta(seconds=step) + jumps.get(number, timedelta(0))
+        turn = draw(st.sampled_from([None, "a", "b", "c"]))
+        protected = draw(st.sampled_from(["", "", "pinned"]))
+        found.append(Record(f"c{number}", number, time, turn=turn, protected=protected))
+    return found, time + timedelta(seconds=draw(st.integers(0, 4_000_000)))
+
+
+def with_ages(found: list[Record], now: datetime) -> list[Record]:
+    old = ages([each.timestamp for each in found], now)
+    return [replace(each, age=age) for each, age in zip(found, old, strict=True)]
+
+
+class TestThinningProperties:
+    @given(histories())
+    def test_protected_and_newest_are_never_taken(self, history: tuple[list[Record], datetime]) -> None:
+        found, now = history
+        left = plan(with_ages(found, now), THINNING, now).kept
+        assert {each.id for each in found if each.protected} | {found[-1].id} <= left.keys()
+
+    @given(histories())
+    def test_second_plan_takes_nothing(self, history: tuple[list[Record], datetime]) -> None:
+        found, now = history
+        known = with_ages(found, now)
+        left = plan(known, THINNING, now).kept
+        assert plan([each for each in known if each.id in left], THINNING, now).removed == []
+
+    @given(histories(), st.integers(0, 4_000_000))
+    def test_what_goes_would_also_go_later(self, history: tuple[list[Record], datetime], seconds: int) -> None:
+        found, now = history
+        later = [replace(each, age=each.age + timedelta(seconds=seconds)) for each in with_ages(found, now)]  # type: ignore[operator]
+        gone = plan(with_ages(found, now), THINNING, now).removed
+        assert set(gone) <= set(plan(later, THINNING, now).removed)
+
+    @given(histories(), st.sampled_from([YEAR, -YEAR, 50 * YEAR]))
+    def test_jump_of_the_clock_takes_nothing_more(
+        self, history: tuple[list[Record], datetime], jump: timedelta
+    ) -> None:
+        found, now = history
+        taken = set(plan(with_ages(found, now), THINNING, now).removed)
+        assert set(plan(with_ages(found, now + jump), THINNING, now + jump).removed) <= taken
+
+    @given(histories())
+    def test_ages_fall_with_the_sequence(self, history: tuple[list[Record], datetime]) -> None:
+        found, now = history
+        old = ages([each.timestamp for each in found], now)
+        assert old == sorted(old, reverse=True)
+        assert min(old) >= timedelta(0)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from holdfast.cli import render, streams
 from holdfast.cli.exit_codes import Exit
 from holdfast.errors import HoldfastError, NotFound, Refused
-from holdfast.escaping import without_password
+from holdfast.escaping import shell_word, without_password
 
 if TYPE_CHECKING:
     from holdfast.location import Location, LocationKind
@@ -171,7 +171,7 @@ class App:
             if create:
                 raise
         options["exclude_patterns"] = [*options["exclude_patterns"], *exclude]
-        options["on_unknown"] = "tagged"  # states are shown, and nothing is made of them
+        options["on_unknown"] = "tagged"  # states are only shown
         streams.tell_waiting()
         missing_ok = bool(self.directory) and not (create or strict)
         workspace = Workspace(
@@ -233,6 +233,11 @@ class App:
         if workspace.moved_from:
             streams.note(render.escape(f"This folder was {workspace.moved_from} before; its checkpoints continue."))
         self.tell_recovered()
+        if before := workspace.interrupted_bisect:
+            from holdfast.model.documents import short  # start-up cost, only then
+
+            again = self.typed("restore", short(before.id))
+            streams.note(f"A bisect --in-place was killed and left an old state; bring the folder back with: {again}")
         return workspace
 
     def folder(self) -> Path:
@@ -290,12 +295,10 @@ class App:
 
         A password in a URL is left out of it.
         """
-        import shlex  # start-up cost: only for what is printed beside an answer
-
         options = [f"--{name.replace('_', '-')}" for name, is_on in self._options.items() if is_on]
         for option, place in (("-C", self.directory), ("--store", self.store)):
             options += [option, place] if place else []
-        return shlex.join(render.escape(without_password(word)) for word in ("holdfast", *options, *words))
+        return " ".join(shell_word(without_password(word)) for word in ("holdfast", *options, *words))
 
     def close(self) -> None:
         """Print the last notes, at the end of every run."""

@@ -13,6 +13,7 @@ from holdfast.cli import streams
 from holdfast.cli.command import output_options, with_context
 from holdfast.cli.context import App
 from holdfast.cli.exit_codes import Exit
+from holdfast.escaping import shell_word
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -35,6 +36,7 @@ SECTIONS = {
         "search": "Find when a text was added and when it was removed.",
         "why": "Show whether checkpoints contain a path, and which rule decides.",
         "bisect": "Find the first checkpoint at which a command fails.",
+        "git": "Find branches and stashes that your git lost; rescue them.",
         "export": "Write a checkpoint's files into another folder.",
     },
     "Try things safely": {
@@ -59,6 +61,7 @@ SECTIONS = {
         "pin": "Keep a checkpoint when others are pruned.",
         "rm": "Delete checkpoints for good.",
         "prune": "Delete checkpoints that no rule keeps, and free disk space.",
+        "secrets": "List keys and passwords that checkpoints contain.",
         "purge": "Remove a path's content from every checkpoint, for good.",
         "usage": "Show what takes space in the store.",
         "compact": "Make the store as small as possible.",
@@ -134,9 +137,7 @@ class LazyGroup(click.Group):
 
 def _typed(ours: str, rest: list[str]) -> str:
     """The command as it is typed here, with the words that followed."""
-    import shlex  # start-up cost, for a command of another tool only
-
-    return shlex.join(["holdfast", ours, *(word for word in rest if word != "--help")])
+    return " ".join(map(shell_word, ["holdfast", ours, *(word for word in rest if word != "--help")]))
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:

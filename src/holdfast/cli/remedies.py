@@ -32,6 +32,8 @@ COMMAND_LINE = {
     "no_restore": "To go back to the last checkpoint: holdfast restore latest. To take back what an agent did:"
     " holdfast undo --agent.",
     "other_store": "Pass another --store.",
+    "purge_secret": "Remove it with: holdfast purge --secret {id}",
+    "list_secrets": "List them with: holdfast secrets",
     "purge_lines": "Pass --lines to remove them.",
     "restore_missing": "Bring it back with: holdfast -C {path} restore latest",
     "repair_index": "Run `holdfast index verify --repair`.",

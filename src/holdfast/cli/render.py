@@ -162,7 +162,7 @@ def _narrow(widths: list[int], columns: int) -> None:
 
 
 def cut(text: str, width: int, mark: str = "…") -> str:
-    """Cut a text to fit into so many columns; `mark` says that something is missing."""
+    """Cut a text to fit into a number of columns; `mark` says that something is missing."""
     if display_width(text) <= width:
         return text
     text = _PAINT.sub("", text)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.agents.hook_status import HookState, HookStatus
     from holdfast.cli.context import App
     from holdfast.model import Checkpoint, PathChange
-    from holdfast.workspace.status import WorkspaceStatus
+    from holdfast.workspace.status import Attention, WorkspaceStatus
 
 _PATHS_SHOWN = 10
 _PROBLEM_PATHS_SHOWN = 3
@@ -58,13 +58,15 @@ def print_status(app: App) -> None:
     streams.answer(render.fields(_fields(found, hooks)))
     if found.changes:
         whose = "yours" if hooks.working == _USER else f"by {render.escape(hooks.working)}, which is working"
-        what = f"changed since {_short(found.head)}" if found.head is not None else "not saved yet"
+        since = "then" if _is_hidden(found.head) else _short(found.head)
+        what = f"changed since {since}" if found.head is not None else "not saved yet"
         streams.answer(f"\n{render.count(len(found.changes), 'file')} {what}, {whose}:")
         streams.answer("\n".join(_listed(found.changes)))
     for line in _attention(found, hooks):
         streams.answer(line)
     if found.changes:
-        look = f"Look at it with: {app.typed('diff')}; save it" if found.head is not None else "Save it"
+        against = [_short(found.head)] if found.latest is None or found.head != found.latest else []
+        look = f"Look at it with: {app.typed('diff', *against)}; save it" if found.head is not None else "Save it"
         streams.note(f"\n{look} with: {app.typed('save')}")
 
 
@@ -76,6 +78,10 @@ def _restored(head: Checkpoint | None) -> str:
         from holdfast.model.documents import short  # start-up cost, only then
 
         return f"{what} since {short(operation.target)} taken back"
+    if operation is not None:  # an undo led to what was there before, which is in no list
+        from holdfast.workspace.location import reason  # as above
+
+        return f"as {reason(operation)}"
     return f"restored to {_short(head)}"
 
 
@@ -93,7 +99,7 @@ def _fields(found: WorkspaceStatus, hooks: HookStatus) -> list[tuple[str, str]]:
     git = ""
     if found.git is not None:
         git = f"branch {found.git.branch}" if found.git.branch else f"detached at {found.git.commit[:12]}"
-    used = f"{render.size(found.store_bytes)} for {render.count(found.checkpoints, 'checkpoint')}"
+    used = f"{render.size(found.store_bytes)} for {render.count(found.checkpoints, 'checkpoint')}{_thinned(found)}"
     return [
         ("workspace", render.escape(str(found.workspace))),
         ("your git", render.escape(git)),
@@ -104,10 +110,25 @@ def _fields(found: WorkspaceStatus, hooks: HookStatus) -> list[tuple[str, str]]:
     ]
 
 
+def _thinned(found: WorkspaceStatus) -> str:
+    """What thinning did last, and in all."""
+    done = found.thinned
+    if done is None or not done.removed_at:
+        return ""
+    total = render.count(done.total_removed, "automatic checkpoint")
+    when = render.ago(datetime.fromisoformat(done.removed_at))
+    return f"; {total} thinned, {render.size(done.total_freed_bytes)} freed, last {when}"
+
+
 def _short(checkpoint: Checkpoint | None) -> str:
     from holdfast.model.documents import short
 
     return short(checkpoint.id) if checkpoint else ""
+
+
+def _is_hidden(checkpoint: Checkpoint | None) -> bool:
+    """Whether no list shows it: it was made by a restore, an undo or a redo."""
+    return checkpoint is not None and checkpoint.operation is not None
 
 
 def _by(checkpoint: Checkpoint) -> str:
@@ -142,7 +163,9 @@ def _listed(changes: Sequence[PathChange]) -> list[str]:
 
 
 def _attention(found: WorkspaceStatus, hooks: HookStatus) -> list[str]:
-    lines = [(each.message, each.paths) for each in found.attention]
+    lines = [
+        (f"{each.message}. {_remedy(each)}" if each.remedy else each.message, each.paths) for each in found.attention
+    ]
     lines += [(f"{state.agent}: {problem}", ()) for state in hooks.hooks for problem in state.problems]
     if not lines:
         return []
@@ -151,6 +174,13 @@ def _attention(found: WorkspaceStatus, hooks: HookStatus) -> list[str]:
         shown.append(f"  {render.escape(message)}")
         shown += render.listing(paths, cap=_PROBLEM_PATHS_SHOWN)
     return shown
+
+
+def _remedy(attention: Attention) -> str:
+    from holdfast.cli.remedies import COMMAND_LINE  # start-up cost, only then
+
+    remedy = attention.remedy
+    return COMMAND_LINE[remedy.code].format_map(remedy.arguments) if remedy else ""
 
 
 def document(found: WorkspaceStatus, hooks: HookStatus) -> dict[str, Any]:
@@ -177,10 +207,14 @@ def document(found: WorkspaceStatus, hooks: HookStatus) -> dict[str, Any]:
         ],
         "store_bytes": found.store_bytes,
         "free_bytes": found.free_bytes,
+        "thinning": found.thinned._asdict() if found.thinned else None,
         "attention": [
-            *({"code": each.code, "message": each.message, "paths": list(each.paths)} for each in found.attention),
             *(
-                {"code": "hooks", "message": f"{state.agent}: {problem}", "paths": []}
+                {"code": each.code, "message": each.message, "paths": list(each.paths), "hint": _remedy(each)}
+                for each in found.attention
+            ),
+            *(
+                {"code": "hooks", "message": f"{state.agent}: {problem}", "paths": [], "hint": ""}
                 for state in hooks.hooks
                 for problem in state.problems
             ),

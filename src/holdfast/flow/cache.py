@@ -6,6 +6,7 @@ a deleted session that names no parent is recognised by what is remembered here 
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -82,15 +83,21 @@ class KnownGenerations:
         self._lock = threading.Lock()
         self._families: OrderedDict[str, int] = OrderedDict()
         self._deleted: OrderedDict[str, None] = OrderedDict()
+        self._begun: OrderedDict[str, None] = OrderedDict()
 
     def see(self, session: str, family: int) -> None:
         with self._lock:
             _put(self._families, session, family)
+            self._begun.pop(session, None)
+
+    def known(self, session: str) -> int | None:
+        """The family of the generation that is known."""
+        with self._lock:
+            return self._families.get(session)
 
     def is_outdated(self, session: str, family: int, *, is_deleted: bool) -> bool:
         """Whether another process deleted the generation that is known, and perhaps began the session again."""
-        with self._lock:
-            known = self._families.get(session)
+        known = self.known(session)
         return known is not None and (is_deleted or known != family)
 
     def note_deleted(self, session: str) -> None:
@@ -108,13 +115,30 @@ class KnownGenerations:
         with self._lock:
             return self._families.pop(session, None) is not None
 
+    def begin_again(self, session: str) -> None:
+        """Note that this process removed the tombstone of a session, to begin it again."""
+        with self._lock:
+            _put(self._begun, session, None)
+
+    def new_family(self, session: str, *, again: bool) -> int:
+        """A random family for a new session; `again`: it was deleted before, and the family says so."""
+        with self._lock:
+            again |= session in self._begun
+        return secrets.randbits(_FAMILY_BITS) | (again << _FAMILY_BITS)
+
     def reopen(self, session: str | None) -> None:
         """Forget everything about a session, or about all."""
         with self._lock:
-            for each in (self._families, self._deleted):
+            for each in (self._families, self._deleted, self._begun):
                 each.clear() if session is None else each.pop(session, None)
 
 
+def is_begun_again(family: int) -> bool:
+    """Whether a session of this family was deleted and begun again, as its greatest bit says."""
+    return bool(family >> _FAMILY_BITS)
+
+
+_FAMILY_BITS = 62
 _MOST_GENERATIONS = 1 << 16
 V = TypeVar("V")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from types import TracebackType
@@ -188,12 +188,17 @@ class MemoryStore:
         found = sorted((row for row in found if before is None or row.latest < before), key=lambda row: -row.latest)
         return found if limit is None else found[:limit]
 
-    def delete(self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = ()) -> int:
+    def delete(
+        self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = (), families: Mapping[str, int] | None = None
+    ) -> int:
         with self._lock:
-            own, count, families = self._own, 0, set()
+            own, count, freed = self._own, 0, set()
             if not all(is_still(own.sessions.get(each.session), each) for each in if_are):
                 raise Stale
             for place in places:
+                known = own.sessions.get(place.session)
+                if known is not None and store.is_other_family(place.session, known.family, families):
+                    continue
                 own.writes.pop(place, None)
                 row = own.rows.pop(place, None)
                 if row is not None:
@@ -201,10 +206,10 @@ class MemoryStore:
                     del own.places[place.session][place]
                     if not own.places[place.session]:
                         del own.places[place.session]
-                    families.add(row.family)
+                    freed.add(row.family)
                     session = own.sessions[place.session]
                     own.sessions[place.session] = session._replace(checkpoints=session.checkpoints - 1)
-            for family in families:
+            for family in freed:
                 self._sweep(family)
             return count
 
@@ -251,11 +256,17 @@ class MemoryStore:
             self._tenants[self._tenant_name] = _Tenant(sequence=self._own.sequence)
 
     def add_writes(
-        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, max_wait_seconds: float = 0.0
+        self,
+        place: Place,
+        writes: Sequence[WriteRow],
+        *,
+        replace: bool,
+        family: int | None = None,
+        max_wait_seconds: float = 0.0,
     ) -> None:
         with self._lock:
             known = self._own.sessions.get(place.session)
-            if known is not None and known.is_deleted:
+            if known is not None and (known.is_deleted or family not in (None, known.family)):
                 raise store.session_deleted(place.session)
             stored = self._own.writes.setdefault(place, {})
             for write in writes:

@@ -8,7 +8,7 @@ call. (The number of deleted rows may then be too small: the first call deleted 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
@@ -166,25 +166,37 @@ class PostgresStore:
 
     # deleting
 
-    def delete(self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = ()) -> int:
-        columns = [[escape(name) for name in column] for column in zip(*places, strict=True)] or [[], [], []]
-        gone = self._do(lambda cursor: self._delete(cursor, columns, if_are))
+    def delete(
+        self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = (), families: Mapping[str, int] | None = None
+    ) -> int:
+        rows = [(*map(escape, place),) for place in places]
+        wanted = {escape(session): family for session, family in (families or {}).items()}
+        gone = self._do(lambda cursor: self._delete(cursor, rows, if_are, wanted))
         if gone is None:
             raise Stale
         return gone
 
     def _delete(
-        self, cursor: psycopg.Cursor[Any], columns: list[list[str]], if_are: Sequence[SessionRow]
+        self,
+        cursor: psycopg.Cursor[Any],
+        rows: list[tuple[str, ...]],
+        if_are: Sequence[SessionRow],
+        wanted: Mapping[str, int],
     ) -> int | None:
         """None if something was saved into a session: checked under the locks, when no one else can save."""
-        with self._pool.transaction(cursor.connection) if if_are else contextlib.nullcontext():
-            if if_are:
-                names = [*columns[0], *(escape(each.session) for each in if_are)]
-                cursor.execute(self._query(_LOCK_FAMILIES), (self._key, self._key, names))
+        with self._pool.transaction(cursor.connection) if if_are or wanted else contextlib.nullcontext():
+            if if_are or wanted:
+                names = [*(row[0] for row in rows), *(escape(each.session) for each in if_are)]
+                values = (self._key, self._key, names, list(wanted.values()))
+                cursor.execute(self._query(_LOCK_FAMILIES), values)
+            if wanted:
+                known = dict(cursor.execute(self._query(_FAMILIES), (self._key, list(wanted))).fetchall())
+                rows = [row for row in rows if row[0] not in wanted or known.get(row[0]) == wanted[row[0]]]
             for each in if_are:
                 found = cursor.execute(self._query(_ONE_SESSION), (self._key, escape(each.session))).fetchall()
                 if not is_still(next(map(_session_row, found), None), each):
                     return None
+            columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
             cursor.execute(self._query("SELECT {schema}.delete_rows(%s, %s, %s, %s)"), (self._key, *columns))
             return int(cursor.fetchall()[0][0])
 
@@ -206,14 +218,23 @@ class PostgresStore:
     # writes
 
     def add_writes(
-        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, max_wait_seconds: float = 0.0
+        self,
+        place: Place,
+        writes: Sequence[WriteRow],
+        *,
+        replace: bool,
+        family: int | None = None,
+        max_wait_seconds: float = 0.0,
     ) -> None:
         tasks, indexes, paths, channels, datas = zip(*writes, strict=True)
         texts = [[escape(each) for each in column] for column in (tasks, paths, channels)]
-        [(added,)] = self._run(
-            "SELECT {schema}.add_writes(%s, %s, %s, %s, %s, %s, %s, %s, %b, %s)",
+        values = (
             self._key, *map(escape, place), texts[0], list(indexes), texts[1], texts[2], list(datas), replace,
         )  # fmt: skip
+        found: list[tuple[Any, ...]] = []
+        for _ in range(0 if family is None else 2):  # again: a session that is begun again meanwhile looks like none
+            found = found or self._run(_ADD_WRITES_OF, self._key, family, self._key, values[1], family, *values)
+        [(added,)] = found or self._run(_ADD_WRITES_TO, *values)
         if not added:
             raise store.session_deleted(place.session)
 
@@ -650,9 +671,25 @@ END $$;
 
 _LOCK_FAMILIES = """
 SELECT {schema}.lock_family(%s, family, true) FROM (
-    SELECT DISTINCT family FROM {schema}.sessions WHERE tenant = %s AND session = ANY (%s) ORDER BY family
+    SELECT family FROM {schema}.sessions WHERE tenant = %s AND session = ANY (%s)
+    UNION SELECT unnest(%s::bigint[]) ORDER BY family
 ) known
 """
+_FAMILIES = """
+SELECT session, family FROM {schema}.sessions WHERE tenant = %s AND session = ANY (%s) ORDER BY session FOR UPDATE
+"""
+"""The lock of its row keeps a deleted session from being begun again: that needs the lock of another family only."""
+
+_ADD_WRITES_TO = "SELECT {schema}.add_writes(%s, %s, %s, %s, %s, %s, %s, %s, %b, %s)"
+_ADD_WRITES_OF = f"""
+WITH locked AS MATERIALIZED (
+    SELECT {{schema}}.lock_family(%s, %s, false)
+), known AS MATERIALIZED (
+    SELECT family FROM {{schema}}.sessions, locked WHERE tenant = %s AND session = %s FOR SHARE OF sessions
+)
+SELECT CASE WHEN family = %s THEN ({_ADD_WRITES_TO}) ELSE false END FROM known
+"""
+"""No row if there is no session. Under the lock of the family, FOR SHARE reads the session as it is now."""
 
 _SIZES = """
 SELECT s.session,

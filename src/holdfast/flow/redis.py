@@ -8,7 +8,7 @@ changes may be lost, each of them whole; without persistence nothing survives.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from types import TracebackType
@@ -140,8 +140,11 @@ class RedisStore:
 
     # deleting
 
-    def delete(self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = ()) -> int:
-        members = [member_of(place) for place in places]
+    def delete(
+        self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = (), families: Mapping[str, int] | None = None
+    ) -> int:
+        wanted = families or {}
+        members = [value for place in places for value in (member_of(place), wanted.get(place.session, ""))]
         looked = [value for each in if_are for value in (quoted(each.session), each.latest, each.saved_at)]
         gone = self._script("DELETE", len(if_are), *looked, *members) if members else 0
         if gone is None:
@@ -164,10 +167,17 @@ class RedisStore:
     # writes
 
     def add_writes(
-        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, max_wait_seconds: float = 0.0
+        self,
+        place: Place,
+        writes: Sequence[WriteRow],
+        *,
+        replace: bool,
+        family: int | None = None,
+        max_wait_seconds: float = 0.0,
     ) -> None:
         pairs = (value for write in writes for value in _pair(write))
-        if not self._script("ADD_WRITES", member_of(place), int(replace), *pairs):
+        wanted = "" if family is None else family
+        if not self._script("ADD_WRITES", member_of(place), int(replace), wanted, *pairs):
             raise store.session_deleted(place.session)
 
     # reading: one key at a time, so that a slot of a cluster may be moved meanwhile
@@ -500,6 +510,10 @@ local function drop_writes(member)
     for _, value in ipairs(values) do count('row_bytes', -#value) end
     redis.call('SREM', key('ws:', string.match(member, '^([^:]*):')), member)
 end
+local function is_of(s, family)
+    local known = family ~= '' and redis.call('HGET', key('s:', s), 'family')
+    return not known or known == family
+end
 local function drop_row(member)
     local row = key('row:', member)
     local found = redis.call('HMGET', row, 'seq', 'family', 'run')
@@ -646,8 +660,8 @@ local gone, families, first = 0, {{}}, 2 + 3 * ARGV[1]
 for i = 2, first - 1, 3 do
     if not is_still(ARGV[i], ARGV[i + 1], ARGV[i + 2]) then return false end
 end
-for i = first, #ARGV do
-    local family = drop_row(ARGV[i])
+for i = first, #ARGV, 2 do
+    local family = is_of(string.match(ARGV[i], '^([^:]*):'), ARGV[i + 1]) and drop_row(ARGV[i])
     if family then gone = gone + 1; families[family] = true end
 end
 for family in pairs(families) do sweep(family) end
@@ -729,8 +743,8 @@ return 1
 _ADD_WRITES = f"""{_COMMON}{_WRITING}
 local member, replacing = ARGV[1], ARGV[2]
 local s = string.match(member, '^([^:]*):')
-if redis.call('HGET', key('s:', s), 'deleted') == '1' then return 0 end
-for i = 3, #ARGV, 2 do
+if redis.call('HGET', key('s:', s), 'deleted') == '1' or not is_of(s, ARGV[3]) then return 0 end
+for i = 4, #ARGV, 2 do
     if replacing == '1' or redis.call('HEXISTS', key('w:', member), ARGV[i]) == 0 then
         put_write(member, ARGV[i], ARGV[i + 1])
     end

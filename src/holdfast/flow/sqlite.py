@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
@@ -99,7 +99,7 @@ _ADD_ROW = (
 )
 _NUMBER = "SELECT number, family FROM sessions WHERE tenant = ? AND session = ?"
 _IS_KNOWN = "SELECT 1 FROM sessions WHERE tenant = ? AND session = ?"
-_IS_DELETED = f"{_IS_KNOWN} AND deleted"
+_REFUSES_WRITES = f"{_IS_KNOWN} AND (deleted OR family <> ?)"  # nothing differs from NULL
 _ADD_WRITE = "INSERT OR IGNORE INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _REPLACE_WRITE = "INSERT OR REPLACE INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
@@ -229,18 +229,22 @@ class SQLiteStore:
 
     # deleting
 
-    def delete(self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = ()) -> int:
+    def delete(
+        self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = (), families: Mapping[str, int] | None = None
+    ) -> int:
         with self._pool.transaction() as db:
             if not all(is_still(self._session(db, each.session), each) for each in if_are):
                 raise Stale
-            count, families = 0, set()
+            count, freed = 0, set()
             for place in places:
                 session, namespace, checkpoint_id = map(escape, place)
+                known = db.execute(_NUMBER, (self._key, session)).fetchone()
+                if known is not None and store.is_other_family(place.session, known[1], families):
+                    continue
                 db.execute(
                     "DELETE FROM writes WHERE tenant = ? AND session = ? AND namespace = ? AND checkpoint_id = ?",
                     (self._key, session, namespace, checkpoint_id),
                 )
-                known = db.execute(_NUMBER, (self._key, session)).fetchone()
                 if known is None:
                     continue
                 self._note(db, known[0])
@@ -249,9 +253,9 @@ class SQLiteStore:
                     (known[0], namespace, checkpoint_id),
                 ).rowcount
                 if gone:
-                    families.add(known[1])
+                    freed.add(known[1])
                     count += 1
-            for family in families:
+            for family in freed:
                 self._sweep(db, family)
         self._shrink(count)
         return count
@@ -333,12 +337,18 @@ class SQLiteStore:
     # writes
 
     def add_writes(
-        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, max_wait_seconds: float = 0.0
+        self,
+        place: Place,
+        writes: Sequence[WriteRow],
+        *,
+        replace: bool,
+        family: int | None = None,
+        max_wait_seconds: float = 0.0,
     ) -> None:
         rows = self._write_values(place, writes)
 
         def apply(db: sqlite3.Connection) -> None:
-            if db.execute(_IS_DELETED, (self._key, escape(place.session))).fetchone():
+            if db.execute(_REFUSES_WRITES, (self._key, escape(place.session), family)).fetchone():
                 raise store.session_deleted(place.session)
             db.executemany(_REPLACE_WRITE if replace else _ADD_WRITE, rows)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace as changed
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from holdfast.errors import Conflict, Damaged, NotFound, Refused, Unavailable
 from holdfast.flow import forks, parents, upkeep, validation
-from holdfast.flow.cache import KnownGenerations, PartCache, Remembered, SaveBase
+from holdfast.flow.cache import KnownGenerations, PartCache, Remembered, SaveBase, is_begun_again
 from holdfast.flow.chunking import Changing, Chunker
 from holdfast.flow.codec import StateCodec
 from holdfast.flow.diff import changes
@@ -134,7 +133,12 @@ class States:
 
     def _check_parent(self, meta: CheckpointMetadata) -> None:
         """Conflict if a checkpoint continues what this object has deleted, in a session that was begun again since."""
-        if meta.parent_id is None or not self._generations.was_deleted_here(meta.session_id):
+        if self._generations.was_deleted_here(meta.session_id):
+            self._check_has_parent(meta)
+
+    def _check_has_parent(self, meta: CheckpointMetadata) -> None:
+        """Conflict if the parent of a checkpoint is not in its session, so is perhaps of the deleted one."""
+        if meta.parent_id is None:
             return
         own = (meta.parent_id, meta.checkpoint_id)
         if all(self.store.find(meta.session_id, meta.namespace, each) is None for each in own):
@@ -238,7 +242,10 @@ class States:
             raise session_deleted(meta.session_id)
         if session is None or session.is_deleted:
             reopens = session is not None and may_begin
-            return SaveBase(secrets.randbits(62), None, frozenset(), reopens=reopens)
+            family = self._generations.new_family(meta.session_id, again=reopens)
+            return SaveBase(family, None, frozenset(), reopens=reopens)
+        if is_begun_again(session.family) and self._generations.known(meta.session_id) is None:
+            self._check_has_parent(meta)
         newest = self.store.find(meta.session_id, meta.namespace, None)
         if newest is None:
             return SaveBase(session.family, None, frozenset())
@@ -357,6 +364,14 @@ class States:
         """Note that the caller knows that there is no such session: it may begin it again if it was deleted."""
         if self._generations.forget(session_id):
             self.forget(session_id)
+
+    def begin_again(self, session_id: str) -> None:
+        """Let this object begin a session again, if it was deleted, also with writes before its first checkpoint."""
+        self.free_expired(session_id)
+        self.begin_anew(session_id)
+        known = self.store.session(session_id)
+        if known is not None and known.is_deleted and self.store.reopen(session_id):
+            self._generations.begin_again(session_id)
 
     def forget_parts(self) -> None:
         """Drop all parts from the cache."""
@@ -479,15 +494,20 @@ class States:
             else:  # without a tombstone, anything may be saved into it
                 self._generations.reopen(session_id)
             return count
-        return self._delete([Place(session_id, namespace, check_name(checkpoint_id, "checkpoint_id"))])
+        family = self._generations.known(session_id)
+        session = None if family is None else self.store.session(session_id)
+        if session is not None and not session.is_deleted and session.family != family:
+            raise session_deleted(session_id)
+        families = None if family is None else {session_id: family}
+        return self._delete([Place(session_id, namespace, check_name(checkpoint_id, "checkpoint_id"))], families)
 
-    def _delete(self, places: Sequence[Place]) -> int:
+    def _delete(self, places: Sequence[Place], families: Mapping[str, int] | None) -> int:
         for session in {place.session for place in places}:
             self.forget(session)
         for _ in range(_TRIES):
             seen = parents.check_not_needed(self, places)
             with contextlib.suppress(Stale):  # saved into meanwhile: check again whether that needs these
-                return self.store.delete(places, if_are=seen)
+                return self.store.delete(places, if_are=seen, families=families)
         raise Unavailable("others keep saving into this session", hint="Try again.")
 
     def reopen(self, session_id: str) -> bool:
@@ -520,7 +540,8 @@ class States:
         single = {row[:2]: row for row in (rows if replace else reversed(rows))}
         if single:
             kept = list(single.values())
-            self.store.add_writes(place, kept, replace=replace, max_wait_seconds=max_wait_seconds)
+            family = self._generations.known(place.session)
+            self.store.add_writes(place, kept, replace=replace, family=family, max_wait_seconds=max_wait_seconds)
 
     def writes(self, places: Sequence[Place]) -> dict[Place, Writes]:
         """The pending writes of checkpoints, each in order of task path, task and index."""
@@ -573,7 +594,7 @@ class States:
         """
         validation.check_texts(run_ids, "run_ids")
         rows = [row for run_id in run_ids for row in self.store.rows(None, None, run_id=check_name(run_id, "run_id"))]
-        return self._delete([row.place for row in rows])
+        return self._delete([row.place for row in rows], {row.place.session: row.family for row in rows})
 
     def prune(
         self,

@@ -208,10 +208,13 @@ class StateStore(Protocol):
     def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
         """Sessions that are not deleted, newest first; `before`: only those whose newest row has a smaller number."""
 
-    def delete(self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = ()) -> int:
+    def delete(
+        self, places: Iterable[Place], *, if_are: Sequence[SessionRow] = (), families: Mapping[str, int] | None = None
+    ) -> int:
         """Delete rows with their writes, and the parts that nothing needs any more; return how many rows there were.
 
-        Stale, and nothing is changed, if one of the sessions `if_are` was saved into since it was read.
+        Stale, and nothing is changed, if one of the sessions `if_are` was saved into since it was read. `families`:
+        the family that a session must have; if it has another, it was begun again, and its rows and writes stay.
         """
 
     def delete_session(self, session: str, *, tombstone: bool, if_is: SessionRow | None = None) -> int:
@@ -233,13 +236,20 @@ class StateStore(Protocol):
         """Delete everything of the tenant, tombstones too. Numbers continue from where they were."""
 
     def add_writes(
-        self, place: Place, writes: Sequence[WriteRow], *, replace: bool, max_wait_seconds: float = 0.0
+        self,
+        place: Place,
+        writes: Sequence[WriteRow],
+        *,
+        replace: bool,
+        family: int | None = None,
+        max_wait_seconds: float = 0.0,
     ) -> None:
         """Attach writes to a checkpoint, which need not exist yet.
 
         A write with the task and index of an existing one replaces it, or is ignored. Conflict if the session was
-        deleted. The writes are stored when this returns; a back end may wait up to `max_wait_seconds` for a commit by
-        another thread that can store them, too.
+        deleted, or is of another family than `family` (None: any): it was deleted and begun again. The writes are
+        stored when this returns; a back end may wait up to `max_wait_seconds` for a commit by another thread that can
+        store them, too.
         """
 
     def writes(self, places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
@@ -265,6 +275,11 @@ class StateStore(Protocol):
 def is_still(now: SessionRow | None, before: SessionRow) -> bool:
     """Whether nothing was saved into a session since `before` was read."""
     return now is not None and (now.latest, now.saved_at, now.is_deleted) == (before.latest, before.saved_at, False)
+
+
+def is_other_family(session: str, family: int, families: Mapping[str, int] | None) -> bool:
+    """Whether a session must have another family than this one, which it has."""
+    return families is not None and families.get(session, family) != family
 
 
 def names_in(refs: bytes) -> list[bytes]:

@@ -48,7 +48,7 @@ def prune(
     if not dry_run and removed:
         before = states.store.usage()
         states.forget()
-        stayed = _delete(states, {key: rows[key].place for key in removed}, _needing_parents(told, seen))
+        stayed = _delete(states, {key: rows[key] for key in removed}, _needing_parents(told, seen))
         removed = [key for key in removed if key not in stayed]
         after = states.store.usage()
         freed = before.part_bytes + before.row_bytes - after.part_bytes - after.row_bytes
@@ -72,7 +72,7 @@ def _needing_parents(told: dict[str, CheckpointMetadata], seen: dict[str, Sessio
     return {each.session_id: seen.get(each.session_id) for each in told.values() if parents.link(each).marks}
 
 
-def _delete(states: States, going: dict[str, Place], needing_parents: dict[str, SessionRow | None]) -> set[str]:
+def _delete(states: States, going: dict[str, CheckpointRow], needing_parents: dict[str, SessionRow | None]) -> set[str]:
     """Delete in one step; return those that stayed.
 
     In a session whose checkpoints need their parents, a new checkpoint could need what is deleted: such a session has
@@ -81,13 +81,15 @@ def _delete(states: States, going: dict[str, Place], needing_parents: dict[str, 
     stayed: set[str] = set()
     plain: list[Place] = []
     by_session: dict[str, dict[str, Place]] = {}
-    for key, place in going.items():
+    families = {row.place.session: row.family for row in going.values()}
+    for key, row in going.items():
+        place = row.place
         if place.session in needing_parents:
             by_session.setdefault(place.session, {})[key] = place
         else:
             plain.append(place)
     if plain:
-        states.store.delete(plain)
+        states.store.delete(plain, families=families)
     for session, own in by_session.items():
         seen = needing_parents[session]
         try:

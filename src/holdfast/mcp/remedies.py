@@ -29,6 +29,8 @@ MCP = {
     "name_tenant": "Name the tenant {tenant}.",
     "no_restore": "Call checkpoint_list; checkpoint_preview shows what a restore of one would do.",
     "other_store": f"{_ASK} start the server with another --store.",
+    "purge_secret": f"{_ASK} run `holdfast purge --secret {{id}}`.",
+    "list_secrets": f"{_ASK} run `holdfast secrets`.",
     "purge_lines": f"{_ASK} run `holdfast purge --lines`.",
     "restore_missing": f"{_ASK} run `holdfast -C {{path}} restore latest`.",
     "repair_index": _NOT_HERE,

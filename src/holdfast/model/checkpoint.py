@@ -190,7 +190,8 @@ class Checkpoint:
 
     @property
     def files_changed(self) -> list[str]:
-        """The paths that differ from the parent checkpoint, sorted; all of them where there is no parent."""
+        """The paths that differ from the parent checkpoint, sorted; all of them where there is no parent. A save is
+        compared with the save before it, even if a safety checkpoint lies between."""
         return self._lazy.files_changed(self) if self._lazy else []
 
     @property

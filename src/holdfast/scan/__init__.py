@@ -13,5 +13,5 @@ A scan has two steps: `walk` lists, `read` reads what the walk found changed.
     partial_walk    a walk over only what may have changed, according to `watch` (Linux `inotify`)
     dir_handles     folders opened one component at a time, never through a link
     sqlite_files    SQLite databases, their sidecars, and who has them open
-    user_git, git_head     what the user's own git says: settings, index, HEAD
+    user_git, git_head, git_refs     what the user's own git says: settings, index, HEAD, refs
 """

@@ -77,4 +77,5 @@ if not TYPE_CHECKING:  # a type checker that saw this would accept any name
         import importlib
 
         module = next((module for module, names in _MODULES.items() if name in names), "objects")
-        return getattr(importlib.import_module(f"holdfast.shadowgit.{module}"), name)
+        found = globals()[name] = getattr(importlib.import_module(f"holdfast.shadowgit.{module}"), name)
+        return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import zlib
 from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from holdfast import durable
 from holdfast.errors import Damaged
@@ -19,6 +20,7 @@ from holdfast.shadowgit.store import ObjectStore
 
 _FEW = 8
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_SUFFIXES = (".bitmap", ".rev", ".mtimes", ".pack", ".idx")  # the first three only after git repacked
 _TIER_BITS = 3  # packs of a tier have up to eight times the size of those of the tier below
 
 
@@ -38,7 +40,7 @@ def merge_packs(store: ObjectStore, packs: Sequence[Pack], *, keep: Container[by
 
     A damaged pack stays as it is, for `verify` to report (P1).
     """
-    sound = [pack for pack in packs if not _is_damaged(pack)]
+    sound = [pack for pack in packs if not is_damaged(pack)]
     if keep is not None:
         sound = _without_unneeded(store, sound, keep)
     others = [pack for pack in store.packs() if pack not in sound]
@@ -84,19 +86,56 @@ def free_unneeded(store: ObjectStore, keep: Container[bytes], *, every_pack: boo
     return left
 
 
+def copy_kept(store: ObjectStore, pack: Pack, keep: Container[bytes], folder: Path) -> str | None:
+    """Copy what is kept of a pack into a new pack in another folder, for `swap_pack`; its name, or None if nothing is
+    kept. Needs no lock.
+
+    Copies also what other packs have: before the swap, those may be merged without it.
+    """
+    writer = PackWriter(folder, has=lambda _: False)
+    try:
+        entries = pack.entries()
+        names = {start: oid for start, _, oid, _ in entries}
+        for entry in entries:
+            if entry[2] in keep:
+                writer.add_entry(_entry(store, writer, pack, names, entry))
+        return writer.commit()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def swap_pack(store: ObjectStore, pack: Pack, folder: Path, name: str | None) -> None:
+    """Replace a pack by its copy in `folder`; None: by nothing. Needs the store's lock, which is held for renames only.
+
+    The old pack is moved into `folder`, for the caller to remove: removing a large file takes long. P3: the copy is
+    durable in its place before the old one goes.
+    """
+    for suffix in (".idx", ".pack") if name is not None else ():
+        durable.disk().rename(str(folder / f"{name}{suffix}"), str(store.pack_folder / f"{name}{suffix}"))
+    durable.sync_folder(store.pack_folder)
+    _forget_git_caches(store)
+    for suffix in _SUFFIXES:
+        path = pack.path.with_suffix(suffix)
+        if path.exists():
+            durable.disk().rename(str(path), str(folder / path.name))
+    durable.sync_folder(store.pack_folder)
+    store.refresh()
+
+
 def _without_unneeded_names(store: ObjectStore, keep: Container[bytes]) -> dict[str, int]:
     """Remove the packs that are not needed; return names and sizes of what is kept of those that are needed in part.
 
     Names and no packs: a removed file frees its space only when nothing has it open.
     """
-    sound = [pack for pack in store.packs() if not _is_damaged(pack)]
-    kept = {pack.name: _kept(pack, keep) for pack in _without_unneeded(store, sound, keep)}
+    sound = [pack for pack in store.packs() if not is_damaged(pack)]
+    kept = {pack.name: kept_bytes(pack, keep) for pack in _without_unneeded(store, sound, keep)}
     return {pack.name: kept[pack.name] for pack in sound if 0 < kept.get(pack.name, 0) < pack.size_bytes}
 
 
 def room_needed(packs: Sequence[Pack], keep: Container[bytes], *, every: bool) -> int:
     """The disk space needed to free everything that is not kept; without `every`, to free at least some of it."""
-    sizes = sorted((_kept(pack, keep), pack.size_bytes) for pack in packs)
+    sizes = sorted((kept_bytes(pack, keep), pack.size_bytes) for pack in packs)
     freed = sum(size for kept, size in sizes if not kept)
     partly = [(kept, size) for kept, size in sizes if 0 < kept < size]
     if not every:
@@ -108,7 +147,7 @@ def room_needed(packs: Sequence[Pack], keep: Container[bytes], *, every: bool) -
     return least
 
 
-def _kept(pack: Pack, keep: Container[bytes]) -> int:
+def kept_bytes(pack: Pack, keep: Container[bytes]) -> int:
     """About how many bytes of a pack are kept; its size if all objects are, 0 if none is."""
     entries = pack.entries()
     kept = [end - start for start, end, oid, _ in entries if oid in keep]
@@ -162,13 +201,14 @@ def trees_of(store: ObjectStore, names: Iterable[bytes], found: set[bytes]) -> l
     return trees
 
 
-def reachable(store: ObjectStore, commits: Iterable[bytes]) -> set[bytes]:
-    """Every object that some commits need. Damaged if one of them cannot be read: then nothing may be removed (P1)."""
+def reachable(store: ObjectStore, commits: Iterable[bytes], *, known: Container[bytes] = ()) -> set[bytes]:
+    """Every object that some commits need, without those below what is `known`. Damaged if one of them cannot be read:
+    then nothing may be removed (P1)."""
     found: set[bytes] = set()
-    stack = trees_of(store, commits, found)
+    stack = trees_of(store, (commit for commit in commits if commit not in known), found)
     while stack:
         tree = stack.pop()
-        if tree not in found:
+        if tree not in found and tree not in known:
             found.add(tree)
             for entry in store.tree(tree):
                 if entry.is_folder:
@@ -179,7 +219,7 @@ def reachable(store: ObjectStore, commits: Iterable[bytes]) -> set[bytes]:
 
 
 def _remove(pack: Pack) -> None:
-    for suffix in (".bitmap", ".rev", ".mtimes", ".pack", ".idx"):  # the first three only after git repacked
+    for suffix in _SUFFIXES:
         path = pack.path.with_suffix(suffix)
         if path.exists():
             durable.disk().unlink(str(path))
@@ -205,7 +245,8 @@ def _entry(
     return encode_entry(kind, oid, data)
 
 
-def _is_damaged(pack: Pack) -> bool:
+def is_damaged(pack: Pack) -> bool:
+    """Whether a pack is not what was written; reads all of it."""
     try:
         if any(pack.checksum_problems()):
             return True

@@ -14,8 +14,9 @@ import struct
 import threading
 import weakref
 import zlib
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha1
 from itertools import accumulate
 from pathlib import Path
@@ -32,6 +33,7 @@ _OFS_DELTA, REF_DELTA = 6, 7
 _InflateError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls the class an instance
 _OFTEN, _SMALL = 256, 4096
 _FEW = 200
+MAX_DELTA_CHAIN = 4096
 _BASES_MAX_BYTES = 32 << 20
 _ENTRY_BYTES = 200  # of memory, beside the content
 _HEADER_BYTES = 48  # more than any header takes: sizes and offsets of 64 bits, the name of a base
@@ -95,9 +97,11 @@ class Pack:
             raise Damaged(f"the index of {self.name} is not a pack index", remedy=_VERIFY)
         self._fanout = struct.unpack(">256I", self._index[8:1032])
         self.count = self._fanout[255]
-        self._starts: list[int] | None = None
+        self._order: array[int] | None = None  # the places in the index, in the order of the file
+        self._starts = array("Q")
         self._asked = self._sought = 0
         self.bases = Bases()
+        self._sound_bases: set[int] = set()
         self._names: frozenset[bytes] | None = None
         self._crcs = 1032 + 20 * self.count
         self._offsets = self._crcs + 4 * self.count
@@ -155,30 +159,92 @@ class Pack:
         return -1
 
     def is_sound(self, oid: bytes) -> bool:
-        """Whether an object is here, whole, with the bytes that were written; a delta is only a part of one.
+        """Whether an object is here with the bytes that were written and, if it is a delta, all that it builds on, too.
 
-        The first ones are read and hashed; for many, comparing checksums is faster once all ends are known.
+        The first ones are read and hashed, and deltas among them do not count; for many, comparing checksums is faster
+        once all ends are known.
         """
-        start = self.find(oid)
-        if start is None:
-            return False
+        place = self._place(oid)
         try:
-            header = self.header(start)
-            if self.is_delta(header):
-                return False
             self._asked += 1
-            if self._asked <= _FEW:
-                return object_id(delta_kind(header.kind), self.inflate(header)) == oid
-            if self._starts is None:
-                self._starts = [*sorted(self._offset(place) for place in range(self.count)), self.size_bytes - 20]
-            end = self._starts[bisect_right(self._starts, start)] if start < self._starts[-1] else start
-            return bool(zlib.crc32(self.raw(start, end)) == self._crc(oid))
+            if place < 0 or self._asked > _FEW:
+                return place >= 0 and self._has_checksum(place)
+            header = self.header(self._offset(place))
+            return not self.is_delta(header) and object_id(delta_kind(header.kind), self.inflate(header)) == oid
         except Damaged:
             return False
 
-    def _crc(self, oid: bytes) -> int:
-        at = self._crcs + 4 * self._place(oid)
-        return int.from_bytes(self._index[at : at + 4], "big")
+    def _has_checksum(self, place: int) -> bool:
+        """Whether an entry and all that it builds on have the checksums of the index.
+
+        What others build on is compared once, since many share it.
+        """
+        if self._order is None:
+            order = array("I", sorted(range(self.count), key=self._offset))
+            self._starts = array("Q", [*map(self._offset, order), self.size_bytes - 20])
+            self._order = order  # last: another thread may ask
+        chain: list[int] = []
+        while True:
+            start = self._offset(place)
+            number = bisect_left(self._starts, start)
+            raw = self.raw(start, self._starts[number + 1] if number < self.count else start)
+            at = self._crcs + 4 * place
+            if zlib.crc32(raw) != int.from_bytes(self._index[at : at + 4], "big"):
+                return False
+            chain.append(start)
+            base = self.header(start, raw).base
+            offset = self.find(base) if isinstance(base, bytes) else base
+            if base is None or offset in self._sound_bases:
+                self._sound_bases.update(chain[1:])
+                return True
+            number = bisect_left(self._starts, self.size_bytes if offset is None else offset)
+            if number >= self.count or self._starts[number] != offset or len(chain) > MAX_DELTA_CHAIN:
+                return False  # what it builds on is in another pack
+            place = self._order[number]
+
+    def contents(self) -> Iterator[tuple[bytes, ObjectKind, bytes | None]]:
+        """Every object once: its name, kind and content; None for one that cannot be read from this pack alone.
+
+        A delta comes right after what it builds on, so that nothing is inflated twice and little is held in memory.
+        """
+        entries, deltas = self.entries(), dict[int, list[int]]()  # by the offset of what they build on
+        whole = []
+        for number, header in enumerate(self._headers(entries)):
+            if header is None or not self.is_delta(header):
+                whole.append(number)
+            else:
+                base = header.base if isinstance(header.base, int) else self.find(header.base or b"")
+                deltas.setdefault(-1 if base is None else base, []).append(number)
+        left = {number for group in deltas.values() for number in group}
+        for first in whole:
+            waiting = [(first, ObjectKind.BLOB, b"")]
+            while waiting:
+                number, kind, base_data = waiting.pop()
+                start, end, oid, _ = entries[number]
+                try:
+                    raw = self.raw(start, end)
+                    header = self.header(start, raw)
+                    data = self.inflate(header, raw[header.start - start :])
+                    is_delta = self.is_delta(header)
+                    kind, data = (kind, apply_delta(base_data, data)) if is_delta else (delta_kind(header.kind), data)
+                except Damaged:
+                    yield oid, kind, None
+                else:
+                    yield oid, kind, data
+                    waiting += [(each, kind, data) for each in reversed(deltas.get(start, ()))]
+                left.discard(number)
+        yield from ((entries[number][2], ObjectKind.BLOB, None) for number in sorted(left))
+
+    def _headers(self, entries: Sequence[tuple[int, int, bytes, int]]) -> Iterator[Header | None]:
+        """The header of every entry, read in large pieces; None where there is none."""
+        at, piece = 0, b""
+        for start, *_ in entries:
+            if start - at + _HEADER_BYTES > len(piece):
+                at, piece = start, self._peek(start, start + _CHUNK_BYTES)
+            try:
+                yield self.header(start, piece[start - at : start - at + _HEADER_BYTES])
+            except Damaged:
+                yield None
 
     def raw(self, start: int, end: int) -> bytes:
         """The bytes of the file between two places, as far as it went when it was opened; Damaged if cut since."""
@@ -192,11 +258,11 @@ class Pack:
         """What is there of some bytes."""
         return os.pread(self._fd, max(0, min(end, self.size_bytes) - start), start)
 
-    def header(self, offset: int) -> Header:
-        """Read what an object is and how large."""
+    def header(self, offset: int, data: bytes | None = None) -> Header:
+        """Read what an object is and how large; `data`: what begins there, if it is read already."""
         if offset < 12 or offset >= self.size_bytes - 20:
             raise Damaged(f"the index of {self.name} points outside its pack", remedy=_VERIFY)
-        data, base = self._peek(offset, offset + _HEADER_BYTES), None
+        data, base = self._peek(offset, offset + _HEADER_BYTES) if data is None else data, None
         try:
             at, byte = 1, data[0]
             kind, size, shift = (byte >> 4) & 7, byte & 15, 4
@@ -217,11 +283,12 @@ class Pack:
             at, base = at + 20, data[at : at + 20]
         return Header(kind, size, offset + at, base)
 
-    def inflate(self, header: Header) -> bytes:
-        """The content that follows a header."""
+    def inflate(self, header: Header, deflated: bytes | None = None) -> bytes:
+        """The content that follows a header; `deflated`: as it is in the file, if it is read already."""
         end = header.start + header.size + header.size // 64 + 1024
+        deflated = self._peek(header.start, end) if deflated is None else deflated
         try:
-            data: bytes = isal_zlib.decompressobj().decompress(self._peek(header.start, end), header.size + 1)
+            data: bytes = isal_zlib.decompressobj().decompress(deflated, header.size + 1)
         except (_InflateError, OverflowError, MemoryError, ValueError):
             data = b""
         if len(data) != header.size:

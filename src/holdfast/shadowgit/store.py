@@ -27,7 +27,16 @@ from holdfast.shadowgit.objects import (
     encode_tree,
     object_id,
 )
-from holdfast.shadowgit.packs import Header, Pack, PackWriter, apply_delta, delta_kind, index_lone_packs, sweep
+from holdfast.shadowgit.packs import (
+    MAX_DELTA_CHAIN,
+    Header,
+    Pack,
+    PackWriter,
+    apply_delta,
+    delta_kind,
+    index_lone_packs,
+    sweep,
+)
 from holdfast.shadowgit.refs import CONFIG, HEAD, VERIFY, Refs
 
 ABOUT = b"""# A Holdfast store
@@ -38,7 +47,6 @@ Nothing here is needed by the workspace itself; removing this folder removes its
 """
 _INDEX = re.compile(r"pack-.*\.idx")  # not one that is still being written
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_MAX_DELTA_CHAIN = 4096
 
 
 class PackedObject(NamedTuple):
@@ -212,7 +220,7 @@ class ObjectStore(Refs):
                 known = delta_kind(header.kind), pack.inflate(header)
                 break
             deltas.append((pack, offset, pack.inflate(header)))
-            if len(deltas) > _MAX_DELTA_CHAIN:
+            if len(deltas) > MAX_DELTA_CHAIN:
                 raise Damaged(f"a chain of deltas in {pack.name} does not end", remedy=VERIFY)
             if isinstance(header.base, int):
                 offset = header.base

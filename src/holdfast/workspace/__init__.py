@@ -15,6 +15,8 @@ The folder is looked at by `capture`, written down by `stored`, and brought back
     store_paths, store_trust, pathspec  where a workspace and its store may be; who owns a store; which paths are meant
     moved_folder, stores  the store of a folder that was moved; every store of this user
     config, config_file           the configuration; its keys, checked by msgspec
+    secrets     keys and passwords in what was saved
+    git_losses  what the user's git lost since a checkpoint
     search, blame, why, status  reading checkpoints; where things stand
     guard, bisect, dependencies  run something under a checkpoint; at one after the other, with what is installed
     export, import_checkpoint    a checkpoint into a folder of its own; from another store

@@ -13,6 +13,7 @@ from holdfast import durable
 from holdfast.errors import Damaged, NotFound, Refused, Remedy
 from holdfast.model import Bisected, Checkpoint, CheckpointRef
 from holdfast.workspace.dependencies import DependencyLinks
+from holdfast.workspace.stored.repository import BISECT_NOTE
 
 if TYPE_CHECKING:
     from holdfast.workspace.workspace import Workspace
@@ -119,13 +120,14 @@ def bisect(
     tell: Tell | None,
     scratch: Path | None,
     in_place: bool,
+    begun: Callable[[Checkpoint], None] | None,
     uncovered: Callable[[], Set[str]],
 ) -> Bisected:
     """Find the first bad checkpoint; see `Workspace.bisect`. `uncovered`: what checkpoints of the folder lack."""
     saves = reversed(workspace.list(None))
     line = _line(workspace.get(good), workspace.get(bad), saves)
     if in_place:
-        with _InPlace(workspace, test) as there:
+        with _InPlace(workspace, test, begun) as there:
             found = Bisection(line, there.try_one, tell or _nothing).run()
         return replace(found, stale_outputs=there.stale_outputs)
     links = DependencyLinks(workspace.path, uncovered())
@@ -151,19 +153,31 @@ def bisect(
 
 
 class _InPlace:
-    """Tests in the workspace itself. It is saved first; in the end every restore is taken back, in turn (P1)."""
+    """Tests in the workspace itself. It is saved first; in the end every restore is taken back, in turn (P1).
 
-    def __init__(self, workspace: Workspace, test: Test) -> None:
+    A kill between the note and its removal leaves the folder at some step, the note, and a checkpoint that the note
+    names: `Workspace.interrupted_bisect` finds it.
+    """
+
+    def __init__(self, workspace: Workspace, test: Test, begun: Callable[[Checkpoint], None] | None) -> None:
         self._workspace = workspace
         self._test = test
+        self._begun = begun
+        self._note = workspace.store / "holdfast" / BISECT_NOTE
         self._protection = contextlib.ExitStack()
         self._before = ""
         self._restores: list[str] = []
         self.stale_outputs: list[str] = []
 
     def __enter__(self) -> _InPlace:
-        self._before = self._workspace.save("before bisect").id
-        self._protection.enter_context(self._workspace.hold(self._before))
+        saved = self._workspace.save("before bisect")
+        self._before = saved.id
+        with contextlib.ExitStack() as protection:
+            protection.enter_context(self._workspace.hold(self._before))
+            durable.write_atomically(self._note, self._before.encode())  # before the first restore
+            self._protection = protection.pop_all()
+        if self._begun is not None:
+            self._begun(saved)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -182,6 +196,7 @@ class _InPlace:
                 self.stale_outputs = list(dict.fromkeys([*self.stale_outputs, *stale]))
         if self._workspace.preview(self._before):  # an interrupted step, or the test's own restores
             self._workspace.restore(self._before)
+        durable.disk().unlink(str(self._note))
 
     def try_one(self, checkpoint: Checkpoint) -> bool | None:
         """Restore a checkpoint and test. What differs from the one before gets the present time: build tools, whose

@@ -18,6 +18,7 @@ from holdfast.validation import check_place
 if TYPE_CHECKING:
     from holdfast.retention import Policy
 
+_THINNING_KEYS = ("keep_for", "keep_turns_for", "keep_hourly_for", "max_bytes")
 _RETENTION_KEYS = ("keep_last", "keep_for", "keep_every", "keep_last_per_session", "max_bytes")
 
 
@@ -30,8 +31,14 @@ class Settings:
     ignored_total_max_bytes: int = 64 << 20
     watch: bool = False
     """Whether a long-lived process (the checkpoint service) watches the folder through the kernel."""
+    scan_secrets: bool = True
+    """Whether a save looks for keys and passwords in what it stores."""
+    redact: bool = False
+    """Whether secrets are replaced in conversations that agents' hooks capture."""
     retention: Policy | None = None
     """What `prune` keeps if its caller does not say; None if the configuration does not say either."""
+    thinning: Policy | bool = True
+    """What is kept of automatic checkpoints; True: `retention.AUTOMATIC`, False: all of them."""
     file: str | None = None
     """The name of the file; None if there is none."""
     keys_in_file: frozenset[str] = frozenset()
@@ -43,6 +50,8 @@ class Settings:
             "exclude_patterns": self.exclude_patterns,
             "ignored_file_max_bytes": self.ignored_file_max_bytes,
             "ignored_total_max_bytes": self.ignored_total_max_bytes,
+            "scan_secrets": self.scan_secrets,
+            "redact": self.redact,
         }
 
 
@@ -64,10 +73,24 @@ def in_force(settings: Settings) -> dict[str, tuple[Any, str]]:
     values: dict[str, Any] = settings.options() | {"watch": settings.watch}
     for key in _RETENTION_KEYS:
         value = None if settings.retention is None else getattr(settings.retention, key)
-        values[f"retention.{key}"] = f"{value / timedelta(days=1):g}d" if isinstance(value, timedelta) else value
+        values[f"retention.{key}"] = _plain(value)
     values["retention.types"] = _describe_types(settings.retention)
+    values |= _describe_thinning(settings.thinning)
     in_file = settings.keys_in_file
     return {key: (value, settings.file or "" if key in in_file else "default") for key, value in values.items()}
+
+
+def _plain(value: object) -> object:
+    return f"{value / timedelta(days=1):g}d" if isinstance(value, timedelta) else value
+
+
+def _describe_thinning(found: Policy | bool) -> dict[str, object]:
+    if found is False:
+        return {"thinning": False}
+    from holdfast.retention import AUTOMATIC
+
+    policy = AUTOMATIC if found is True else found
+    return {f"thinning.{key}": _plain(getattr(policy, key)) for key in _THINNING_KEYS}
 
 
 def _describe_types(policy: Policy | None) -> list[str]:

@@ -5,13 +5,15 @@ Apart from `config`, because importing msgspec takes several milliseconds and mo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from holdfast.configuration import ByteSize, ConfigTable, Duration
-from holdfast.retention import Policy
+from holdfast.retention import AUTOMATIC, SPANS, Policy
 from holdfast.workspace.config import Settings
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -41,12 +43,27 @@ class _Retention(_Reasons, frozen=True, forbid_unknown_fields=True):
         )
 
 
+class _Thinning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    keep_for: Duration | None = None
+    keep_turns_for: Duration | None = None
+    keep_hourly_for: Duration | None = None
+    max_bytes: ByteSize | None = None
+
+    def policy(self) -> Policy:
+        """Return the default policy with the given values."""
+        spans = {name: timedelta(0) + value for name in SPANS if (value := getattr(self, name)) is not None}
+        return replace(AUTOMATIC, **spans, max_bytes=None if self.max_bytes is None else int(self.max_bytes))
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exclude_patterns: list[str] = []
     ignored_file_max_bytes: ByteSize = ByteSize(Settings().ignored_file_max_bytes)
     ignored_total_max_bytes: ByteSize = ByteSize(Settings().ignored_total_max_bytes)
     watch: bool = False
+    scan_secrets: bool = True
+    redact: bool = False
     retention: _Retention | None = None
+    thinning: bool | _Thinning = True
     index: Any = None
     """Checked by `holdfast.adapters.index`, where an index is used."""
 
@@ -60,15 +77,20 @@ def read(table: ConfigTable) -> Settings:
             "ignored_file_max_bytes is greater than ignored_total_max_bytes",
             f"One file may take {found.ignored_file_max_bytes} bytes, all together {found.ignored_total_max_bytes}.",
         )
-    keys = frozenset(table.values) - {"retention", "index"}
+    thinning = found.thinning
+    tables = [name for name in ("retention", "thinning") if isinstance(table.values.get(name), Mapping)]
+    keys = frozenset(table.values) - {*tables, "index"}
     return Settings(
         exclude_patterns=found.exclude_patterns,
         ignored_file_max_bytes=int(found.ignored_file_max_bytes),
         ignored_total_max_bytes=int(found.ignored_total_max_bytes),
         watch=found.watch,
+        scan_secrets=found.scan_secrets,
+        redact=found.redact,
         retention=None if found.retention is None else found.retention.policy(),
+        thinning=thinning if isinstance(thinning, bool) else thinning.policy(),
         file=table.file,
-        keys_in_file=keys | {f"retention.{key}" for key in table.values.get("retention", ())},
+        keys_in_file=keys | {f"{name}.{key}" for name in tables for key in table.values[name]},
     )
 
 

@@ -109,6 +109,7 @@ class WorkspaceLocation:
         `grouped`, the document says which of the page belong to one turn."""
         filters: dict[str, Any] = {name: self._options.get(name) for name in _FILTERS}
         filters |= {"safety": bool(self._options.get("all")), "paths": self.paths}
+        filters["actor"] = USER if filters["actor"] == YOU else filters["actor"]  # as the list shows it
         try:
             if self._options.get("turns"):
                 return self._turns(limit, before, filters)
@@ -184,7 +185,9 @@ class WorkspaceLocation:
             lines = [f"    {path or '.'}  ({why})" for path, why in reasons.items()]
             return location.Details(found.id, [], document, lines=lines or ["It contains everything."])
         missing = documents.uncovered_reasons(each for each in found.uncovered if each.reason.is_failure)
-        return location.Details(found.id, _fields(found, changes), document, missing=missing)
+        parent = self.workspace.shown_parent(found)
+        fields = _fields(found, parent.id if parent else found.parent, changes)
+        return location.Details(found.id, fields, document, missing=missing)
 
     def _state(self, ref: str, name: str) -> Details:
         """One state as it is stored. JSON may look like tags by itself, so that there are tags is a note."""
@@ -391,7 +394,7 @@ def reason(operation: Operation) -> str:
     return f"before {operation.verb} to {target}"
 
 
-def _fields(found: Checkpoint, changes: Sequence[PathChange]) -> list[Field]:
+def _fields(found: Checkpoint, parent: str | None, changes: Sequence[PathChange]) -> list[Field]:
     operation, git = found.operation, found.git
     counted = Counter(each.reason.value for each in found.uncovered)
     uncovered = "\n".join(f"{_count(number, 'path')}: {why}" for why, number in counted.most_common())
@@ -406,7 +409,7 @@ def _fields(found: Checkpoint, changes: Sequence[PathChange]) -> list[Field]:
         location.Field("step", found.step),
         location.Field("metadata", dict(found.metadata) or None, "json"),
         location.Field("state", tuple(sorted(found.state)), "list"),
-        location.Field("parent", found.parent),
+        location.Field("parent", parent),
         location.Field("pinned", "yes" if found.pinned else ""),
         location.Field("safety", reason(operation) if operation else ""),
         location.Field("complete", "yes" if found.complete else "no"),

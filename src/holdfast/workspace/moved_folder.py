@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,26 @@ def find_moved(workspace: Path, environ: Mapping[str, str]) -> tuple[str, Path] 
         except (OSError, ValueError):
             continue  # no cache, or none that can be read: it proves nothing
     return None
+
+
+def find_new_place(was: str, store: Path) -> str:
+    """Return where a folder that is not at its place any more is now, if it or a folder above it was only renamed;
+    empty if that is not certain. Looks beside the lowest folder on its way that still exists, nowhere else."""
+    above, rest = os.path.dirname(was), [os.path.basename(was)]
+    while not os.path.isdir(above) and os.path.dirname(above) != above:
+        above, name = os.path.split(above)
+        rest.insert(0, name)
+    try:
+        found = load((store / "holdfast" / "scan.cache").read_bytes())
+        beside = [entry.name for entry in os.scandir(above) if entry.is_dir(follow_symlinks=False)]
+    except (OSError, ValueError):
+        return ""
+    for name in beside if found is not None else ():
+        place = Path(above, name, *rest[1:])
+        with contextlib.suppress(OSError):
+            if found is not None and _is_same(found[1], place):
+                return os.fspath(place)
+    return ""
 
 
 def _is_same(folders: Mapping[str, Folder], workspace: Path) -> bool:

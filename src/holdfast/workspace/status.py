@@ -10,20 +10,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.errors import Remedy
 from holdfast.model import Checkpoint, GitHead, PathChange
+from holdfast.workspace.capture.snapshot import LARGE_BYTES
 from holdfast.workspace.stored.object_sink import ObjectSink
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import TreeReader
+from holdfast.workspace.upkeep.growth import ignore_line, read_growth, read_report
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from holdfast.workspace.capture.scanner import Scanner
     from holdfast.workspace.capture.snapshot import Snapshot
+    from holdfast.workspace.upkeep.growth import Thinned
 
-LARGE_BYTES = 50 << 20
-"""A new file of this size is named: it may not be meant to be in every checkpoint."""
 LOW_BYTES = 256 << 20
 """Less free space on the store's disk needs attention."""
 _SIZED_MOST = 2000
+_SECRETS_SHOWN = 5
 
 
 class Attention(NamedTuple):
@@ -34,6 +39,8 @@ class Attention(NamedTuple):
     message: str
     paths: tuple[str, ...] = ()
     """Where it is about paths: the first of them."""
+    remedy: Remedy | None = None
+    """What to do about it."""
 
 
 class WorkspaceStatus(NamedTuple):
@@ -54,18 +61,28 @@ class WorkspaceStatus(NamedTuple):
     free_bytes: int
     """On the disk of the store."""
     attention: tuple[Attention, ...]
+    thinned: Thinned | None = None
+    """What thinning did; None if it has not run yet."""
 
 
-def read_status(repository: Repository, scanner: Scanner, troubles: Sequence[Attention] = ()) -> WorkspaceStatus:
+def read_status(
+    repository: Repository, scanner: Scanner, now: datetime, troubles: Sequence[Attention] = ()
+) -> WorkspaceStatus:
     """Read the state of a workspace. `troubles`: what its owner knows already to need attention."""
     head = repository.head()
     latest = repository.catalog.nth(0)
+    if head is not None and head.operation is not None and latest is not None:
+        row = repository.catalog.by_id(head.id)
+        if row is not None and row.content == latest.content:  # an undo brought back what the last save contains
+            head = repository.checkpoint(latest)
     sink = ObjectSink(repository.objects)
     snapshot, _ = scanner.take(sink, head=head)
     changes = _changes(repository, head, snapshot, sink)
     room = os.statvfs(repository.folder)
     free = room.f_bavail * room.f_frsize
-    found = [*troubles, *_large(scanner.root, changes), *_unreadable(snapshot)]
+    thinned = read_report(repository.own)
+    found = [*troubles, *_large(scanner.root, changes), *_unreadable(snapshot), *_growth(repository, thinned, now)]
+    found += _secrets(repository)
     if free < LOW_BYTES:
         found.append(Attention("disk-full", f"the disk of the store has only {free >> 20:,} MiB left"))
     return WorkspaceStatus(
@@ -79,6 +96,7 @@ def read_status(repository: Repository, scanner: Scanner, troubles: Sequence[Att
         store_bytes=disk_bytes(repository.folder),
         free_bytes=free,
         attention=tuple(found),
+        thinned=thinned,
     )
 
 
@@ -113,7 +131,24 @@ def _large(root: Path, changes: Sequence[PathChange]) -> list[Attention]:
     total = sum(size for size, _ in found)
     paths = tuple(path for _, path in sorted(found, reverse=True))
     what = "1 new file is" if len(found) == 1 else f"{len(found):,} new files are"
-    return [Attention("large-file", f"{what} large, {total >> 20:,} MiB in all, and would be saved", paths)]
+    line = f"; to leave it out, add this line to .holdfastignore: {ignore_line(paths[0])}"
+    return [Attention("large-file", f"{what} large, {total >> 20:,} MiB in all, and would be saved{line}", paths)]
+
+
+def _growth(repository: Repository, thinned: Thinned | None, now: datetime) -> list[Attention]:
+    """A store that grows fast, or that thinning cannot keep small."""
+    found, growth = [], read_growth(repository.folder, now.timestamp())
+    if growth.is_fast:
+        found.append(Attention("growth", f"{growth}; see what takes space: holdfast usage"))
+    if thinned is not None and thinned.error:
+        found.append(Attention("thinning", f"thinning failed: {thinned.error}"))
+    if thinned is not None and thinned.over_bytes:
+        message = f"the store is {thinned.over_bytes >> 20:,} MiB above its cap with checkpoints that are never thinned"
+        found.append(Attention("cap", f"{message}; prune it, or raise thinning.max_bytes"))
+    if thinned is not None and thinned.unfreed_bytes:
+        message = f"{thinned.unfreed_bytes >> 20:,} MiB could not be freed: the disk is too full for a copy"
+        found.append(Attention("unfreed", message))
+    return found
 
 
 def _unreadable(snapshot: Snapshot) -> list[Attention]:
@@ -122,6 +157,28 @@ def _unreadable(snapshot: Snapshot) -> list[Attention]:
         return []
     what = "1 path" if len(failed) == 1 else f"{len(failed):,} paths"
     return [Attention("unreadable", f"{what} could not be saved now", tuple(each.path or "." for each in failed))]
+
+
+def _secrets(repository: Repository) -> list[Attention]:
+    """Secrets that checkpoints contain."""
+    from holdfast.workspace.secrets import SecretScan  # start-up cost: kept in one place
+
+    report = SecretScan(repository).report()
+    found = [
+        Attention(
+            "secret",
+            f"{each.kind} {each.masked} is in checkpoints, from {each.place}",
+            remedy=Remedy("purge_secret", id=each.id),
+        )
+        for each in report.found[:_SECRETS_SHOWN]
+    ]
+    if len(report.found) > _SECRETS_SHOWN:
+        more = f"{len(report.found) - _SECRETS_SHOWN:,} more secrets are in checkpoints"
+        found.append(Attention("secret", more, remedy=Remedy("list_secrets")))
+    if report.pending:
+        what = "1 checkpoint is" if len(report.pending) == 1 else f"{len(report.pending):,} checkpoints are"
+        found.append(Attention("secrets-pending", f"{what} not scanned for secrets yet", remedy=Remedy("list_secrets")))
+    return found
 
 
 def disk_bytes(folder: Path) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from holdfast import durable
 from holdfast.errors import NotFound, Refused, Remedy, Unavailable
+from holdfast.escaping import shell_word
 from holdfast.shadowgit.refs import CONFIG
 from holdfast.validation import check_place
 from holdfast.workspace.store_trust import is_own
@@ -84,11 +85,8 @@ def real_workspace(
     if not real.is_dir() and not (missing_ok and has_checkpoints):
         what = "is not a folder" if real.exists() else "does not exist"
         if has_checkpoints:
-            from shlex import quote  # start-up cost, for this error only
-
-            raise NotFound(
-                f"{real} {what}, but has checkpoints", remedy=Remedy("restore_missing", path=quote(os.fspath(real)))
-            )
+            path = shell_word(os.fspath(real))
+            raise NotFound(f"{real} {what}, but has checkpoints", remedy=Remedy("restore_missing", path=path))
         raise NotFound(f"{real} {what}", hint="Choose an existing project folder.")
     home = Path(os.path.realpath(home))
     is_system = str(real) in {os.path.realpath(place) for place in _SYSTEM} or any(
@@ -288,6 +286,10 @@ def stores_root(environ: Mapping[str, str]) -> Path:
     state = environ.get("XDG_STATE_HOME", "")
     if os.path.isabs(state):  # the XDG standard says to ignore a relative one
         return Path(state) / "holdfast" / "workspaces"
-    from platformdirs import user_state_path  # start-up cost: slower to import than a save without changes
+    home = os.environ.get("HOME", "")
+    is_plain = sys.platform == "linux" and os.path.isabs(home)
+    if is_plain and not {"XDG_STATE_HOME", "ANDROID_DATA"} & os.environ.keys():
+        return Path(home) / ".local" / "state" / "holdfast" / "workspaces"  # as `platformdirs`, without loading it
+    from platformdirs import user_state_path  # start-up cost: only where the place is not the plain one of Linux
 
     return user_state_path("holdfast") / "workspaces"

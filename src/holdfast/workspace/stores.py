@@ -6,16 +6,19 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import durable
 from holdfast.errors import Conflict, HoldfastError, NotFound
+from holdfast.workspace.moved_folder import find_new_place
 from holdfast.workspace.status import disk_bytes
 from holdfast.workspace.store_paths import owner_of, stores_root
 from holdfast.workspace.stored.repository import Repository
 
+KEPT_FOR = timedelta(days=14)
+"""How long the store of a folder that is gone is kept after its last use, unless it is named: as git keeps objects."""
 _REMOVED = ".removed-"  # a store that is being removed: no longer one, also if the removal is interrupted
 
 
@@ -27,13 +30,19 @@ class StoreInfo(NamedTuple):
     folder: str
     """The workspace; empty if that is not known."""
     is_gone: bool
-    """Whether there is nothing at that path now. Its disk may only not be mounted."""
+    """Whether there is nothing at that path now, and it was not renamed to `moved_to`. Its disk may not be mounted."""
     store: Path
     checkpoints: int
-    """Saves and safety checkpoints."""
+    """Saves, without safety checkpoints."""
     last_save: datetime | None
     last_use: datetime
     store_bytes: int
+    moved_to: str = ""
+    """Where the folder is now, if it was renamed and has not been saved there yet; empty if that is not certain."""
+
+    def is_unused(self, now: datetime) -> bool:
+        """Whether it is gone and so long unused that it may be removed without being named."""
+        return self.is_gone and now - self.last_use >= KEPT_FOR
 
 
 class RemovedStores(NamedTuple):
@@ -88,6 +97,8 @@ def _remove(info: StoreInfo, environ: Mapping[str, str]) -> None:
     try:
         if not _is_gone(info.folder):
             raise Conflict("the folder is there again")
+        if moved_to := find_new_place(info.folder, info.store):
+            raise Conflict(f"the folder is {moved_to} now")
         doomed = info.store.with_name(f"{_REMOVED}{info.store.name}-{os.urandom(4).hex()}")
         durable.disk().rename(str(info.store), str(doomed))  # commit point (P3): from here on it is no store
         durable.sync_folder(info.store.parent)
@@ -113,15 +124,18 @@ def _info(store: Path, environ: Mapping[str, str]) -> StoreInfo | None:
     except FileNotFoundError:
         pass  # a file of SQLite that came and went
     saves, last = _checkpoints(store)
+    is_gone = _is_gone(folder)
+    moved_to = find_new_place(folder, store) if is_gone else ""
     return StoreInfo(
         name=os.path.basename(folder),
         folder=folder,
-        is_gone=_is_gone(folder),
+        is_gone=is_gone and not moved_to,
         store=store,
         checkpoints=saves,
         last_save=last,
         last_use=datetime.fromtimestamp(max(times), UTC),
         store_bytes=disk_bytes(store),
+        moved_to=moved_to,
     )
 
 
@@ -137,14 +151,15 @@ def _is_gone(folder: str) -> bool:
 
 
 def _checkpoints(store: Path) -> tuple[int, datetime | None]:
-    """How many checkpoints there are, by the refs, and the time of the last save, by the catalog as it is."""
+    """How many saves there are, and the time of the last, by the catalog as it is; without one, count the refs."""
     repository = Repository(store)
-    count = repository.ref_count()
     try:
-        rows = repository.catalog.newest(limit=1) if (repository.own / "catalog.db").exists() else []
-        return count, datetime.fromisoformat(rows[0].timestamp) if rows else None
+        if (repository.own / "catalog.db").exists():
+            rows = repository.catalog.newest(limit=1)
+            return repository.catalog.saves(), datetime.fromisoformat(rows[0].timestamp) if rows else None
     except (HoldfastError, OSError, ValueError, sqlite3.Error):
-        return count, None
+        pass
+    return repository.ref_count(), None
 
 
 def _mtime(path: Path) -> float:

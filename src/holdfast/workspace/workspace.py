@@ -32,7 +32,7 @@ from holdfast.workspace import store_paths
 from holdfast.workspace.restore.journal import Journal
 from holdfast.workspace.store_trust import check_private
 from holdfast.workspace.stored.attribution import FirstSaves
-from holdfast.workspace.stored.repository import Repository, plain_text
+from holdfast.workspace.stored.repository import BISECT_NOTE, Repository, plain_text
 from holdfast.workspace.stored.state_json import OnUnknown, Spelling
 
 if TYPE_CHECKING:
@@ -67,14 +67,17 @@ if TYPE_CHECKING:
     from holdfast.workspace.capture.save import StateAndMetadata
     from holdfast.workspace.capture.watch_state import Watching
     from holdfast.workspace.engine import Engine
+    from holdfast.workspace.git_losses import GitLosses, RescuedRef
     from holdfast.workspace.guard import Guard
     from holdfast.workspace.imports import Imports
     from holdfast.workspace.pathspec import Paths
     from holdfast.workspace.requests import RestoreRequest, SaveRequest
+    from holdfast.workspace.secrets import SecretReport
     from holdfast.workspace.status import Attention, WorkspaceStatus
     from holdfast.workspace.stored.files import StoredPath
     from holdfast.workspace.stored.history import TurnPage
-    from holdfast.workspace.upkeep.purge import Purger
+    from holdfast.workspace.upkeep.growth import Thinned
+    from holdfast.workspace.upkeep.purge import Position, Purger
 
 Place = str | os.PathLike[str]
 _UNCHANGED = "Nothing was saved or changed."
@@ -107,6 +110,8 @@ class Workspace:
         on_unknown: OnUnknown = "raise",
         home: str | os.PathLike[str] | None = None,
         environ: Mapping[str, str] | None = None,
+        scan_secrets: bool = True,
+        redact: bool = False,
         clock: Callable[[], datetime] | None = None,
         zone: tzinfo | None = None,
     ) -> None:
@@ -118,6 +123,8 @@ class Workspace:
         `registry`: your classes that a state may contain; None stands for those of `holdfast.serde.register`.
         `on_unknown`: what to do with a class that is not registered: "raise", "keep" its values opaque, or return
         such states as `Tagged` JSON.
+        `scan_secrets`: look for keys and passwords in what is saved; `status` and `secrets` list them.
+        `redact`: replace them in conversations that agents' hooks capture; never in files.
         `zone`: the time zone of times such as `@14:05`; None is that of this computer.
         Refused for the home folder and system folders, for a store inside the workspace, and for a store that other
         users own or can read or write, unless `trust_store`.
@@ -145,8 +152,11 @@ class Workspace:
             return parse_time(text, now=now(), zone=zone)
 
         self.parse_time = when
+        self._reopening = {"allow_home": allow_home, "trust_store": trust_store}
         self._repository = Repository(self.store, Spelling(registry, on_unknown=on_unknown), when)
         self._environ = environ
+        self.redact = redact
+        self._scans_secrets = scan_secrets
         self._engine_options: dict[str, Any] = {
             "exclude_patterns": exclude_patterns,
             "ignored_max_bytes": (
@@ -222,6 +232,18 @@ class Workspace:
         """Do what `save` does, with its arguments in one object."""
         with self._writing():
             return self._engine.saver.save(request)
+
+    def after_save(self) -> builtins.list[str]:
+        """Do what follows a save and must not delay it: start `thin` in a process of its own if it is due.
+
+        Returns what to tell the user: large new files, each once, and a store that grows fast, once a day. The command
+        line and the hooks of agents call this; a program that only uses `Workspace` decides itself what is deleted.
+        """
+        from holdfast.workspace.upkeep.growth import Saved, after_save
+
+        large = self._engine.saver.take_large_files()
+        now = self._clock().timestamp()
+        return after_save(Saved(self.path, self.store, now, large, self._reopening, self._environ))
 
     def save_changes(
         self,
@@ -381,10 +403,10 @@ class Workspace:
         scope = open_scope(as_text(paths), self.path, repository.has_path)
         while rows := repository.catalog.newest(limit=_PAGE, before=before, **filters):
             for row in rows:
-                found = repository.checkpoint(row)
-                if pattern is not None and not pattern.search(f"{found.message}\n{prompt_of(found)}"):
+                if paths is not None and not any(path in scope for path in repository.files_changed_in(row)):
                     continue
-                if paths is None or any(path in scope for path in repository.files_changed(found)):
+                found = repository.checkpoint(row)
+                if pattern is None or pattern.search(f"{found.message}\n{prompt_of(found)}"):
                     yield found
             before = rows[-1].id
 
@@ -424,14 +446,32 @@ class Workspace:
     def status(self) -> WorkspaceStatus:
         """Say which checkpoint is the last one, what changed since, how much disk is used, and what needs attention.
 
-        Reads the folder as a save does, and stores nothing.
+        Reads the folder as a save does, and stores nothing but what a pending scan for secrets finds.
         """
+        from holdfast.workspace.secrets import STATUS_MAX_BYTES
         from holdfast.workspace.status import read_status
 
         with self._reading():
+            self.scan_pending(STATUS_MAX_BYTES)
             return self._repository.consistently(
-                lambda: read_status(self._repository, self._engine.scanner, self._troubles())
+                lambda: read_status(self._repository, self._engine.scanner, self._clock(), self._troubles())
             )
+
+    def git_losses(self, ref: CheckpointRef | None = None) -> GitLosses:
+        """Return what the user's git has lost since a checkpoint: branches, stashes, commits (P6: only reads).
+
+        ref: the checkpoint to compare with; None: the newest one that recorded git. NotFound if none did.
+        """
+        from holdfast.workspace.git_losses import find_losses
+
+        with self._reading():
+            return self._repository.consistently(lambda: find_losses(self._repository, self.path, ref))
+
+    def rescue_git(self, ref: CheckpointRef | None = None) -> builtins.list[RescuedRef]:
+        """Bring back what `git_losses` finds, as new branches `rescued/…`. Nothing is overwritten, no branch moves."""
+        from holdfast.workspace.git_losses import rescue
+
+        return rescue(self.git_losses(ref), self.path)
 
     def _troubles(self) -> builtins.list[Attention]:
         """What opening the workspace found to need attention."""
@@ -445,6 +485,11 @@ class Workspace:
         if self.recovered is not None:
             message = f"a restore that was interrupted has been {self.recovered.outcome} now"
             found.append(Attention("recovered-restore", message, tuple(self.recovered.failed)))
+        if (before := self.interrupted_bisect) is not None:
+            message = (
+                f"a bisection in place was killed and left an old state; {short(before.id)} has the folder as it was"
+            )
+            found.append(Attention("interrupted-bisect", message))
         if self._repository.is_purging:
             found.append(Attention("interrupted-purge", "a purge was interrupted; the next save continues it"))
         if self.moved_from is not None:
@@ -469,6 +514,7 @@ class Workspace:
 
     def changed_paths(self, ref: CheckpointRef) -> builtins.list[PathChange]:
         """Say which files a checkpoint changed, compared with its parent, and how: added, modified, deleted, renamed.
+        A save is compared with the save before it, even if a safety checkpoint lies between.
 
         Lines are counted unless the files are many. Without a parent, every file is added; if the parent was deleted,
         the letters are not known.
@@ -477,6 +523,11 @@ class Workspace:
 
         with self._reading():
             return self._repository.consistently(lambda: changes_of(self._repository, self._repository.find(ref)))
+
+    def shown_parent(self, ref: CheckpointRef) -> Checkpoint | None:
+        """Get what `changed_paths` compares a checkpoint with; None if it has no parent, or that was deleted."""
+        with self._reading():
+            return self._repository.shown_parent(self._repository.find(ref))
 
     def search(
         self,
@@ -832,6 +883,7 @@ class Workspace:
         tell: Tell | None = None,
         scratch: Place | None = None,
         in_place: bool = False,
+        begun: Callable[[Checkpoint], None] | None = None,
     ) -> Bisected:
         """Find the first checkpoint at which a test fails, by binary search.
 
@@ -839,7 +891,8 @@ class Workspace:
         that is good, or None to skip it. `tell` is called with each result. Refused if `good` is not good or `bad` is
         not bad. Installed dependencies, which checkpoints do not contain, are linked into the folder: `linked` of the
         result names them, `changed` those that the test wrote to. With `in_place`, each checkpoint is restored into the
-        workspace itself, which is saved first and afterwards is as it was.
+        workspace itself, which is saved first and afterwards is as it was; `begun` is called with that checkpoint, for
+        after a kill only it has the folder as it was (see `interrupted_bisect`).
         """
         from holdfast.workspace.bisect import bisect
 
@@ -852,8 +905,25 @@ class Workspace:
             tell=tell,
             scratch=above,
             in_place=in_place,
+            begun=begun,
             uncovered=lambda: self._engine.now().uncovered,
         )
+
+    @property
+    def interrupted_bisect(self) -> Checkpoint | None:
+        """The checkpoint that was saved before a bisection in place, if a kill ended that and the folder has been
+        neither restored to it nor saved since: the folder is at an older state."""
+        note = self._repository.own / BISECT_NOTE
+        if not note.exists():
+            return None
+        with self._reading():
+            before = note.read_text("ascii", "replace")
+            catalog, head = self._repository.catalog, self._repository.head()
+            if before in self._repository.holds.held() or head is None or head.id == before:
+                return None  # it is running, or the folder is back
+            newer = catalog.newest(limit=1, after=before)
+            row = None if newer else catalog.by_id(before)
+            return self._repository.checkpoint(row) if row else None
 
     def _touch_ns(self, touch: bool) -> int | None:
         return self._engine.saver.now_ns() if touch else None
@@ -901,6 +971,20 @@ class Workspace:
             only = None if plan is None else {checkpoint.id for checkpoint in plan.removed}
             return upkeep.prune(policy, now, lazily=lazily, only=only)
 
+    def thin(self, policy: Policy | None = None, *, keep: Policy | None = None) -> Thinned:
+        """Delete automatic checkpoints that a policy does not keep (None: `retention.AUTOMATIC`), and free their disk
+        space, in short steps between which others can write.
+
+        Never deleted: what nobody saved automatically, what `prune` never deletes, what undoing the last turn needs,
+        and what `keep` keeps. Conflict if another process does the same.
+        """
+        from holdfast.retention import AUTOMATIC
+        from holdfast.workspace.upkeep.thinning import Thinner
+
+        with os_errors(self.store, outcome="Some checkpoints may be deleted already."):
+            self._check_is_there()
+            return Thinner(self._repository, self._writing, self._clock).run(policy or AUTOMATIC, keep)
+
     def compact(self) -> Compacted:
         """Make the store as small as possible: the git program, if it is installed, computes deltas. This is slow."""
         from holdfast.scan.user_git import git_program
@@ -937,36 +1021,94 @@ class Workspace:
 
     @overload
     def purge(
-        self, *paths: Place, dry_run: Literal[True], lines: bool = False, progress: Progress | None = None
+        self,
+        *paths: Place,
+        dry_run: Literal[True],
+        lines: bool = False,
+        secrets: Sequence[str] = (),
+        progress: Progress | None = None,
     ) -> PurgePlan: ...
 
     @overload
     def purge(
-        self, *paths: Place, dry_run: Literal[False] = False, lines: bool = False, progress: Progress | None = None
+        self,
+        *paths: Place,
+        dry_run: Literal[False] = False,
+        lines: bool = False,
+        secrets: Sequence[str] = (),
+        progress: Progress | None = None,
     ) -> Purged: ...
 
     def purge(
-        self, *paths: Place, dry_run: bool = False, lines: bool = False, progress: Progress | None = None
+        self,
+        *paths: Place,
+        dry_run: bool = False,
+        lines: bool = False,
+        secrets: Sequence[str] = (),
+        progress: Progress | None = None,
     ) -> PurgePlan | Purged:
         """Remove the content of files, folders or patterns from every checkpoint, for good; the folder does not change.
 
         The checkpoints keep their ids and record what was removed. With `dry_run`, only plan. NotFound if no checkpoint
         has it. In states, messages and metadata, copies of the whole content or of a word that looks like a key are
-        redacted; with `lines`, copies of whole lines too. The next call that writes continues an interrupted purge.
-        Conflict if a ref that somebody else made in the store needs the content.
+        redacted; with `lines`, copies of whole lines too. `secrets` are ids of what `secrets()` lists: their files, and
+        the secrets themselves in states, messages and metadata. The next call that writes continues an interrupted
+        purge. Conflict if a ref that somebody else made in the store needs the content.
         """
-        from holdfast.workspace.pathspec import as_text
+        from holdfast.workspace.pathspec import as_text, literal
+        from holdfast.workspace.secrets import SecretScan
 
         chosen = as_text(paths) or []
+
+        def selected() -> tuple[builtins.list[str], builtins.list[Position]]:
+            files, places = SecretScan(self._repository).places(secrets) if secrets else ([], [])
+            return [*chosen, *map(literal, files)], places
+
         if dry_run:
+
+            def look() -> PurgePlan:
+                every, places = selected()
+                return self._purger().plan(every, lines=lines, secrets=places, progress=progress)
+
             with self._reading():
-                return self._repository.consistently(
-                    lambda: self._purger().plan(chosen, lines=lines, progress=progress)
-                )
+                return self._repository.consistently(look)
         with self._writing():
-            done = self._purger().purge(chosen, lines=lines, progress=progress)
+            every, places = selected()
+            done = self._purger().purge(every, lines=lines, secrets=places, progress=progress)
             self.purge_error = None
+            SecretScan(self._repository).forget_purged()
             return done
+
+    def secrets(self, *, every: bool = False) -> SecretReport:
+        """List the keys and passwords that checkpoints contain; never the secrets themselves. Scans what is pending.
+
+        `every` scans all checkpoints again. `purge(secrets=[id])` removes one.
+        """
+        from holdfast.workspace.secrets import SecretScan
+
+        with self._writing():
+            return SecretScan(self._repository).scan(self._engine.scanner.tracked_files(), every=every)
+
+    def defer_scans(self) -> None:
+        """Have saves leave the scan for secrets to `scan_pending`; for a process that calls it after each save."""
+        self._engine.saver.unscanned = []
+
+    def scan_pending(self, max_bytes: int) -> None:
+        """Scan some of what is pending, unless another process is writing: nobody waits for this."""
+        from holdfast.workspace.secrets import SecretScan, scan_quietly
+
+        scan = SecretScan(self._repository)
+        mine = (self._engine_made and self._engine_made.saver.unscanned) or []
+        if not self._scans_secrets or not (mine or scan.report().pending):
+            return
+        if not self._repository.lock.acquire(wait=False):
+            return
+        try:
+            also = [mine.pop(0) for _ in range(len(mine))]
+            tracked = self._engine.scanner.tracked_files()
+            scan_quietly(lambda: scan.scan(tracked, max_bytes=max_bytes, also=also))
+        finally:
+            self._repository.lock.release()
 
     def kind_rules(self) -> dict[str, Policy | None]:
         """Get the retention policy of each type of checkpoint in this store; None keeps a type for ever."""
@@ -1015,6 +1157,7 @@ class Workspace:
                 from holdfast.workspace.engine import Engine  # start-up cost: reading checkpoints does not need it
 
                 self._engine_made = Engine(self.path, self._repository, self._clock, **self._engine_options)
+                self._engine_made.saver.scans_secrets = self._scans_secrets
             return self._engine_made
 
     def _find_moved(self, environ: Mapping[str, str]) -> None:

@@ -79,6 +79,32 @@ class TestDeltas:
         monkeypatch.setattr("holdfast.shadowgit.packs._FEW", few)  # by its checksum alone, or read and hashed
         assert all(repacked.has_sound(oid) for oid in objects_of(repacked, git))
 
+    def test_a_whole_pack_is_read_once(self, repacked: ObjectStore, git: Git) -> None:
+        (pack,) = repacked.packs()
+        expected = objects_of(repacked, git)
+        found = list(pack.contents())
+        assert {oid: (kind, data) for oid, kind, data in found} == expected and len(found) == len(expected)
+
+    @pytest.mark.parametrize("few", [0, 1000])
+    def test_nothing_that_builds_on_damage_is_sound(
+        self, repacked: ObjectStore, git: Git, monkeypatch: pytest.MonkeyPatch, few: int
+    ) -> None:
+        monkeypatch.setattr("holdfast.shadowgit.packs._FEW", few)
+        expected = objects_of(repacked, git)
+        (pack,) = repacked.packs()
+        data = pack.path.read_bytes()
+        pack.path.chmod(0o600)
+        for start, end, _, _ in pack.entries():
+            changed = bytearray(data)
+            changed[(start + end) // 2] ^= 4
+            pack.path.write_bytes(changed)
+            repacked.reopen()
+            bad = {oid for oid in expected if not repacked.has_sound(oid)}
+            assert bad == {oid for oid in expected if not _is_readable(repacked, oid)} and bad
+            (again,) = repacked.packs()
+            read = {oid for oid, kind, data in again.contents() if data is not None and (kind, data) == expected[oid]}
+            assert read == expected.keys() - bad
+
     def test_the_index_lists_every_object(self, repacked: ObjectStore, git: Git) -> None:
         (pack,) = repacked.packs()
         expected = objects_of(repacked, git)
@@ -86,6 +112,13 @@ class TestDeltas:
         assert pack.count == len(expected)
         assert {oid for _, _, oid, _ in pack.entries()} == set(expected)
         assert not list(pack.checksum_problems())
+
+
+def _is_readable(store: ObjectStore, oid: bytes) -> bool:
+    try:
+        return bool(store.read(oid))
+    except Damaged:
+        return False
 
 
 def small_store(tmp_path: Path, git: Git, kind: str) -> ObjectStore:
@@ -137,6 +170,8 @@ class Mutants:
             try:
                 each.entries()
                 list(each.checksum_problems())
+                read = sum(data is not None and object_id(kind, data) == oid for oid, kind, data in each.contents())
+                assert read <= sound or not each.is_index_sound  # then `read` may not find what is there
             except Damaged:
                 pass
         return sound

@@ -42,6 +42,8 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         "exclude_patterns": ["*.log", "data/"],
         "ignored_file_max_bytes": 2 << 20,
         "ignored_total_max_bytes": 100_000_000,
+        "scan_secrets": True,
+        "redact": False,
     }
     assert settings.retention == Policy(100, timedelta(days=30), 10, 3, max_bytes=1_500_000_000)
     assert settings.watch
@@ -241,3 +243,38 @@ def test_a_value_that_is_long_is_not_shown_whole(tmp_path: Path) -> None:
     with pytest.raises(Refused) as caught:
         read_settings(tmp_path)
     assert len(str(caught.value)) < 400
+
+
+class TestThinning:
+    @staticmethod
+    def read(folder: Path, text: str) -> Settings:
+        (folder / "holdfast.toml").write_text(text)
+        return read_settings(folder)
+
+    def test_on_by_default(self, tmp_path: Path) -> None:
+        assert read_settings(tmp_path).thinning is True
+        assert in_force(Settings())["thinning.keep_turns_for"] == ("7d", "default")
+
+    def test_turned_off(self, tmp_path: Path) -> None:
+        settings = self.read(tmp_path, "thinning = false\n")
+        assert settings.thinning is False
+        assert in_force(settings)["thinning"] == (False, "holdfast.toml")
+
+    def test_one_key_leaves_the_others(self, tmp_path: Path) -> None:
+        settings = self.read(tmp_path, '[thinning]\nkeep_turns_for = "14d"\nmax_bytes = "1 GiB"\n')
+        assert settings.thinning == Policy(
+            keep_for=timedelta(days=1),
+            keep_turns_for=timedelta(days=14),
+            keep_hourly_for=timedelta(days=30),
+            max_bytes=1 << 30,
+        )
+        assert in_force(settings)["thinning.max_bytes"] == (1 << 30, "holdfast.toml")
+
+    def test_in_a_pyproject(self, tmp_path: Path) -> None:
+        (tmp_path / "pyproject.toml").write_text("[tool.holdfast]\nthinning = false\n")
+        assert read_settings(tmp_path).thinning is False
+
+    @pytest.mark.parametrize("text", ["thinning = 3", '[thinning]\nkeep_for = "x"', "[thinning]\nkeep_last = 3"])
+    def test_anything_else_is_refused(self, tmp_path: Path, text: str) -> None:
+        with pytest.raises(Refused, match="thinning"):
+            self.read(tmp_path, text)

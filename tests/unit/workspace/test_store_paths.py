@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from holdfast import NotFound, Refused, Workspace
-from holdfast.workspace.store_paths import check_owner, real_workspace, store_folder, write_owner
+from holdfast.workspace.store_paths import check_owner, real_workspace, store_folder, stores_root, write_owner
 
 
 @pytest.fixture
@@ -292,3 +292,15 @@ def test_the_store_of_a_folder_has_the_name_that_it_always_had(
     found = store_folder(Path("/nowhere/My project"), store=None, environ={"HOLDFAST_STORE_ROOT": "/nowhere/stores"})
     digest = hashlib.sha256(b"/nowhere/My project").hexdigest()
     assert found == Path(f"/nowhere/stores/My-project-{digest[:24]}")
+
+
+@pytest.mark.parametrize("home", ["/home/someone", "/home/someone/", "/", "relative", "", None])
+@pytest.mark.parametrize("state", [None, "", "relative", "/state"])
+def test_default_place_is_that_of_platformdirs(
+    monkeypatch: pytest.MonkeyPatch, home: str | None, state: str | None
+) -> None:
+    from platformdirs import user_state_path
+
+    for name, value in (("HOME", home), ("XDG_STATE_HOME", state)):
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+    assert stores_root({}) == user_state_path("holdfast") / "workspaces"

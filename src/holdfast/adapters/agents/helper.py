@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 import holdfast
 from holdfast import durable
 from holdfast.adapters.agents import protocol
-from holdfast.adapters.agents.hook import HookCall, handle_event, open_workspace
-from holdfast.errors import Unavailable
+from holdfast.adapters.agents.hook import HookCall, Opened, handle_event, open_workspace
+from holdfast.errors import HoldfastError, Unavailable
+from holdfast.workspace.upkeep.growth import leave_notice
 
 if TYPE_CHECKING:
     import _socket
@@ -32,6 +33,7 @@ IDLE_S = 900.0
 _OPEN_TIMEOUT_S = 30.0
 _STUCK_S = 3600.0
 _MAX_WORKSPACES = 8
+_SCAN_MAX_BYTES = 64 << 20
 _CONFIGURATION = ("holdfast.toml", "pyproject.toml")
 
 
@@ -43,10 +45,25 @@ def work_and_stay(connection: _socket.socket, request: list[bytes]) -> None:
     call = _call(request)
     helper = Helper(request[0], code, dict(call.environ))
     if call.environ.get("HOLDFAST_HELPER") == "0":
-        _send(connection, handle_event(call))
+        _answer(connection, call, open_workspace)
         return
-    _send(connection, handle_event(call, opened=helper.opened))
+    _answer(connection, call, helper.opened)
+    helper.scan_pending()
     helper.serve()
+
+
+def _answer(connection: _socket.socket, call: HookCall, opened: Opened) -> None:
+    """Handle an event and send the answer; then, when no agent waits any more, do what follows a save."""
+    used: list[Workspace] = []
+
+    def noted(folder: Path, environ: Mapping[str, str]) -> Workspace:
+        used.append(workspace := opened(folder, environ))
+        return workspace
+
+    _send(connection, handle_event(call, opened=noted))
+    for workspace in used:
+        with contextlib.suppress(HoldfastError):  # the checkpoint is saved; the next event does this again
+            leave_notice(workspace.store, workspace.after_save())
 
 
 class Code:
@@ -96,6 +113,7 @@ class Helper:
             if workspace is not None:
                 workspace.close()
             workspace = open_workspace(folder, environ, watch=True)
+            workspace.defer_scans()
             now = _workspace_signature(folder, workspace)
         with self._lock:
             self._workspaces[folder] = (now, workspace)
@@ -159,6 +177,14 @@ class Helper:
                 self._busy += 1
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
+    def scan_pending(self) -> None:
+        """Look for secrets in what saves left for later; the agent has its answer."""
+        with self._lock:
+            workspaces = [workspace for _, workspace in self._workspaces.values()]
+        for workspace in workspaces:
+            with contextlib.suppress(HoldfastError):
+                workspace.scan_pending(_SCAN_MAX_BYTES)
+
     def _answer(self, connection: socket.socket) -> None:
         try:
             connection.settimeout(60.0)
@@ -166,7 +192,8 @@ class Helper:
             if request is None or request[0] != self._identity:
                 _send(connection, None)
                 return
-            _send(connection, handle_event(_call(request), opened=self.opened))
+            _answer(connection, _call(request), self.opened)
+            self.scan_pending()
         except (OSError, ValueError, IndexError):
             pass  # the client is gone, or has the work done by its own child
         finally:

@@ -26,6 +26,7 @@ from holdfast.scan.user_git import common_dir, git_dir
 from holdfast.workspace.capture.save import StateAndMetadata
 from holdfast.workspace.store_paths import project_root
 from holdfast.workspace.stored.history import PROMPT, PROMPT_MESSAGE
+from holdfast.workspace.upkeep.growth import take_notice
 
 if TYPE_CHECKING:
     from holdfast.workspace import Workspace
@@ -135,6 +136,8 @@ def _handle(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) -> 
         _log(call, f"{workspace.path} was {workspace.moved_from} before: its checkpoints continue")
     if workspace.recovered is not None:
         _log(call, f"an interrupted restore was {workspace.recovered.outcome}")
+    if not message and find_agent(event.agent).speaks and (notice := take_notice(workspace.store)):
+        return f"Holdfast: {notice}"
     return message
 
 
@@ -142,7 +145,7 @@ def _save(
     workspace: Workspace, event: AgentEvent, author: ChangeAuthor, call: HookCall, *, prompt: str
 ) -> Checkpoint | None:
     def details() -> StateAndMetadata:
-        found = transcript.capture(event, workspace.path)
+        found = transcript.capture(event, workspace.path, redacts=workspace.redact)
         has_begun = event.kind not in (EventKind.START, EventKind.PROMPT)  # before, it has no file yet
         if "missing" in found and event.transcript and has_begun:
             _log(call, f"the conversation {event.transcript} is not saved: {found['missing']}")
@@ -152,6 +155,10 @@ def _save(
         return StateAndMetadata({transcript.STATE: found}, metadata)
 
     message = _message(event, author)
+    if workspace.redact:
+        from holdfast.secret_patterns import redact  # start-up cost, only if it is configured
+
+        message, prompt = redact(message), redact(prompt)
     if event.kind is EventKind.COMPACT:
         state, metadata = details()
         return workspace.save(

@@ -28,18 +28,21 @@ _TAIL_BYTES = 64 << 10
 _IDS = ("uuid", "id", "message_id", "messageId")
 
 
-def capture(event: AgentEvent, workspace: Path) -> dict[str, JSON]:
-    """Read the conversation of an event; `missing` says why there is no content. Never fails."""
+def capture(event: AgentEvent, workspace: Path, *, redacts: bool = False) -> dict[str, JSON]:
+    """Read the conversation of an event; `missing` says why there is no content. Never fails.
+
+    `redacts` replaces keys and passwords; position and checksum are then those of the redacted text.
+    """
     about: dict[str, JSON] = {"agent": event.agent, "session": event.session, "path": event.transcript}
     if not event.transcript:
         return {**about, "missing": "the agent does not report its path"}
     try:
-        return {**about, **_captured(Path(event.transcript), event, workspace)}
+        return {**about, **_captured(Path(event.transcript), workspace, redacts=redacts)}
     except (OSError, ValueError) as error:
         return {**about, "missing": getattr(error, "strerror", None) or str(error)}
 
 
-def _captured(path: Path, event: AgentEvent, workspace: Path) -> dict[str, JSON]:
+def _captured(path: Path, workspace: Path, *, redacts: bool) -> dict[str, JSON]:
     path = _there(path)
     if path.suffix not in _SUFFIXES:
         raise ValueError("its name is not one of a conversation")
@@ -52,6 +55,8 @@ def _captured(path: Path, event: AgentEvent, workspace: Path) -> dict[str, JSON]
             return {"path": str(path), "bytes": found.st_size, "missing": "it is too large"}
         data = file.read(found.st_size)
     if data.startswith(_ZSTD):
+        if redacts:
+            return {"path": str(path), "missing": "it is compressed, so secrets in it cannot be redacted"}
         is_large = len(data) > MAX_BYTES
         return _large(path, data) if is_large else {**_position(path, data), "base64": base64.b64encode(data).decode()}
     whole = _whole_lines(data, path)
@@ -60,6 +65,10 @@ def _captured(path: Path, event: AgentEvent, workspace: Path) -> dict[str, JSON]
         return {"path": str(path), "missing": f"it belongs to another project: {foreign}"}
     if len(whole) > MAX_BYTES:
         return {**_large(path, whole), "message": _last_id(whole)}
+    if redacts:
+        from holdfast.secret_patterns import redact  # start-up cost, only if it is configured
+
+        whole = redact(whole.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     return {**_position(path, whole), "message": _last_id(whole), "text": whole.decode("utf-8", "surrogateescape")}
 
 

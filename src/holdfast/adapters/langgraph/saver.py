@@ -152,16 +152,8 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
             return self._tuple(Place(thread, namespace, checkpoint_id))
         found = self._newest_tuple(thread, namespace)
         if found is None and not namespace and RUNTIME in config["configurable"]:
-            self._begin(thread)
+            self.states.begin_again(thread)  # now: its tasks may write before its first checkpoint is saved
         return found
-
-    def _begin(self, thread: str) -> None:
-        """Reopen a thread for a run. Now, because its tasks may write before its first checkpoint is saved."""
-        self.states.free_expired(thread)
-        self.states.begin_anew(thread)
-        known = self.states.store.session(thread)
-        if known is not None and known.is_deleted:
-            self.states.store.reopen(thread)
 
     def _newest_tuple(self, thread: str, namespace: str) -> CheckpointTuple | None:
         for _ in range(_TRIES):

@@ -65,8 +65,12 @@ def bisect(ctx: click.Context, app: App, *, good: str, bad: str, in_place: bool)
         rest = f"  (at most {left} more)" if left else ""
         streams.note(f"{short(checkpoint.id)}  {verdict:<4}{rest}  {render.first_line(message(checkpoint))}".rstrip())
 
+    def begun(saved: Checkpoint) -> None:
+        again = typed("restore", short(saved.id))
+        streams.note(f"The folder is saved as {short(saved.id)} and comes back at the end; after a kill -9: {again}")
+
     with _interrupted_once() if in_place else contextlib.nullcontext():
-        found = workspace.bisect(good, bad, test, tell=tell, in_place=in_place)
+        found = workspace.bisect(good, bad, test, tell=tell, in_place=in_place, begun=begun)
     if app.json:
         app.document(documents.bisected(found))
     else:

@@ -46,7 +46,7 @@ def guard(
             metadata=metadata or None,
             progress=shown,
         )
-    streams.note(f"Saved {short(saved.id)}")
+    streams.note(f"{'Saved' if saved.is_new else 'Already saved as'} {short(saved.id)}")
     restored: Restored | None = None
     failure: HoldfastError | None = None
     git, about_git = git_position(workspace), ""

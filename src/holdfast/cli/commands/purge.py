@@ -13,12 +13,13 @@ from holdfast.model.documents import short
 
 
 @command()
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.argument("paths", metavar="PATH...", nargs=-1)
+@click.option("--secret", "secrets", metavar="ID", multiple=True, help="Remove what `holdfast secrets` lists.")
 @click.option("--lines", is_flag=True, help="Also cut single lines of it out of states and messages.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
-def purge(app: App, *, paths: tuple[str, ...], lines: bool, dry_run: bool, yes: bool) -> int:
+def purge(app: App, *, paths: tuple[str, ...], secrets: tuple[str, ...], lines: bool, dry_run: bool, yes: bool) -> int:
     """Remove a path's content from every checkpoint, for good.
 
     For a secret that was saved. The checkpoints stay, without it, and say so. The folder itself is not touched:
@@ -28,11 +29,14 @@ def purge(app: App, *, paths: tuple[str, ...], lines: bool, dry_run: bool, yes: 
     \b
     holdfast purge .env
     holdfast purge 'keys/*.pem' --dry-run
+    holdfast purge --secret 3f9a1c20
     """
+    if not paths and not secrets:
+        raise click.UsageError("name a PATH, or a secret with --secret")
     workspace = app.open()
     chosen = app.paths(workspace, paths) or []
     with progress.shown() as shown:
-        plan = workspace.purge(*chosen, dry_run=True, lines=lines, progress=shown)
+        plan = workspace.purge(*chosen, dry_run=True, lines=lines, secrets=secrets, progress=shown)
     if dry_run:
         if app.json:
             app.document({"plan": documents.flat(plan), "purged": None})
@@ -43,7 +47,7 @@ def purge(app: App, *, paths: tuple[str, ...], lines: bool, dry_run: bool, yes: 
         streams.notes(_lines(plan))
     app.confirm("Purge, for good?", yes=yes)
     with progress.shown() as shown:
-        done = workspace.purge(*chosen, lines=lines, progress=shown)
+        done = workspace.purge(*chosen, lines=lines, secrets=secrets, progress=shown)
     plan = done.plan
     if app.json:
         purged = {"objects": done.objects, "bytes_freed": done.bytes_freed}

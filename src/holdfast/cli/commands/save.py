@@ -106,10 +106,12 @@ def save(
             rehash=rehash,
             progress=shown,
         )
+    notices = workspace.after_save() if saved.is_new else []
     if app.json:
         app.document({"checkpoint": documents.whole_checkpoint(saved), "new": saved.is_new})
     else:
         show_saved(workspace, saved, lost=said)
+    streams.notes(map(render.escape, notices))
     return Exit.DONE if saved.complete else Exit.INCOMPLETE
 
 

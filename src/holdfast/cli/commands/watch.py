@@ -18,7 +18,9 @@ from holdfast.cli.context import App, pass_app, typed
 from holdfast.cli.remedies import sentence
 from holdfast.errors import HoldfastError
 from holdfast.model import documents
+from holdfast.model.checkpoint import TYPE
 from holdfast.model.documents import short
+from holdfast.workspace.upkeep.type_policies import WATCH
 
 if TYPE_CHECKING:
     from holdfast.model import Checkpoint
@@ -104,7 +106,7 @@ class _Saves:
         """Save if something changed. A failure is printed once and tried again; a deleted folder ends it."""
         try:
             whose, metadata = self.workspace.first_saves.attribute(self._actor)  # not what was there before it watched
-            saved = self._save(actor=whose, metadata=metadata or None)
+            saved = self._save(actor=whose, metadata={TYPE: "automatic", WATCH: True, **metadata})
         except HoldfastError as error:
             if not self.workspace.path.is_dir() or not self.workspace.store.is_dir():
                 raise
@@ -125,6 +127,7 @@ class _Saves:
         if not saved.complete:
             failures = sum(entry.reason.is_failure for entry in saved.uncovered)
             streams.note(f"{render.count(failures, 'path')} could not be saved: {typed('show', short(saved.id))}")
+        streams.notes(map(render.escape, self.workspace.after_save()))
 
 
 class _Stopped(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -11,8 +12,9 @@ from holdfast.cli import render, streams, values
 from holdfast.cli.command import command
 from holdfast.cli.context import App, pass_app
 from holdfast.cli.exit_codes import Exit
+from holdfast.errors import Conflict, NotFound
 from holdfast.location import Column
-from holdfast.workspace.stores import StoreInfo, list_stores, remove_gone
+from holdfast.workspace.stores import KEPT_FOR, StoreInfo, list_stores, remove_gone
 
 _COLUMNS = (
     Column("folder"),
@@ -25,25 +27,31 @@ _COLUMNS = (
 
 
 @command()
+@click.argument("named", nargs=-1, metavar="[FOLDER]...")
 @click.option("--remove-gone", "removes", is_flag=True, help="Delete the stores of folders that are gone, for good.")
 @click.option("--dry-run", is_flag=True, help="With --remove-gone: only show what would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
-def workspaces(app: App, *, removes: bool, dry_run: bool, yes: bool) -> int:
+def workspaces(app: App, *, named: tuple[str, ...], removes: bool, dry_run: bool, yes: bool) -> int:
     """List every folder that has checkpoints on this computer.
 
     A folder that is gone comes back with `holdfast -C PATH restore latest`; its name will do for PATH. --remove-gone
     shows what it will delete and asks, since that cannot be undone: a folder may be gone because its disk is not there.
+    It keeps what was used in the last 14 days, unless you name the FOLDER, by its path or its name.
 
     \b
     holdfast workspaces
     holdfast workspaces --remove-gone
+    holdfast workspaces --remove-gone ~/old-project
     """
     found = list_stores(os.environ)
     if removes:
-        return _remove(app, [each for each in found if each.is_gone], dry_run=dry_run, yes=yes)
-    if dry_run or yes:
-        raise click.UsageError("--dry-run and --yes go with --remove-gone")
+        gone = [each for each in found if each.is_gone]
+        now = datetime.now(UTC)
+        chosen = _named(gone, named) if named else [each for each in gone if each.is_unused(now)]
+        return _remove(app, chosen, len(gone) - len(chosen) if not named else 0, dry_run=dry_run, yes=yes)
+    if dry_run or yes or named:
+        raise click.UsageError("FOLDER, --dry-run and --yes go with --remove-gone")
     if app.json:
         app.items(map(_document, found), store_bytes=sum(each.store_bytes for each in found))
         return Exit.DONE
@@ -62,16 +70,34 @@ def workspaces(app: App, *, removes: bool, dry_run: bool, yes: bool) -> int:
     return Exit.DONE
 
 
-def _remove(app: App, gone: list[StoreInfo], *, dry_run: bool, yes: bool) -> int:
+def _named(gone: list[StoreInfo], named: tuple[str, ...]) -> list[StoreInfo]:
+    """The stores of the folders that were named. NotFound if one of these is not the folder of a store, or not gone."""
+    found = []
+    for word in named:
+        these = [each for each in gone if word == each.name or os.path.abspath(word) == each.folder]
+        if not these:
+            raise NotFound(f"{word} is not a folder that is gone", hint="See: holdfast workspaces")
+        if len(these) > 1:
+            raise Conflict(f"{len(these)} folders that are gone are named {word}", hint="Give the path.")
+        found += these
+    return list(dict.fromkeys(found))
+
+
+def _remove(app: App, gone: list[StoreInfo], kept: int, *, dry_run: bool, yes: bool) -> int:
+    """Remove stores, after asking. `kept`: how many others are too recent to be removed without being named."""
     total = sum(each.store_bytes for each in gone)
-    plan = {"removed": [_document(each) for each in gone], "bytes_freed": total}
+    plan = {"removed": [_document(each) for each in gone], "bytes_freed": total, "kept": kept}
+    if kept and not app.json:
+        again = app.typed("workspaces", "--remove-gone", "FOLDER")
+        recent = f"{render.count(kept, 'store')} used in the last {KEPT_FOR.days} days"
+        streams.note(f"Kept: {recent}. To delete one, name its folder: {again}")
     if dry_run or not gone:
         if app.json:
             app.document({"plan": plan, "result": None})
         elif gone:
             _show(gone, total)
         else:
-            streams.note("Nothing to delete: every folder is there.")
+            streams.note("Nothing to delete." if kept else "Nothing to delete: every folder is there.")
         return Exit.DONE
     if not app.json:
         _show(gone, total)
@@ -93,11 +119,11 @@ def _show(gone: list[StoreInfo], total: int) -> None:
         saves = render.count(each.checkpoints, "checkpoint")
         last = f", last save {values.cell(each.last_save, 'time')}" if each.last_save else ""
         streams.note(f"    {render.escape(each.folder)}  ({saves}, {render.size(each.store_bytes)}{last})")
-    streams.note("This cannot be undone. Is a disk missing? In a folder that was renamed, save first.")
+    streams.note("This cannot be undone. Is a disk missing? Was a folder moved? Then save in its new place first.")
 
 
 def _row(each: StoreInfo) -> tuple[Any, ...]:
-    state = "gone" if each.is_gone else ""
+    state = "gone" if each.is_gone else f"now {each.moved_to}" if each.moved_to else ""
     return each.folder, state, each.checkpoints, each.store_bytes, each.last_save, each.last_use
 
 
@@ -106,6 +132,7 @@ def _document(each: StoreInfo) -> dict[str, Any]:
         "name": each.name,
         "folder": each.folder,
         "gone": each.is_gone,
+        "moved_to": each.moved_to or None,
         "store": str(each.store),
         "checkpoints": each.checkpoints,
         "last_save": each.last_save.isoformat() if each.last_save else None,

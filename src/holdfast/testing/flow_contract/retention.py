@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
@@ -107,6 +109,106 @@ class RetentionContract(FlowContract):
             states.save(point("c", parent_id="b"))
         states.save(point("next", parent_id="new"))
         assert [each.checkpoint_id for each in states.metadata("s")] == ["next", "new"]
+
+    @pytest.mark.parametrize("knows_by", ["save", "load", "list", "metadata"])
+    def test_late_writes_and_deletes_do_not_reach_the_new_session(self, open_store: OpenStore, knows_by: str) -> None:
+        """Although the new checkpoint has the id of the old one."""
+        place = Place("s", "", "a")
+        with States(open_store()) as states, States(open_store()) as late:
+            (late if knows_by == "save" else states).save(point("a", {"n": "old"}))
+            if knows_by != "save":
+                assert getattr(late, knows_by)("s")
+            late.put_writes(place, [Write("t", 0, "x", "old")])
+            states.delete("s")
+            states.save(point("a", {"n": "new"}))
+            states.put_writes(place, [Write("t", 1, "x", "new")])
+            for replace in (False, True):
+                with pytest.raises(Conflict, match="deleted"):
+                    late.put_writes(place, [Write("t", 0, "x", "late"), Write("t", 1, "x", "late")], replace=replace)
+            with pytest.raises(Conflict, match="deleted"):
+                late.delete("s", "a")
+            assert [write.value for write in states.writes([place])[place]] == ["new"]
+            assert late.load("s") == point("a", {"n": "new"})  # now it knows
+            late.put_writes(place, [Write("t", 0, "x", "again")])
+            assert [write.value for write in states.writes([place])[place]] == ["again", "new"]
+            assert late.delete("s", "a") == 1
+            self.assert_sound(states)
+
+    def test_only_rows_of_the_family_are_deleted(self, states: States) -> None:
+        """Between a look at the session and the deletion, it may be begun again."""
+        place, other = Place("s", "", "a"), Place("t", "", "a")
+        states.save(point("a", {"n": "old"}))
+        old = states.store.session("s")
+        assert old is not None
+        states.delete("s")
+        assert states.store.delete([place], families={"s": old.family}) == 0
+        states.save(point("a", {"n": "new"}))
+        states.save(point("a", session_id="t"))
+        states.put_writes(place, [Write("t", 0, "x", 1)])
+        assert states.store.delete([place, other], families={"s": old.family}) == 1, "only the other session's"
+        assert (states.load("s"), len(states.writes([place])[place])) == (point("a", {"n": "new"}), 1)
+        now = states.store.session("s")
+        assert now is not None
+        assert states.store.delete([place], families={"s": now.family}) == 1
+        assert states.writes([place])[place] == []
+
+    def test_a_stranger_with_an_old_parent_does_not_join(self, open_store: OpenStore) -> None:
+        """A process that never read the session, and continues the deleted one."""
+        with States(open_store()) as states, States(open_store()) as stranger:
+            states.save(point("a"))
+            states.save(point("b", parent_id="a"))
+            states.delete("s")
+            states.save(point("new"))
+            for _ in range(2):
+                with pytest.raises(Conflict, match="deleted"):
+                    stranger.save(point("c", parent_id="b"))
+            with pytest.raises(Conflict, match="deleted"):
+                stranger.save(point("c"), expected_parent="b")
+            stranger.save(point("next", parent_id="new"))
+            assert [each.checkpoint_id for each in states.metadata("s")] == ["next", "new"]
+        with States(open_store()) as again:
+            again.save(point("next", parent_id="new"))  # the same once more
+            again.delete("s", "new")
+        with States(open_store()) as reader:
+            reader.load("s")
+            reader.save(point("last", parent_id="new"))  # it knows the session, whose parent was deleted
+        with States(open_store()) as other:
+            other.save(point("a", session_id="t"))
+        with States(open_store()) as other:
+            other.save(point("c", session_id="t", parent_id="b"))  # never deleted: any parent
+
+    def test_late_writers_race_with_sessions_that_begin_again(self, open_store: OpenStore) -> None:
+        place, rounds = Place("s", "", "a"), 12
+        with States(open_store()) as states, ThreadPoolExecutor(3) as threads:
+            states.save(point("a", {"n": 0}))
+
+            def write_late(number: int, know: Barrier, end: Event) -> None:
+                with States(open_store()) as late:
+                    late.load("s")
+                    know.wait(60)
+                    while not end.is_set():
+                        with suppress(Conflict):
+                            late.put_writes(place, [Write("late", number, "x", number)], replace=True)
+                        with suppress(Conflict):
+                            late.delete("s", "b")
+
+            for number in range(rounds):
+                know, done = Barrier(3), Event()
+                late = [threads.submit(write_late, number, know, done) for _ in range(2)]
+                know.wait(60)
+                try:
+                    states.delete("s")
+                    states.save(point("a", {"n": number + 1}))
+                    states.save(point("b", {"n": number + 1}))
+                    for _ in range(5):
+                        assert states.writes([place])[place] == []
+                        assert states.load("s", "b") is not None
+                finally:
+                    done.set()
+                for each in late:
+                    each.result()
+            assert states.writes([place])[place] == []
+            self.assert_sound(states)
 
     def test_without_a_tombstone_anything_may_be_saved(self, states: States) -> None:
         states.save(point("a"))

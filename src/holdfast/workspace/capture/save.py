@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,7 +17,10 @@ from typing import Any, NamedTuple
 
 from holdfast.errors import Conflict, Damaged, NotFound
 from holdfast.model import JSON, Checkpoint, Operation
+from holdfast.scan.cache import MODE, SIZE, WIDTH
+from holdfast.scan.dir_handles import join
 from holdfast.shadowgit import EMPTY_TREE, ObjectKind, object_id
+from holdfast.workspace.capture.git_record import GitRecorder
 from holdfast.workspace.capture.scanner import Scanner
 from holdfast.workspace.capture.snapshot import Snapshot
 from holdfast.workspace.requests import SaveRequest
@@ -42,7 +46,12 @@ class Saver:
         self._repository = repository
         self._scanner = scanner
         self._clock = clock
+        self._git = GitRecorder(repository)
+        self.scans_secrets = True
+        self.unscanned: list[str] | None = None
+        """A list: a save only adds its checkpoint, for `Workspace.scan_pending`."""
         self._durable_head = ""  # the checkpoint that this process knows to be synced to disk
+        self._large_files: dict[str, int] = {}
 
     def save(self, request: SaveRequest) -> Checkpoint:
         """Save the folder, or return the checkpoint that it is at if that already has the same content."""
@@ -59,7 +68,7 @@ class Saver:
             if not request.wants_own_checkpoint:
                 content = content_key(snapshot.root, object_id(ObjectKind.BLOB, report))
                 same = self._same(head, content, state_tree.hex() if request.state is not None else None)
-                if same is not None:
+                if same is not None and not self._git.changed_since(same.commit, sink, self._scanner.git_dir()):
                     self._keep_existing(sink, remember)
                     return same
             label = request.label()
@@ -74,7 +83,9 @@ class Saver:
             snapshot, remember = self._scanner.take(sink, head=head, progress=request.progress)
             report = encode_uncovered(snapshot.uncovered)
             row = self._repository.catalog.by_id(head.id) if head is not None else None
-            if row is not None and row.content == content_key(snapshot.root, object_id(ObjectKind.BLOB, report)):
+            content = content_key(snapshot.root, object_id(ObjectKind.BLOB, report))
+            is_same = row is not None and row.content == content
+            if row and is_same and not self._git.changed_since(row.commit, sink, self._scanner.git_dir()):
                 self._keep_existing(sink, remember, is_durable=row.id == self._durable_head)
                 self._durable_head = row.id
                 return None
@@ -85,6 +96,11 @@ class Saver:
         self._tidy(remember)
         self._durable_head = checkpoint.id
         return checkpoint
+
+    def take_large_files(self) -> dict[str, int]:
+        """Return the new files above `LARGE_BYTES` since this was last asked, with their sizes."""
+        found, self._large_files = self._large_files, {}
+        return found
 
     def _same(self, head: Checkpoint | None, content: str, state: str | None) -> Checkpoint | None:
         """Return the save that the folder is at, if it has this content (and this state, if one is given).
@@ -110,6 +126,7 @@ class Saver:
         with contextlib.suppress(OSError):  # the checkpoint exists; the rest only makes the next one faster
             self._repository.upkeep()
             remember()
+            self._git.remember()
 
     def _left_out(self, include: Sequence[str], snapshot: Snapshot, sink: ObjectSink) -> frozenset[str]:
         """Return the existing paths that the ignore rules leave out."""
@@ -194,20 +211,43 @@ class Saver:
             root=snapshot.root,
             state=state_tree,
             record=sink.add(ObjectKind.BLOB, encode_record(checkpoint)),
-            changes=sink.add(ObjectKind.BLOB, to_json(self._changes(sink, head, snapshot))),
+            changes=sink.add(ObjectKind.BLOB, to_json(self._changes(sink, checkpoint, head, snapshot))),
             uncovered=sink.add(ObjectKind.BLOB, report),
             rules=sink.add(ObjectKind.BLOB, self._scanner.frozen_rules(snapshot) if rules is None else rules),
+            git=self._git.record(sink, self._scanner.git_dir()),
         )
         commit = write_commit(sink, checkpoint, contents)
         self._repository.publish(sink.writer, checkpoint, contents, commit)
+        self._large_files |= snapshot.large_new_files()
+        if self.scans_secrets and self.unscanned is not None:
+            self.unscanned.append(checkpoint.id)
+        elif self.scans_secrets:
+            self._scan_secrets(sink, snapshot, checkpoint, contents)
         return checkpoint.replace(commit=commit.hex(), is_new=True, _lazy=self._repository)
 
-    def _changes(self, sink: ObjectSink, head: Checkpoint | None, snapshot: Snapshot) -> list[str] | None:
-        """Return the paths that differ from the parent; None stands for all of them."""
+    def _scan_secrets(self, sink: PackSink, snapshot: Snapshot, checkpoint: Checkpoint, contents: Contents) -> None:
+        """Look for secrets in what is new, after the commit point."""
+        from holdfast.workspace.secrets import SecretScan, scan_quietly  # start-up cost: most saves find no change
+
+        scan = SecretScan(self._repository)
+        files = [
+            (join(folder.path, folder.names[place]), folder.content(place), folder.rows[WIDTH * place + SIZE])
+            for folder, place in snapshot.listing.pending
+            if folder.holds(place) and stat.S_ISREG(folder.rows[WIDTH * place + MODE])
+        ]
+        scan_quietly(
+            lambda: scan.after_save(checkpoint, contents, files, sink.writer.added, self._scanner.tracked_files())
+        )
+
+    def _changes(
+        self, sink: ObjectSink, checkpoint: Checkpoint, head: Checkpoint | None, snapshot: Snapshot
+    ) -> list[str] | None:
+        """Return the paths that differ from the parent, as lists show it; None stands for all of them."""
         if head is None:
             return None
+        parent = head if head.operation is None else self._repository.shown_parent(checkpoint) or head
         try:
-            before = self._repository.contents(head).root
+            before = self._repository.contents(parent).root
             known = snapshot.changed_since(before)
             return files_changed(TreeReader(sink).diff(before, snapshot.root)) if known is None else known
         except (Damaged, NotFound):

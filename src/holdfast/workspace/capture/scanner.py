@@ -160,6 +160,12 @@ class Scanner:
 
         return snapshot, remember
 
+    def tracked_files(self) -> Callable[[str], bool]:
+        """Return a function that tells whether git tracks a file; git's index is read when it is first called."""
+        repository = user_git.repository_of(self.root)
+        wanted = HeldAnyway(self.root, held=lambda _: None, repository=repository)
+        return lambda path: wanted.file(path, hard=False)
+
     def _walk(
         self,
         turn: Turn | None,
@@ -252,6 +258,11 @@ class Scanner:
                 "ignored_total_max_bytes": self._limits.total_max_bytes,
             }
         )
+
+    def git_dir(self) -> Path | None:
+        """Return the git directory of the repository that the workspace is in; None outside of one."""
+        repository = self._surroundings.repository
+        return user_git.git_dir(repository) if repository is not None else None
 
     def git_head(self) -> GitHead | None:
         """Read where the user's own git stands (P6: only reads); None outside of a repository."""

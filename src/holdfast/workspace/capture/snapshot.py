@@ -49,6 +49,8 @@ from holdfast.workspace.stored.object_sink import ObjectSink
 from holdfast.workspace.stored.record import Node
 from holdfast.workspace.stored.tree import ATTRS_NAME, link_of
 
+LARGE_BYTES = 100_000_000
+"""A new file of this size is named once: it may not be meant to be in every checkpoint."""
 _PROGRESS_FILES = 64
 _PROGRESS_BYTES = 1 << 20
 _DATABASE_TRIES = 3
@@ -86,6 +88,17 @@ class Snapshot(NamedTuple):
         for path in self.previous.keys() - self.listing.folders.keys():
             found |= _held(self.previous[path])
         return sorted({path for path, _, _ in found})
+
+    def large_new_files(self) -> dict[str, int]:
+        """Return the sizes of large files that were read now and that the scan before did not have."""
+        found = {}
+        for folder, place in self.listing.pending:
+            size = folder.rows[WIDTH * place + SIZE]
+            if size >= LARGE_BYTES and folder.holds(place):
+                old, name = self.previous.get(folder.path), folder.names[place]
+                if old is None or name not in old.names:
+                    found[join(folder.path, name)] = size
+        return found
 
     @property
     def complete(self) -> bool:

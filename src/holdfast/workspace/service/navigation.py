@@ -8,10 +8,9 @@ from holdfast.errors import NotFound, Refused
 from holdfast.model import JSON, Checkpoint
 from holdfast.validation import check_count, check_int
 from holdfast.workspace.stored.ids import sequence_of
+from holdfast.workspace.upkeep.type_policies import BEFORE
 from holdfast.workspace.workspace import Workspace
 
-BEFORE = "before"
-"""In the metadata of a checkpoint saved before a tool ran: the tool."""
 TURN = "turn"
 """In the metadata: the turn of the conversation."""
 

@@ -40,7 +40,7 @@ _TEXT = " || char(31) || ".join(
     f"ifnull('=' || {column}, '')" if column in _NULLABLE else column for column in _COLUMNS.split(", ")[:-1]
 )
 _NAMED = "SELECT id FROM checkpoints INDEXED BY names WHERE name IS NOT NULL ORDER BY id"
-_ACTOR = "ifnull(json_extract(record, '$.actor'), 'user')"
+_ACTOR = "ifnull(nullif(json_extract(record, '$.actor'), ''), 'user')"
 _OF_THIS_PROCESS = os.urandom(8).hex()
 _READ_WAIT_S = 0.1  # a commit takes less than a millisecond, unless the process or its disk is stopped
 _WRITE_WAIT_S = 2.0  # the next `sync` adds what is not written

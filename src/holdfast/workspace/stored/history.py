@@ -140,6 +140,12 @@ def _key_of(checkpoint: Checkpoint) -> _Key | None:
     return _Key(actor.partition("/")[0], checkpoint.session, turn)
 
 
+def turn_of(checkpoint: Checkpoint) -> str | None:
+    """Return a text that is equal for what one actor, with its sub-agents, did in one turn; None without a turn."""
+    turn = checkpoint.metadata.get(TURN) or checkpoint.metadata.get(PROMPT)
+    return None if turn is None else repr((actor_of(checkpoint).partition("/")[0], checkpoint.session, turn))
+
+
 def prompt_of(checkpoint: Checkpoint) -> str:
     """Return the first line of what an agent was asked for; empty if that is not recorded."""
     found = checkpoint.metadata.get(PROMPT)
@@ -160,16 +166,15 @@ def message_pattern(text: str) -> re.Pattern[str]:
 
 
 def changes_of(repository: Repository, checkpoint: Checkpoint) -> list[PathChange]:
-    """Return what a checkpoint changed, compared with its parent.
+    """Return what a checkpoint changed, compared with its parent as lists show it.
 
     Without a parent every file is added. If the parent is deleted or damaged, the letters are not known.
     """
     if checkpoint.parent is None:
         return [PathChange("A", path) for path in repository.files_changed(checkpoint)]
-    row = repository.catalog.by_id(checkpoint.parent)
     try:
-        if row is not None:
-            return _differing(repository, repository.checkpoint(row), checkpoint)
+        if (parent := repository.shown_parent(checkpoint)) is not None:
+            return _differing(repository, parent, checkpoint)
     except (Damaged, NotFound):
         pass
     return [PathChange("", path) for path in repository.files_changed(checkpoint)]
@@ -231,10 +236,9 @@ class Summaries:
     def _changes(self, run: Sequence[Checkpoint]) -> list[PathChange]:
         """What changed from before the oldest of a row of checkpoints to the newest."""
         newest, oldest = run[0], run[-1]
-        row = self._repository.catalog.by_id(oldest.parent) if oldest.parent else None
         with contextlib.suppress(Damaged, NotFound):
-            if row is not None:
-                return _differing(self._repository, self._repository.checkpoint(row), newest)
+            if (parent := self._repository.shown_parent(oldest)) is not None:
+                return _differing(self._repository, parent, newest)
             if oldest.parent is None and len(run) == 1:
                 return changes_of(self._repository, newest)
         paths: set[str] = set()
@@ -293,7 +297,7 @@ def _together(parts: Sequence[Summary]) -> Summary:
 
 
 def _cache_key(run: Sequence[Checkpoint]) -> str:
-    return f"{run[-1].parent or ''} {run[-1].commit} {run[0].commit}"
+    return f"2 {run[-1].parent or ''} {run[-1].commit} {run[0].commit}"  # 1: compared with safety checkpoints, too
 
 
 def _encoded(summary: Summary) -> str:

@@ -7,6 +7,7 @@ checkpoint.json  the record: message, actor, time, parent
 changes.json     the paths that differ from the parent
 uncovered.json   the paths that are not covered, and why
 rules.json       the ignore rules that are not files of the workspace
+git.json         refs and stashes of the user's git; only in a repository
 """
 
 # No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
@@ -43,6 +44,7 @@ class Contents(NamedTuple):
     changes: bytes
     uncovered: bytes
     rules: bytes
+    git: bytes = b""  # empty: not in a repository
 
 
 def encode_record(checkpoint: Checkpoint) -> bytes:
@@ -126,6 +128,8 @@ def write_commit(sink: "Sink", checkpoint: Checkpoint, contents: Contents) -> by
         TreeEntry(FILE_MODE, b"rules.json", contents.rules),
         TreeEntry(FILE_MODE, b"uncovered.json", contents.uncovered),
     ]
+    if contents.git:
+        entries.insert(4, TreeEntry(FILE_MODE, b"git.json", contents.git))
     if contents.state != EMPTY_TREE:
         entries.append(TreeEntry(FOLDER_MODE, b"state", contents.state))
     tree = sink.add(ObjectKind.TREE, encode_tree(entries))
@@ -142,7 +146,7 @@ def read_contents(source: "Source", commit: bytes) -> Contents:
     entries = {entry.name: entry for entry in source.tree(tree)}
     try:
         attrs = entries[b"attrs"]
-        state = entries.get(b"state")
+        state, git = entries.get(b"state"), entries.get(b"git.json")
         return Contents(
             root=Node(entries[b"files"].oid, attrs.oid, attrs.mode == FOLDER_MODE),
             state=state.oid if state else EMPTY_TREE,
@@ -150,6 +154,7 @@ def read_contents(source: "Source", commit: bytes) -> Contents:
             changes=entries[b"changes.json"].oid,
             uncovered=entries[b"uncovered.json"].oid,
             rules=entries[b"rules.json"].oid,
+            git=git.oid if git else b"",
         )
     except KeyError as error:
         raise Damaged(f"a checkpoint has no {error.args[0].decode()}", remedy=Remedy("verify")) from None

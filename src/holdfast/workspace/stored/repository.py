@@ -33,6 +33,10 @@ WITHOUT = "without"
 """The verb of a checkpoint that is the target of an agent's undo: the folder without its changes."""
 REVERT = "revert"
 """The verb of a checkpoint that is the target of a revert: the folder without chosen changes."""
+BISECT_NOTE = "bisect"
+"""A file of the store while a bisection runs in the workspace: the id of the checkpoint to bring back."""
+THINNING = "thinning"
+"""The folder in which packs are copied without the store's lock, and its lock."""
 T = TypeVar("T")
 _FAR_AHEAD = 1000
 _SLACK_BYTES = 64 << 10  # for an index, and for the catalog
@@ -105,10 +109,18 @@ class Repository:
         """Remove temporary files of dead writers (P9). Needs the lock."""
         self.objects.sweep()
         self.holds.sweep()
+        if (self.own / THINNING).exists() and _is_free(self.own / f"{THINNING}.lock"):
+            self.sweep_thinning()
         for folder in (self.folder, self.own):
             for name in os.listdir(folder):
                 if name.endswith(".new") or name == "new-ref":
                     durable.disk().unlink(str(folder / name))
+
+    def sweep_thinning(self) -> None:
+        """Remove copies of packs that were not used, and packs that were replaced. Call it only while no other process
+        can be thinning."""
+        with contextlib.suppress(FileNotFoundError):
+            durable.remove_tree(str(self.own / THINNING))
 
     def sync(self) -> None:
         """Make the catalog agree with the refs."""
@@ -201,6 +213,16 @@ class Repository:
         row = row or self.catalog.nth(0)
         return self.checkpoint(row) if row else None
 
+    def shown_parent(self, checkpoint: Checkpoint) -> Checkpoint | None:
+        """Return the checkpoint that changes are shown against: the parent of a safety checkpoint; of a save, the
+        nearest ancestor that is a save, since lists leave out safety checkpoints. None if it is deleted."""
+        parent = checkpoint
+        while row := self.catalog.by_id(parent.parent or ""):
+            parent = self.checkpoint(row)
+            if parent.operation is None or checkpoint.operation is not None:
+                return parent
+        return None
+
     def history(self) -> History:
         """Return what can be undone and redone, from the safety checkpoints in order (P10)."""
         done: list[Checkpoint] = []
@@ -254,7 +276,13 @@ class Repository:
         return read_one(self.objects, entries[name], self.spelling)
 
     def files_changed(self, checkpoint: Checkpoint) -> list[str]:
-        contents = self.contents(checkpoint)
+        return self._files_changed(self.contents(checkpoint))
+
+    def files_changed_in(self, row: Row) -> list[str]:
+        """As `files_changed`, without the ref and the record: for many."""
+        return self._files_changed(read_contents(self.objects, self.objects.commit(bytes.fromhex(row.commit))))
+
+    def _files_changed(self, contents: Contents) -> list[str]:
         changes = json.loads(self.objects.blob(contents.changes))
         if changes is not None:
             return list(changes)

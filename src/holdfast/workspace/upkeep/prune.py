@@ -8,7 +8,7 @@ deleted or whole, and bytes that the next merge frees.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from holdfast.retention import Policy, Record, RetentionPlan
 from holdfast.shadowgit import ObjectKind
 from holdfast.shadowgit.git_repack import is_compact, repack
 from holdfast.workspace.restore.journal import Journal
+from holdfast.workspace.stored.history import turn_of
 from holdfast.workspace.stored.object_sink import PackSink
 from holdfast.workspace.stored.record import encode_record, write_commit
 from holdfast.workspace.stored.repository import Repository, store_bytes
@@ -37,6 +38,10 @@ _WORTH_PERCENT = 95  # of the size without deltas; else they cost reading time f
 _FRAME_BYTES = 12 + 20 + 8 + 1024 + 40  # of a pack and its index, whatever is in them
 
 
+Spare = Callable[[Mapping[str, Checkpoint]], Mapping[str, str]]
+"""Given all checkpoints, oldest first, says which must stay, and why."""
+
+
 class Upkeep:
     """Prunes one store and pins its checkpoints. Everything but `plan` needs the store's lock."""
 
@@ -46,9 +51,16 @@ class Upkeep:
     # planning
 
     def plan(
-        self, policy: Policy, now: datetime, *, measure_sizes: bool = True, only: Container[str] | None = None
+        self,
+        policy: Policy,
+        now: datetime,
+        *,
+        measure_sizes: bool = True,
+        only: Container[str] | None = None,
+        spare: Spare | None = None,
     ) -> Pruned:
-        """Plan which checkpoints to delete; with `only`, none but these.
+        """Plan which checkpoints to delete; with `only`, none but these; with `spare`, none that it names, and without
+        trusting the clock.
 
         Without `measure_sizes` and a size limit, reads only the catalog.
         """
@@ -57,6 +69,12 @@ class Upkeep:
         protected = self._protected(checkpoints)
         policy = with_kinds(_with_safety(policy), read_kinds(self._repository.own))
         records = [_record(each, protected.get(each.id, "")) for each in checkpoints.values()]
+        if spare is not None:
+            spared, old = spare(checkpoints), retention.ages([each.timestamp for each in records], now)
+            records = [
+                replace(each, age=age, protected=each.protected or spared.get(each.id, ""))
+                for each, age in zip(records, old, strict=True)
+            ]
         records = retention.protect_kinds(records, policy)
         sizes = ObjectSizes(self._repository.objects) if measure_sizes or policy.max_bytes is not None else None
         found = retention.plan(records, replace(policy, max_bytes=None), now)
@@ -120,7 +138,7 @@ class Upkeep:
         Damaged, and nothing deleted, if it is unknown what the rest needs.
         """
         plan = self.plan(policy, now, measure_sizes=False, only=only)
-        unfreed = len(plan.removed) + (self._tally() if lazily and plan.removed else 0)
+        unfreed = len(plan.removed) + (self.tally() if lazily and plan.removed else 0)
         is_due = not lazily or unfreed >= max(_FEW, len(plan.kept) // _SHARE)
         needed = self._repository.needed(without={each.id for each in plan.removed}) if is_due else None
         before = self._object_bytes() if needed is not None else 0
@@ -129,11 +147,11 @@ class Upkeep:
         if plan.removed:
             self._repository.delete(*plan.removed)
         if needed is None:
-            self._note_tally(unfreed)
+            self.note_tally(unfreed)
             return replace(plan, is_done=True)
         try:
             unfreed_bytes = self._repository.merge(needed) if self._has_unneeded(needed) else 0
-            self._forget_tally()
+            self.forget_tally()
         except OSError as error:
             gone = "1 checkpoint was" if len(plan.removed) == 1 else f"{len(plan.removed)} checkpoints were"
             raise Unavailable(
@@ -149,7 +167,7 @@ class Upkeep:
         needed = self._repository.needed()
         self._repository.check_room(needed, "nothing was merged")
         self._repository.merge(needed)
-        self._forget_tally()
+        self.forget_tally()
 
     def _object_bytes(self) -> int:
         """The measure of `plan`: what is freed is what was estimated, and no block of a file more."""
@@ -158,19 +176,21 @@ class Upkeep:
     def _has_unneeded(self, needed: Container[bytes]) -> bool:
         return any(oid not in needed for pack in self._repository.objects.packs() for oid in pack.oids())
 
-    def _forget_tally(self) -> None:
+    def forget_tally(self) -> None:
+        """Note that nothing waits to be freed."""
         tally = self._repository.own / _TALLY
         if tally.exists():
             durable.disk().unlink(str(tally))
 
-    def _tally(self) -> int:
+    def tally(self) -> int:
         """Return how many checkpoints were deleted since the last merge, which waits until it is worth it (P8)."""
         try:
             return int((self._repository.own / _TALLY).read_bytes())
         except (FileNotFoundError, ValueError):
             return 0
 
-    def _note_tally(self, unfreed: int) -> None:
+    def note_tally(self, unfreed: int) -> None:
+        """Note how many checkpoints are deleted whose disk space is not free."""
         if unfreed:
             with contextlib.suppress(OSError):  # without it, space is only freed later
                 durable.write_atomically(self._repository.own / _TALLY, b"%d\n" % unfreed, sync=False)
@@ -192,9 +212,9 @@ class Upkeep:
             if not repack(objects, git, needed, less_than=whole * _WORTH_PERCENT // 100 + _FRAME_BYTES):
                 self._repository.merge(needed)
                 note = "Deltas would save less than a twentieth, so packs were merged without them."
-                self._forget_tally()
+                self.forget_tally()
                 return Compacted(before, store_bytes(self._repository.folder), False, note)
-            self._forget_tally()
+            self.forget_tally()
         return Compacted(before, store_bytes(self._repository.folder), True, "")
 
     def pin(self, checkpoint: Checkpoint, *, pinned: bool) -> Checkpoint:
@@ -212,7 +232,10 @@ class Upkeep:
 
 def _record(checkpoint: Checkpoint, protected: str) -> Record:
     kind = SAFETY if checkpoint.operation else kind_of(checkpoint)
-    return Record(checkpoint.id, checkpoint.sequence, checkpoint.timestamp, kind, checkpoint.session, protected)
+    turn = turn_of(checkpoint)
+    return Record(
+        checkpoint.id, checkpoint.sequence, checkpoint.timestamp, kind, checkpoint.session, protected, turn=turn
+    )
 
 
 def _with_safety(policy: Policy) -> Policy:

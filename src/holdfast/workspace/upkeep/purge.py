@@ -22,6 +22,7 @@ from holdfast.durable import disk
 from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused, Remedy, Unavailable
 from holdfast.model import Checkpoint, Progress, Purged, PurgePlan, Reason, Uncovered
 from holdfast.scan.dir_handles import Handles, upwards
+from holdfast.secret_patterns import unescaped
 from holdfast.shadowgit import FOLDER_MODE, ObjectKind, decode_commit, encode_tree, free_unneeded, reachable
 from holdfast.shadowgit.git_files import all_refs, forget_packed, loose_copies
 from holdfast.workspace.pathspec import Scope, check_matched, open_scope, relative
@@ -48,7 +49,12 @@ from holdfast.workspace.upkeep.tree_rewrite import Rewriter, contents_of
 _PAGE = "refs/heads/main"
 _NAME = re.compile(r"[0-9a-f]{40}")
 _SEAM_BYTES = 4 << 10
+_OID_BYTES = 20
 _AGAIN = "Purge the same paths again once that is fixed."
+
+
+Position = tuple[bytes, int, int]
+"""Where a secret is: the ids of chunks that follow each other, start and end."""
 
 
 class _Found(NamedTuple):
@@ -104,23 +110,39 @@ class Purger:
         self._root = root
         self._journal = repository.purge_journal
 
-    def plan(self, paths: Sequence[str], *, lines: bool = False, progress: Progress | None = None) -> PurgePlan:
+    def plan(
+        self,
+        paths: Sequence[str],
+        *,
+        lines: bool = False,
+        secrets: Sequence[Position] = (),
+        progress: Progress | None = None,
+    ) -> PurgePlan:
         """Plan a purge; store nothing. NotFound if no checkpoint has any of the paths."""
         sink = ObjectSink(self._objects)
-        work = self._examine(PurgeInProgress(list(paths), set(), lines), sink, progress)
+        purge = PurgeInProgress(list(paths), set(), lines, secrets=tuple(secrets))
+        work = self._examine(purge, sink, progress)
         objects = ((oid, kind, _read(sink, oid, kind)) for oid, kind in work.needed.items())
         return self._told(work, sink, find_objects(_counted(objects, len(work.needed), progress), sink, work.needles))
 
-    def purge(self, paths: Sequence[str], *, lines: bool = False, progress: Progress | None = None) -> Purged:
+    def purge(
+        self,
+        paths: Sequence[str],
+        *,
+        lines: bool = False,
+        secrets: Sequence[Position] = (),
+        progress: Progress | None = None,
+    ) -> Purged:
         """Purge, and finish an interrupted purge. Needs the lock. Unavailable or Damaged if it cannot finish."""
         paths = [
             relative(path, self._root, self._repository.has_path) for path in paths
         ]  # relative, since the folder may have moved when it is continued
         begun = self._begun()
         if begun is None:
-            return self._purge(PurgeInProgress(paths, set(), lines), progress)
+            return self._purge(PurgeInProgress(paths, set(), lines, secrets=tuple(secrets)), progress)
         every = list(dict.fromkeys([*begun.paths, *paths]))
-        return self._purge(PurgeInProgress(every, begun.objects, begun.lines or lines, begun.contents), progress)
+        both = (*begun.secrets, *secrets)
+        return self._purge(PurgeInProgress(every, begun.objects, begun.lines or lines, begun.contents, both), progress)
 
     def resume(self) -> HoldfastError | None:
         """Continue an interrupted purge; return the error if that fails. The journal then stays."""
@@ -193,9 +215,9 @@ class Purger:
         earlier = self._lines_left(scope)
         found, contents, needles = self._rewrite(purge, scope, earlier, sink, progress)
         changed = [each for each in found if each.gone or each.cut]
-        if not purge.objects and not any(each.gone for each in changed):
+        if not purge.objects and purge.paths and not any(each.gone for each in changed):
             self._check_earlier(purge, earlier)
-        elif not purge.objects:
+        elif not purge.objects and purge.paths:
             check_matched(scope)
         commits = {each.checkpoint.id: self._commit(sink, each) for each in changed}
         needed = self._needed(sink, commits)
@@ -248,7 +270,7 @@ class Purger:
         progress: Progress | None,
     ) -> tuple[list[_Found], set[bytes], Needles]:
         """Return every checkpoint as rewritten, oldest first; the purged contents; what to search for."""
-        if not purge.paths or scope.has_folder(""):
+        if not (purge.paths or purge.secrets) or scope.has_folder(""):
             raise Refused("this would purge the whole workspace", remedy=Remedy("delete_checkpoints"))
         rewriter = Rewriter(sink, scope)
         checkpoints = self._checkpoints()
@@ -259,7 +281,7 @@ class Purger:
             found.append(_Found(checkpoint, contents._replace(root=node), gone, [], [], []))
             if progress:
                 progress("looking", number, len(checkpoints))
-        texts = list(self._texts(rewriter.doomed | purge.contents))
+        texts = [*self._texts(rewriter.doomed | purge.contents), *self._secret_texts(purge.secrets)]
         more = [line for each in earlier if each.is_chosen for line in each.lines]
         told = [each.lines for each in earlier if not each.is_chosen or not purge.lines]
         cutter = Cutter(sink, texts, lines=purge.lines, more=more, told=told)
@@ -287,6 +309,13 @@ class Purger:
                 yield self._objects.blob(oid)
             elif kind is ObjectKind.TREE:
                 yield from self._seams(oid)
+
+    def _secret_texts(self, secrets: Sequence[Position]) -> Iterator[bytes]:
+        """Yield single secrets, from where they were found; an interrupted purge may have removed some already."""
+        for blobs, start, end in secrets:
+            parts = [blobs[at : at + _OID_BYTES] for at in range(0, len(blobs), _OID_BYTES)]
+            if all(map(self._objects.has, parts)):
+                yield unescaped(b"".join(map(self._objects.blob, parts)))[start:end]
 
     def _seams(self, tree: bytes) -> Iterator[bytes]:
         last = b""

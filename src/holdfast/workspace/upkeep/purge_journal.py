@@ -20,13 +20,24 @@ class PurgeInProgress(NamedTuple):
     contents: Set[bytes] = frozenset()
     """Those of the objects that were contents of files: what states may repeat. The others are old states and records,
     and what these say is not secret."""
+    secrets: tuple[tuple[bytes, int, int], ...] = ()
+    """Single secrets to cut out of states, messages and metadata: the ids of the chunks, one after the other, and where
+    the secret is in them. The secret itself is not written down."""
 
 
 def write_begun(begun: PurgeInProgress) -> bytes:
     """`purge.json`."""
     objects = sorted(oid.hex() for oid in begun.objects)
     contents = sorted(oid.hex() for oid in begun.contents)
-    return to_json({"paths": begun.paths, "objects": objects, "lines": begun.lines, "contents": contents})
+    return to_json(
+        {
+            "paths": begun.paths,
+            "objects": objects,
+            "lines": begun.lines,
+            "contents": contents,
+            "secrets": [(blobs.hex(), start, end) for blobs, start, end in begun.secrets],
+        }
+    )
 
 
 def read_begun(data: bytes) -> PurgeInProgress | None:
@@ -35,11 +46,12 @@ def read_begun(data: bytes) -> PurgeInProgress | None:
         found = json.loads(data)
         paths, objects = found["paths"], {bytes.fromhex(oid) for oid in found["objects"]}
         contents = {bytes.fromhex(oid) for oid in found.get("contents", found["objects"])}
+        secrets = tuple((bytes.fromhex(blobs), int(start), int(end)) for blobs, start, end in found.get("secrets", ()))
     except (ValueError, KeyError, TypeError):
         return None
     lines = bool(found.get("lines", False))
     return (
-        PurgeInProgress(paths, objects, lines, contents)
-        if paths and all(isinstance(path, str) for path in paths)
+        PurgeInProgress(paths, objects, lines, contents, secrets)
+        if (paths or secrets) and all(isinstance(path, str) for path in paths)
         else None
     )

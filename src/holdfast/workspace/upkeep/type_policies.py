@@ -24,14 +24,38 @@ NAME = "kinds.json"
 _KEPT_FOR = "keep_for"
 
 
+WATCH = "watch"
+"""In the metadata of a checkpoint that `holdfast watch` saved."""
+BEFORE = "before"
+"""In the metadata of a checkpoint saved before a tool ran: the tool."""
+
+
 def kind_of(checkpoint: Checkpoint) -> str:
     """Return the type by which a checkpoint is kept; empty if only the policy of the workspace applies.
 
-    That is so for what hooks of agents save, which note their agent: undoing a turn needs all of its checkpoints.
+    That is so for what hooks of agents and `watch` save: undoing a turn needs all of its checkpoints.
     """
-    named, metadata = checkpoint.metadata.get(TYPE), checkpoint.metadata
-    is_of_hook = "agent" in metadata and "project" not in metadata
-    return named if isinstance(named, str) and not is_of_hook else ""
+    named = checkpoint.metadata.get(TYPE)
+    return named if isinstance(named, str) and not _is_of_hook_or_watch(checkpoint) else ""
+
+
+def is_automatic(checkpoint: Checkpoint) -> bool:
+    """Whether nobody asked for a checkpoint: a hook, `watch`, a protected tool or a restore saved it.
+
+    Those of a project are not: it keeps each type by its own rules.
+    """
+    metadata = checkpoint.metadata
+    if checkpoint.operation is not None:
+        return True
+    if "project" in metadata or metadata.get(TYPE) in ("manual", "feature"):
+        return False
+    return _is_of_hook_or_watch(checkpoint) or metadata.get(TYPE) == "automatic" or BEFORE in metadata
+
+
+def _is_of_hook_or_watch(checkpoint: Checkpoint) -> bool:
+    """Hooks note their agent."""
+    metadata = checkpoint.metadata
+    return (WATCH in metadata or ("agent" in metadata and TYPE in metadata)) and "project" not in metadata
 
 
 def read_kinds(own: Path) -> dict[str, Policy | None]:

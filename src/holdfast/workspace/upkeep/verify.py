@@ -13,7 +13,7 @@ from holdfast.errors import Damaged, HoldfastError
 from holdfast.model import Problem, Progress, VerifyReport
 from holdfast.scan.cache import OLD_CACHES, load
 from holdfast.scan.dir_handles import join
-from holdfast.shadowgit import ObjectKind, Pack, decode_commit, real_name
+from holdfast.shadowgit import ObjectKind, Pack, decode_commit, object_id, real_name
 from holdfast.shadowgit.refs import CONFIG, HEAD
 from holdfast.workspace.store_paths import read_owner
 from holdfast.workspace.stored.catalog import Row
@@ -176,17 +176,21 @@ class Verifier:
         try:
             for problem in pack.checksum_problems():
                 self._say(pack.name, problem)
-            oids = [oid for _, _, oid, _ in pack.entries()]  # in the order of the file: a delta follows its base
+            is_findable = pack.is_index_sound  # otherwise each is looked up as others do
+            for number, (oid, kind, data) in enumerate(pack.contents()):
+                if data is not None and is_findable and object_id(kind, data) == oid:
+                    self._sound.add(oid)
+                else:
+                    self._object(pack, oid)
+                if self._progress and not number % 256:
+                    self._progress(f"verifying {pack.name[:12]}", number, pack.count)
         except Damaged as error:
             self._say(pack.name, error.message)
             return
-        for number, oid in enumerate(oids):
-            self._object(pack, oid)
-            if self._progress and not number % 256:
-                self._progress(f"verifying {pack.name[:12]}", number, len(oids))
         self._bytes += pack.size_bytes
 
     def _object(self, pack: Pack, oid: bytes) -> None:
+        """Look for a good copy in any pack."""
         if oid in self._sound:
             return
         try:

@@ -276,3 +276,13 @@ def test_conversation_is_saved_before_compaction(claude: Conversation, project: 
     subprocess.run([*HOOK, "claude-code"], input=json.dumps(event).encode(), check=True)
     last = history(project)[-1]
     assert last.metadata["event"] == "PreCompact" and last.state[transcript.STATE]["message"] == "m3"
+
+
+def test_redact_replaces_secrets_in_conversations_only(claude: Conversation, project: Path) -> None:
+    key = "ghp_Zq3vT8mK1xW6bN4cR7yL2pD9sF5gH0jQ1aEu"
+    (project / "holdfast.toml").write_text("redact = true\n")
+    (project / "key.txt").write_text(key)
+    claude.path.write_text(json.dumps({"text": f"my key\n{key}"}) + "\n")
+    said = claude.fire()
+    assert key not in str(said) and "[redacted github-token]" in str(said)
+    assert Workspace(project).file("latest", "key.txt").read() == key.encode()

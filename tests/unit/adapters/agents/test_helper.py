@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 
@@ -334,3 +334,60 @@ def test_a_child_that_is_ended_before_it_saved_is_told_of(project: Path, home: P
         assert process.wait() == 0
         process.stdout.close()
     assert "could not save" in said["systemMessage"] and "no checkpoint was saved" in log_text(home)
+
+
+class TestAfterTheAnswer:
+    """What follows a save is not in the path of a hook."""
+
+    @staticmethod
+    def answer(project: Path, order: list[str], **options: str) -> bytes:
+        """Have an event handled, and note in which order the answer and what follows it come."""
+        from holdfast.adapters.agents import helper
+        from holdfast.adapters.agents.hook import HookCall, open_workspace
+
+        class Watched(Workspace):
+            def after_save(self) -> list[str]:
+                order.append("after")
+                return ["something to tell"]
+
+        def opened(folder: Path, environ: Mapping[str, str]) -> Workspace:
+            workspace = open_workspace(folder, environ)
+            workspace.__class__ = Watched
+            return workspace
+
+        data = json.dumps({**EVENT, "hook_event_name": "PostToolUse", "cwd": str(project)}).encode()
+        call = HookCall("claude-code", "", data, str(project), os.getpid(), time.time() + 60, dict(os.environ))
+        here, there = socket.socketpair()
+        with here, there:
+            here.settimeout(60)
+            send = there.sendall
+
+            class Connection:
+                def sendall(self, data: bytes) -> None:
+                    order.append("answer")
+                    send(data)
+
+                def close(self) -> None:
+                    there.close()
+
+            helper._answer(Connection(), call, opened)  # type: ignore[arg-type]
+            return protocol.receive_reply(here) or b""
+
+    def test_answer_comes_first(self, project: Path) -> None:
+        order: list[str] = []
+        (project / "new.txt").write_text("new\n")
+        assert self.answer(project, order) == b""
+        assert order == ["answer", "after"]
+
+    def test_next_hook_tells_it_once(self, project: Path) -> None:
+        for number, told in enumerate([False, True, True]):
+            (project / "new.txt").write_text(f"{number}\n")
+            assert (b"something to tell" in self.answer(project, [])) is told
+
+    def test_hook_itself_does_not_load_thinning(self, project: Path) -> None:
+        code = (
+            "import sys; from holdfast.adapters.agents import helper, hook;"
+            "print([each for each in sys.modules if each.endswith(('.thinning', '.prune', '.pack_merge'))])"
+        )
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert ran.stdout.strip() == "[]"

@@ -1,0 +1,145 @@
+"""What the user's git would lose: HEAD, branches, tags, stashes, an operation in progress. Only reads (P6, P7).
+
+Needs no git program, so no hook and no setting of the repository can run. Remote-tracking refs are left out: a fetch
+brings them back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast import durable
+from holdfast.scan.git_head import under_way
+from holdfast.scan.user_git import RACY_NS, common_dir
+
+_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_MAX_BYTES = 256 << 20  # packed-refs of a repository with millions of tags
+_READS = 3
+_REMOTES = "refs/remotes"
+_STASH_LOG = "logs/refs/stash"
+
+Stats = list[list[int]]
+
+
+class GitRefs(NamedTuple):
+    """The refs of a repository at one moment."""
+
+    head: str
+    """The text of HEAD: `ref: refs/heads/NAME`, or a commit."""
+    refs: dict[str, str]
+    stashes: list[tuple[str, str]]
+    """The commit and the message of each stash, newest first."""
+    operation: str
+    problem: str = ""
+    """Why some of it could not be read."""
+
+
+class Watched(NamedTuple):
+    """The files and folders that change when git changes a ref, and their status."""
+
+    folders: list[str]
+    stats: Stats
+
+
+def read_git_refs(git: Path) -> tuple[GitRefs, Watched | None]:
+    """Read the refs of a git directory; and what to watch, or None if it may change without a new status.
+
+    If git writes meanwhile, read again, three times at most; then the problem says so (P4).
+    """
+    for _ in range(_READS):
+        folders = _ref_folders(common_dir(git))
+        before = watched_stats(git, folders)
+        found = _read_once(git, folders)
+        if watched_stats(git, folders) == before:
+            newest = max((max(each[2:]) for each in before if each), default=0)
+            return found, Watched(folders, before) if newest < time.time_ns() - RACY_NS else None
+    return found._replace(problem=found.problem or "git changed its refs while they were read"), None
+
+
+def watched_stats(git: Path, folders: list[str]) -> Stats:
+    """Return the status of what git changes with a ref. A ref is replaced by a rename, which changes its folder."""
+    shared = common_dir(git)
+    places = [git / "HEAD", git, shared / "packed-refs", shared / _STASH_LOG, shared / "reftable" / "tables.list"]
+    return [_status(place) for place in (*places, *(shared / folder for folder in folders))]
+
+
+def encode_git_refs(found: GitRefs) -> bytes:
+    """`git.json`."""
+    value = {"format": 1, **found._asdict()}
+    return json.dumps(value, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def decode_git_refs(data: bytes) -> GitRefs:
+    """Read `git.json`. ValueError, KeyError or TypeError if it is damaged."""
+    row: dict[str, Any] = json.loads(data)
+    stashes = [(str(commit), str(message)) for commit, message in row["stashes"]]
+    return GitRefs(str(row["head"]), dict(row["refs"]), stashes, str(row["operation"]), str(row["problem"]))
+
+
+def _read_once(git: Path, folders: list[str]) -> GitRefs:
+    shared = common_dir(git)
+    head = _text(git / "HEAD")
+    operation = under_way(git)
+    if (shared / "reftable").is_dir():
+        return GitRefs(head, {}, [], operation, "its refs are in a reftable, which Holdfast does not read")
+    loose: dict[str, str] = {}
+    for folder in folders:  # before packed-refs: git adds a ref there before it removes the file
+        for name in _names(shared / folder, folders=False):
+            text = _text(shared / folder / name)
+            if _HASH.fullmatch(text) or text.startswith("ref: "):
+                loose[f"{folder}/{name}"] = text
+    refs: dict[str, str] = {}
+    for line in _text(shared / "packed-refs").splitlines():
+        commit, _, name = line.partition(" ")
+        if _HASH.fullmatch(commit) and not name.startswith(f"{_REMOTES}/"):
+            refs[name] = commit
+    return GitRefs(head, refs | loose, _stashes(shared), operation, "" if head else "HEAD cannot be read")
+
+
+def _stashes(shared: Path) -> list[tuple[str, str]]:
+    found = []
+    for line in _text(shared / _STASH_LOG).splitlines():
+        before, _, message = line.partition("\t")
+        words = before.split(" ", 2)
+        if len(words) == 3 and _HASH.fullmatch(words[1]):
+            found.append((words[1], message))
+    return found[::-1]
+
+
+def _ref_folders(shared: Path) -> list[str]:
+    found, rest = [], ["refs"]
+    while rest:
+        folder = rest.pop()
+        found.append(folder)
+        inner = (f"{folder}/{name}" for name in _names(shared / folder, folders=True))
+        rest.extend(each for each in inner if each != _REMOTES)
+    return sorted(found)
+
+
+def _names(folder: Path, *, folders: bool) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            kept = [each.name for each in entries if each.is_dir(follow_symlinks=False) == folders]
+    except OSError:
+        return []
+    return sorted(name for name in kept if not name.endswith(".lock"))
+
+
+def _status(path: Path) -> list[int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return []
+    return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def _text(path: Path) -> str:
+    try:
+        return os.fsdecode(durable.read_file(path, max_bytes=_MAX_BYTES)).strip()
+    except OSError:
+        return ""

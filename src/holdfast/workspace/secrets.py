@@ -1,0 +1,270 @@
+"""Secrets in checkpoints: what is found in new files, states and records is listed until it is purged.
+
+A save scans what it stored, after its commit point, if that is little; more is noted as pending and scanned later: by
+the helper once it has answered, by `status`, or on request. Files that git tracks are left out: git has them already.
+
+`secrets.json` is written only if there is something to list. It contains no secret: where each is, its kind, and 32
+bits of its hash, so that the same secret in many checkpoints is listed once. A crash before it is written loses the
+findings of one save; `scan(every=True)` reads all checkpoints again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from holdfast import durable
+from holdfast.durable import disk
+from holdfast.errors import Damaged, HoldfastError, NotFound
+from holdfast.model import Checkpoint
+from holdfast.secret_patterns import WINDOW_MAX_BYTES, find_secrets, unescaped
+from holdfast.shadowgit import EMPTY_TREE, ObjectKind
+from holdfast.workspace.stored.chunking import list_parts
+from holdfast.workspace.stored.record import Contents
+from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.stored.state import state_names
+from holdfast.workspace.stored.tree import TreeReader
+
+SAVE_MAX_BYTES = 128 << 10
+"""A save scans at most this much itself: a tenth of what it does anyway."""
+STATUS_MAX_BYTES = 4 << 20
+"""What `status` scans of what is pending, at most."""
+FILE_MAX_BYTES = 8 << 20
+"""Larger files are not scanned, and reported."""
+RECORD = "(record)"
+"""In place of the name of a state: message and metadata."""
+_LISTED_MAX = 1000
+_BINARY_BYTES = 8 << 10
+
+IsTracked = Callable[[str], bool]
+
+
+class SecretFinding(NamedTuple):
+    """A secret that checkpoints contain. The secret itself is not in it."""
+
+    id: str
+    """The same for the same secret wherever it is."""
+    kind: str
+    path: str | None
+    """The file; None if it is in a state."""
+    state: str | None
+    """The name of the state; `(record)` for message and metadata."""
+    line: int | None
+    masked: str
+    checkpoint: str
+    """The first checkpoint in which it was found."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return f"{self.path}:{self.line}" if self.path is not None else f"state {self.state}"
+
+
+class SecretReport(NamedTuple):
+    """What is known about secrets in a store."""
+
+    found: tuple[SecretFinding, ...]
+    pending: tuple[str, ...]
+    """The checkpoints that are not scanned yet."""
+    skipped: tuple[str, ...]
+    """The files that are too large to be scanned."""
+
+
+class _Part(NamedTuple):
+    """One text to scan."""
+
+    where: str
+    is_state: bool
+    blobs: tuple[bytes, ...]
+    """Its id; for a chunk of a state also that of the next one, since a secret may be in both."""
+
+
+class SecretScan:
+    """Scans the checkpoints of one store. What writes needs the store's lock."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._path = repository.own / "secrets.json"
+
+    # reading
+
+    def report(self) -> SecretReport:
+        """Return what is known; purged and deleted secrets are no longer in it."""
+        stored = self._read()
+        kept = {(each["id"], each["path"], each["state"]): each for each in reversed(self._present(stored))}
+        found = [SecretFinding(*(each[name] for name in SecretFinding._fields)) for each in reversed(kept.values())]
+        ids = self._repository.objects.ref_names() if stored["pending"] else set()
+        pending = [each for each in stored["pending"] if each in ids]
+        return SecretReport(tuple(found), tuple(pending), tuple(stored["skipped"]))
+
+    def places(self, finding_ids: Sequence[str]) -> tuple[list[str], list[tuple[bytes, int, int]]]:
+        """Return the paths of secrets, and where they are in states. NotFound if one is unknown."""
+        entries = [each for each in self._present(self._read()) if each["id"] in finding_ids]
+        if unknown := [each for each in finding_ids if all(each != entry["id"] for entry in entries)]:
+            raise NotFound(f"no secret {unknown[0]} is known", hint="It may be purged already.")
+        paths = dict.fromkeys(each["path"] for each in entries if each["path"] is not None)
+        states = [each for each in entries if each["path"] is None]
+        return list(paths), [(bytes.fromhex("".join(each["blobs"])), each["start"], each["end"]) for each in states]
+
+    # scanning
+
+    def after_save(
+        self,
+        checkpoint: Checkpoint,
+        contents: Contents,
+        files: Iterable[tuple[str, bytes, int]],
+        is_new: Callable[[bytes], bool],
+        is_tracked: IsTracked,
+    ) -> None:
+        """Scan what a save has just stored, or note that it is pending. `files`: path, blob and size of each."""
+        new = [(path, oid, size) for path, oid, size in files if is_new(oid)]
+        parts = [part for part in self._texts(contents) if is_new(part.blobs[0])]
+        size = sum(self._repository.objects.kind_and_size(part.blobs[0])[1] for part in parts)
+        if size + sum(each[2] for each in new) > SAVE_MAX_BYTES:
+            new = [each for each in new if not is_tracked(each[0])]  # reads git's index, so only then
+        if size + sum(each[2] for each in new) > SAVE_MAX_BYTES:
+            self._write(self._read(), pending=[checkpoint.id])
+            return
+        parts += [_Part(path, False, (oid,)) for path, oid, _ in new]
+        found = [*self._scanned(parts, checkpoint.id, is_tracked)]
+        if found:
+            self._write(self._read(), found=found)
+
+    def scan(
+        self, is_tracked: IsTracked, *, max_bytes: int | None = None, every: bool = False, also: Sequence[str] = ()
+    ) -> SecretReport:
+        """Scan what is pending, and these checkpoints, or with `every` all of them, each content once."""
+        stored = self._read()
+        if every:
+            rows = self._repository.catalog.newest(limit=None, safety=True)
+            todo, stored = [row.id for row in reversed(rows)], {"found": [], "pending": [], "skipped": []}
+        else:
+            todo = [*dict.fromkeys([*stored["pending"], *also])]
+        if not todo:
+            return self.report()
+        seen: set[bytes] = {b""} if every else set()
+        left = max_bytes
+        for at, checkpoint_id in enumerate(todo):
+            parts, skipped = self._new_parts(checkpoint_id, seen, is_tracked)
+            if left is not None:
+                left -= sum(self._repository.objects.kind_and_size(part.blobs[0])[1] for part in parts)
+                if left < 0:
+                    self._write({**stored, "pending": todo[at:]})
+                    return self.report()
+            stored["found"] += self._scanned(parts, checkpoint_id, is_tracked)
+            stored["skipped"] = [*dict.fromkeys([*stored["skipped"], *skipped])][:_LISTED_MAX]
+        self._write({**stored, "pending": []})
+        return self.report()
+
+    def forget_purged(self) -> None:
+        """Remove what is no longer in the store."""
+        stored = self._read()
+        if stored["found"]:
+            self._write({**stored, "found": self._present(stored)})
+
+    def _new_parts(self, checkpoint_id: str, seen: set[bytes], is_tracked: IsTracked) -> tuple[list[_Part], list[str]]:
+        """Return what a checkpoint contains and its parent does not, as far as it was not seen yet."""
+        repository = self._repository
+        row = repository.catalog.by_id(checkpoint_id)
+        if row is None:
+            return [], []
+        parts: list[_Part] = []
+        skipped: list[str] = []
+        try:
+            checkpoint = repository.checkpoint(row)
+            contents, reader = repository.contents(checkpoint), TreeReader(repository.objects)
+            before = repository.catalog.by_id(checkpoint.parent) if checkpoint.parent and not seen else None
+            if before is not None:  # scanned already, or pending itself
+                seen.update(part.blobs[0] for part in self._texts(repository.contents(repository.checkpoint(before))))
+            texts = [*self._texts(contents)]
+            for path in repository.files_changed(checkpoint):
+                entry = reader.find(contents.root, path)
+                if entry is None or not entry.is_file or entry.oid in seen or is_tracked(path):
+                    continue
+                if entry.attr.parts_bytes is not None:
+                    skipped.append(path)
+                else:
+                    parts.append(_Part(path, False, (entry.oid,)))
+        except (Damaged, NotFound):
+            return [], []  # `verify` reports it
+        parts += [part for part in texts if part.blobs[0] not in seen]
+        seen.update(part.blobs[0] for part in parts)
+        return parts, skipped
+
+    def _texts(self, contents: Contents) -> Iterator[_Part]:
+        """Yield the chunks of the states, and the record."""
+        objects = self._repository.objects
+        states = state_names(objects, contents.state) if contents.state != EMPTY_TREE else {}
+        for name, entry in states.items():
+            parts = [*list_parts(objects, entry.mode, entry.oid)]
+            for at in range(len(parts)):
+                yield _Part(name, True, tuple(parts[at : at + 2]))
+        yield _Part(RECORD, True, (contents.record,))
+
+    def _scanned(self, parts: Iterable[_Part], checkpoint_id: str, is_tracked: IsTracked) -> Iterator[dict[str, Any]]:
+        for part in parts:
+            data = self._data(*part.blobs)
+            if b"\0" in data[:_BINARY_BYTES]:
+                continue
+            found = find_secrets(data, is_json=part.is_state)
+            if not found or (not part.is_state and is_tracked(part.where)):
+                continue
+            text = unescaped(data) if part.is_state else data
+            for each in found:
+                yield {
+                    "id": sha256(b"holdfast secret " + text[each.start : each.end]).hexdigest()[:8],
+                    "kind": each.kind,
+                    "path": None if part.is_state else part.where,
+                    "state": part.where if part.is_state else None,
+                    "line": None if part.is_state else each.line,
+                    "masked": each.masked,
+                    "checkpoint": checkpoint_id,
+                    "blobs": [blob.hex() for blob in part.blobs],
+                    "start": each.start,
+                    "end": each.end,
+                }
+
+    def _data(self, blob: bytes, following: bytes | None = None) -> bytes:
+        objects = self._repository.objects
+        kind, size = objects.kind_and_size(blob)
+        if kind is not ObjectKind.BLOB or size > FILE_MAX_BYTES:
+            return b""
+        data = objects.blob(blob)
+        return data + objects.blob(following)[:WINDOW_MAX_BYTES] if following is not None else data
+
+    # the file
+
+    def _present(self, stored: dict[str, Any]) -> list[dict[str, Any]]:
+        has = self._repository.objects.has
+        return [each for each in stored["found"] if all(has(bytes.fromhex(blob)) for blob in each["blobs"])]
+
+    def _read(self) -> dict[str, Any]:
+        """Return what the file says; one that is missing or damaged says nothing."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            stored = json.loads(self._path.read_bytes())
+            found = [{**dict.fromkeys(SecretFinding._fields), **each} for each in stored["found"]]
+            if all(isinstance(each["blobs"], list) and isinstance(each["start"], int) for each in found):
+                return {"found": found, "pending": list(stored["pending"]), "skipped": list(stored["skipped"])}
+        return {"found": [], "pending": [], "skipped": []}
+
+    def _write(
+        self, stored: dict[str, Any], *, found: Sequence[dict[str, Any]] = (), pending: Sequence[str] = ()
+    ) -> None:
+        new = {
+            "found": [*stored["found"], *found][-_LISTED_MAX:],
+            "pending": [*dict.fromkeys([*stored["pending"], *pending])],
+            "skipped": stored["skipped"],
+        }
+        if any(new.values()):
+            durable.write_atomically(self._path, json.dumps(new).encode())
+        elif self._path.exists():
+            disk().unlink(str(self._path))
+
+
+def scan_quietly(scan: Callable[[], object]) -> None:
+    """Scan; a scan that fails does not make a save fail: the checkpoint exists already."""
+    with contextlib.suppress(HoldfastError, OSError, ValueError, KeyError):
+        scan()

@@ -1,0 +1,281 @@
+"""What follows a save: start thinning if it is due, and say what makes a store grow, before it hurts.
+
+`after_save` is not in the path of a hook: the helper calls it once the agent has its answer. What it has to say then
+waits in a file for the next hook that can show it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast import durable
+from holdfast.errors import HoldfastError
+
+FAST_BYTES = 1 << 30
+"""A store that grows by more than this in a day says so."""
+RUN_EVERY_S = 3600.0
+RUN_AFTER_BYTES = 512 << 20
+_DAY_S = 86400.0
+_SAMPLE_S = 3600.0
+REPORT = "thinning.json"
+_FILE = "growth.json"
+_NOTICE = "notice.txt"
+_NAMED_MOST = 500
+_SHOWN_MOST = 3
+_children: list[int] = []
+
+
+class Thinned(NamedTuple):
+    """What thinning did in its last run, and in all runs."""
+
+    at: str
+    """When it ran last, in UTC and ISO 8601."""
+    removed: int = 0
+    """How many checkpoints it deleted then."""
+    freed_bytes: int = 0
+    unfreed_bytes: int = 0
+    """Not needed, and still on the disk, because it is too full for a copy of what is."""
+    over_bytes: int = 0
+    """By how much checkpoints that are never thinned exceed the cap."""
+    total_removed: int = 0
+    total_freed_bytes: int = 0
+    removed_at: str = ""
+    """When it last deleted something."""
+    error: str = ""
+
+
+def read_report(own: Path) -> Thinned | None:
+    """Return what thinning did; None if it never ran, or that cannot be read."""
+    try:
+        return Thinned(**json.loads((own / REPORT).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+class Growth(NamedTuple):
+    """How much larger a store became, and in which time."""
+
+    grown_bytes: int
+    seconds: float
+
+    @property
+    def is_fast(self) -> bool:
+        return self.grown_bytes > FAST_BYTES
+
+    def __str__(self) -> str:
+        hours = max(1, round(self.seconds / 3600))
+        span = "hour" if hours == 1 else f"{hours} hours"
+        return f"the store grew by {self.grown_bytes / (1 << 30):.1f} GiB in the last {span}"
+
+
+class _Known(NamedTuple):
+    """What is noted of a store."""
+
+    samples: list[tuple[float, int]]
+    """Sizes in bytes, at times in seconds, oldest first; of the last day, and the one before."""
+    run_at: float
+    run_bytes: int
+    """When thinning was last started, and how large the store was then."""
+    warned_at: float
+    named: list[str]
+    """The large files that were named."""
+
+
+def read_growth(store: Path, now: float) -> Growth:
+    """Return how much a store grew within the last day, as far as that was noted."""
+    known = _read(store / "holdfast")
+    return _growth(known, pack_bytes(store), now) if known else Growth(0, 0.0)
+
+
+class Saved(NamedTuple):
+    """A workspace in which something was saved."""
+
+    path: Path
+    store: Path
+    now: float
+    """In seconds since 1970."""
+    large: Mapping[str, int]
+    """Sizes of new files above `capture.snapshot.LARGE_BYTES`, by path."""
+    reopening: Mapping[str, bool]
+    """Arguments for a `Workspace` in another process."""
+    environ: Mapping[str, str]
+
+
+def after_save(saved: Saved) -> list[str]:
+    """Note the size of the store, and start thinning in a process of its own if it is due.
+
+    Returns what to tell the user: each large new file once, fast growth once a day. Raises nothing: the save is done.
+    """
+    try:
+        return _after_save(saved)
+    except (HoldfastError, OSError, ValueError, TypeError):
+        return []
+
+
+def _after_save(saved: Saved) -> list[str]:
+    own, now, size = saved.store / "holdfast", saved.now, pack_bytes(saved.store)
+    before = _read(own)
+    if before is None:
+        known = _Known([(now, size)], now, size, 0.0, [])
+    else:
+        known = _sampled(before, now, size)
+        if _is_due(known, now, size):
+            known = known._replace(run_at=now, run_bytes=size)
+            _start(saved)
+    new = [path for path in saved.large if path not in known.named]
+    messages = [_large_message(path, saved.large[path]) for path in new]
+    known = known._replace(named=[*known.named, *new][-_NAMED_MOST:])
+    growth = _growth(known, size, now)
+    if growth.is_fast and not 0 <= now - known.warned_at < _DAY_S:
+        messages.append(f"{_capitalized(str(growth))}. See what takes space: holdfast usage")
+        known = known._replace(warned_at=now)
+    if known != before:
+        _write(own / _FILE, json.dumps(known._asdict()))
+    if len(messages) > _SHOWN_MOST + 1:
+        messages = [*messages[:_SHOWN_MOST], f"{len(messages) - _SHOWN_MOST} more are large; list them: holdfast usage"]
+    return messages
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a note without the store's lock, under a name that no other writer sweeps. Losing it does no harm."""
+    with contextlib.suppress(OSError):
+        via = path.with_suffix(".tmp")
+        durable.write_atomically(path, text.encode("utf-8", "surrogateescape"), via=via, sync=False)
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _read(own: Path) -> _Known | None:
+    try:
+        found: dict[str, Any] = json.loads((own / _FILE).read_bytes())
+        samples = [(float(at), int(size)) for at, size in found["samples"]]
+        named = [str(path) for path in found["named"]]
+        return _Known(samples, float(found["run_at"]), int(found["run_bytes"]), float(found["warned_at"]), named)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _sampled(known: _Known, now: float, size: int) -> _Known:
+    """Add a sample if the last is old enough. Those of a clock that was ahead are dropped."""
+    samples = [each for each in known.samples if each[0] <= now] or [(now, size)]
+    recent = [at for at, each in enumerate(samples) if now - each[0] <= _DAY_S]
+    samples = samples[max(0, (recent[0] if recent else len(samples)) - 1) :]
+    if now - samples[-1][0] >= _SAMPLE_S:
+        samples = [*samples, (now, size)]
+    return known._replace(samples=samples)
+
+
+def _growth(known: _Known, size: int, now: float) -> Growth:
+    """Compare with the oldest sample of the last day; after a pause, with the last one before it."""
+    recent = [each for each in known.samples if 0 <= now - each[0] <= _DAY_S] or known.samples[-1:]
+    at, before = recent[0] if recent else (now, size)
+    return Growth(size - before, min(_DAY_S, max(0.0, now - at)))
+
+
+def _is_due(known: _Known, now: float, size: int) -> bool:
+    return not 0 <= now - known.run_at < RUN_EVERY_S or size - known.run_bytes >= RUN_AFTER_BYTES
+
+
+def _large_message(path: str, size: int) -> str:
+    return (
+        f"{path} is new and has {size / 1e6:,.0f} MB. "
+        f"To leave it out of checkpoints, add this line to .holdfastignore: {ignore_line(path)}"
+    )
+
+
+def ignore_line(path: str) -> str:
+    """Return the line of an ignore file that matches exactly this path."""
+    escaped = "".join(f"\\{letter}" if letter in "*?[\\" else letter for letter in path)
+    return "/" + (f"{escaped[:-1]}\\ " if escaped.endswith(" ") else escaped)
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the free space of a disk."""
+    room = os.statvfs(folder)
+    return room.f_bavail * room.f_frsize
+
+
+def pack_bytes(store: Path) -> int:
+    """Return the size of the packs of a store: nearly all of it, and quick to find out."""
+    total = 0
+    with contextlib.suppress(FileNotFoundError), os.scandir(store / "objects" / "pack") as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):
+                total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+# what waits for a hook
+
+
+def leave_notice(store: Path, messages: list[str]) -> None:
+    """Leave messages for the next hook that can show them."""
+    if messages:
+        _write(store / "holdfast" / _NOTICE, "\n".join(messages))
+
+
+def take_notice(store: Path) -> str:
+    """Return what waits to be told, once; empty if there is nothing."""
+    path = store / "holdfast" / _NOTICE
+    try:
+        text = path.read_text("utf-8", "replace")
+        durable.disk().unlink(str(path))
+    except OSError:
+        return ""
+    return text.replace("\n", " ")
+
+
+# thinning in a process of its own
+
+
+def _start(saved: Saved) -> None:
+    """Start thinning, detached: neither this process nor an agent waits for it."""
+    _children[:] = [child for child in _children if not _has_ended(child)]
+    null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+    told = json.dumps({"path": os.fspath(saved.path), "store": os.fspath(saved.store), **saved.reopening})
+    # -P: a package named holdfast in the current folder is not ours
+    command = [sys.executable, "-P", "-m", "holdfast.workspace.upkeep.growth", told]
+    with contextlib.suppress(OSError, NotImplementedError):
+        _children.append(
+            os.posix_spawn(sys.executable, command, {**os.environ, **saved.environ}, file_actions=null, setsid=True)
+        )
+
+
+def _has_ended(child: int) -> bool:
+    try:
+        return os.waitpid(child, os.WNOHANG)[0] == child
+    except ChildProcessError:
+        return True
+
+
+def thin(path: str, store: str, *, allow_home: bool, trust_store: bool) -> None:
+    """Thin a store as the configuration of its folder says; if that is invalid, not at all (P1)."""
+    from holdfast.workspace.config import read_settings
+    from holdfast.workspace.workspace import Workspace
+
+    settings = read_settings(path)
+    if settings.thinning is False:
+        return
+    policy = None if settings.thinning is True else settings.thinning
+    workspace = Workspace(path, store=store, create=False, allow_home=allow_home, trust_store=trust_store)
+    workspace.thin(policy, keep=settings.retention)
+
+
+def _main() -> None:
+    os.chdir("/")
+    with contextlib.suppress(OSError):
+        os.nice(10)
+    with contextlib.suppress(HoldfastError, OSError):  # `status` has what went wrong
+        thin(**json.loads(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    _main()

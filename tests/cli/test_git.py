@@ -1,0 +1,181 @@
+"""`holdfast git`: what the user's git lost, found and brought back with real git."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from holdfast.workspace import Workspace
+
+
+def _git(folder: Path, *words: str) -> str:
+    environ = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    names = ("-c", "user.name=n", "-c", "user.email=e@x", "-c", "init.defaultBranch=main")
+    done = subprocess.run(["git", *names, *words], cwd=folder, env=environ, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def _commit(folder: Path, text: str) -> str:
+    (folder / "file.txt").write_text(text)
+    _git(folder, "add", ".")
+    _git(folder, "commit", "-q", "-m", text)
+    return _git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "project"
+    place.mkdir()
+    _git(place, "init", "-q")
+    _commit(place, "one")
+    return place
+
+
+@pytest.fixture
+def workspace(folder: Path, tmp_path: Path) -> Workspace:
+    return Workspace(folder, store=tmp_path / "store")
+
+
+def _losses(workspace: Workspace, ref: str | None = None) -> set[tuple[str, str, bool]]:
+    return {(loss.what, loss.name, loss.deleted) for loss in workspace.git_losses(ref).losses}
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted((folder / ".git").rglob("*")) if path.is_file()}
+
+
+def test_nothing_lost(folder: Path, workspace: Workspace) -> None:
+    workspace.save()
+    _commit(folder, "two")
+    assert _losses(workspace) == set()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_deleted_branch_is_found_and_rescued(folder: Path, workspace: Workspace, packed: bool) -> None:
+    _git(folder, "checkout", "-q", "-b", "topic/a")
+    lost = _commit(folder, "work")
+    _git(folder, "checkout", "-q", "main")
+    if packed:
+        _git(folder, "pack-refs", "--all")
+    workspace.save()
+    _git(folder, "branch", "-q", "-D", "topic/a")
+    assert _losses(workspace) == {("branch", "refs/heads/topic/a", True)}
+    workspace.rescue_git()
+    assert _git(folder, "rev-parse", "rescued/topic/a") == lost
+    assert _git(folder, "fsck", "--strict") == ""
+
+
+def test_reset_away_commit_is_rescued_and_no_branch_moves(folder: Path, workspace: Workspace) -> None:
+    lost = _commit(folder, "two")
+    workspace.save()
+    _git(folder, "reset", "-q", "--hard", "HEAD~1")
+    main = _git(folder, "rev-parse", "main")
+    assert _losses(workspace) == {("branch", "refs/heads/main", False)}
+    workspace.rescue_git()
+    assert _git(folder, "rev-parse", "rescued/main") == lost
+    assert _git(folder, "rev-parse", "main") == main
+
+
+def test_dropped_stash_can_be_applied_again(folder: Path, workspace: Workspace) -> None:
+    (folder / "file.txt").write_text("stashed")
+    _git(folder, "stash", "-q")
+    workspace.save()
+    _git(folder, "stash", "drop", "-q")
+    assert _losses(workspace) == {("stash", "stash@{0}", True)}
+    workspace.rescue_git()
+    _git(folder, "stash", "apply", "-q", "rescued/stash-0")
+    assert (folder / "file.txt").read_text() == "stashed"
+
+
+def test_popping_a_newer_stash_loses_only_that_one(folder: Path, workspace: Workspace) -> None:
+    for text in ("older", "newer"):
+        (folder / "file.txt").write_text(text)
+        _git(folder, "stash", "-q")
+    newer = _git(folder, "rev-parse", "stash@{0}")
+    workspace.save()
+    _git(folder, "stash", "drop", "-q", "stash@{0}")
+    assert [loss.commit for loss in workspace.git_losses().losses] == [newer]
+
+
+def test_rescue_overwrites_nothing_and_repeats(folder: Path, workspace: Workspace) -> None:
+    _git(folder, "branch", "rescued/b")
+    taken = _git(folder, "rev-parse", "rescued/b")
+    _git(folder, "checkout", "-q", "-b", "b")
+    lost = _commit(folder, "two")
+    _git(folder, "checkout", "-q", "main")
+    workspace.save()
+    _git(folder, "branch", "-q", "-D", "b")
+    first = [each.ref for each in workspace.rescue_git("latest")]
+    assert [each.ref for each in workspace.rescue_git("latest")] == first == ["refs/heads/rescued/b-2"]
+    assert _git(folder, "rev-parse", "rescued/b") == taken
+    assert _git(folder, "rev-parse", "rescued/b-2") == lost
+
+
+def test_commit_without_file_change_makes_a_checkpoint(folder: Path, workspace: Workspace) -> None:
+    (folder / "file.txt").write_text("two")
+    first = workspace.save()
+    assert not workspace.save().is_new
+    _git(folder, "commit", "-q", "-a", "-m", "two")
+    second = workspace.save()
+    assert second.is_new and second.id != first.id
+    assert not workspace.save().is_new
+
+
+def test_save_and_status_write_nothing_into_git(folder: Path, workspace: Workspace) -> None:
+    before = _files(folder)
+    workspace.save()
+    workspace.git_losses()
+    assert _files(folder) == before
+
+
+def test_removed_repository_is_reported(folder: Path, workspace: Workspace) -> None:
+    workspace.save()
+    shutil.rmtree(folder / ".git")
+    found = workspace.git_losses()
+    assert found.removed
+    assert [(loss.name, loss.available) for loss in found.losses] == [("refs/heads/main", False)]
+    assert workspace.rescue_git() == []
+
+
+def test_reftable_is_reported(tmp_path: Path) -> None:
+    place = tmp_path / "reftable"
+    place.mkdir()
+    if subprocess.run(["git", "init", "-q", "--ref-format=reftable"], cwd=place, capture_output=True).returncode:
+        pytest.skip("this git has no reftable")
+    workspace = Workspace(place, store=tmp_path / "store")
+    workspace.save()
+    found = workspace.git_losses()
+    assert found.losses == [] and "reftable" in found.problems[0]
+
+
+def test_linked_worktree_sees_shared_branches(folder: Path, tmp_path: Path) -> None:
+    _git(folder, "branch", "topic")
+    _git(folder, "worktree", "add", "-q", str(tmp_path / "linked"), "-b", "side")
+    workspace = Workspace(tmp_path / "linked", store=tmp_path / "store")
+    workspace.save()
+    _git(folder, "branch", "-q", "-D", "topic")
+    assert _losses(workspace) == {("branch", "refs/heads/topic", True)}
+
+
+def test_unreadable_git_does_not_fail_a_save(folder: Path, workspace: Workspace) -> None:
+    (folder / ".git" / "packed-refs").write_bytes(b"\xff\x00 nonsense\n")
+    (folder / ".git" / "refs" / "heads" / "odd").write_bytes(b"\xff\xfe")
+    assert workspace.save().is_new
+
+
+def test_damaged_cache_is_read_again(folder: Path, workspace: Workspace, tmp_path: Path) -> None:
+    workspace.save()
+    (tmp_path / "store" / "holdfast" / "git.cache").write_bytes(b"{")
+    _git(folder, "branch", "topic")
+    assert workspace.save().is_new
+    assert json.loads(workspace._repository.objects.blob(_record(workspace)))["refs"].keys() >= {"refs/heads/topic"}
+    assert workspace.verify().ok
+
+
+def _record(workspace: Workspace) -> bytes:
+    return workspace._repository.contents(workspace.get("latest")).git

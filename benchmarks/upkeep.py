@@ -2,6 +2,7 @@
 
     python benchmarks/upkeep.py            # size, and the time of compacting and of restoring from deltas
     python benchmarks/upkeep.py --many     # log, get, show, prune and usage with 100, 2,000 and 10,000 checkpoints
+    python benchmarks/upkeep.py --blame    # blame and the lines of a commit, with 10,000 checkpoints of 200 files
     python benchmarks/upkeep.py --large    # a file of 1 GiB, of which one byte changes, twenty times
     python benchmarks/upkeep.py --similar 200000   # small files that are alike, before and after `compact`
 
@@ -17,6 +18,7 @@ import random
 import resource
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import time
@@ -41,11 +43,13 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--many", action="store_true", help="measure many checkpoints instead of sizes")
+    parser.add_argument("--blame", action="store_true", help="measure who wrote which lines instead of sizes")
     parser.add_argument("--large", action="store_true", help="measure one large file instead of sizes")
     parser.add_argument("--similar", type=int, metavar="FILES", help="measure many small files that are alike")
     options = parser.parse_args()
     similar = partial(_similar, count=options.similar) if options.similar else None
-    measure = similar or (_many if options.many else _large if options.large else _sizes)
+    chosen = {_many: options.many, _large: options.large, _blame: options.blame, _sizes: True}
+    measure = similar or next(each for each, wanted in chosen.items() if wanted)
     with tempfile.TemporaryDirectory(prefix="holdfast-upkeep-") as area:
         for label, value in measure(Path(area)):
             print(f"{label:<58} {value:>16}", flush=True)
@@ -243,6 +247,63 @@ def generate(area: Path, count: int, **options: Any) -> Workspace:
     assert attrs
     for checkpoint_id, commit in refs.items():
         (ws.store / "refs" / "tags" / checkpoint_id).write_text(f"{commit.hex()}\n")
+    objects.refresh()
+    return ws
+
+
+# blame
+
+
+def _blame(area: Path) -> Iterator[tuple[str, str]]:
+    """Processor time and memory of a fresh process."""
+    for label, every in (("every checkpoint changes another file", False), ("all change the same file", True)):
+        folder = area / label.replace(" ", "-")
+        ws = generate_history(folder, 10_000, is_same_file=every)
+        time.sleep(0.1)
+        ws.list(1)  # the catalog of a store that was not made by saving is made now
+        where = ["-C", str(ws.path), "--store", str(ws.store)]
+        command = [sys.executable, "-m", "holdfast", *where, "blame", "folder/file-0.txt"]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds, _ = _timed(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))  # noqa: B023
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = sum(after[:2]) - sum(before[:2])
+        yield f"blame, {label}: processor, wall", f"{spent:.2f} s {seconds:.2f} s"
+    yield "largest memory of these processes", _bytes(after.ru_maxrss << 10)
+
+
+def generate_history(area: Path, count: int, *, is_same_file: bool) -> Workspace:
+    """A store with so many checkpoints of 200 files, each the parent of the next and with one line changed."""
+    project, names = area / "project", [f"folder/file-{number}.txt" for number in range(200)]
+    texts = {name: [f"line {at} of {name}\n" for at in range(100)] for name in names}
+    for name, lines in texts.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("".join(lines))
+    ws = Workspace(project, store=area / "store", home=area, environ={})
+    first, objects = ws.save("first"), ws._repository.objects
+    base = read_contents(objects, objects.commit(objects.ref(first.id)))
+    writer, chance, refs, before = objects.writer(), random.Random(1), {}, first
+    root = {entry.name: entry for entry in objects.tree(base.root.tree)}
+    folders = {name: {entry.name: entry for entry in objects.tree(one.oid)} for name, one in root.items()}
+    for sequence in range(2, count + 1):
+        name = names[0 if is_same_file else sequence % 200]
+        texts[name][chance.randrange(1, 100)] = f"line of checkpoint {sequence}\n"
+        folder, file = (part.encode() for part in name.split("/"))
+        blob = writer.add(ObjectKind.BLOB, "".join(texts[name]).encode())
+        folders[folder][file] = folders[folder][file]._replace(oid=blob)
+        root[folder] = root[folder]._replace(oid=writer.add(ObjectKind.TREE, encode_tree(folders[folder].values())))
+        tree = base.root._replace(tree=writer.add(ObjectKind.TREE, encode_tree(root.values())))
+        actor = "claude-code" if sequence % 2 else None
+        one = before = first.replace(
+            id=new_id(sequence), sequence=sequence, message=f"step {sequence}", parent=before.id, actor=actor
+        )
+        record = writer.add(ObjectKind.BLOB, encode_record(one))
+        changes = writer.add(ObjectKind.BLOB, json.dumps([name]).encode())
+        refs[one.id] = write_commit(writer, one, base._replace(root=tree, record=record, changes=changes))
+    writer.commit()
+    for checkpoint_id, commit in refs.items():
+        (ws.store / "refs" / "tags" / checkpoint_id).write_text(f"{commit.hex()}\n")
+    for name, lines in texts.items():
+        (project / name).write_text("".join(lines))
     objects.refresh()
     return ws
 

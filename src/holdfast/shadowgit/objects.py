@@ -32,6 +32,7 @@ FILE_MODE = 0o100644
 EXECUTABLE_MODE = 0o100755
 LINK_MODE = 0o120000
 
+_RAW_ENTRY = re.compile(rb"[0-7]+ [^\0]+\0.{20}", re.DOTALL)
 EMPTY_TREE = sha1(b"tree 0\0").digest()
 
 
@@ -102,6 +103,25 @@ def decode_tree(data: bytes) -> Iterator[TreeEntry]:
         except ValueError:
             raise Damaged("a tree object is malformed", remedy=Remedy("verify")) from None
         position = end + 21
+
+
+def raw_entries(data: bytes) -> list[bytes]:
+    """Split a tree into its entries, undecoded: much faster than `decode_tree`, for many trees."""
+    found: list[bytes] = _RAW_ENTRY.findall(data)
+    if b"".join(found) != data:
+        raise Damaged("a tree object is malformed", remedy=Remedy("verify"))
+    return found
+
+
+def find_entry(data: bytes, names: Iterable[bytes]) -> TreeEntry | None:
+    """The first entry of a tree that has one of these names."""
+    endings = tuple(b" %s\0" % name for name in names)
+    for entry in raw_entries(data):
+        if entry[:-20].endswith(endings):  # as a name with a space may
+            found = next(decode_tree(entry))
+            if b" %s\0" % found.name in endings:
+                return found
+    return None
 
 
 def encode_commit(tree: bytes, *, seconds: int, message: str) -> bytes:

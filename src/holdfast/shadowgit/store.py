@@ -146,7 +146,11 @@ class ObjectStore(Refs):
 
     def tree(self, oid: bytes) -> list[TreeEntry]:
         """The entries of a tree."""
-        return list(decode_tree(self._read_as(ObjectKind.TREE, oid)))
+        return list(decode_tree(self.tree_data(oid)))
+
+    def tree_data(self, oid: bytes) -> bytes:
+        """A tree as it is stored, for `raw_entries`."""
+        return self._read_as(ObjectKind.TREE, oid)
 
     def commit(self, oid: bytes) -> bytes:
         """The content of a commit."""

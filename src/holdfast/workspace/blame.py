@@ -14,24 +14,23 @@ from holdfast.errors import NotFound, Refused, Remedy
 from holdfast.model import Blame, BlamedLine, Checkpoint, Origin
 from holdfast.scan import sqlite_files
 from holdfast.scan.dir_handles import Handles, split
-from holdfast.shadowgit import ObjectKind, TreeEntry, object_id, store_name
+from holdfast.shadowgit import ObjectKind, object_id
 from holdfast.workspace.stored.attribution import USER, actor_of
 from holdfast.workspace.stored.catalog import Row
 from holdfast.workspace.stored.diff import find_renames
-from holdfast.workspace.stored.object_sink import TEXT_MAX_BYTES, ObjectSink
+from holdfast.workspace.stored.file_history import FileHistory
+from holdfast.workspace.stored.object_sink import TEXT_MAX_BYTES
 from holdfast.workspace.stored.record import Node
-from holdfast.workspace.stored.repository import REVERT, WITHOUT, Repository
+from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.text_merge import LineHunk, hunks, is_text, split_lines
 from holdfast.workspace.stored.tree import TreeReader
-
-_MOST_FOUND = 1024
 
 
 class _Version(NamedTuple):
     """A file at one checkpoint, or now."""
 
-    checkpoint: Checkpoint | None
-    """None stands for now."""
+    row: Row | None
+    """The row of the checkpoint; None stands for now."""
     path: str
     oid: bytes
 
@@ -41,9 +40,10 @@ class Blamer:
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
-        self._source = ObjectSink(repository.objects)
+        self._history = FileHistory(repository)
+        self._source = self._history.source
         self._fresh: dict[bytes, bytes] = {}
-        self._found: dict[tuple[bytes, str], TreeEntry | None] = {}
+        self._last: tuple[bytes, bytes | None] = (b"", None)
 
     def blame_now(self, path: str, root: str) -> Blame:
         """Blame a file of the folder as it is now. NotFound if there is none."""
@@ -97,7 +97,7 @@ class Blamer:
         """Split lines of a version into those that an older one has (with its line numbers) and the rest."""
         if older.oid == newer.oid or not pending:
             return pending, {}
-        before, after = self._text(older), self._text(newer)
+        after, before = self._text(newer), self._text(older)
         if before is None or after is None:
             return {}, pending
         gone: dict[int, int] = {}
@@ -126,80 +126,52 @@ class Blamer:
     def _older(self, version: _Version) -> tuple[list[_Version], bool]:
         """Return the file in the predecessors of a version (the parent; for an undo of an agent or a revert also its
         start), and whether there are none."""
-        rows = self._befores(version.checkpoint)
+        rows = self._befores(version.row)
         found = [self._version(row, version.path) or self._renamed(row, version) for row in rows]
-        return [each for each in found if each is not None], version.checkpoint is not None and not rows
+        return [each for each in found if each is not None], version.row is not None and not rows
 
-    def _befores(self, checkpoint: Checkpoint | None) -> list[Row]:
-        if checkpoint is None:
-            head = self._repository.head()
-            ids = [head.id if head else None]
-        else:
-            operation = checkpoint.operation
-            ids = [checkpoint.parent, operation.target if operation and operation.verb in (WITHOUT, REVERT) else None]
-        rows = (self._repository.catalog.by_id(each) for each in ids if each)
-        return [row for row in rows if row]
+    def _befores(self, row: Row | None) -> list[Row]:
+        if row is not None:
+            return self._history.predecessors(row)
+        head = self._repository.head()
+        found = self._history.row(head.id) if head else None
+        return [found] if found else []
 
     def _root_of(self, checkpoint: Checkpoint) -> Node:
         return self._repository.contents(checkpoint).root
 
     def _version(self, row: Row, path: str) -> _Version | None:
-        oid = self._content(row, path)
-        return _Version(self._repository.checkpoint(row), path, oid) if oid is not None else None
-
-    def _content(self, row: Row, path: str) -> bytes | None:
-        """Return the content id of a file or link. Reads only the folders above it, without attributes."""
-        if not path:
-            return None  # the folder itself
-        *folders, name = path.split("/")
-        tree = bytes.fromhex(row.content[:40])
-        for folder in folders:
-            found = self._entry(tree, folder)
-            if found is None or not found.is_folder:
-                return None
-            tree = found.oid
-        found = self._entry(tree, name)
-        if found is None or not found.is_folder:
-            return found and found.oid
-        root = self._root_of(
-            self._repository.checkpoint(row)
-        )  # a folder, or a large file in chunks: only attributes tell
-        entry = TreeReader(self._source).find(root, path)
-        return entry.oid if entry is not None and (entry.is_file or entry.is_link) else None
-
-    def _entry(self, tree: bytes, name: str) -> TreeEntry | None:
-        """Return an entry of a stored folder, with a cache: neighbouring checkpoints share most folders."""
-        key = (tree, name)
-        if key not in self._found:
-            if len(self._found) >= _MOST_FOUND:
-                self._found.clear()
-            stored = (store_name(os.fsencode(name)), store_name(os.fsencode(name), is_link=True))
-            self._found[key] = next((each for each in self._source.tree(tree) if each.name in stored), None)
-        return self._found[key]
+        oid = self._history.content(row, path)
+        return _Version(row, path, oid) if oid is not None else None
 
     def _renamed(self, row: Row, version: _Version) -> _Version | None:
-        if version.checkpoint is None:
+        if version.row is None:
             return None  # that would need a scan of the folder
-        before = self._root_of(self._repository.checkpoint(row))
-        changes = TreeReader(self._source).diff(before, self._root_of(version.checkpoint))
+        before, after = (self._root_of(self._repository.checkpoint(each)) for each in (row, version.row))
+        changes = TreeReader(self._source).diff(before, after)
         for old, new in find_renames(changes, self._source):
             if new == version.path:
                 return self._version(row, old)
         return None
 
     def _text(self, version: _Version) -> bytes | None:
-        data = self._fresh.get(version.oid)
-        if data is None:
+        """Return the content of a version, if it is a text; the last one is kept, since it is compared twice."""
+        if version.oid in self._fresh:
+            data: bytes | None = self._fresh[version.oid]
+        elif version.oid == self._last[0]:
+            data = self._last[1]
+        else:
             size = self._source.size(version.oid) if version.oid else None
             is_large = size is None or size > TEXT_MAX_BYTES
             data = None if is_large or self._is_in_parts(version.oid) else self._source.blob(version.oid)
+            self._last = version.oid, data
         return data if data is not None and len(data) <= TEXT_MAX_BYTES and is_text(data) else None
 
     def _is_in_parts(self, oid: bytes) -> bool:
         return self._repository.objects.kind_and_size(oid)[0] is ObjectKind.TREE
 
     def _origin(self, version: _Version, *, is_older: bool) -> Origin:
-        checkpoint = version.checkpoint
+        checkpoint = self._repository.checkpoint(version.row) if version.row else None
         return Origin(actor_of(checkpoint) if checkpoint else USER, checkpoint, version.path, is_older)
 
 

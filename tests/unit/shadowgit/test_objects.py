@@ -23,7 +23,7 @@ from holdfast.shadowgit import (
     encode_tree,
     object_id,
 )
-from holdfast.shadowgit.objects import decode_tree, entry_header
+from holdfast.shadowgit.objects import decode_tree, entry_header, find_entry, raw_entries
 
 Git = Callable[..., bytes]
 
@@ -133,3 +133,27 @@ def test_entry_has_object_id_and_checksum() -> None:
     assert entry.oid == oid
     assert len(entry.data) < 100
     assert entry.crc == zlib.crc32(entry.data)
+
+
+def test_one_entry_is_found_without_decoding_all():
+    names = [b"a", b"b c", b"c", b"x\nc", b" c", b"40000 c"]
+    entries = [TreeEntry(FILE_MODE, name, bytes([at]) * 20) for at, name in enumerate(names)]
+    tree = encode_tree(entries)
+    for entry in entries:
+        assert find_entry(tree, [entry.name]) == entry
+    assert find_entry(tree, [b"d", b"c"]) == entries[2]
+    assert find_entry(tree, [b"d"]) is None
+    assert find_entry(b"", [b"c"]) is None
+
+
+def test_ids_that_look_like_entries_are_not_found():
+    tree = encode_tree([TreeEntry(FILE_MODE, b"a", b" c\0" + b"1" * 17), TreeEntry(FILE_MODE, b"b", b"\n" * 20)])
+    assert find_entry(tree, [b"c"]) is None
+    assert [next(decode_tree(entry)).name for entry in raw_entries(tree)] == [b"a", b"b"]
+
+
+def test_a_malformed_tree_is_damage_also_when_one_entry_is_sought():
+    tree = encode_tree([TreeEntry(FILE_MODE, b"a", b"1" * 20), TreeEntry(FILE_MODE, b"b", b"2" * 20)])
+    for bad in (tree[:-1], b"x" + tree, tree + b"100644 ", b"999 c\0" + b"3" * 20 + tree):
+        with pytest.raises(Damaged):
+            find_entry(bad, [b"a"])

@@ -83,12 +83,10 @@ class KnownGenerations:
         self._lock = threading.Lock()
         self._families: OrderedDict[str, int] = OrderedDict()
         self._deleted: OrderedDict[str, None] = OrderedDict()
-        self._begun: OrderedDict[str, None] = OrderedDict()
 
     def see(self, session: str, family: int) -> None:
         with self._lock:
             _put(self._families, session, family)
-            self._begun.pop(session, None)
 
     def known(self, session: str) -> int | None:
         """The family of the generation that is known."""
@@ -115,22 +113,16 @@ class KnownGenerations:
         with self._lock:
             return self._families.pop(session, None) is not None
 
-    def begin_again(self, session: str) -> None:
-        """Note that this process removed the tombstone of a session, to begin it again."""
-        with self._lock:
-            _put(self._begun, session, None)
-
-    def new_family(self, session: str, *, again: bool) -> int:
-        """A random family for a new session; `again`: it was deleted before, and the family says so."""
-        with self._lock:
-            again |= session in self._begun
-        return secrets.randbits(_FAMILY_BITS) | (again << _FAMILY_BITS)
-
     def reopen(self, session: str | None) -> None:
         """Forget everything about a session, or about all."""
         with self._lock:
-            for each in (self._families, self._deleted, self._begun):
+            for each in (self._families, self._deleted):
                 each.clear() if session is None else each.pop(session, None)
+
+
+def new_family(*, again: bool) -> int:
+    """A random family for a new session; `again`: it was deleted before, and the family says so."""
+    return secrets.randbits(_FAMILY_BITS) | (again << _FAMILY_BITS)
 
 
 def is_begun_again(family: int) -> bool:

@@ -93,7 +93,7 @@ class MemoryStore:
                 newest=newest.place.checkpoint_id if newest else None,
                 expected_parent=expected_parent,
             )
-            if session is not None and session.checkpoints and session.family != row.family:
+            if session is not None and session.family != row.family:
                 raise Stale
             newest_first = reversed(own.rows.values())  # newest first: the base is most likely near the end
             if base is not None and not any((each.sequence, each.digest) == base for each in newest_first):
@@ -234,12 +234,14 @@ class MemoryStore:
         if not own.parts[family]:
             del own.parts[family]
 
-    def reopen(self, session: str) -> bool:
+    def reopen(self, session: str, *, family: int | None = None, saved_at: int = 0) -> bool:
         with self._lock:
             known = self._own.sessions.get(session)
             if known is None or not known.is_deleted:
                 return False
             del self._own.sessions[session]
+            if family is not None:
+                self._own.sessions[session] = SessionRow(session, family, known.latest, 0, saved_at, False)
             return True
 
     def tombstones(self) -> list[str]:

@@ -42,8 +42,11 @@ _LOCK = 0x486F6C6466617374  # of PostgreSQL: taken while the tables are created
 _ROW = "session, namespace, checkpoint_id, sequence, parent_id, run_id, saved_at, digest, meta"
 _SESSION = "session, family, latest, checkpoints, saved_at, deleted"
 _ONE_SESSION = f"SELECT {_SESSION} FROM {{schema}}.sessions WHERE tenant = %s AND session = %s"
-_REOPEN = "DELETE FROM {schema}.sessions WHERE tenant = %s AND session = %s AND deleted RETURNING 1"
-_REOPEN_OTHER = "DELETE FROM {schema}.sessions WHERE tenant = %s AND session = %s AND deleted AND family <> %s"
+_REOPEN = "DELETE FROM {schema}.sessions WHERE tenant = %(tenant)s AND session = %(session)s AND deleted RETURNING 1"
+_REOPEN_AS = """
+UPDATE {schema}.sessions SET family = %(family)s, saved_at = %(saved_at)s, deleted = false
+WHERE tenant = %(tenant)s AND session = %(session)s AND deleted AND family <> %(family)s RETURNING 1
+"""
 _COMMIT_ROW = (
     "SELECT * FROM {schema}.commit_row(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
     " %b::bytea[], %b::bytea[], %b::bytea[], %s, %s, %s, %s, %s)"
@@ -110,8 +113,8 @@ class PostgresStore:
             row.digest, row.meta, row.refs, row.shape, list(names), list(refs), list(datas),
             base.sequence if base else None, base.digest if base else b"", compare, _escaped(expected), replace,
         )  # fmt: skip
-        tombstone = (self._key, escape(row.place.session), row.family) if reopen else None
-        status, number, newest = self._do(lambda cursor: self._commit(cursor, values, tombstone))
+        tombstone = {"tenant": self._key, "session": escape(row.place.session), "family": row.family, "saved_at": 0}
+        status, number, newest = self._do(lambda cursor: self._commit(cursor, values, tombstone if reopen else None))
         if status == "stale":
             raise Stale
         store.check_commit(
@@ -124,14 +127,14 @@ class PostgresStore:
         return int(number)
 
     def _commit(
-        self, cursor: psycopg.Cursor[Any], values: tuple[Any, ...], tombstone: tuple[str, str, int] | None
+        self, cursor: psycopg.Cursor[Any], values: tuple[Any, ...], tombstone: dict[str, Any] | None
     ) -> tuple[str, int, str | None]:
         """Commit a row; with `tombstone`, in one transaction with the removal of the tombstone that is in its way."""
         with self._pool.transaction(cursor.connection) if tombstone else contextlib.nullcontext():
             if tombstone:
-                key, _, family = tombstone
-                cursor.execute(self._query("SELECT {schema}.lock_family(%s, %s, false)"), (key, family))
-                cursor.execute(self._query(_REOPEN_OTHER), tombstone)
+                lock = "SELECT {schema}.lock_family(%s, %s, false)"
+                cursor.execute(self._query(lock), (self._key, tombstone["family"]))
+                cursor.execute(self._query(_REOPEN_AS), tombstone)
             found: tuple[str, int, str | None] = cursor.execute(self._query(_COMMIT_ROW), values).fetchall()[0]
             if tombstone and found[0] != "saved":
                 raise psycopg.Rollback  # of this block only: the tombstone stays
@@ -154,7 +157,7 @@ class PostgresStore:
         with self._pool.transaction(cursor.connection):
             cursor.execute(self._query("SELECT {schema}.lock_family(%s, %s, false)"), (self._key, family))
             if reopen:
-                cursor.execute(self._query(_REOPEN), (self._key, session))
+                cursor.execute(self._query(_REOPEN), {"tenant": self._key, "session": session})
             if not cursor.execute(self._query(_ADD_SESSION), (self._key, session, family, False)).fetchone():
                 return None
             cursor.execute(self._query(_ADD_ROWS), (*_columns(copies), self._key, session, family))
@@ -206,8 +209,10 @@ class PostgresStore:
         [(count,)] = self._run(text, self._key, escape(session), tombstone, latest, saved_at)
         return int(count)
 
-    def reopen(self, session: str) -> bool:
-        return bool(self._run(_REOPEN, self._key, escape(session)))
+    def reopen(self, session: str, *, family: int | None = None, saved_at: int = 0) -> bool:
+        own = {"tenant": self._key, "session": escape(session)}
+        begun = {} if family is None else {"family": family, "saved_at": saved_at}
+        return bool(self._run(_REOPEN_AS if begun else _REOPEN, **own, **begun))
 
     def add_tombstone(self, session: str) -> bool:
         return bool(self._run(_ADD_SESSION, self._key, escape(session), 0, True))
@@ -231,9 +236,8 @@ class PostgresStore:
         values = (
             self._key, *map(escape, place), texts[0], list(indexes), texts[1], texts[2], list(datas), replace,
         )  # fmt: skip
-        found: list[tuple[Any, ...]] = []
-        for _ in range(0 if family is None else 2):  # again: a session that is begun again meanwhile looks like none
-            found = found or self._run(_ADD_WRITES_OF, self._key, family, self._key, values[1], family, *values)
+        known = (self._key, family, self._key, values[1], family)
+        found = None if family is None else self._run(_ADD_WRITES_OF, *known, *values)
         [(added,)] = found or self._run(_ADD_WRITES_TO, *values)
         if not added:
             raise store.session_deleted(place.session)

@@ -155,8 +155,9 @@ class RedisStore:
         wanted = (if_is.latest, if_is.saved_at) if if_is else ()
         return int(self._script("DELETE_SESSION", quoted(session), int(tombstone), *wanted))
 
-    def reopen(self, session: str) -> bool:
-        return bool(self._script("REOPEN", quoted(session)))
+    def reopen(self, session: str, *, family: int | None = None, saved_at: int = 0) -> bool:
+        begun = () if family is None else (family, saved_at)
+        return bool(self._script("REOPEN", quoted(session), *begun))
 
     def add_tombstone(self, session: str) -> bool:
         return bool(self._script("ADD_TOMBSTONE", quoted(session)))
@@ -691,7 +692,13 @@ return gone
 
 _REOPEN = f"""{_COMMON}
 if redis.call('SREM', key('dead'), ARGV[1]) == 0 then return 0 end
-redis.call('DEL', key('s:', ARGV[1]))
+if ARGV[2] then
+    local s = key('s:', ARGV[1])
+    redis.call('HSET', s, 'family', ARGV[2], 'at', ARGV[3], 'deleted', '0')
+    redis.call('ZADD', key('sessions'), redis.call('HGET', s, 'latest'), ARGV[1])
+else
+    redis.call('DEL', key('s:', ARGV[1]))
+end
 return 1
 """
 

@@ -306,9 +306,16 @@ class SQLiteStore:
             with contextlib.suppress(Unavailable), self._pool.reading() as db:
                 db.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
 
-    def reopen(self, session: str) -> bool:
+    def reopen(self, session: str, *, family: int | None = None, saved_at: int = 0) -> bool:
         with self._pool.transaction() as db:
-            return self._reopen(db, session)
+            if family is None:
+                return self._reopen(db, session)
+            begun = db.execute(
+                "UPDATE sessions SET family = ?, saved_at = ?, deleted = 0"
+                " WHERE tenant = ? AND session = ? AND deleted",
+                (family, saved_at, self._key, escape(session)),
+            )
+            return begun.rowcount > 0
 
     def _reopen(self, db: sqlite3.Connection, session: str) -> bool:
         gone = db.execute(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from holdfast.errors import Conflict, Damaged, NotFound, Refused, Unavailable
 from holdfast.flow import forks, parents, upkeep, validation
-from holdfast.flow.cache import KnownGenerations, PartCache, Remembered, SaveBase, is_begun_again
+from holdfast.flow.cache import KnownGenerations, PartCache, Remembered, SaveBase, is_begun_again, new_family
 from holdfast.flow.chunking import Changing, Chunker
 from holdfast.flow.codec import StateCodec
 from holdfast.flow.diff import changes
@@ -242,8 +242,7 @@ class States:
             raise session_deleted(meta.session_id)
         if session is None or session.is_deleted:
             reopens = session is not None and may_begin
-            family = self._generations.new_family(meta.session_id, again=reopens)
-            return SaveBase(family, None, frozenset(), reopens=reopens)
+            return SaveBase(new_family(again=reopens), None, frozenset(), reopens=reopens)
         if is_begun_again(session.family) and self._generations.known(meta.session_id) is None:
             self._check_has_parent(meta)
         newest = self.store.find(meta.session_id, meta.namespace, None)
@@ -366,12 +365,16 @@ class States:
             self.forget(session_id)
 
     def begin_again(self, session_id: str) -> None:
-        """Let this object begin a session again, if it was deleted, also with writes before its first checkpoint."""
+        """Begin a session again, if it was deleted, before its first checkpoint: its tasks may write already.
+
+        It is of a new family from here on, so that writers of the deleted one are refused.
+        """
         self.free_expired(session_id)
         self.begin_anew(session_id)
-        known = self.store.session(session_id)
-        if known is not None and known.is_deleted and self.store.reopen(session_id):
-            self._generations.begin_again(session_id)
+        known, family = self.store.session(session_id), new_family(again=True)
+        is_deleted = known is not None and known.is_deleted
+        if is_deleted and self.store.reopen(session_id, family=family, saved_at=self.micros()):
+            self._generations.see(session_id, family)
 
     def forget_parts(self) -> None:
         """Drop all parts from the cache."""

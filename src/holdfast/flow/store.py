@@ -223,8 +223,12 @@ class StateStore(Protocol):
         With `if_is`, only if nothing was saved into it since it was read; else 0, and nothing is changed.
         """
 
-    def reopen(self, session: str) -> bool:
-        """Remove a tombstone; return whether there was one."""
+    def reopen(self, session: str, *, family: int | None = None, saved_at: int = 0) -> bool:
+        """Remove a tombstone; return whether there was one.
+
+        With `family`, a session of that family without checkpoints takes its place in the same step, so that writers
+        of the deleted one are still refused.
+        """
 
     def tombstones(self) -> list[str]:
         """The sessions that were deleted and not reopened."""

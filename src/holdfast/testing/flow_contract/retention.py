@@ -177,6 +177,49 @@ class RetentionContract(FlowContract):
         with States(open_store()) as other:
             other.save(point("c", session_id="t", parent_id="b"))  # never deleted: any parent
 
+    @pytest.mark.parametrize("knows", [True, False])
+    def test_late_writers_are_refused_before_the_first_checkpoint(self, open_store: OpenStore, knows: bool) -> None:
+        """Tasks of a session that is begun again may write before its first checkpoint is saved."""
+        place, ttl = Place("s", "", "a"), timedelta(hours=1)
+        with States(open_store(), ttl=ttl) as states, States(open_store()) as late, States(open_store()) as other:
+            states.save(point("a"))
+            states.save(point("b", parent_id="a"))
+            if knows:
+                late.load("s")
+            states.delete("s")
+            states.begin_again("s")
+            states.begin_again("s")  # the second changes nothing
+            states.put_writes(place, [Write("t", 0, "x", "new")])
+            with pytest.raises(Conflict, match="deleted"):
+                late.save(point("c", parent_id="b"))
+            if knows:
+                with pytest.raises(Conflict, match="deleted"):
+                    late.put_writes(place, [Write("t", 0, "x", "late")], replace=True)
+                with pytest.raises(Conflict, match="deleted"):
+                    late.save(point("c"))
+            assert states.store.tombstones() == []
+            assert [(each.session_id, each.checkpoints) for each in states.sessions()] == [("s", 0)]
+            other.begin_again("s")  # a second run begins the same session
+            other.save(point("other"))
+            states.save(point("a", {"n": "new"}))
+            assert [each.checkpoint_id for each in states.metadata("s")] == ["a", "other"]
+            assert [write.value for write in states.writes([place])[place]] == ["new"]
+            self.assert_sound(states)
+
+    def test_sessions_begun_again_expire(self, open_store: OpenStore) -> None:
+        """Also without a checkpoint."""
+        now = [0.0]
+        with States(open_store(), ttl=timedelta(hours=1), clock=lambda: now[0]) as states:
+            states.save(point("a"))
+            states.delete("s")
+            now[0] = 9000.0
+            states.begin_again("s")
+            states.put_writes(Place("s", "", "a"), [Write("t", 0, "x", 1)])
+            assert (states.expire(), states.is_expired("s")) == ([], False)
+            now[0] += 3600
+            assert states.expire() == ["s"]
+            assert states.writes([Place("s", "", "a")]) == {Place("s", "", "a"): []}
+
     def test_late_writers_race_with_sessions_that_begin_again(self, open_store: OpenStore) -> None:
         place, rounds = Place("s", "", "a"), 12
         with States(open_store()) as states, ThreadPoolExecutor(3) as threads:

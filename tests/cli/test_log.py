@@ -39,10 +39,10 @@ def agent(holdfast: Program, project: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_turn_is_one_entry(agent: Program) -> None:
     lines = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "WHEN", line) for line in agent("log").out.splitlines()]
     assert lines == [
-        "a4  claude-code  WHEN  2 files +3 -1",
+        "a4  claude-code  WHEN  turn 2, 2 files +3 -1",
         "    Now the docs",
         "    M a.txt, A made10.py",
-        "a3  claude-code  WHEN  3 files +5 -1, 2 checkpoints",
+        "a3  claude-code  WHEN  turn 1, 3 files +5 -1, 2 checkpoints",
         "    Fix the login test",
         "    M a.txt, A made00.py, A made01.py",
         "a1  you          WHEN  2 files",

@@ -109,7 +109,7 @@ def test_where_only_conflicts_are_left_they_are_named(worked):
     "words",
     [
         ["undo", "--since", "a1"],
-        ["undo", "--agent", "--since", "a1", "--whole-session"],
+        ["undo", "--agent", "--since", "a1", "--session"],
         ["restore", "a1", "--agent", "claude-code"],
     ],
 )

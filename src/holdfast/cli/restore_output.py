@@ -41,9 +41,9 @@ def plan_lines(plan: Plan, folder: Path, stream: TextIO | None = None) -> list[s
     where = render.escape(str(folder))
     lines = [f"Restoring {where} to {target} would:"]
     if plan.keep_mine:
-        lines = [f"Undoing {whose(plan)} since {target} in {where} would:"]
+        lines = [f"Undoing {whose(plan)} in {where} would:"]
         if not plan and not (plan.blocked or plan.conflicts or plan.kept):
-            return [f"Nothing to undo: nothing is left of {whose(plan)} since {target}."]
+            return [f"Nothing to undo: nothing is left of {whose(plan)}."]
     elif plan.hunks:
         lines = [f"Taking back {render.count(len(plan.hunks), 'change')} since {target} in {where} would:"]
     elif not plan:
@@ -81,8 +81,13 @@ def note_changed(plan: Plan) -> None:
 
 
 def whose(plan: Plan) -> str:
-    """Return whose work is undone, in words."""
-    return render.escape(plan.agent) if plan.agent else "what agents did"
+    """Return which work is undone, in words: a turn, with its prompt, or all of an agent's since a checkpoint."""
+    since = short(plan.checkpoint)
+    if (turn := plan.turn) is None:
+        return f"{render.escape(plan.agent) if plan.agent else 'what agents did'} since {since}"
+    which = f"turn {turn.number}" if turn.number is not None else f"the turn since {since}"
+    prompt = f" “{render.first_line(turn.prompt)}”" if turn.prompt else ""
+    return f"{which} of {render.escape(plan.agent or turn.agent)}{prompt}"
 
 
 def _doubts(plan: Plan) -> dict[str, str]:
@@ -143,7 +148,7 @@ def carry_out(
     else:
         what = f"Restored {short(done.checkpoint)}"
         if plan.keep_mine:
-            what = f"Undid {whose(plan)} since {short(plan.checkpoint)}"
+            what = f"Undid {whose(plan)}"
         elif plan.hunks:
             what = f"Took back {render.count(len(plan.hunks), 'change')} since {short(plan.checkpoint)}"
         streams.notes(branch_note(plan))
@@ -155,7 +160,7 @@ def carry_out(
     return Exit.DONE if done.ok else Exit.INCOMPLETE
 
 
-def turn(app: App, *, back: bool, dry_run: bool, yes: bool, touch: bool) -> int:
+def turn_back(app: App, *, back: bool, dry_run: bool, yes: bool, touch: bool) -> int:
     """Undo the last restore (`back`), or redo the last one undone, and say which that was.
 
     Asks if checkpoints were saved since: what they have would be replaced. Refused, with the choices, if nobody can

@@ -14,21 +14,26 @@ if TYPE_CHECKING:
 
 _PATHS_SHOWN = 4
 _YOU = "you"
+_NONE = "–"
 
 
 def print_groups(groups: Sequence[Group], *, every_path: bool) -> None:
     """Print each group: its newest checkpoint, who and when, what changed; what it was about; the changed files."""
     heads = []
     for group in groups:
-        first = group.items[0]
+        newest = values.cell(group.items[0].cells[0], "text") if group.items else _NONE
         when, by = values.cell(group.when, "time"), render.escape(group.by or _YOU)
-        heads.append((values.cell(first.cells[0], "text"), by, when))
+        heads.append((newest, by, when))
     widths = [max((len(head[at]) for head in heads), default=0) for at in range(3)]
     indent = " " * (widths[0] + 2)
     width = streams.terminal_size()[0] if streams.is_terminal(sys.stdout) else 0
     for group, head in zip(groups, heads, strict=True):
         cells = [f"{cell:<{width}}" for cell, width in zip(head, widths, strict=True)]
-        parts = [_figures(group), f"{len(group.items)} checkpoints" if len(group.items) > 1 else ""]
+        parts = [
+            f"turn {group.number}" if group.number is not None else "",
+            _figures(group),
+            f"{len(group.items)} checkpoints" if len(group.items) > 1 else "",
+        ]
         parts.append(values.cell(group.marks, "marks"))
         line = "  ".join([render.paint(cells[0], "cyan"), *cells[1:], ", ".join(filter(None, parts))])
         streams.answer(render.cut(line, width) if width else line)

@@ -14,7 +14,7 @@ class Group(NamedTuple):
     """Checkpoints of a page that belong together, such as those of one turn of an agent."""
 
     items: Sequence[Item]
-    """Newest first."""
+    """Newest first; none of a turn that changed nothing."""
     title: str
     """What it was about: a prompt, or a message."""
     by: str
@@ -27,3 +27,5 @@ class Group(NamedTuple):
     lines: LineCount
     changes: Sequence[PathChange]
     """The first of the changed files."""
+    number: int | None = None
+    """The number of a turn."""

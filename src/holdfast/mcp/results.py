@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.escaping import escape, escape_path
 from holdfast.model import Checkpoint, CheckpointDiff, LineCount, Match, Plan, Recovery, Restored, Uncovered
+from holdfast.workspace.stored.history import Turn, turn_document
 
 ENTRIES_MAX = 200
 """The most entries in one result."""
@@ -54,6 +55,11 @@ def checkpoint(value: Checkpoint) -> Answer:
         "complete": value.complete,
         "made_before": f"{words(operation.verb)} to {operation.target}" if operation else None,
     }
+
+
+def turn(value: Turn) -> Answer:
+    """What an agent did for one prompt."""
+    return {name: words(each) if isinstance(each, str) else each for name, each in turn_document(value).items()}
 
 
 def saved(value: Checkpoint) -> Answer:

@@ -86,7 +86,16 @@ SAVED = gives(
     uncovered=several(_UNCOVERED, "What it does not contain; failures first."),
     uncovered_total=COUNT,
 )
-LISTED = gives(checkpoints=several(CHECKPOINT, "Newest first."), next_before=maybe(TEXT))
+_TURN = takes(
+    "number", "actor", "session", "turn", "prompt", "began", "checkpoints",
+    number=maybe(COUNT), actor=TEXT, session=maybe(TEXT), turn={}, prompt=maybe(TEXT), began=maybe(TEXT),
+    checkpoints=several(TEXT, "Their ids, newest first; none if it changed nothing."),
+)  # fmt: skip
+LISTED = gives(
+    checkpoints=several(CHECKPOINT, "Newest first."),
+    turns=several(_TURN, "The turns of agents on this page, newest first: what one did for one prompt."),
+    next_before=maybe(TEXT),
+)
 DIFF = gives(**{
     "from": TEXT, "to": maybe(TEXT) | {"description": "Null: the current folder."},
     "changes": several(_CHANGE, "Path by path."), "total": COUNT, "next_offset": NEXT,

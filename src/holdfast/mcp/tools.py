@@ -81,7 +81,12 @@ class Tools:
         listed = self._workspace.list(limit + 1, session=session, safety=safety, before=before)
         there = listed[:limit]
         more = there[-1].id if len(listed) > limit else None
-        return {"checkpoints": [results.checkpoint(each) for each in there], "next_before": more}
+        turns = self._workspace.group(there, before=before, more=more is not None, session=session)
+        return {
+            "checkpoints": [results.checkpoint(each) for each in there],
+            "turns": [results.turn(each) for each in turns if each.key is not None],
+            "next_before": more,
+        }
 
     def diff(
         self,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Recovery,
         Renamed,
         Restored,
+        TurnRef,
     )  # fmt: skip
     from holdfast.model.checkpoint import (
         JSON,
@@ -69,6 +70,7 @@ __all__ = [
     "Recovery",
     "Renamed",
     "Restored",
+    "TurnRef",
     "Uncovered",
     "Usage",
     "VerifyReport",
@@ -78,7 +80,7 @@ __all__ = [
 _MODULES = {
     "changes": {
         "Changes", "CheckpointDiff", "Exported", "FileChange", "Hunk", "Overlap", "Plan",
-        "Recovery", "Renamed", "Restored",
+        "Recovery", "Renamed", "Restored", "TurnRef",
     },
     "findings": {"Bisected", "Blame", "BlamedLine", "Match", "Origin", "Problem", "VerifyReport", "Why"},
     "upkeep": {"CheckpointUsage", "Compacted", "PathUsage", "PurgePlan", "Pruned", "Purged", "Usage"},

@@ -146,6 +146,19 @@ class Overlap:
     """What the agent left it as; None if it was gone then."""
 
 
+class TurnRef(NamedTuple):
+    """A turn of an agent."""
+
+    agent: str
+    session: str | None
+    turn: JSON
+    """Its id."""
+    number: int | None
+    """Its number in the workspace; None if it has none."""
+    prompt: str
+    """The first line of what the user asked for; empty if it is not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a restore would do. Nothing else is touched."""
@@ -182,6 +195,8 @@ class Plan:
     """The user's git branch when the checkpoint was saved and now, where these differ. A restore changes no branch."""
     doubts: dict[str, str] = field(default_factory=dict)
     """Of `keep_mine`: checkpoints whose changes are undone as the agent's, and who else may have had a hand in them."""
+    turn: TurnRef | None = None
+    """Of `preview_turn`: the turn that would be undone; `checkpoint` is the one before it."""
     hunks: tuple[str, ...] = ()
     """Of `preview_revert`: the ids of the hunks that would be taken back; `checkpoint` is where the changes begin."""
 

@@ -117,7 +117,8 @@ def changes(noun: Changes) -> dict[str, Any]:
 
 def plan(noun: Plan) -> dict[str, Any]:
     """Return everything of a plan."""
-    return flat(noun) | {"conflicts": {path: flat(overlap) for path, overlap in noun.conflicts.items()}}
+    conflicts = {path: flat(overlap) for path, overlap in noun.conflicts.items()}
+    return flat(noun) | {"conflicts": conflicts, "turn": noun.turn._asdict() if noun.turn else None}
 
 
 def blame(noun: Blame) -> dict[str, Any]:

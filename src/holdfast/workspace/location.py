@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast import location
@@ -124,7 +124,12 @@ class WorkspaceLocation:
         items = [_item(each) for each in shown]
         if self._options.get("stat"):
             items = [self._with_changes(each) for each in items]
-        extra = {"turns": [_turn_document(each) for each in _turns_of(shown)]} if self._options.get("grouped") else {}
+        extra = {}
+        if self._options.get("grouped"):
+            from holdfast.workspace.stored.history import turn_document  # start-up cost: a flat list does without
+
+            turns = self.workspace.group(shown, before=before, more=next_page is not None, **filters)
+            extra = {"turns": [turn_document(each) for each in turns]}
         return Page(_COLUMNS, items, next_page, notes, extra)
 
     def _with_changes(self, item: Item) -> Item:
@@ -135,13 +140,14 @@ class WorkspaceLocation:
         found = self.workspace.turns(limit, before=before, **filters)
         groups = []
         for turn, summary in zip(found.turns, found.summaries, strict=True):
-            newest, is_cut = turn.checkpoints[0], summary.files > len(summary.paths)
+            is_cut = summary.files > len(summary.paths)
             groups.append(
                 location.Group(
                     items=[_item(each) for each in turn.checkpoints],
-                    title=turn.prompt or message(newest),
+                    title=turn.prompt or (message(turn.checkpoints[0]) if turn.checkpoints else ""),
                     by="" if turn.actor == USER else turn.actor,
-                    when=newest.timestamp,
+                    when=turn.when,
+                    number=turn.number,
                     marks=[mark for each in turn.checkpoints for mark in _marks(each) if mark],
                     files=summary.files,
                     lines=summary.lines,
@@ -149,7 +155,7 @@ class WorkspaceLocation:
                 )
             )
         items = [item for group in groups for item in group.items]
-        notes = [] if items else [self._nothing(before, filters)]
+        notes = [] if groups else [self._nothing(before, filters)]
         return Page(_COLUMNS, items, found.next, notes, groups=groups)
 
     def _all_changes(self, turn: Turn) -> Sequence[PathChange]:
@@ -357,18 +363,6 @@ def _item(checkpoint: Checkpoint) -> Item:
     by = " ".join(filter(None, (who, checkpoint.session, step)))
     cells = (short(checkpoint.id), checkpoint.timestamp, marks, (by,), message(checkpoint))
     return Item(checkpoint.id, cells, documents.checkpoint(checkpoint))
-
-
-def _turns_of(checkpoints: Sequence[Checkpoint]) -> Iterator[Turn]:
-    from holdfast.workspace.stored.history import group_turns  # start-up cost: a flat list does without
-
-    return group_turns(checkpoints)
-
-
-def _turn_document(turn: Turn) -> dict[str, Any]:
-    newest = turn.checkpoints[0]
-    ids = [each.id for each in turn.checkpoints]
-    return {"actor": turn.actor, "session": newest.session, "prompt": turn.prompt or None, "checkpoints": ids}
 
 
 def _marks(checkpoint: Checkpoint) -> tuple[str | None, str, str]:

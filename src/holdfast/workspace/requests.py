@@ -6,12 +6,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import Refused, Remedy
 from holdfast.model import JSON, Checkpoint, Progress
 from holdfast.validation import check_flag, check_int, check_mapping, check_optional_text
+from holdfast.workspace.stored.attribution import TurnKey, Undone
 from holdfast.workspace.stored.ids import check_name
+
+if TYPE_CHECKING:
+    from holdfast.model import TurnRef  # start-up cost: a save needs none
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,8 @@ class RestoreRequest:
     """With `keep_mine`: whose changes are undone; None stands for every actor but the user."""
     unsaved_by: str | None = None
     """With `keep_mine`: who made the changes that no checkpoint has yet; None stands for the user."""
+    turn: TurnRef | None = None
+    """With `keep_mine`: undo only what was done in this turn; None stands for everything since the target."""
     chosen: Chosen | None = None
     """Restore not to the target, but to what the folder would be without some of the changes since the target."""
     touch_ns: int | None = None
@@ -105,6 +111,12 @@ class RestoreRequest:
     def is_computed(self) -> bool:
         """Whether what to restore is computed from the folder, and not the target itself."""
         return self.keep_mine or self.chosen is not None
+
+    @property
+    def undone(self) -> Undone:
+        """With `keep_mine`: whose changes are undone."""
+        key = None if self.turn is None else TurnKey(self.turn.agent, self.turn.session, self.turn.turn)
+        return Undone(self.agent, key, self.unsaved_by)
 
     def __post_init__(self) -> None:
         for what, value in (("agent", self.agent), ("unsaved_by", self.unsaved_by)):

@@ -75,7 +75,8 @@ if TYPE_CHECKING:
     from holdfast.workspace.secrets import SecretReport
     from holdfast.workspace.status import Attention, WorkspaceStatus
     from holdfast.workspace.stored.files import StoredPath
-    from holdfast.workspace.stored.history import TurnPage
+    from holdfast.workspace.stored.history import Turn, TurnPage
+    from holdfast.workspace.stored.turn_log import TurnStart
     from holdfast.workspace.upkeep.growth import Thinned
     from holdfast.workspace.upkeep.purge import Position, Purger
 
@@ -340,8 +341,8 @@ class Workspace:
     def turns(self, limit: int | None = 20, *, before: CheckpointRef | None = None, **filters: Any) -> TurnPage:
         """List the turns of agents and the saves of people, newest first, each with what it changed.
 
-        `before` and `filters` are those of `list`; `next` of the result is `before` of the next page, on which a turn
-        that others interrupted may go on.
+        A turn that changed nothing has no checkpoints; it does not count for `limit`. `before` and `filters` are those
+        of `list`; `next` of the result is `before` of the next page, on which a turn that others interrupted may go on.
         """
         from itertools import islice
 
@@ -360,9 +361,102 @@ class Workspace:
 
         found = [*islice(group_turns(checkpoints()), None if limit is None else limit + 1)]
         shown = found[:limit]
+        next_before = next_page(shown, found[len(shown) :])
+        every = self._with_starts(shown, before, next_before, filters)
         with os_errors(self.store, outcome=_UNCHANGED):  # `list` has just made the catalog agree with the refs
-            summaries = Summaries(self._repository).of(shown)
-        return TurnPage(tuple(shown), tuple(summaries), next_page(shown, found[len(shown) :]))
+            summaries = Summaries(self._repository).of(every)
+        return TurnPage(tuple(every), tuple(summaries), next_before)
+
+    def group(
+        self,
+        checkpoints: Sequence[Checkpoint],
+        *,
+        before: CheckpointRef | None = None,
+        more: bool = False,
+        **filters: Any,
+    ) -> builtins.list[Turn]:
+        """Group a page of `list` into turns, newest first, with those in between that changed nothing.
+
+        `before` and `filters` are those of the page; `more` says whether there are older ones.
+        """
+        from holdfast.workspace.stored.history import group_turns
+
+        oldest = checkpoints[-1].id if checkpoints and more else None
+        return self._with_starts([*group_turns(checkpoints)], before, oldest, filters)
+
+    def _with_starts(
+        self, turns: Sequence[Turn], before: CheckpointRef | None, oldest: str | None, filters: Mapping[str, Any]
+    ) -> builtins.list[Turn]:
+        """Add when turns began, and those that changed nothing, as far as the filters of a list let them through."""
+        from holdfast.workspace.stored.history import message_pattern, with_starts
+        from holdfast.workspace.stored.ids import sequence_of
+        from holdfast.workspace.stored.turn_log import TurnLog
+
+        since, until = (
+            None if filters.get(name) is None else self._moment(filters[name], end=name == "until").isoformat()
+            for name in ("since", "until")
+        )
+        pattern = None if filters.get("grep") is None else message_pattern(filters["grep"])
+        is_narrow = any(filters.get(name) is not None for name in ("paths", "type", "after", "up_to"))
+
+        def is_wanted(start: TurnStart) -> bool:
+            return (
+                not is_narrow
+                and filters.get("session") in (None, start.session)
+                and filters.get("actor") in (None, start.agent)
+                and (since is None or start.at >= since)
+                and (until is None or start.at <= until)
+                and (pattern is None or bool(pattern.search(start.prompt)))
+            )
+
+        end = None if before is None else sequence_of(self._repository.page_end(before))
+        return with_starts(
+            turns,
+            TurnLog(self._repository.own).read(),
+            newest=end,
+            oldest=0 if oldest is None else sequence_of(oldest) or 0,
+            empty=is_wanted,
+        )
+
+    def turn(self, which: int | CheckpointRef | None = None, *, agent: str | None = None) -> Turn:
+        """Get a turn of an agent: by its number, or by any checkpoint of it; None: the latest one that was not undone.
+
+        `agent` is the only one that counts. NotFound if the folder went through no such turn.
+        """
+        from holdfast.workspace.stored.history import find_turn
+
+        check_optional_text(agent, "agent")
+        with self._reading():
+            return self._repository.consistently(lambda: find_turn(self._repository, which, agent))
+
+    def begin_turn(self, *, agent: str, session: str | None, turn: str, prompt: str = "") -> TurnStart:
+        """Note that a turn of an agent begins, so that it is listed even if it changes nothing; give it a number.
+
+        Pass `turn` and, as `turn_number`, the number in the metadata of the checkpoints of the turn. The same turn
+        again gets the same number.
+        """
+        from holdfast.workspace.stored.attribution import TURN_NUMBER, TurnKey
+        from holdfast.workspace.stored.turn_log import TurnLog
+
+        key = TurnKey(check_text(agent, "agent"), check_optional_text(session, "session"), check_text(turn, "turn"))
+        with self._reading():
+            newest = self._repository.catalog.greatest()
+            last = self._repository.catalog.nth(0)
+            known = self._repository.checkpoint(last).metadata.get(TURN_NUMBER) if last else None
+            return TurnLog(self._repository.own).begin(
+                key,
+                check_text(prompt, "prompt"),
+                at=self._clock().astimezone(UTC).isoformat(),
+                after=newest.sequence if newest else 0,
+                least=known + 1 if isinstance(known, int) else 1,
+            )
+
+    def note_turn_change(self, number: int) -> None:
+        """Note that a turn has a checkpoint: if it is deleted one day, the turn is not one that changed nothing."""
+        from holdfast.workspace.stored.turn_log import TurnLog
+
+        with os_errors(self.store, outcome=_UNCHANGED):
+            TurnLog(self._repository.own).note_change(number)
 
     def _filters(
         self,
@@ -639,6 +733,53 @@ class Workspace:
 
         with self._reading():
             return self._repository.consistently(look)
+
+    def preview_turn(self, turn: Turn, *, agent: str | None = None, unsaved_by: str | None = None) -> Plan:
+        """Compute what `undo_turn` would do. Pass the plan to `undo_turn`, which then does exactly that or raises."""
+        with self._reading():
+            return self._repository.consistently(
+                lambda: self._engine.restorer.preview(self._turn_request(turn, agent, unsaved_by))
+            )
+
+    def undo_turn(
+        self,
+        turn: Turn,
+        plan: Plan | None = None,
+        *,
+        agent: str | None = None,
+        unsaved_by: str | None = None,
+        touch: bool = False,
+        state: Mapping[str, JSON] | None = None,
+        progress: Progress | None = None,
+    ) -> Restored:
+        """Undo what was done in one turn, of `turn()`, and nothing else: what the user, other agents and other turns
+        changed stays, also in the same files. Changes that overlap are left as they are and listed in `conflicts`.
+
+        It is a restore with `keep_mine`: what is there is saved first (P1), and `undo` reverses it. `agent` may be a
+        sub-agent, whose part of the turn is meant then. `plan`, `touch`, `state` and `unsaved_by` are as in `restore`.
+        """
+        from dataclasses import replace  # start-up cost: `log` needs none
+
+        with self._writing():
+            if plan is not None:
+                agent, unsaved_by = agent or plan.agent, unsaved_by or plan.unsaved_by
+            request = self._turn_request(turn, agent, unsaved_by)
+            saved = None if state is None else dict(state)
+            request = replace(request, touch_ns=self._touch_ns(touch), state=saved, progress=progress)
+            return self._restore(request, plan=plan)
+
+    def _turn_request(self, turn: Turn, agent: str | None, unsaved_by: str | None) -> RestoreRequest:
+        from holdfast.model import TurnRef
+        from holdfast.workspace.requests import RestoreRequest
+        from holdfast.workspace.stored.attribution import turn_in_trail
+
+        if (key := turn.key) is None:
+            raise Refused("a save of a person is no turn of an agent", hint="Pass a turn of `turn()`.")
+        found = turn_in_trail(self._repository, None, key)
+        if found is None:
+            raise NotFound(f"nothing is left of turn {turn.number or key.turn}", remedy=Remedy("list"))
+        ref = TurnRef(key.agent, key.session, key.turn, turn.number, turn.prompt)
+        return RestoreRequest("restore", found.since, keep_mine=True, agent=agent, unsaved_by=unsaved_by, turn=ref)
 
     @property
     def _is_missing(self) -> bool:
@@ -1057,6 +1198,7 @@ class Workspace:
         """
         from holdfast.workspace.pathspec import as_text, literal
         from holdfast.workspace.secrets import SecretScan
+        from holdfast.workspace.stored.turn_log import TurnLog
 
         chosen = as_text(paths) or []
 
@@ -1074,6 +1216,7 @@ class Workspace:
                 return self._repository.consistently(look)
         with self._writing():
             every, places = selected()
+            TurnLog(self._repository.own).forget_prompts()
             done = self._purger().purge(every, lines=lines, secrets=places, progress=progress)
             self.purge_error = None
             SecretScan(self._repository).forget_purged()

@@ -18,6 +18,8 @@ _MAX_SEEN = 64
 _MAX_SESSIONS = 32
 _FORGOTTEN_AFTER_S = 7 * 86400.0
 _STALE_AFTER_S = 6 * 3600.0
+_MAX_TURNS = 8
+_SAME_PROMPT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,23 @@ class OpenToolCall:
     sub_id: str
     delegates: bool = False
     turn: str = ""
+    uses_git: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTurn:
+    """A turn of a session: what an agent does for one prompt."""
+
+    turn: str
+    """Its id, as the agent has it, or made up."""
+    prompt: str = ""
+    """The first line of what the user asked for."""
+    number: int = 0
+    """Its number in the workspace; 0 if it has none yet."""
+    changed: bool = False
+    """Whether a checkpoint of it was saved."""
+    sub_ids: tuple[str, ...] = ()
+    """The sub-agents that it started, which may go on when it is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +72,24 @@ class AgentSession:
     """The messages that the user has seen already."""
     prompt: str = ""
     """The first line of what the user asked for last."""
+    turns: tuple[AgentTurn, ...] = ()
+    """The latest of its turns; the last is the present one."""
+    last_kind: str = ""
+    """The kind of its last event."""
+
+    def turn_of(self, event: AgentEvent) -> AgentTurn | None:
+        """The turn that an event belongs to: that which started a sub-agent, the one it names, or the present one."""
+        if event.sub_id:
+            for each in reversed(self.turns):
+                if event.sub_id in each.sub_ids:
+                    return each
+        elif event.turn and (named := self.turn(event.turn)):
+            return named
+        return self.turns[-1] if self.turns else None
+
+    def turn(self, turn: str) -> AgentTurn | None:
+        """The turn with an id, if it is one of the latest."""
+        return next((each for each in reversed(self.turns) if each.turn == turn), None)
 
     @property
     def key(self) -> str:
@@ -75,6 +112,8 @@ class AgentSessions:
 
     sessions: dict[str, AgentSession] = field(default_factory=dict)
     fired: dict[str, LastEvent] = field(default_factory=dict)
+    branch: str = ""
+    """The branch of the user's git at the last event, or its commit if that is detached; empty if it has none."""
 
     def of(self, event: AgentEvent) -> AgentSession:
         """The session of an event; a new one if it is unknown."""
@@ -89,6 +128,8 @@ class ChangeAuthor(NamedTuple):
     """None: the user."""
     session: str | None
     perhaps: tuple[str, ...] = ()
+    turn: str = ""
+    """The turn of the session; empty if it is not known, or the user made the changes."""
 
 
 def is_repeated(known: AgentSessions, event: AgentEvent) -> bool:
@@ -109,11 +150,13 @@ def find_author(known: AgentSessions, event: AgentEvent, *, owner: str = "") -> 
     if owner and mine.owner and owner != mine.owner:
         mine = replace(mine, in_turn=False)
     suspects = _suspects(known, event, mine)
+    present = mine.turn_of(event)
+    own = _Suspect(event.actor, event.session, present.turn if present else "")
     if event.kind is EventKind.AFTER and not event.delegates:
-        if len(_without(mine.open, event)) < len(mine.open):
-            return _author((event.actor, event.session), suspects)
+        if ended := _ended_call(mine.open, event):
+            return _author(own._replace(turn=ended.turn or own.turn), suspects)
         if mine.in_turn or _has_started(mine, event):  # it was working, but what was there before is unknown
-            return _author((event.actor, event.session), suspects, (USER,))
+            return _author(own, suspects, (USER,))
         if suspects:
             return _author(suspects[0], suspects[1:], (event.actor, USER))
         return ChangeAuthor(None, event.session or None, (event.actor,))
@@ -123,11 +166,46 @@ def find_author(known: AgentSessions, event: AgentEvent, *, owner: str = "") -> 
         return _author(suspects[0], suspects[1:], doubt)
     if mine.background and mine.in_turn:
         first, *others = _actors(mine.background)
-        return ChangeAuthor(first, mine.session or None, (*others, USER))
+        return ChangeAuthor(first, mine.session or None, (*others, USER), mine.background[0].turn)
     is_closing = event.kind in (EventKind.AFTER, EventKind.STOP, EventKind.BATCH, EventKind.SUB_STOP, EventKind.END)
     if is_closing and mine.in_turn and not mine.tells_tools:
-        return ChangeAuthor(event.actor, event.session or None, (USER,))
+        return ChangeAuthor(event.actor, event.session or None, (USER,), own.turn)
     return ChangeAuthor(None, event.session or None, _others_in_background(known))
+
+
+def after_switch(known: AgentSessions, author: ChangeAuthor, branch: str) -> ChangeAuthor:
+    """The author of changes, if the branch of the user's git is another than at the last event: switching it changed
+    files. If no open tool call names git, the user did, and an undo of the agent must not take that back."""
+    if not known.branch or branch == known.branch or author.actor is None:
+        return author
+    calls = [call for session in known.sessions.values() for call in (*session.open, *session.background)]
+    if any(call.uses_git for call in calls):
+        return author._replace(perhaps=tuple(dict.fromkeys((*author.perhaps, USER))))
+    others = dict.fromkeys((author.actor, *(who for who in author.perhaps if who != USER)))
+    return ChangeAuthor(None, author.session, tuple(others))
+
+
+def begins_turn(known: AgentSessions, event: AgentEvent, *, now: float) -> str:
+    """The id of the turn that an event begins; empty if it belongs to one that has begun.
+
+    A prompt begins one. If that was not reported, an id that is not known does, or the first tool of a session.
+    """
+    mine = known.of(event)
+    if event.kind is EventKind.PROMPT and not event.sub_id:
+        is_known = bool(event.turn) and mine.turn(event.turn) is not None
+        is_again = not event.turn and _is_same_prompt(mine, event, now)  # from two settings files
+        return "" if is_known or is_again else event.turn or f"prompt-{now:.3f}"
+    if event.kind not in (EventKind.BEFORE, EventKind.AFTER) or (mine.turn_of(event) and event.sub_id):
+        return ""
+    if event.turn and not event.sub_id:
+        return "" if mine.turn(event.turn) else event.turn
+    return "" if mine.turns else event.turn or f"tool-{now:.3f}"
+
+
+def _is_same_prompt(session: AgentSession, event: AgentEvent, now: float) -> bool:
+    last = session.turns[-1] if session.turns else None
+    is_fresh = 0 <= now - session.at < _SAME_PROMPT_S and session.last_kind == EventKind.PROMPT
+    return last is not None and is_fresh and last.prompt == event.subject
 
 
 def apply_event(
@@ -138,9 +216,12 @@ def apply_event(
     owner: str,
     is_alive: Callable[[str], bool],
     told: Iterable[str] = (),
+    begun: AgentTurn | None = None,
+    branch: str = "",
 ) -> AgentSessions:
-    """The sessions after an event."""
-    mine = _advance(known.of(event), event)
+    """The sessions after an event. `begun`: the turn that it begins. `branch`: of the user's git."""
+    mine = in_turn(known, event, begun).of(event)
+    mine = replace(_advance(mine, event), last_kind=str(event.kind))
     mine = replace(mine, seen=_seen(mine, event), told=tuple(dict.fromkeys((*mine.told, *told))))
     mine = replace(mine, at=now, owner=owner or mine.owner)
     sessions = {
@@ -156,7 +237,37 @@ def apply_event(
     fired = LastEvent(
         now, event.name, event.version or (before.version if before else ""), before.count + 1 if before else 1
     )
-    return AgentSessions({**newest, mine.key: mine}, {**known.fired, event.agent: fired})
+    return AgentSessions({**newest, mine.key: mine}, {**known.fired, event.agent: fired}, branch)
+
+
+def turn_of_author(known: AgentSessions, author: ChangeAuthor) -> AgentTurn | None:
+    """The turn in which the changes of an author were made; None if that is not known."""
+    session = known.sessions.get(_key_of(author))
+    return session.turn(author.turn) if session and author.turn else None
+
+
+def with_change(known: AgentSessions, author: ChangeAuthor) -> AgentSessions:
+    """The sessions after a checkpoint of an author's turn was saved."""
+    found = turn_of_author(known, author)
+    if found is None or found.changed:
+        return known
+    session = known.sessions[_key_of(author)]
+    turns = tuple(replace(each, changed=True) if each is found else each for each in session.turns)
+    return replace(known, sessions={**known.sessions, session.key: replace(session, turns=turns)})
+
+
+def _key_of(author: ChangeAuthor) -> str:
+    return f"{(author.actor or '').partition('/')[0]} {author.session or ''}"
+
+
+def in_turn(known: AgentSessions, event: AgentEvent, begun: AgentTurn | None) -> AgentSessions:
+    """The sessions with the turn that an event begins, and with a sub-agent in the turn that started it."""
+    session = known.of(event)
+    turns = session.turns if begun is None else (*session.turns, begun)[-_MAX_TURNS:]
+    if event.sub_id and turns and not any(event.sub_id in each.sub_ids for each in turns):
+        now = turns[-1]
+        turns = (*turns[:-1], replace(now, sub_ids=(*now.sub_ids, event.sub_id)[-_MAX_SEEN:]))
+    return replace(known, sessions={**known.sessions, session.key: replace(session, turns=turns)})
 
 
 def _seen(session: AgentSession, event: AgentEvent) -> tuple[str, ...]:
@@ -183,7 +294,9 @@ def _advance(session: AgentSession, event: AgentEvent) -> AgentSession:
     if event.sub_id:  # sub-agents report their own tools, so the call that started them is not open for their work
         session = replace(session, open=tuple(each for each in session.open if not each.delegates))
     if kind is EventKind.BEFORE:
-        opened = () if event.key in session.seen else (_open_call(event),)  # it may be reported late, and have ended
+        opened = (
+            () if event.key in session.seen else (_open_call(session, event),)
+        )  # it may be reported late, and have ended
         return replace(session, open=(*session.open, *opened), tells_tools=True, in_turn=True)
     if kind is EventKind.AFTER:
         return _ended(replace(session, tells_tools=True), event)
@@ -206,7 +319,8 @@ def _ended(session: AgentSession, event: AgentEvent) -> AgentSession:
         session = replace(session, in_turn=True)  # its start was not reported; from here on it is known
     left, background = _without(session.open, event), session.background
     if event.background:
-        background = (*background, _open_call(event))[-_MAX_SEEN:]
+        call = _ended_call(session.open, event) or _open_call(session, event)
+        background = (*background, call)[-_MAX_SEEN:]
     elif left == session.open and event.tool_use:
         background = tuple(each for each in background if each.tool_use != event.tool_use)
     return replace(session, open=left, background=background)
@@ -222,8 +336,26 @@ def _stopped(session: AgentSession, event: AgentEvent) -> AgentSession:
     return replace(session, open=left, background=background[-_MAX_SEEN:], in_turn=False)
 
 
-def _open_call(event: AgentEvent) -> OpenToolCall:
-    return OpenToolCall(event.tool_use, event.tool, event.actor, event.sub_id, event.delegates, event.turn)
+def _open_call(session: AgentSession, event: AgentEvent) -> OpenToolCall:
+    turn = session.turn_of(event)
+    return OpenToolCall(
+        event.tool_use,
+        event.tool,
+        event.actor,
+        event.sub_id,
+        event.delegates,
+        turn.turn if turn else event.turn,
+        event.uses_git,
+    )
+
+
+def _ended_call(calls: tuple[OpenToolCall, ...], event: AgentEvent) -> OpenToolCall | None:
+    """The call that an event closes: by its id, else the oldest of that tool."""
+    for call in calls:
+        by_id = bool(event.tool_use and call.tool_use)
+        if call.tool_use == event.tool_use if by_id else call.tool == event.tool and call.sub_id == event.sub_id:
+            return call
+    return None
 
 
 def _has_started(session: AgentSession, event: AgentEvent) -> bool:
@@ -233,21 +365,26 @@ def _has_started(session: AgentSession, event: AgentEvent) -> bool:
 
 
 def _without(calls: tuple[OpenToolCall, ...], event: AgentEvent) -> tuple[OpenToolCall, ...]:
-    """The calls without the one that an event closes: by its id, else the oldest of that tool."""
-    for number, call in enumerate(calls):
-        by_id = bool(event.tool_use and call.tool_use)
-        if call.tool_use == event.tool_use if by_id else call.tool == event.tool and call.sub_id == event.sub_id:
-            return calls[:number] + calls[number + 1 :]
-    return calls
+    """The calls without the one that an event closes."""
+    ended = _ended_call(calls, event)
+    return tuple(call for call in calls if call is not ended)
 
 
-def _suspects(known: AgentSessions, event: AgentEvent, mine: AgentSession) -> list[tuple[str, str]]:
+class _Suspect(NamedTuple):
+    """Who may have made a change, and in which turn."""
+
+    actor: str
+    session: str
+    turn: str
+
+
+def _suspects(known: AgentSessions, event: AgentEvent, mine: AgentSession) -> list[_Suspect]:
     """Who has a tool call open, likeliest first: the actor itself, its session, others."""
     counted = [call for call in mine.open if not (event.sub_id and call.delegates)]
     found = sorted(counted, key=lambda call: (call.sub_id != event.sub_id, call.delegates))
-    own = [(call.actor, mine.session) for call in found]
+    own = [_Suspect(call.actor, mine.session, call.turn) for call in found]
     others = [
-        (call.actor, session.session)
+        _Suspect(call.actor, session.session, call.turn)
         for session in known.sessions.values()
         if session.key != mine.key
         for call in _other_session(session, event).open
@@ -255,9 +392,9 @@ def _suspects(known: AgentSessions, event: AgentEvent, mine: AgentSession) -> li
     return list(dict.fromkeys([*own, *others]))
 
 
-def _author(who: tuple[str, str], others: list[tuple[str, str]], doubt: tuple[str, ...] = ()) -> ChangeAuthor:
-    perhaps = dict.fromkeys([actor for actor, session in others if (actor, session) != who] + list(doubt))
-    return ChangeAuthor(who[0], who[1] or None, tuple(perhaps))
+def _author(who: _Suspect, others: list[_Suspect], doubt: tuple[str, ...] = ()) -> ChangeAuthor:
+    perhaps = dict.fromkeys([each.actor for each in others if each[:2] != who[:2]] + list(doubt))
+    return ChangeAuthor(who.actor, who.session or None, tuple(perhaps), who.turn)
 
 
 def _others_in_background(known: AgentSessions) -> tuple[str, ...]:

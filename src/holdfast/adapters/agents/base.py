@@ -107,6 +107,7 @@ def with_id(data: bytes, key: str, old: str, new: str, *, lines: int = -1) -> by
 
 
 _SHELL_WORDS = ("command", "cmd", "script")
+_GIT = re.compile(r"(?<![\w-])(?:git|gh|hub|jj|sl|tig|lazygit)(?![\w-])")
 _PATH_WORDS = ("file_path", "filePath", "path", "notebook_path", "absolute_path", "target_file")
 
 
@@ -114,6 +115,11 @@ def about(arguments: EventFields, prompt: str = "") -> tuple[str, str]:
     """A short description of a tool call, and the file it is about."""
     path = arguments.text(*_PATH_WORDS)
     return label(arguments.text(*_SHELL_WORDS) or os.path.basename(path) or prompt), path
+
+
+def uses_git(command: str) -> bool:
+    """Whether a command names git or a program that uses it, and so may switch the branch."""
+    return _GIT.search(command) is not None
 
 
 def read_common(
@@ -151,6 +157,7 @@ def read_common(
         reads=tool in reading,
         delegates=tool in delegating,
         background=arguments.flag("run_in_background") or arguments.flag("is_background"),
+        uses_git=uses_git(arguments.text(*_SHELL_WORDS)),
     )
 
 

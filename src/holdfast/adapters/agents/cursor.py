@@ -7,7 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.adapters.agents import claude_code
-from holdfast.adapters.agents.base import TIMEOUT_S, Agent, HookEntry, Places, SettingsScope, command_line, read_common
+from holdfast.adapters.agents.base import (
+    TIMEOUT_S,
+    Agent,
+    HookEntry,
+    Places,
+    SettingsScope,
+    command_line,
+    read_common,
+    uses_git,
+)
 from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind
 
 NAME = "cursor"
@@ -64,7 +73,9 @@ def _read(fields: EventFields, environ: Mapping[str, str]) -> AgentEvent:
         path = fields.text("file_path")
         event = replace(event, path=path, subject=path.rpartition("/")[2], tool=event.tool or "Write")
     if event.name.endswith("ShellExecution"):
-        event = replace(event, tool=event.tool or "Shell", subject=event.subject or fields.text("command")[:100])
+        command = fields.text("command")
+        event = replace(event, tool=event.tool or "Shell", subject=event.subject or command[:100])
+        event = replace(event, uses_git=uses_git(command))
     return event
 
 

@@ -154,7 +154,8 @@ class AgentEvent:
     """The tool starts a sub-agent."""
     background: bool = False
     """What the tool started continues after it has ended."""
-
+    uses_git: bool = False
+    """The tool is a command that names git, and so may switch the branch."""
     still_running: bool | None = None
     """At the end of a turn: whether open tool calls continue. None: unknown."""
 

@@ -7,13 +7,26 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast import durable
 from holdfast.adapters.agents import parent_process, transcript
-from holdfast.adapters.agents.attribution import ChangeAuthor, apply_event, find_author, is_repeated
+from holdfast.adapters.agents.attribution import (
+    AgentSessions,
+    AgentTurn,
+    ChangeAuthor,
+    after_switch,
+    apply_event,
+    begins_turn,
+    find_author,
+    in_turn,
+    is_repeated,
+    turn_of_author,
+    with_change,
+)
 from holdfast.adapters.agents.base import Agent, find_agent
 from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind, plain
 from holdfast.adapters.agents.hook_log import log
@@ -22,10 +35,12 @@ from holdfast.adapters.agents.session_file import SessionFile
 from holdfast.errors import HoldfastError, Refused
 from holdfast.model import JSON, Checkpoint
 from holdfast.model.checkpoint import TYPE
-from holdfast.scan.user_git import common_dir, git_dir
+from holdfast.scan.user_git import common_dir, git_dir, repository_of
 from holdfast.workspace.capture.save import StateAndMetadata
+from holdfast.workspace.capture.scanner import git_head_of
 from holdfast.workspace.store_paths import project_root
-from holdfast.workspace.stored.history import PROMPT, PROMPT_MESSAGE
+from holdfast.workspace.stored.attribution import PROMPT, TURN, TURN_NUMBER
+from holdfast.workspace.stored.history import PROMPT_MESSAGE
 from holdfast.workspace.upkeep.growth import take_notice
 
 if TYPE_CHECKING:
@@ -113,23 +128,37 @@ def _handle(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) -> 
     If a checkpoint was saved and the event not recorded, the next event finds nothing changed.
     """
     workspace = opened(folder, call.environ)
+    if workspace.redact:
+        from holdfast.secret_patterns import redact  # start-up cost, only if it is configured
+
+        event = replace(event, subject=redact(event.subject))
     session_file = SessionFile(workspace.store)
     with session_file.lock:
         known = session_file.read()
         if is_repeated(known, event):
             return ""
-        caller = parent_process.owner_of(call.parent)
-        author = find_author(known, event, owner=caller)
-        saved = _save(workspace, event, author, call, prompt=known.of(event).prompt)
+        now, caller = time.time(), parent_process.owner_of(call.parent)
+        begins = begins_turn(known, event, now=now)
+        if begins and event.kind is not EventKind.PROMPT:
+            known = in_turn(known, event, _begin(workspace, event, begins))
+            begins = ""
+        branch = _branch(workspace.path)
+        author = after_switch(known, find_author(known, event, owner=caller), branch)
+        saved = _save(workspace, event, author, call, known)
+        if saved is not None and (turn := turn_of_author(known, author)) and not turn.changed:
+            workspace.note_turn_change(turn.number)
+            known = with_change(known, author)
         message = _user_message(saved, known.of(event).told)
         session_file.write(
             apply_event(
                 known,
                 event,
-                now=time.time(),
+                now=now,
                 owner=caller,
                 is_alive=parent_process.is_alive,
                 told=(INCOMPLETE,) if message else (),
+                branch=branch,
+                begun=_begin(workspace, event, begins) if begins else None,  # after what the user did until now
             )
         )
     if workspace.moved_from is not None and saved is not None:
@@ -141,24 +170,36 @@ def _handle(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) -> 
     return message
 
 
+def _branch(folder: Path) -> str:
+    """The branch of the user's git, or its commit if that is detached; empty outside of a repository."""
+    head = git_head_of(repository_of(folder))
+    return "" if head is None else head.branch or head.commit
+
+
+def _begin(workspace: Workspace, event: AgentEvent, turn: str) -> AgentTurn:
+    """Note that a turn begins. If it cannot be noted, its checkpoints still have its id."""
+    prompt = event.subject if event.kind is EventKind.PROMPT else ""
+    try:
+        start = workspace.begin_turn(agent=event.agent, session=event.session or None, turn=turn, prompt=prompt)
+    except (HoldfastError, OSError):
+        return AgentTurn(turn, prompt)
+    return AgentTurn(turn, prompt or start.prompt, start.number, start.changed)
+
+
 def _save(
-    workspace: Workspace, event: AgentEvent, author: ChangeAuthor, call: HookCall, *, prompt: str
+    workspace: Workspace, event: AgentEvent, author: ChangeAuthor, call: HookCall, known: AgentSessions
 ) -> Checkpoint | None:
     def details() -> StateAndMetadata:
         found = transcript.capture(event, workspace.path, redacts=workspace.redact)
         has_begun = event.kind not in (EventKind.START, EventKind.PROMPT)  # before, it has no file yet
         if "missing" in found and event.transcript and has_begun:
             _log(call, f"the conversation {event.transcript} is not saved: {found['missing']}")
-        metadata = _metadata(event, author, prompt)
+        metadata = _metadata(event, author, known)
         if time.time() > call.deadline:  # the agent has continued: the tool may be running already
             metadata |= {INCOMPLETE: _LATE, "perhaps": sorted({*author.perhaps, event.actor} - {author.actor})}
         return StateAndMetadata({transcript.STATE: found}, metadata)
 
     message = _message(event, author)
-    if workspace.redact:
-        from holdfast.secret_patterns import redact  # start-up cost, only if it is configured
-
-        message, prompt = redact(message), redact(prompt)
     if event.kind is EventKind.COMPACT:
         state, metadata = details()
         return workspace.save(
@@ -178,13 +219,16 @@ def _message(event: AgentEvent, author: ChangeAuthor) -> str:
     return event.name or "unreadable event"
 
 
-def _metadata(event: AgentEvent, author: ChangeAuthor, prompt: str) -> dict[str, JSON]:
+def _metadata(event: AgentEvent, author: ChangeAuthor, known: AgentSessions) -> dict[str, JSON]:
+    turn = turn_of_author(known, author)
+    present = known.of(event).turn_of(event)
     found: dict[str, JSON] = {
         TYPE: "session" if event.kind is EventKind.START else "automatic",
         "agent": event.agent,
         "event": event.name,
-        "turn": event.turn,
-        PROMPT: prompt if author.actor is not None and author.session == (event.session or None) else "",
+        TURN: author.turn if author.actor else event.turn or (present.turn if present else ""),
+        TURN_NUMBER: turn.number if turn else 0,
+        PROMPT: turn.prompt if turn else "",
         "tool": event.tool,
         "tool_use": event.tool_use,
         "agent_version": event.version,

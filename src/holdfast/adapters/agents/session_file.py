@@ -16,7 +16,7 @@ from typing import Any
 from zlib import crc32
 
 from holdfast import durable
-from holdfast.adapters.agents.attribution import AgentSession, AgentSessions, LastEvent, OpenToolCall
+from holdfast.adapters.agents.attribution import AgentSession, AgentSessions, AgentTurn, LastEvent, OpenToolCall
 from holdfast.adapters.agents.parent_process import session_folder
 
 FORMAT = 2
@@ -62,13 +62,15 @@ def _decoded(data: bytes) -> AgentSessions:
     if int(checksum, 16) != crc32(text) or stored["format"] != FORMAT:
         raise ValueError("torn, or another format")
     sessions = {key: _session(value) for key, value in stored["sessions"].items()}
-    return AgentSessions(sessions, {agent: LastEvent(**value) for agent, value in stored["fired"].items()})
+    fired = {agent: LastEvent(**value) for agent, value in stored["fired"].items()}
+    return AgentSessions(sessions, fired, stored.get("branch", ""))
 
 
 def _session(value: dict[str, Any]) -> AgentSession:
     texts = {name: tuple(value[name]) for name in ("seen", "told")}
     calls = {name: tuple(OpenToolCall(**each) for each in value[name]) for name in ("open", "background")}
-    return AgentSession(**{**value, **texts, **calls})
+    turns = tuple(AgentTurn(**{**each, "sub_ids": tuple(each["sub_ids"])}) for each in value.get("turns", ()))
+    return AgentSession(**{**value, **texts, **calls, "turns": turns})
 
 
 def _plain(known: AgentSessions) -> dict[str, Any]:
@@ -77,13 +79,15 @@ def _plain(known: AgentSessions) -> dict[str, Any]:
             **_fields(session),
             "open": [*map(_fields, session.open)],
             "background": [*map(_fields, session.background)],
+            "turns": [*map(_fields, session.turns)],
         }
         for key, session in known.sessions.items()
     }
-    return {"sessions": sessions, "fired": {agent: _fields(fired) for agent, fired in known.fired.items()}}
+    fired = {agent: _fields(fired) for agent, fired in known.fired.items()}
+    return {"sessions": sessions, "fired": fired, "branch": known.branch}
 
 
-def _fields(value: AgentSession | OpenToolCall | LastEvent) -> dict[str, Any]:
+def _fields(value: AgentSession | AgentTurn | OpenToolCall | LastEvent) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
 

@@ -6,7 +6,7 @@ import click
 
 from holdfast.cli.command import command
 from holdfast.cli.context import App, pass_app
-from holdfast.cli.restore_output import turn
+from holdfast.cli.restore_output import turn_back
 
 
 @command()
@@ -19,4 +19,4 @@ def redo(app: App, *, touch: bool, dry_run: bool, yes: bool) -> int:
 
     Does not ask, because `holdfast undo` reverses it; it asks if checkpoints were saved since.
     """
-    return turn(app, back=False, dry_run=dry_run, yes=yes, touch=touch)
+    return turn_back(app, back=False, dry_run=dry_run, yes=yes, touch=touch)

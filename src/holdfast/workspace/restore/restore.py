@@ -216,6 +216,8 @@ class Restorer:
         afters = {change.after.oid for change in steps.changes.values() if change.after and change.after.oid}
         new = [oid for oid in afters if not self._repository.objects.has(oid)]
         asked: tuple[object, ...] = (request.target.id, request.agent, request.unsaved_by, plan.paths, plan.keep_new)
+        if request.turn is not None:
+            asked = (*asked, tuple(request.undone.turn or ()))
         if request.chosen is not None:
             asked = (*asked, request.chosen.until and request.chosen.until.id, sorted(request.chosen.hunks))
         digest = sha256(repr(asked).encode())
@@ -232,6 +234,7 @@ class Restorer:
             keep_mine=request.keep_mine,
             hunks=request.chosen.hunks if request.chosen else (),
             agent=request.agent,
+            turn=request.turn,
             unsaved_by=request.unsaved_by,
             conflicts=undone.overlaps,
             doubts=undone.doubts,

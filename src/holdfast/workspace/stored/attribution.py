@@ -12,10 +12,18 @@ from holdfast.workspace.stored.repository import WITHOUT, Repository
 USER = "user"
 TURN = "turn"
 """In the metadata of a checkpoint: the turn of the conversation."""
+TURN_NUMBER = "turn_number"
+"""In the metadata of a checkpoint: the number of the turn in this workspace."""
+PROMPT = "prompt"
+"""In the metadata of a checkpoint: the first line of what the user asked for."""
+UNDONE_TURN = "undone_turn"
+"""In the metadata of the target of an undo: the turn that it undid; without it, everything since a checkpoint."""
 PERHAPS = "perhaps"
 """In the metadata of a checkpoint: who else may have made the changes that are attributed to its actor."""
 SAVED_BY = "saved_by"
 """In the metadata of a checkpoint that is not attributed to the actor who saved it: who saved it."""
+SEARCHED_BEYOND = 200
+"""How many checkpoints further back a turn may still go on, past those of others."""
 
 
 class FirstSaves:
@@ -52,6 +60,39 @@ def is_by(actor: str, agent: str | None) -> bool:
     return actor == agent or actor.startswith(f"{agent}/")
 
 
+class TurnKey(NamedTuple):
+    """What the checkpoints of one turn have in common."""
+
+    agent: str
+    session: str | None
+    turn: JSON
+    """None: nobody told the turns apart, and only checkpoints in a row belong together."""
+
+
+def turn_key(checkpoint: Checkpoint) -> TurnKey | None:
+    """Return the turn that a checkpoint belongs to, with its sub-agents; None if the changes are the user's."""
+    actor = actor_of(checkpoint)
+    if actor == USER:
+        return None
+    turn = checkpoint.metadata.get(TURN) or checkpoint.metadata.get(PROMPT)
+    return TurnKey(_agent_of(actor), checkpoint.session, turn)
+
+
+class Undone(NamedTuple):
+    """Whose changes an undo takes back."""
+
+    agent: str | None = None
+    """An agent with its sub-agents, or one of these; None: everybody but the user."""
+    turn: TurnKey | None = None
+    """Only what was done in this turn; None: everything."""
+    unsaved_by: str | None = None
+    """Who made the changes that no checkpoint has yet; None: the user."""
+
+    def covers(self, checkpoint: Checkpoint) -> bool:
+        """Whether the changes of a checkpoint are taken back."""
+        return is_by(actor_of(checkpoint), self.agent) and self.turn in (None, turn_key(checkpoint))
+
+
 class AttributedRun(NamedTuple):
     """Successive checkpoints whose changes are all the agent's, or all of others."""
 
@@ -81,31 +122,87 @@ def trail(repository: Repository, since: Checkpoint, agent: str | None) -> list[
     raise Refused(f"the folder does not come from {since.id}", hint="It was restored since.", remedy=Remedy("list_all"))
 
 
-def attributed_runs(
-    checkpoints: Sequence[Checkpoint], agent: str | None, unsaved_by: str | None
-) -> list[AttributedRun]:
-    """Group the changes of checkpoints, and those since the newest, by whether they are the agent's; newest first."""
+def attributed_runs(checkpoints: Sequence[Checkpoint], undone: Undone) -> list[AttributedRun]:
+    """Group the changes of checkpoints, and those since the newest, by whether they are undone; newest first."""
     found: list[AttributedRun] = []
-    changes = [(None, unsaved_by or USER), *((each, actor_of(each)) for each in checkpoints[:-1])]
-    for (newer, actor), older in zip(changes, checkpoints, strict=True):
+    unsaved = undone.unsaved_by or USER
+    changes: list[tuple[Checkpoint | None, str, bool]] = [(None, unsaved, is_by(unsaved, undone.agent))]
+    changes += [(each, actor_of(each), undone.covers(each)) for each in checkpoints[:-1]]
+    for (newer, actor, is_agents), older in zip(changes, checkpoints, strict=True):
         last = found[-1] if found else None
-        if last is not None and last.is_agents == is_by(actor, agent):
+        if last is not None and last.is_agents == is_agents:
             actors = last.actors if actor in last.actors else (*last.actors, actor)
             found[-1] = last._replace(older=older, actors=actors)
         else:
-            found.append(AttributedRun(is_by(actor, agent), (actor,), older, newer))
+            found.append(AttributedRun(is_agents, (actor,), older, newer))
     return found
 
 
-def doubts(checkpoints: Sequence[Checkpoint], agent: str | None) -> dict[str, str]:
-    """Return the agent's checkpoints whose changes others may have made, and who."""
+def doubts(checkpoints: Sequence[Checkpoint], undone: Undone) -> dict[str, str]:
+    """Return the checkpoints whose changes are undone and which others may have made, and who."""
     found = {}
     for each in checkpoints[:-1]:
         said = each.metadata.get(PERHAPS)
         others = [who for who in said if isinstance(who, str)] if isinstance(said, list) else []
-        if is_by(actor_of(each), agent) and (named := [who for who in others if not is_by(who, agent)]):
+        agent = undone.turn.agent if undone.turn and undone.agent is None else undone.agent
+        if undone.covers(each) and (named := [who for who in others if not is_by(who, agent)]):
             found[each.id] = " and ".join(named)
     return found
+
+
+class TurnInTrail(NamedTuple):
+    """A turn that the folder went through."""
+
+    key: TurnKey
+    since: Checkpoint
+    """The checkpoint before it."""
+    members: tuple[Checkpoint, ...]
+    """Newest first."""
+
+
+def turn_in_trail(repository: Repository, agent: str | None, key: TurnKey | None = None) -> TurnInTrail | None:
+    """Find a turn of an agent (None: of any) in what the folder went through; without a key, the latest one that was
+    not undone. None if that has no turn in its metadata, or if there is none.
+
+    Others may have saved meanwhile, and a sub-agent may have gone on in later turns. Refused if the checkpoint before
+    the turn is deleted.
+    """
+    gone: set[TurnKey] = set()
+    members: list[Checkpoint] = []
+    since: Checkpoint | None = None
+    missing = ""
+    beyond = 0
+    for checkpoint, before in _back(repository, agent):
+        if (undone := _undone_turn(checkpoint)) is not None:
+            gone.add(undone)
+        own = turn_key(checkpoint) if is_by(actor_of(checkpoint), agent) else None
+        if members and since is None:
+            since = checkpoint
+        if key is None and own is not None and own not in gone:
+            if own.turn is None:
+                return None
+            key = own
+        beyond += 1
+        if key is not None and own == key:
+            members.append(checkpoint)
+            since, beyond = None, 0
+            missing = before or ""
+        elif members and beyond > SEARCHED_BEYOND:
+            break
+    if key is None or not members:
+        return None
+    if since is None and missing:
+        raise Refused(
+            f"{missing}, the checkpoint before this turn, is deleted, so the turn cannot be undone",
+            hint="Old automatic checkpoints are thinned.",
+            remedy=Remedy("list"),
+        )
+    return TurnInTrail(key, since or members[-1], tuple(members))
+
+
+def _undone_turn(checkpoint: Checkpoint) -> TurnKey | None:
+    told = checkpoint.metadata.get(UNDONE_TURN)
+    return TurnKey(*told) if isinstance(told, list) and len(told) == len(TurnKey._fields) else None
 
 
 def beginning(repository: Repository, agent: str | None, *, whole_session: bool = False) -> Checkpoint:
@@ -137,7 +234,8 @@ def _agent_of(actor: str) -> str:
 
 
 def _period(checkpoint: Checkpoint, whole_session: bool) -> tuple[object, object]:
-    return checkpoint.session, None if whole_session else checkpoint.metadata.get(TURN)
+    metadata = checkpoint.metadata
+    return checkpoint.session, None if whole_session else metadata.get(TURN) or metadata.get(PROMPT)
 
 
 def _back(repository: Repository, agent: str | None) -> Iterator[tuple[Checkpoint, str | None]]:
@@ -156,12 +254,16 @@ def _back(repository: Repository, agent: str | None) -> Iterator[tuple[Checkpoin
 
 def _has_undone(repository: Repository, undone: Checkpoint, agent: str | None) -> bool:
     """Whether an undo of an agent's changes covered all changes of `agent` (None: of every agent)."""
-    whose, since = undone.metadata.get("agent"), undone.operation.target if undone.operation else ""
-    if whose is None or (agent is not None and is_by(agent, whose)):
+    whose, turn = undone.metadata.get("agent"), _undone_turn(undone)
+    since = undone.operation.target if undone.operation else ""
+    if turn is None and (whose is None or (agent is not None and is_by(agent, whose))):
         return True
+    covered = Undone(whose, turn)
     at = _get(repository, undone.parent)
     while at is not None and at.id != since:
-        if is_by(actor_of(at), agent) and not is_by(actor_of(at), whose):
+        if is_by(actor_of(at), agent) and not covered.covers(at):
+            return False
+        if _undone_turn(at) is not None:  # an undo of an earlier turn, which would be passed over
             return False
         at = _get(repository, at.parent)
     return at is not None

@@ -7,41 +7,100 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.durable.sqlite import connect
-from holdfast.errors import Damaged, NotFound, Refused
-from holdfast.model import JSON, Checkpoint, LineCount, PathChange
-from holdfast.workspace.stored.attribution import TURN, USER, actor_of
+from holdfast.errors import Damaged, NotFound, Refused, Remedy
+from holdfast.model import JSON, Checkpoint, CheckpointRef, LineCount, PathChange
+from holdfast.model.documents import short
+from holdfast.workspace.stored.attribution import (
+    PROMPT,
+    SEARCHED_BEYOND,
+    TURN,
+    TURN_NUMBER,
+    USER,
+    TurnKey,
+    actor_of,
+    turn_in_trail,
+    turn_key,
+)
 from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.stored.turn_log import TurnLog, TurnStart
 
-PROMPT = "prompt"
-"""In the metadata of a checkpoint: the first line of what the user asked for."""
 PROMPT_MESSAGE = "before prompt: "
 """The beginning of the message of a checkpoint that was saved when the user sent a prompt."""
 LINES_MAX_FILES = 200
 """With more changed files, lines are not counted: it would take seconds."""
 _PATHS_KEPT = 50
 _KEYS_AT_ONCE = 500  # fewer than the variables that SQLite allows in a statement
-_SEARCHED_BEYOND = 200  # how many checkpoints further back a turn may still go on, past those of others
+_OUTLIVED = 3  # in how many later turns of its session a sub-agent may go on with an earlier one
 _UNKNOWN = LineCount(None, None)
 
 
 class Turn(NamedTuple):
-    """Checkpoints that belong together: what an agent did for one prompt, or one save of a person."""
+    """What an agent did for one prompt, or one save of a person."""
 
     checkpoints: tuple[Checkpoint, ...]
-    """Newest first."""
+    """Newest first; none if nothing was changed."""
     prompt: str
     """The first line of what the user asked for; empty if it is not known."""
+    start: TurnStart | None = None
+    """When it began; None if that was not noted."""
 
     @property
     def actor(self) -> str:
-        """Whose changes these are: `user`, or the agent."""
-        return actor_of(self.checkpoints[0])
+        """Whose changes these are: `user`, the agent or, if it did everything, a sub-agent."""
+        actors = {actor_of(each) for each in self.checkpoints}
+        if len(actors) == 1:
+            return actors.pop()
+        return self.key.agent if self.key else USER
+
+    @property
+    def session(self) -> str | None:
+        return self.checkpoints[0].session if self.checkpoints else self.start.session if self.start else None
+
+    @property
+    def number(self) -> int | None:
+        """Its number among the turns of agents in this workspace; None for a save of a person."""
+        if self.start is not None:
+            return self.start.number
+        numbers = (each.metadata.get(TURN_NUMBER) for each in self.checkpoints if actor_of(each) != USER)
+        return next((each for each in numbers if isinstance(each, int)), None)
+
+    @property
+    def key(self) -> TurnKey | None:
+        """What its checkpoints have in common; None for a save of a person."""
+        return turn_key(self.checkpoints[0]) if self.checkpoints else self.start.key if self.start else None
+
+    @property
+    def when(self) -> datetime:
+        """The time of its newest checkpoint; without one, that of its beginning."""
+        if self.checkpoints:
+            return self.checkpoints[0].timestamp
+        return datetime.fromisoformat(self.start.at if self.start else "1970-01-01T00:00:00+00:00")
+
+    @property
+    def position(self) -> int:
+        """Where it stands among checkpoints: right after the one with this number."""
+        return self.checkpoints[0].sequence if self.checkpoints else self.start.after if self.start else 0
+
+
+def turn_document(turn: Turn) -> dict[str, JSON]:
+    """Return a turn as JSON, for every face; of a save of a person, `number`, `turn` and `began` are null."""
+    key = turn.key
+    return {
+        "number": turn.number,
+        "actor": turn.actor,
+        "session": turn.session,
+        "turn": None if key is None else key.turn,
+        "prompt": turn.prompt or None,
+        "began": turn.start.at if turn.start else None,
+        "checkpoints": [each.id for each in turn.checkpoints],
+    }
 
 
 class Summary(NamedTuple):
@@ -75,7 +134,7 @@ def group_turns(checkpoints: Iterable[Checkpoint]) -> Iterator[Turn]:
     """
     waiting: list[_OpenTurn] = []
     for number, checkpoint in enumerate(checkpoints):
-        key = _key_of(checkpoint)
+        key = turn_key(checkpoint)
         is_known = False
         for each in waiting:
             if not each.is_closed:
@@ -87,6 +146,36 @@ def group_turns(checkpoints: Iterable[Checkpoint]) -> Iterator[Turn]:
     yield from (each.turn() for each in waiting)
 
 
+def with_starts(
+    turns: Sequence[Turn],
+    starts: Iterable[TurnStart],
+    *,
+    newest: int | None,
+    oldest: int,
+    empty: Callable[[TurnStart], bool],
+) -> list[Turn]:
+    """Add to turns when they began, and the turns that changed nothing in between, in their places; newest first.
+
+    newest, oldest: between which checkpoints the turns are listed; None: there is no newer one. empty: which of those
+    that changed nothing are wanted.
+    """
+    by_key = {each.key: each for each in starts}
+    found = []
+    for turn in turns:
+        start = by_key.pop(turn.key, None) if turn.key is not None else None
+        found.append(turn if start is None else turn._replace(start=start, prompt=turn.prompt or start.prompt))
+    for start in by_key.values():
+        is_here = start.after >= oldest and (newest is None or start.after < newest)
+        if is_here and not start.changed and empty(start):
+            found.append(Turn((), start.prompt, start))
+
+    def place(turn: Turn) -> tuple[int, int]:
+        """One that began after a checkpoint stands above it; of several, the newest first."""
+        return turn.position, turn.start.number if turn.start and not turn.checkpoints else 0
+
+    return sorted(found, key=place, reverse=True)
+
+
 def next_page(shown: Sequence[Turn], others: Sequence[Turn]) -> str | None:
     """Return the id before which the next page begins: no checkpoint is left out, though one may come twice."""
     if not shown or not others:
@@ -96,24 +185,19 @@ def next_page(shown: Sequence[Turn], others: Sequence[Turn]) -> str | None:
     return min(newer, key=lambda each: each.sequence).id
 
 
-class _Key(NamedTuple):
-    agent: str
-    session: str | None
-    turn: JSON
-    """None: only checkpoints in a row belong together."""
-
-
 class _OpenTurn:  # no dataclass: it would slow down the start of `log`
     """A turn that older checkpoints may still belong to."""
 
-    def __init__(self, key: _Key | None, checkpoint: Checkpoint, number: int) -> None:
+    def __init__(self, key: TurnKey | None, checkpoint: Checkpoint, number: int) -> None:
         self.key = key
         self.checkpoints = [checkpoint]
         self.last = number
         self.prompt = prompt_of(checkpoint)
+        self.is_by_prompt = not checkpoint.metadata.get(TURN)  # another turn may have the same prompt
         self.is_closed = False
+        self.others: set[str] = set()
 
-    def meet(self, checkpoint: Checkpoint, key: _Key | None, number: int) -> bool:
+    def meet(self, checkpoint: Checkpoint, key: TurnKey | None, number: int) -> bool:
         """Take the next older checkpoint, or close; return whether it belongs to this turn."""
         if self.key is not None and self.key == key:
             self.checkpoints.append(checkpoint)
@@ -122,22 +206,53 @@ class _OpenTurn:  # no dataclass: it would slow down the start of `log`
         if self.key is None:
             self.is_closed = True
             return False
-        if not self.prompt and checkpoint.session == self.key.session and checkpoint.message.startswith(PROMPT_MESSAGE):
+        is_asked = checkpoint.session == self.key.session and checkpoint.message.startswith(PROMPT_MESSAGE)
+        if is_asked and not self.prompt and not self.others:
             self.prompt = checkpoint.message.removeprefix(PROMPT_MESSAGE)
-        is_next = key is not None and key[:2] == self.key[:2]
-        self.is_closed = self.key.turn is None or is_next or number - self.last > _SEARCHED_BEYOND
+        if key is not None and key[:2] == self.key[:2]:
+            self.others.add(repr(key.turn))
+        outlived = 1 if self.is_by_prompt else _OUTLIVED
+        is_over = self.key.turn is None or len(self.others) >= outlived or number - self.last > SEARCHED_BEYOND
+        self.is_closed = is_over
         return False
 
     def turn(self) -> Turn:
         return Turn(tuple(self.checkpoints), self.prompt)
 
 
-def _key_of(checkpoint: Checkpoint) -> _Key | None:
-    actor = actor_of(checkpoint)
-    if actor == USER:
-        return None
-    turn = checkpoint.metadata.get(TURN) or checkpoint.metadata.get(PROMPT)
-    return _Key(actor.partition("/")[0], checkpoint.session, turn)
+def find_turn(repository: Repository, which: int | CheckpointRef | None, agent: str | None) -> Turn:
+    """Find a turn that the folder went through: by its number, or by a checkpoint of it; None: the latest that was not
+    undone. NotFound if there is none."""
+    starts = TurnLog(repository.own).read()
+    key: TurnKey | None = None
+    if isinstance(which, int):
+        key = _numbered_turn(repository, which, starts)
+    elif which is not None:
+        checkpoint = repository.find(which)
+        key = turn_key(checkpoint)
+        if key is None or key.turn is None:
+            raise NotFound(f"{short(checkpoint.id)} belongs to no turn of an agent", remedy=Remedy("list"))
+    with repository.catalog.kept_open():
+        found = turn_in_trail(repository, agent, key)
+    if found is None:
+        whose = "any agent" if agent is None else f"the agent {agent!r}"
+        what = f"turn {which} of {whose}" if isinstance(which, int) else f"such turn of {whose}"
+        raise NotFound(f"the folder comes from no {what}", hint="It changed nothing, or was undone.")
+    start = next((each for each in reversed(starts) if each.key == found.key), None)
+    prompt = next(filter(None, map(prompt_of, found.members)), start.prompt if start else "")
+    return Turn(found.members, prompt, start)
+
+
+def _numbered_turn(repository: Repository, number: int, starts: Iterable[TurnStart]) -> TurnKey:
+    if start := next((each for each in starts if each.number == number), None):
+        return start.key
+    for row in repository.catalog.newest(limit=None):  # the log of turns was lost, or is shorter than the history
+        if TURN_NUMBER in row.record:
+            checkpoint = repository.checkpoint(row)
+            key = turn_key(checkpoint)
+            if key is not None and checkpoint.metadata.get(TURN_NUMBER) == number:
+                return key
+    raise NotFound(f"there is no turn {number}", remedy=Remedy("list"))
 
 
 def turn_of(checkpoint: Checkpoint) -> str | None:
@@ -287,8 +402,8 @@ def _runs(turn: Turn) -> list[list[Checkpoint]]:
 
 
 def _together(parts: Sequence[Summary]) -> Summary:
-    if len(parts) == 1:
-        return parts[0]
+    if len(parts) <= 1:
+        return parts[0] if parts else Summary(0, _UNKNOWN, ())
     paths = {change.path: change for part in reversed(parts) for change in part.paths}
     beyond = sum(part.files - len(part.paths) for part in parts)
     added, removed = ([getattr(part.lines, name) for part in parts] for name in LineCount._fields)

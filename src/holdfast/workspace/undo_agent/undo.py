@@ -19,7 +19,7 @@ from holdfast.workspace.capture.scanner import Frozen, Scanner
 from holdfast.workspace.capture.snapshot import Snapshot
 from holdfast.workspace.pathspec import Scope
 from holdfast.workspace.requests import Chosen, RestoreRequest
-from holdfast.workspace.stored.attribution import AttributedRun, attributed_runs, doubts, trail
+from holdfast.workspace.stored.attribution import UNDONE_TURN, AttributedRun, attributed_runs, doubts, trail
 from holdfast.workspace.stored.hunks import changed_paths, choose, tree_edits
 from holdfast.workspace.stored.object_sink import ObjectSink, PackSink
 from holdfast.workspace.stored.record import Node, to_json
@@ -65,7 +65,7 @@ class AgentUndo:
         else:
             checkpoints = trail(self._repository, since, request.agent)
             stretches = self._stretches(checkpoints, request, present)
-            uncertain = doubts(checkpoints, request.agent)
+            uncertain = doubts(checkpoints, request.undone)
         found = Reverser(sink, reader, snapshot.root, now_ns).reverse(stretches, scope)
         if request.chosen is not None:
             _check_chosen(found)
@@ -79,7 +79,7 @@ class AgentUndo:
     def _stretches(self, checkpoints: Sequence[Checkpoint], request: RestoreRequest, present: Moment) -> list[Stretch]:
         found = []
         newer = present
-        for run in attributed_runs(checkpoints, request.agent, request.unsaved_by):
+        for run in attributed_runs(checkpoints, request.undone):
             older = self._moment(run.older)
             found.append(Stretch(run, older, newer))
             newer = older
@@ -117,6 +117,9 @@ class AgentUndo:
             "conflicts": {path: asdict(overlap) for path, overlap in undone.overlaps.items()},
         }
         message = f"without {request.agent or 'what agents did'} since {short(since)}"
+        if (turn := request.undone.turn) is not None:
+            metadata[UNDONE_TURN] = list(turn)
+            message = f"without a turn of {request.agent or turn.agent} since {short(since)}"
         if chosen is not None:
             metadata = {"hunks": len(chosen.hunks), "until": chosen.until and chosen.until.id}
             message = f"without {len(chosen.hunks)} of the changes since {short(since)}"

@@ -27,7 +27,7 @@ from holdfast.shadowgit.git_files import all_refs
 from holdfast.shadowgit.pack_merge import copy_kept, is_damaged, kept_bytes, reachable, swap_pack
 from holdfast.shadowgit.packs import Pack
 from holdfast.workspace.restore.journal import Journal
-from holdfast.workspace.stored.attribution import beginning, trail
+from holdfast.workspace.stored.attribution import beginning, trail, turn_in_trail
 from holdfast.workspace.stored.repository import THINNING, Repository
 from holdfast.workspace.upkeep.growth import REPORT, Thinned, free_bytes, pack_bytes, read_report
 from holdfast.workspace.upkeep.prune import Upkeep
@@ -150,7 +150,8 @@ class Thinner:
             kept = self._upkeep.plan(replace(keep, max_bytes=None), now, measure_sizes=False).kept
             found |= dict.fromkeys(kept, "kept by the configured retention")
         with contextlib.suppress(NotFound, Refused), self._repository.catalog.kept_open():
-            last = trail(self._repository, beginning(self._repository, None), None)
+            turn = turn_in_trail(self._repository, None)
+            last = trail(self._repository, turn.since if turn else beginning(self._repository, None), None)
             if len(last) <= _TRAIL_MOST:
                 found |= {each.id: "needed to undo the last turn" for each in last}
         return found

@@ -139,14 +139,14 @@ class TestTheSameResultEverywhere:
         write("data/set.csv", "1\n")
         states(holdfast, write, "good", "{}\n", bad_from=2)
         ran = holdfast.spawn("bisect", "a1", "--", "sh", "-c", "test -f data/set.csv && read x < good && test $x = 1")
-        assert ran.code == 6 and "is not good itself: the test fails there, and fails at" in ran.err
+        assert ran.code == 6 and "the test fails at a1, which should be good, and fails at a" in ran.err
         assert "lacks, such as data" in ran.err and "--in-place" in ran.err
 
     def test_it_succeeds_where_it_looks_at_the_workspace(self, holdfast, write: Write, project: Path):
         states(holdfast, write, "good", "{}\n", bad_from=2)
         write("good", "1\n")
         ran = holdfast.spawn("bisect", "a1", "--", "grep", "-q", "^1", str(project / "good"))
-        assert ran.code == 6 and "the test succeeds there, and at a1" in ran.err and "--in-place" in ran.err
+        assert ran.code == 6 and "which should be bad, and at a1 too" in ran.err and "--in-place" in ran.err
         assert "The command names the workspace itself" in ran.err
 
 

@@ -401,3 +401,49 @@ def test_restore_of_a_path_alone_says_how(holdfast, project, write):
     ran = holdfast("restore", "a.txt", "src")
     assert ran.code == 3 and "hint:  To restore this path: holdfast restore latest a.txt src" in ran.err
     assert "To restore" not in holdfast("restore", "nowhere").err
+
+
+class TestSavesWithoutChangedFiles:
+    @pytest.fixture
+    def repository(self, project):
+        def git(*words):
+            who = ("-c", "user.name=a", "-c", "user.email=a@b")
+            subprocess.run(["git", *who, *words], cwd=project, check=True, capture_output=True)
+
+        shutil.rmtree(project)
+        project.mkdir()
+        os.chdir(project)
+        git("init", "-q")
+        return git
+
+    def test_new_empty_repository_is_saved_completely(self, holdfast, repository):
+        ran = holdfast("save")
+        assert (ran.code, ran.out) == (0, "a1  0 files saved\n") and "could not be saved" not in ran.err
+        assert holdfast("status", "--json").json["attention"] == []
+
+    def test_only_a_commit_of_your_git(self, holdfast, repository, write):
+        write("a.txt", "one\n")
+        holdfast.saved()
+        repository("add", ".")
+        repository("commit", "-q", "-m", "one")
+        assert holdfast("save").out == "a2  no files changed, only the branch or commit of your git\n"
+
+    def test_nothing_at_all(self, holdfast):
+        holdfast.saved()
+        assert holdfast("save", "--allow-empty").out == "a2  no files changed\n"
+
+
+def test_lines_are_not_counted_against_a_deleted_parent(holdfast, write):
+    for text in ("one\n", "two\n"):
+        write("a.txt", text)
+        holdfast.saved()
+    assert holdfast("rm", "a1", "--yes").code == 0
+    assert holdfast("log").out.splitlines()[0].endswith("  1 file")
+
+
+def test_plan_of_a_dry_run_is_the_answer(holdfast, project):
+    holdfast.saved()
+    os.chdir(project.parent)
+    shutil.rmtree(project)
+    ran = holdfast("workspaces", "--remove-gone", str(project), "--dry-run")
+    assert ran.code == 0 and ran.out.splitlines()[1].split()[0] == str(project)

@@ -104,7 +104,7 @@ class TestSavesAfterAnUndo:
         assert undone("save", "again").out == "a4  1 file changed\n"
         assert "1 file +1 -1" in undone("log").out.splitlines()[0]
         shown = undone("show", "a4")
-        assert "changed     1 file\n            M a.txt" in shown.out and "parent      a1-" in shown.out
+        assert "changed     1 file\n            M a.txt  +1 -1\n" in shown.out and "parent      a1\n" in shown.out
         assert undone("show", "a4", "--json").json["checkpoint"]["files_changed"] == ["a.txt"]
         assert undone("log", "a.txt").out.splitlines()[0].startswith("a4 ")
 

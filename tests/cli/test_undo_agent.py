@@ -120,7 +120,7 @@ def test_options_that_do_not_go_together_are_refused(worked, words):
 def test_an_agent_that_did_nothing_is_not_found(worked):
     ran = worked("undo", "--agent", "nobody", "--yes")
     assert ran.code == 3
-    assert "the folder comes from no checkpoint of the agent 'nobody'" in ran.err
+    assert "no agent 'nobody' changed this folder" in ran.err
 
 
 def test_the_target_of_an_undo_is_shown_among_all(worked):
@@ -142,7 +142,7 @@ def test_checkpoints_of_an_actor_are_listed(worked):
     by_hand = worked("log", "--actor", "user", "--json").json["items"]
     assert [each["message"] for each in by_hand] == ["by hand", "before"]
     more = worked("log", "--flat", "-n1", "--actor", "claude-code").err
-    assert more.startswith("There are more: holdfast log --actor claude-code --flat -n 1 --before a3-")
+    assert more.startswith("There are more: holdfast log --actor claude-code --flat -n 1 --before a3\n")
     assert worked("log", "--actor", "claude").err == "No checkpoints of this actor.\n"
 
 

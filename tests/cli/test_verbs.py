@@ -89,7 +89,7 @@ def test_search_says_since_when_until_when_and_by_whom(holdfast, write):
     assert lines[1].split()[:2] == ["since", "a1"]
     assert "claude s1" in lines[1]
     assert lines[3].split()[:3] == ["gone", "in", "a2"]
-    assert "No checkpoint contains it" in holdfast("search", "needle", "--", "src").err
+    assert "No checkpoint contains 'needle'." in holdfast("search", "needle", "--", "src").err
     assert holdfast("search", "(", "-E").code == 6
 
 

@@ -175,7 +175,7 @@ class TestRemoveGone:
         shutil.rmtree(project)
         _age()
         plan = rich("workspaces", "--remove-gone", "--dry-run")
-        assert str(project) in plan.err and "cannot be undone" in plan.err
+        assert str(project) in plan.out and "cannot be undone" in plan.err
         refused = rich("workspaces", "--remove-gone")
         assert refused.code == 6 and len(rich("workspaces", "--json").json["items"]) == 2
         done = rich("workspaces", "--remove-gone", "--yes", "--json").json

@@ -96,12 +96,9 @@ class Command(click.Command):
 
     def _dashes_forgotten(self, error: click.UsageError) -> click.UsageError:
         """Say what comes after the dashes, in case they were forgotten."""
-        if not self._after_dashes.startswith("["):
-            forgotten = not isinstance(error, click.MissingParameter)
-            return click.UsageError("no command is named; it comes after --", error.ctx) if forgotten else error
-        if "unexpected extra argument" in error.message:
-            return click.UsageError(f"{error.message}; paths come after --", error.ctx)
-        return error
+        if self._after_dashes.startswith("[") or isinstance(error, click.MissingParameter):
+            return error
+        return click.UsageError("no command is named; it comes after --", error.ctx)
 
 
 class Group(click.Group):

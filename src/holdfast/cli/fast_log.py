@@ -102,7 +102,7 @@ def log(
                 if value is not None and value is not False:
                     again += [f"--{option.name}"] if value is True else [f"--{option.name}", value]
             again += ["-n", str(limit)] if limit != LIMIT else []
-            again += ["--before", short(page.next) if in_turns else page.next, *words]
+            again += ["--before", short(page.next) if is_folder else page.next, *words]
             again += ["--", *after_dashes] if after_dashes else []
             streams.note(f"There are more: {app.typed('log', *again)}")
 

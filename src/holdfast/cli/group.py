@@ -81,12 +81,13 @@ _WIDEST = max(map(len, COMMANDS))
 _HIDDEN = ("hook",)  # for programs
 _KEYWORDS = ("import",)  # of Python: the file and the function have an underscore at the end
 _ELSEWHERE = {
-    "add": "save", "commit": "save", "create": "save", "checkpoint": "save", "snapshot": "save",
+    "add": "save", "commit": "save", "create": "save", "checkpoint": "save", "snapshot": "save", "stash": "save",
     "list": "log", "ls": "log", "history": "log", "timeline": "log", "info": "show", "print": "cat",
     "checkout": "restore", "rewind": "restore", "reset": "restore", "rollback": "restore", "revert": "undo",
     "switch": "restore", "load": "restore", "stores": "workspaces", "projects": "workspaces", "repos": "workspaces",
     "delete": "rm", "remove": "rm", "clean": "prune", "forget": "prune", "gc": "prune",
-    "check": "verify", "fsck": "verify", "validate": "verify", "find": "search", "grep": "search", "run": "guard",
+    "check": "verify", "fsck": "verify", "validate": "verify", "find": "search", "grep": "search",
+    "annotate": "blame", "st": "status", "run": "guard",
     "version": "--version",
 }  # fmt: skip
 """What other tools call it."""

@@ -7,6 +7,7 @@ Which options it has depends on the kind of the location that its words name.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,16 @@ _WORDS = {
     Capability.LIST: "log", Capability.GET: "show", Capability.DIFF: "diff", Capability.VERIFY: "verify",
     Capability.USAGE: "usage", Capability.PRUNE: "prune", Capability.DELETE: "rm", Capability.PIN: "pin",
 }  # fmt: skip
+_COUNT = re.compile(r"-[0-9]+")
+_ELSEWHERE = {
+    ("log", "--oneline"): "holdfast log --flat", ("log", "-p"): "holdfast diff A B",
+    ("log", "--patch"): "holdfast diff A B",
+    ("log", "--author"): "holdfast log --actor ACTOR", ("log", "--after"): "holdfast log --since TIME",
+    ("show", "--stat"): "holdfast show", ("show", "-p"): "holdfast diff A B",
+    ("diff", "--cached"): "holdfast diff", ("diff", "--staged"): "holdfast diff",
+    ("diff", "--name-status"): "holdfast diff --stat",
+}  # fmt: skip
+"""Options of git's, and what to type here."""
 
 
 def location_command(
@@ -46,9 +57,12 @@ class LocationCommand(Command):
         capability: Capability,
         refs: tuple[int, int | None],
         takes_paths: bool = False,
+        takes_count: bool = False,
         **attributes: Any,
     ) -> None:
+        """takes_count: `-5` is `-n 5`, as in git."""
         super().__init__(*args, **attributes)
+        self._takes_count = takes_count
         self._takes_paths = takes_paths
         self.capability = capability
         self._refs = refs
@@ -69,10 +83,21 @@ class LocationCommand(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_KIND] = self._guess(ctx, args)
+        if self._takes_count:
+            args = self._with_count(ctx, args)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             raise self._explained(ctx, error) from None
+
+    def _with_count(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Write `-5` as `-n5`, unless it is the value of an option or comes after `--`."""
+        with_value = [name for each in self.get_params(ctx) if _has_value(each) for name in each.opts]
+        found = [*args]
+        for at, word in enumerate(args[: args.index("--")] if "--" in args else args):
+            if _COUNT.fullmatch(word) and (at == 0 or args[at - 1] not in with_value):
+                found[at] = f"-n{word[1:]}"
+        return found
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Say where the options of other kinds are, which are not listed for a folder."""
@@ -167,6 +192,8 @@ class LocationCommand(Command):
     def _explained(self, ctx: click.Context, error: click.NoSuchOption) -> click.UsageError:
         """Say which kind of location has an option that this one does not."""
         name = error.option_name.lstrip("-")
+        if (ours := _ELSEWHERE.get((self.name or "", error.option_name))) is not None:
+            return click.UsageError(f"no such option {error.option_name!r}; use: {ours}", ctx)
         for kind in KINDS:
             try:
                 if any(each.name == name for each in self.options_of(kind)):
@@ -174,6 +201,10 @@ class LocationCommand(Command):
             except HoldfastError:  # a package that it needs is not installed
                 continue
         return error
+
+
+def _has_value(param: click.Parameter) -> bool:
+    return isinstance(param, click.Option) and not param.is_flag
 
 
 def _is_workspace(app: App) -> bool:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import HoldfastError, NotFound, Refused
+from holdfast.workspace.stored.ids import looks_like_id
 
 if TYPE_CHECKING:
     from holdfast.cli.context import App
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.stored.files import StoredPath
 
 _RANGE = ".."
+_AT = "@"
 _FROM_HERE = ("./", "../")
 _OF_PATHS = frozenset("/*?[")
 
@@ -56,7 +58,11 @@ def unknown_word(app: App, workspace: Workspace, paths: Sequence[str], error: No
         for each in ends if is_range else [first]:
             workspace.get(each)
     except NotFound as unknown:
-        return unknown
+        if is_range or first.startswith((_AT, "latest")) or looks_like_id(first):
+            return unknown
+        return NotFound(
+            f"{first!r:.100} is neither a checkpoint nor a path", hint=unknown.advice, remedy=unknown.remedy
+        )
     return error
 
 
@@ -68,12 +74,12 @@ def files(app: App, workspace: Workspace, words: Sequence[str], after_dashes: Se
     found: list[tuple[str, str]] = []
     ref = "latest"
     for at, word in enumerate(words):
-        before, colon, path = word.partition(":")
-        if not word:
-            workspace.get(word)  # NotFound
+        before, path = _split(workspace, word)
+        if not word or (_is_time(workspace, before) and not _is_path(app, word)):
+            workspace.get(before)  # NotFound
         if at == 0 and _is_ref(workspace, word):
             ref = word
-        elif colon and path and _is_ref(workspace, before or "latest"):
+        elif path and _is_ref(workspace, before or "latest"):
             here = app.paths(workspace, [path]) if path.startswith(_FROM_HERE) else [path]
             found += [(before or "latest", each) for each in here or ()]
         else:
@@ -88,6 +94,25 @@ def stored_files(app: App, workspace: Workspace, words: Sequence[str], after_das
     except NotFound as error:
         first = [word for word in words[:1] if ":" not in word and not _is_ref(workspace, word)]
         raise unknown_word(app, workspace, first, error) from None
+
+
+def _split(workspace: Workspace, word: str) -> tuple[str, str]:
+    """Split `REF:PATH`. A time may contain colons itself: `@14:05`, `@14:05:notes.txt`."""
+    for at in range(len(word), 0, -1):
+        if (at == len(word) or word[at] == ":") and _is_time(workspace, word[:at]):
+            return word[:at], word[at + 1 :]
+    before, _, path = word.partition(":")
+    return before, path
+
+
+def _is_time(workspace: Workspace, word: str) -> bool:
+    if not word.startswith(_AT):
+        return False
+    try:
+        workspace.parse_time(word.removeprefix(_AT))
+    except Refused:
+        return False
+    return True
 
 
 def _ends(workspace: Workspace, word: str) -> list[str]:

@@ -65,9 +65,9 @@ class Match:
     first: Checkpoint
     """The checkpoint in which it appears; its actor, session and message say by whom."""
     last: Checkpoint
-    """The last one in a row that has it."""
+    """The last one in a row that has it. Checkpoints before restores do not count, unless no save has the line."""
     disappeared_in: Checkpoint | None
-    """The one after that, in which it is gone; None if the newest checkpoint has it."""
+    """The first save after that, in which it is gone; None if there is none."""
     in_folder: bool | None = None
     """Whether the file in the folder has it now, saved or not; None if that is unknown, and for states."""
 

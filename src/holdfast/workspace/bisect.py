@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast import durable
 from holdfast.errors import Damaged, NotFound, Refused, Remedy
 from holdfast.model import Bisected, Checkpoint, CheckpointRef
+from holdfast.model.documents import short
 from holdfast.workspace.dependencies import DependencyLinks
 from holdfast.workspace.stored.repository import BISECT_NOTE
 
@@ -69,20 +70,21 @@ class Bisection:
         )
 
     def _check_ends(self, at_good: bool | None, at_bad: bool | None) -> None:
-        good, bad = self._line[0].id, self._line[-1].id
+        good, bad = (short(self._line[at].id) for at in (0, -1))
         remedy = None if self._lacks is None else Remedy("bisect_in_place")
         if at_good is not True and at_bad is False:
             some = ", ".join(self._lacks[:_NAMED_MAX]) if self._lacks else ""
             lacking = f", such as {some}" if some else ""
             why = f" Or the test needs what the scratch folder lacks{lacking}." if self._lacks is not None else ""
-            how = "fails there" if at_good is False else "could not be run there"
+            how = "fails" if at_good is False else "could not be run"
             raise Refused(
-                f"{good} is not good itself: the test {how}, and fails at {bad} too",
+                f"the test {how} at {good}, which should be good, and fails at {bad} too",
                 hint=f"Give an earlier checkpoint as GOOD.{why}",
                 remedy=remedy,
             )
         if at_good is not True:
-            raise Refused(f"{good} is not good itself", hint="Give an earlier checkpoint as GOOD.")
+            how = "fails" if at_good is False else "could not be run"
+            raise Refused(f"the test {how} at {good}, which should be good", hint="Give an earlier checkpoint as GOOD.")
         if at_bad is True:
             why = (
                 " Or the test looks at the workspace itself: a path in it, or a package installed in editable mode."
@@ -90,12 +92,14 @@ class Bisection:
                 else ""
             )
             raise Refused(
-                f"{bad} is not bad itself: the test succeeds there, and at {good} too",
+                f"the test succeeds at {bad}, which should be bad, and at {good} too",
                 hint=f"Give a later checkpoint as BAD.{why}",
                 remedy=remedy,
             )
         if at_bad is None:
-            raise Refused(f"{bad} is not bad itself", hint="Give a later checkpoint as BAD.")
+            raise Refused(
+                f"the test could not be run at {bad}, which should be bad", hint="Give a later checkpoint as BAD."
+            )
 
     def _open_ones(self) -> list[int]:
         return [at for at in range(self._good + 1, self._bad) if self._line[at].id not in self._tried]
@@ -209,7 +213,7 @@ class _InPlace:
 def _line(good: Checkpoint, bad: Checkpoint, saves: Iterable[Checkpoint]) -> list[Checkpoint]:
     """Return the checkpoints from a good one to a bad one, in order. Refused if the good one is not older."""
     if good.sequence >= bad.sequence:
-        raise Refused(f"{good.id} is not older than {bad.id}", hint="Give the earlier, good one first.")
+        raise Refused(f"{short(good.id)} is not older than {short(bad.id)}", hint="Give the earlier, good one first.")
     return [good, *(each for each in saves if good.sequence < each.sequence < bad.sequence), bad]
 
 

@@ -403,7 +403,7 @@ def _fields(found: Checkpoint, parent: str | None, changes: Sequence[PathChange]
         location.Field("step", found.step),
         location.Field("metadata", dict(found.metadata) or None, "json"),
         location.Field("state", tuple(sorted(found.state)), "list"),
-        location.Field("parent", parent),
+        location.Field("parent", short(parent) if parent else None),
         location.Field("pinned", "yes" if found.pinned else ""),
         location.Field("safety", reason(operation) if operation else ""),
         location.Field("complete", "yes" if found.complete else "no"),
@@ -424,7 +424,9 @@ def _git_words(git: GitHead | None) -> str:
 
 
 def _change_line(change: PathChange) -> str:
-    return f"{change.letter or ' '} {f'{change.old} → ' if change.old else ''}{change.path}"
+    lines = change.lines
+    counted = f"  +{lines.added:,} -{lines.removed:,}" if lines.added is not None and lines.removed is not None else ""
+    return f"{change.letter or ' '} {f'{change.old} → ' if change.old else ''}{change.path}{counted}"
 
 
 def _paths(found: CheckpointDiff) -> list[str]:

@@ -1,15 +1,14 @@
 """Searching all checkpoints for a text, in files and states: from which checkpoint to which they contain it.
 
-Goes through the checkpoints in order, and examines only what differs from the one before; each content is read once
-(P8).
+Goes through the saves in order, and examines only what differs from the one before; each content is read once (P8). A
+safety checkpoint is compared with the save before it, and reported only for lines that no save of the path has.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,7 +30,6 @@ IN_STATE = "(state) "
 """The prefix of a state's name in place of a path."""
 EXCERPT_MAX_CHARS = 200
 _BINARY_BYTES = 8000  # the same test as git
-_PARTS_PER_MATCH = 4  # safety checkpoints may split a match, which is joined afterwards
 _OVERLAP_BYTES = 64 << 10  # how much of a chunk is searched again with the next one
 
 
@@ -113,9 +111,14 @@ class Searcher:
         self._sieve = Sieve(repository.objects, needle.may_be_in_state)
         self._open: dict[str, Match] = {}
         self._closed: list[Match] = []
+        self._saved: set[tuple[str, str]] = set()
+        """Paths and lines that saves have."""
+        self._unsaved: dict[tuple[str, str], Match] = {}
+        """Lines of safety checkpoints since the last save, by path and line."""
+        self._only_safe: list[Match] = []
 
     def run(self, now: Callable[[], FolderNow], progress: Progress | None = None) -> list[Match]:
-        """Return all matches, by path and in order of appearance, including safety checkpoints.
+        """Return all matches, by path and in order of appearance.
 
         `now` reads the folder; it is called only if something was found.
         """
@@ -127,41 +130,41 @@ class Searcher:
             try:
                 contents = self._repository.contents(checkpoint)
                 self._compare(before, contents, previous, checkpoint)
-                before, previous = contents, checkpoint
+                if checkpoint.operation is None:
+                    self._end_unsaved(checkpoint)
+                    before, previous = contents, checkpoint
             except Damaged:
                 if not self._skip_damaged:
                     raise
             if progress:
                 progress("searching", number, len(checkpoints))
         check_matched(self._scope)
+        self._end_unsaved(None)
         found = [*self._closed, *(replace(match, last=previous or match.last) for match in self._open.values())]
-        found = _joined(sorted(found, key=lambda match: (match.path, match.first.sequence)), checkpoints)
-        if found and before is not None:
-            found = self._compared_with_folder(found, before, checkpoints, now)
+        found += [match for match in self._only_safe if (match.path, match.excerpt) not in self._saved]
+        found.sort(key=lambda match: (match.path, match.first.sequence))
+        if found:
+            found = self._compared_with_folder(found, before, now)
         return found[: self._limit]
 
     def _compared_with_folder(
-        self, found: list[Match], newest: Contents, checkpoints: Sequence[Checkpoint], now: Callable[[], FolderNow]
+        self, found: list[Match], newest: Contents | None, now: Callable[[], FolderNow]
     ) -> list[Match]:
-        """Say of each match whether the folder has it. What is in the folder, and missing from no save, is not gone."""
+        """Say of each match whether the folder has it."""
         try:
             folder = now()
         except (HoldfastError, OSError):  # it can be searched without the folder
             return found
         paths = {match.path for match in found}
-        has_now = {match.path: match.disappeared_in is None for match in found}  # the last one of a path counts
-        for change in _settled(TreeReader(folder.source).diff(newest.root, folder.root)):
+        has_now = set(self._open)
+        for change in _settled(TreeReader(folder.source).diff(newest.root if newest else None, folder.root)):
             if change.path in paths:
-                has_now[change.path] = self._look(change.after, folder.source) is not None
-        saves = [each.sequence for each in checkpoints if each.operation is None]
+                has_it = self._look(change.after, folder.source) is not None
+                (has_now.add if has_it else has_now.discard)(change.path)
         compared = []
-        for match, following in zip(found, [*found[1:], None], strict=True):
+        for match in found:
             is_known = not match.path.startswith(IN_STATE) and not _is_below(match.path, folder.uncovered)
-            in_folder = has_now[match.path] if is_known else None
-            is_last, gone = following is None or following.path != match.path, match.disappeared_in
-            if in_folder and is_last and gone is not None and not any(each >= gone.sequence for each in saves):
-                match = replace(match, last=checkpoints[-1], disappeared_in=None)  # only before a restore
-            compared.append(replace(match, in_folder=in_folder))
+            compared.append(replace(match, in_folder=match.path in has_now if is_known else None))
         return compared
 
     def _compare(
@@ -186,14 +189,25 @@ class Searcher:
         return state_names(self._repository.objects, contents.state)
 
     def _note(self, path: str, line: Line | None, previous: Checkpoint | None, checkpoint: Checkpoint) -> None:
-        """Record that a path matches from here on, or no longer."""
-        if line is None and path in self._open and previous is not None:
-            self._closed.append(replace(self._open.pop(path), last=previous, disappeared_in=checkpoint))
-        elif line is not None and path not in self._open and not self._is_full():
-            self._open[path] = Match(path, *line, checkpoint, checkpoint, None)
+        """Record that a path matches from here on, or no longer; of a safety checkpoint, only that it has the line."""
+        if line is None:
+            if checkpoint.operation is None and path in self._open and previous is not None:
+                self._closed.append(replace(self._open.pop(path), last=previous, disappeared_in=checkpoint))
+            return
+        key, match = (path, line.text), Match(path, *line, checkpoint, checkpoint, None)
+        if checkpoint.operation is None:
+            self._saved.add(key)
+            if path not in self._open and len(self._open) + len(self._closed) < self._limit:
+                self._open[path] = match
+        elif key in self._unsaved:
+            self._unsaved[key] = replace(self._unsaved[key], last=checkpoint)
+        elif key not in self._saved and len(self._unsaved) + len(self._only_safe) < self._limit:
+            self._unsaved[key] = match
 
-    def _is_full(self) -> bool:
-        return len(self._open) + len(self._closed) >= _PARTS_PER_MATCH * self._limit
+    def _end_unsaved(self, save: Checkpoint | None) -> None:
+        """What safety checkpoints since the last save have is gone in this one, if there is one."""
+        self._only_safe += [replace(match, disappeared_in=save) for match in self._unsaved.values()]
+        self._unsaved.clear()
 
     def _look(self, entry: Entry | None, source: Source | None = None) -> Line | None:
         if entry is None or not entry.is_file:
@@ -226,24 +240,6 @@ class Searcher:
             yield objects.blob(entry.oid)
         else:
             yield from map(objects.blob, list_parts(objects, FOLDER_MODE, entry.oid))
-
-
-def _joined(found: Sequence[Match], checkpoints: Sequence[Checkpoint]) -> list[Match]:
-    """Join the matches of a path between which only safety checkpoints lack it: no save ever did."""
-    saves = [each.sequence for each in checkpoints if each.operation is None]
-    joined: list[Match] = []
-    for match in found:
-        before = joined[-1] if joined else None
-        gone = before.disappeared_in if before is not None and before.path == match.path else None
-        if before is None or gone is None:
-            joined.append(match)
-            continue
-        between = bisect_left(saves, gone.sequence), bisect_left(saves, match.first.sequence)
-        if between[0] == between[1]:
-            joined[-1] = replace(before, last=match.last, disappeared_in=match.disappeared_in)
-        else:
-            joined.append(match)
-    return joined
 
 
 def _is_below(path: str, folders: Set[str]) -> bool:

@@ -32,7 +32,7 @@ from holdfast.workspace import store_paths
 from holdfast.workspace.restore.journal import Journal
 from holdfast.workspace.store_trust import check_private
 from holdfast.workspace.stored.attribution import FirstSaves
-from holdfast.workspace.stored.repository import BISECT_NOTE, Repository, plain_text
+from holdfast.workspace.stored.repository import AT, BISECT_NOTE, Repository, plain_text
 from holdfast.workspace.stored.state_json import OnUnknown, Spelling
 
 if TYPE_CHECKING:
@@ -482,7 +482,7 @@ class Workspace:
         """Return a time in UTC; of a day, its beginning or its end."""
         if isinstance(when, datetime):
             return when.astimezone(UTC)
-        span = self.parse_time(check_text(when, "a time"))
+        span = self.parse_time(check_text(when, "a time").removeprefix(AT))  # as it names a checkpoint, too
         return span.end if end else span.start
 
     def _matching(

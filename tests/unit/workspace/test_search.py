@@ -247,6 +247,42 @@ class TestSafetyCheckpoints:
         ws.save("three")
         assert seen(ws, "Needle") == [("a", "one", "one", "two"), ("a", "three", "three", None)]
 
+    def test_they_do_not_end_a_line_of_history(self, project, ws: Workspace) -> None:
+        project.write("a", b"plain\n")
+        first = ws.save("one")
+        project.write("a", b"Needle\n")
+        ws.save("two")
+        ws.restore(first.id)
+        ws.undo()  # saves what lacks it, and brings it back
+        [match] = ws.search("Needle")
+        assert (match.last.message, match.disappeared_in, match.in_folder) == ("two", None, True)
+        project.write("a", b"without\n")
+        [match] = ws.search("Needle")
+        assert (match.disappeared_in, match.in_folder) == (None, False)
+        ws.save("three")
+        assert seen(ws, "Needle") == [("a", "two", "two", "three")]
+
+    def test_what_saves_have_too_is_no_match_of_its_own(self, project, ws: Workspace) -> None:
+        project.write("a", b"Needle\n")
+        first = ws.save("one")
+        project.write("a", b"without\n")
+        ws.save("two")
+        ws.restore(first.id)
+        ws.restore("latest")  # its safety checkpoint has it
+        project.write("b")
+        ws.save("three")
+        assert seen(ws, "Needle") == [("a", "one", "one", "two")]
+
+    def test_another_line_that_only_they_have_is_found(self, project, ws: Workspace) -> None:
+        project.write("a", b"Needle 1\n")
+        ws.save("one")
+        project.write("a", b"Needle 2\n")
+        ws.restore("latest")
+        assert [(match.excerpt, match.first.operation is None) for match in ws.search("Needle")] == [
+            ("Needle 1", True),
+            ("Needle 2", False),
+        ]
+
     def test_what_only_they_have_is_one_match_each_time(self, project, ws: Workspace) -> None:
         project.write("a", b"plain\n")
         ws.save("one")

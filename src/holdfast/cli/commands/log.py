@@ -13,7 +13,7 @@ from holdfast.cli.location_command import location_command
 from holdfast.location import Capability
 
 
-@location_command(Capability.LIST, refs=(0, 0), takes_paths=True, after_dashes="[-- PATHS...]")
+@location_command(Capability.LIST, refs=(0, 0), takes_paths=True, takes_count=True, after_dashes="[-- PATHS...]")
 @click.argument("refs", nargs=-1, metavar="[LOCATION] [A..B] [PATH]...")
 @click.option(
     "-n",

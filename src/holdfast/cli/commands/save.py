@@ -164,9 +164,7 @@ def show_saved(workspace: Workspace, checkpoint: Checkpoint, *, lost: bool = Fal
     """
     shown = render.paint(short(checkpoint.id), "cyan")
     if checkpoint.is_new:
-        changed = checkpoint.files_changed
-        since = "changed" if checkpoint.parent else "saved"
-        streams.answer(f"{shown}  {render.count(len(changed), 'file')} {since}")
+        streams.answer(f"{shown}  {_changed(workspace, checkpoint)}")
     else:
         streams.answer(f"{shown}  nothing changed since this checkpoint")
         latest = workspace.get("latest")
@@ -183,6 +181,16 @@ def show_saved(workspace: Workspace, checkpoint: Checkpoint, *, lost: bool = Fal
         what = ", ".join(map(render.escape, left_out)) if some else render.count(len(left_out), "path")
         why = f"{'why' if some else 'list with'}: {typed('show', short(checkpoint.id), '--uncovered')}"
         streams.note(f"{what} excluded by rules; {why}")
+
+
+def _changed(workspace: Workspace, checkpoint: Checkpoint) -> str:
+    """How many files changed; if none did, whether your git moved on."""
+    changed, parent = checkpoint.files_changed, workspace.shown_parent(checkpoint)
+    if changed or not checkpoint.parent:
+        return f"{render.count(len(changed), 'file')} {'changed' if checkpoint.parent else 'saved'}"
+    if parent is not None and parent.git != checkpoint.git:
+        return "no files changed, only the branch or commit of your git"
+    return "no files changed"
 
 
 def _left_out(checkpoint: Checkpoint) -> set[str]:

@@ -7,6 +7,7 @@ import click
 from holdfast.cli import progress, render, streams
 from holdfast.cli.command import AFTER_DASHES, Count, command
 from holdfast.cli.context import App, pass_app, typed
+from holdfast.errors import NotFound
 from holdfast.model import Checkpoint, Match, documents
 from holdfast.model.documents import short
 from holdfast.workspace.location import message
@@ -14,6 +15,7 @@ from holdfast.workspace.location import message
 
 @command(after_dashes="[-- PATHS...]")
 @click.argument("text")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("-E", "--regex", is_flag=True, help="TEXT is a regular expression.")
 @click.option("-i", "--ignore-case", is_flag=True, help="Ignore upper and lower case.")
 @click.option(
@@ -29,7 +31,15 @@ from holdfast.workspace.location import message
 @pass_app
 @click.pass_context
 def search(
-    ctx: click.Context, app: App, *, text: str, regex: bool, ignore_case: bool, limit: int, skip_damaged: bool
+    ctx: click.Context,
+    app: App,
+    *,
+    text: str,
+    paths: tuple[str, ...],
+    regex: bool,
+    ignore_case: bool,
+    limit: int,
+    skip_damaged: bool,
 ) -> None:
     """Find when a text was added and when it was removed.
 
@@ -37,21 +47,27 @@ def search(
 
     \b
     holdfast search TODO
-    holdfast search -E 'sk-[a-z0-9]+' -- src/ '*.env'   paths come after --, as in git
+    holdfast search "two words" src/
+    holdfast search -E 'sk-[a-z0-9]+' src/ '*.env'
     """
     workspace = app.open()
-    named = ctx.meta.get(AFTER_DASHES, ())
-    paths = app.paths(workspace, named)
-    with progress.shown() as shown:
-        found = workspace.search(
-            text,
-            regex=regex,
-            ignore_case=ignore_case,
-            paths=paths,
-            limit=limit + 1,
-            skip_damaged=skip_damaged,
-            progress=shown,
-        )
+    named = [*paths, *ctx.meta.get(AFTER_DASHES, ())]
+    try:
+        with progress.shown() as shown:
+            found = workspace.search(
+                text,
+                regex=regex,
+                ignore_case=ignore_case,
+                paths=app.paths(workspace, named),
+                limit=limit + 1,
+                skip_damaged=skip_damaged,
+                progress=shown,
+            )
+    except NotFound as error:
+        if not paths:
+            raise
+        quoted = typed("search", " ".join([text, *paths]))
+        raise NotFound(error.message, hint=f"Check its spelling. If it is part of the text: {quoted}") from None
     matches, more = found[:limit], len(found) > limit
     if app.json:
         app.items(map(documents.match, matches), more=more)
@@ -59,7 +75,7 @@ def search(
     for each, following in zip(matches, [*found[1:], None], strict=False):
         _print(each, is_last=following is None or following.path != each.path)
     if not matches:
-        streams.note("No checkpoint contains it.")
+        streams.note(f"No checkpoint contains '{render.escape(text)}'.")
     if more:
         flags = {"-E": regex, "-i": ignore_case, "--skip-damaged": skip_damaged}
         same = [*(flag for flag, is_set in flags.items() if is_set), "-n", str(2 * limit), text]
@@ -70,12 +86,19 @@ def _print(match: Match, *, is_last: bool) -> None:
     """Print when a text came and went; `is_last`: the path has it at no later time, so it says what the folder has."""
     where = f"{render.escape(match.path)}:{match.line}"
     streams.answer(f"{render.paint(where, 'cyan')}: {render.escape(match.excerpt)}")
-    lines = [f"    since   {_who(match.first)}"]
-    if match.disappeared_in is not None:
-        lines += [f"    until   {_who(match.last)}", f"    gone in {_who(match.disappeared_in)}"]
+    if match.first.operation is not None:
+        lines = [f"    only in {_who(each)}" for each in {each.id: each for each in (match.first, match.last)}.values()]
+    elif match.disappeared_in is None:
+        lines = [f"    since   {_who(match.first)}"]
+    else:
+        lines = [
+            f"    since   {_who(match.first)}",
+            f"    until   {_who(match.last)}",
+            f"    gone in {_who(match.disappeared_in)}",
+        ]
     if is_last and match.disappeared_in is not None and match.in_folder:
         lines.append("    again in the folder now")
-    if is_last and match.disappeared_in is None and match.in_folder is False:
+    if is_last and lines[0].startswith("    since") and match.disappeared_in is None and match.in_folder is False:
         lines.append("    no longer in the folder; not saved yet")
     streams.answer("\n".join(lines))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -95,12 +96,12 @@ def _remove(app: App, gone: list[StoreInfo], kept: int, *, dry_run: bool, yes: b
         if app.json:
             app.document({"plan": plan, "result": None})
         elif gone:
-            _show(gone, total)
+            _show(gone, total, streams.answer)  # of a dry run, the plan is the answer
         else:
             streams.note("Nothing to delete." if kept else "Nothing to delete: every folder is there.")
         return Exit.DONE
     if not app.json:
-        _show(gone, total)
+        _show(gone, total, streams.note)
     app.confirm("Delete these checkpoints for good?", yes=yes)
     done = remove_gone(gone, os.environ)
     if app.json:
@@ -113,12 +114,12 @@ def _remove(app: App, gone: list[StoreInfo], kept: int, *, dry_run: bool, yes: b
     return Exit.INCOMPLETE if done.failed else Exit.DONE
 
 
-def _show(gone: list[StoreInfo], total: int) -> None:
-    streams.note(f"Would delete {render.count(len(gone), 'store')} and free {render.size(total)}:")
+def _show(gone: list[StoreInfo], total: int, tell: Callable[[str], None]) -> None:
+    tell(f"Would delete {render.count(len(gone), 'store')} and free {render.size(total)}:")
     for each in gone:
         saves = render.count(each.checkpoints, "checkpoint")
         last = f", last save {values.cell(each.last_save, 'time')}" if each.last_save else ""
-        streams.note(f"    {render.escape(each.folder)}  ({saves}, {render.size(each.store_bytes)}{last})")
+        tell(f"    {render.escape(each.folder)}  ({saves}, {render.size(each.store_bytes)}{last})")
     streams.note("This cannot be undone. Is a disk missing? Was a folder moved? Then save in its new place first.")
 
 

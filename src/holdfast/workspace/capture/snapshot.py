@@ -384,6 +384,7 @@ def _uncovered(listing: Listing) -> list[Uncovered]:
         Uncovered(path, Reason.RULES_NOT_APPLIED, "an ignore file larger than 1 MiB")
         for path in listing.oversized_rules
     ]
-    if found and not any(folder.count for folder in listing.folders.values()):
+    has_files = any(folder.count for folder in listing.folders.values())
+    if not has_files and any(each.reason != Reason.GIT_DIRECTORY for each in found):  # not of a new, empty repository
         found.append(Uncovered("", Reason.NOTHING_HELD, "the ignore rules exclude every file"))
     return sorted(found, key=lambda item: (item.path, item.reason))

@@ -224,8 +224,8 @@ def beginning(repository: Repository, agent: str | None, *, whole_session: bool 
         if is_by(actor, agent):
             first, before = checkpoint, None
     if first is None:
-        whose = "any agent" if agent is None else f"the agent {agent!r}"
-        raise NotFound(f"the folder comes from no checkpoint of {whose}", remedy=Remedy("list"))
+        who = "no agent" if agent is None else f"no agent {agent!r}"
+        raise NotFound(f"{who} changed this folder since its first checkpoint", remedy=Remedy("list"))
     return before or first  # the very first checkpoint: what it found was there before anybody
 
 

@@ -59,7 +59,7 @@ def find_path(repository: Repository, checkpoint: Checkpoint, path: str) -> Stor
     if entry is None:
         why = next((each for each in checkpoint.uncovered if each.path and _is_below(path, each.path)), None)
         known = f": {why.path} is not contained ({why.reason.value})" if why else ""
-        raise NotFound(f"{short(checkpoint.id)} has no {path}{known}", hint="Check its spelling.")
+        raise NotFound(f"{short(checkpoint.id)} does not contain {path}{known}", hint="Check its spelling.")
     if entry.is_folder:
         node = reader.node(root, path)
         view = reader.view(node) if node else None

@@ -344,7 +344,8 @@ class Summaries:
     def _computed(self, run: Sequence[Checkpoint]) -> Summary:
         changes = self._changes(run)
         counted = [each.lines for each in changes]
-        has_lines = bool(changes) and len(changes) <= LINES_MAX_FILES and run[-1].parent is not None
+        is_known = any(each.added is not None for each in counted)  # not if the parent is deleted
+        has_lines = is_known and len(changes) <= LINES_MAX_FILES and run[-1].parent is not None
         lines = LineCount(sum(each.added or 0 for each in counted), sum(each.removed or 0 for each in counted))
         return Summary(len(changes), lines if has_lines else _UNKNOWN, tuple(changes[:_PATHS_KEPT]))
 
@@ -412,7 +413,7 @@ def _together(parts: Sequence[Summary]) -> Summary:
 
 
 def _cache_key(run: Sequence[Checkpoint]) -> str:
-    return f"2 {run[-1].parent or ''} {run[-1].commit} {run[0].commit}"  # 1: compared with safety checkpoints, too
+    return f"3 {run[-1].parent or ''} {run[-1].commit} {run[0].commit}"  # 2: counted lines that are not known as 0
 
 
 def _encoded(summary: Summary) -> str:

@@ -187,7 +187,7 @@ class Repository:
         if row is None and oldest is not None:
             raise NotFound(
                 f"no checkpoint is as old as {_shown(ref)}",
-                hint=f"The oldest, {short(oldest.id)}, is of {oldest.timestamp[:19]} UTC.",
+                hint=f"The oldest, {short(oldest.id)}, was saved at {oldest.timestamp[:19]} UTC.",
             )
         if row is None:
             raise NotFound(f"there is no checkpoint {_shown(ref)}", remedy=Remedy("save_first"))

@@ -186,7 +186,7 @@ def _is_due(known: _Known, now: float, size: int) -> bool:
 
 def _large_message(path: str, size: int) -> str:
     return (
-        f"{path} is new and has {size / 1e6:,.0f} MB. "
+        f"{path} is new and large: {size >> 20:,} MiB. "
         f"To leave it out of checkpoints, add this line to .holdfastignore: {ignore_line(path)}"
     )
 

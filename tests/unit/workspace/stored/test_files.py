@@ -51,7 +51,7 @@ def test_a_folder_has_names_and_no_content(ws: Workspace, project: Project) -> N
 
 def test_a_path_that_is_not_there(ws: Workspace, project: Project) -> None:
     ws.save(allow_empty=True)
-    with pytest.raises(NotFound, match="a1 has no nothing"):
+    with pytest.raises(NotFound, match="a1 does not contain nothing"):
         ws.file("latest", "nothing")
     with pytest.raises(Refused, match="outside"):
         ws.file("latest", "../up")

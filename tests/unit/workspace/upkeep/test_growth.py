@@ -104,7 +104,7 @@ class TestLargeFiles:
         (message,) = scene.save()
         line = r"/data/large \[1].bin"
         assert message == (
-            "data/large [1].bin is new and has 100 MB. "
+            "data/large [1].bin is new and large: 95 MiB. "
             f"To leave it out of checkpoints, add this line to .holdfastignore: {line}"
         )
         assert scene.save() == []

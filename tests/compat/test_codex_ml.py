@@ -353,6 +353,9 @@ class TestFile:
         state = checkpointing.load_training_checkpoint(path, fresh, None, None, format="pickle")
         assert state["epoch"] == 4 and state["extra"]["epoch"] == 3 and fresh.value == 7
         assert state["optimizer_state_dict"]["lr"] == state["optimizer"]["lr"] == 0.5
+        epoch, extra = checkpointing.load_training_checkpoint(path, fresh, format="pickle")  # as some versions have it
+        assert (epoch, extra["epoch"]) == (4, 3)
+        assert dict(state)["epoch"] == {**state}["epoch"] == 4 and "model" in state and "model" in state.keys()  # noqa: SIM118
         assert json.loads((tmp_path / "runs" / "basic.meta.json").read_text())["epoch"] == 4
         assert checkpointing.load_checkpoint(path)["model"] == {"w": 7}
 

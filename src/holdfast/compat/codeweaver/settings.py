@@ -11,15 +11,10 @@ from typing import Any, NewType
 from uuid import UUID
 
 from holdfast.digest import digest_bytes
-from holdfast.errors import NotFound
 
 BlakeKey = NewType("BlakeKey", str)
 BlakeHashKey = BlakeKey
 _ASYMMETRIC = "AsymmetricEmbeddingProviderSettings"
-
-
-class CodeWeaverDeveloperError(NotFound):
-    """The settings of CodeWeaver are needed, and there are none."""
 
 
 def get_settings() -> Any:
@@ -59,21 +54,35 @@ def plain_settings(value: Any) -> Any:
 
 def fingerprint_values(embedding: Any, provider: Any) -> dict[str, Any]:
     """Return the values of a fingerprint: of a provider of embeddings, and of the other providers' settings."""
-    is_asymmetric = any(each.__name__ == _ASYMMETRIC for each in embedding.__class__.__mro__)
-    documents = embedding.embed_provider if is_asymmetric else embedding
-    capabilities = getattr(getattr(documents, "embedding_config", None), "capabilities", None)
-    family = getattr(capabilities, "model_family", None)
     sparse, store = _first(provider, "sparse_embedding"), _first(provider, "vector_store")
     return {
-        "embedding_config_type": "asymmetric" if is_asymmetric else "symmetric",
-        "embed_model": str(documents.model_name),
-        "embed_model_family": _text(getattr(family, "family_id", None)),
-        "query_model": str(embedding.query_provider.model_name) if is_asymmetric else None,
+        **embedding_values(embedding),
         "sparse_model": None if sparse is None else str(sparse.model_name),
         "vector_store": "" if store is None else str(getattr(store.provider, "value", store.provider)),
-        "dimension": _whole(getattr(getattr(documents, "embedding_config", None), "dimension", None)),
-        "datatype": _text(getattr(getattr(documents, "embedding_config", None), "datatype", None)),
     }
+
+
+def embedding_values(embedding: Any) -> dict[str, Any]:
+    """Return the values of a fingerprint that the settings of embeddings decide."""
+    has_two = is_asymmetric(embedding)
+    documents = embedding.embed_provider if has_two else embedding
+    options = (getattr(documents, "embedding_config", None), documents)
+    dimensions = (getattr(each, "dimension", None) for each in options)
+    datatypes = (getattr(each, "datatype", None) for each in options)
+    family = getattr(getattr(options[0], "capabilities", None), "model_family", None)
+    return {
+        "embedding_config_type": "asymmetric" if has_two else "symmetric",
+        "embed_model": str(documents.model_name),
+        "embed_model_family": _text(getattr(family, "family_id", None)),
+        "query_model": str(embedding.query_provider.model_name) if has_two else None,
+        "dimension": next((each for each in dimensions if isinstance(each, int)), None),
+        "datatype": next((each for each in datatypes if isinstance(each, str)), None),
+    }
+
+
+def is_asymmetric(embedding: Any) -> bool:
+    """Whether documents and queries have a model each. By the name: these may be CodeWeaver's own settings."""
+    return any(each.__name__ == _ASYMMETRIC for each in embedding.__class__.__mro__)
 
 
 def first_embedding(settings: Any) -> Any:
@@ -90,7 +99,3 @@ def _first(provider: Any, name: str) -> Any:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) else None

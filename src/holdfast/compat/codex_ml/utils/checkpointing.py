@@ -181,6 +181,17 @@ def load_checkpoint(
     return found
 
 
+class TrainingState(dict[str, Any]):
+    """The dict of a checkpoint, which can be unpacked into its epoch and its extra values.
+
+    codex_ml returns a dict in some versions and this pair in others. So iterating over it does not give its keys:
+    `keys()` does.
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self["epoch"], self["extra"]))
+
+
 def load_training_checkpoint(
     path: str | os.PathLike[str],
     model: Any = None,
@@ -190,8 +201,11 @@ def load_training_checkpoint(
     *,
     strict: bool = True,
     format: str | None = None,  # noqa: A002 the name is codex_ml's
-) -> dict[str, Any]:
-    """Verify and return a checkpoint of `save_checkpoint`, and load it into the objects that are given."""
+) -> TrainingState:
+    """Verify and return a checkpoint of `save_checkpoint`, and load it into the objects that are given.
+
+    `state = load_training_checkpoint(…)` is a dict; `epoch, extra = load_training_checkpoint(…)` works, too.
+    """
     place = Path(path).expanduser()
     if not place.exists():
         raise CheckpointLoadError(f"checkpoint does not exist: {place}")
@@ -210,9 +224,9 @@ def load_training_checkpoint(
     return state
 
 
-def _with_both_names(found: Mapping[str, Any]) -> dict[str, Any]:
+def _with_both_names(found: Mapping[str, Any]) -> TrainingState:
     """Return a state with `model` and `model_state_dict` and so on, `epoch` and `extra`."""
-    state = dict(found)
+    state = TrainingState(found)
     for name in _PARTS:
         value = state.get(f"{name}_state_dict", state.get(name))
         state[f"{name}_state_dict"] = value

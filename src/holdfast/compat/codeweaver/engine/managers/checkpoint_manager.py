@@ -14,8 +14,8 @@ from typing import Any, Self
 from uuid import UUID
 
 from holdfast import durable, indexing
+from holdfast.compat.codeweaver.errors import CodeWeaverDeveloperError
 from holdfast.compat.codeweaver.settings import (
-    CodeWeaverDeveloperError,
     fingerprint_values,
     first_embedding,
     get_blake_hash,

@@ -1,0 +1,1 @@
+"""`codeweaver.engine.services`."""

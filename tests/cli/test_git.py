@@ -88,7 +88,7 @@ def test_dropped_stash_can_be_applied_again(folder: Path, workspace: Workspace) 
     _git(folder, "stash", "drop", "-q")
     assert _losses(workspace) == {("stash", "stash@{0}", True)}
     workspace.rescue_git()
-    _git(folder, "stash", "apply", "-q", "rescued/stash-0")
+    _git(folder, "stash", "pop", "-q")
     assert (folder / "file.txt").read_text() == "stashed"
 
 
@@ -110,8 +110,8 @@ def test_rescue_overwrites_nothing_and_repeats(folder: Path, workspace: Workspac
     _git(folder, "checkout", "-q", "main")
     workspace.save()
     _git(folder, "branch", "-q", "-D", "b")
-    first = [each.ref for each in workspace.rescue_git("latest")]
-    assert [each.ref for each in workspace.rescue_git("latest")] == first == ["refs/heads/rescued/b-2"]
+    first = [each.ref for each in workspace.rescue_git("latest").refs]
+    assert [each.ref for each in workspace.rescue_git("latest").refs] == first == ["refs/heads/rescued/b-2"]
     assert _git(folder, "rev-parse", "rescued/b") == taken
     assert _git(folder, "rev-parse", "rescued/b-2") == lost
 
@@ -133,13 +133,25 @@ def test_save_and_status_write_nothing_into_git(folder: Path, workspace: Workspa
     assert _files(folder) == before
 
 
-def test_removed_repository_is_reported(folder: Path, workspace: Workspace) -> None:
+def test_removed_repository_comes_back(folder: Path, workspace: Workspace) -> None:
+    _git(folder, "tag", "-a", "v1", "-m", "v1")
+    _git(folder, "checkout", "-q", "-b", "topic")
+    (folder / "file.txt").write_text("stashed")
+    _git(folder, "stash", "-q")
+    _commit(folder, "two")
+    (folder / "file.txt").write_text("staged")
+    _git(folder, "add", ".")
+    refs, status = _git(folder, "for-each-ref"), _git(folder, "status", "--porcelain=v2", "--branch")
     workspace.save()
     shutil.rmtree(folder / ".git")
-    found = workspace.git_losses()
-    assert found.removed
-    assert [(loss.name, loss.available) for loss in found.losses] == [("refs/heads/main", False)]
-    assert workspace.rescue_git() == []
+    assert workspace.git_losses().removed
+    done = workspace.rescue_git()
+    assert done.recreated and done.index and not done.missing
+    assert _git(folder, "for-each-ref") == refs
+    assert _git(folder, "status", "--porcelain=v2", "--branch") == status
+    assert _git(folder, "fsck", "--strict") == ""
+    assert _git(folder, "stash", "list").endswith("one")
+    assert not (folder / ".git" / "holdfast-rescue").exists()
 
 
 def test_reftable_is_reported(tmp_path: Path) -> None:

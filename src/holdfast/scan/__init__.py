@@ -13,5 +13,6 @@ A scan has two steps: `walk` lists, `read` reads what the walk found changed.
     partial_walk    a walk over only what may have changed, according to `watch` (Linux `inotify`)
     dir_handles     folders opened one component at a time, never through a link
     sqlite_files    SQLite databases, their sidecars, and who has them open
-    user_git, git_head, git_refs     what the user's own git says: settings, index, HEAD, refs
+    user_git, git_head, git_refs, git_index     what the user's own git says: settings, HEAD, refs, the index
+    git_scratch     an empty repository that borrows the user's objects, for the git program to work in
 """

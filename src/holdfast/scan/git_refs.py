@@ -1,7 +1,7 @@
-"""What the user's git would lose: HEAD, branches, tags, stashes, an operation in progress. Only reads (P6, P7).
+"""What the user's git would lose: HEAD, branches, tags, stashes, the index, an operation in progress.
 
-Needs no git program, so no hook and no setting of the repository can run. Remote-tracking refs are left out: a fetch
-brings them back.
+Only reads (P6), and needs no git program, so no hook and no setting of the repository can run (P7). Remote-tracking
+refs are left out: a fetch brings them back.
 """
 
 from __future__ import annotations
@@ -10,18 +10,26 @@ import json
 import os
 import re
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from holdfast import durable
 from holdfast.scan.git_head import under_way
-from holdfast.scan.user_git import RACY_NS, common_dir
+from holdfast.scan.git_index import read_index
+from holdfast.scan.user_git import RACY_NS, common_dir, own_settings
 
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _MAX_BYTES = 256 << 20  # packed-refs of a repository with millions of tags
 _READS = 3
 _REMOTES = "refs/remotes"
 _STASH_LOG = "logs/refs/stash"
+_PSEUDO_REF = re.compile(r"[A-Z_]+_HEAD|AUTO_MERGE")
+_OPERATION_FILES = (
+    "rebase-merge/onto", "rebase-merge/orig-head", "rebase-merge/amend", "rebase-merge/stopped-sha",
+    "rebase-apply/onto", "rebase-apply/orig-head", "sequencer/head",
+)  # fmt: skip
 
 Stats = list[list[int]]
 
@@ -37,6 +45,13 @@ class GitRefs(NamedTuple):
     operation: str
     problem: str = ""
     """Why some of it could not be read."""
+    others: Mapping[str, str] = MappingProxyType({})
+    """Commits that no ref names: ORIG_HEAD, MERGE_HEAD, those of a rebase, a detached HEAD of another worktree."""
+    index_digest: str = ""
+    """A digest of what is staged, without the times of files; empty if there is no index."""
+    object_format: str = "sha1"
+    gaps: Sequence[str] = ()
+    """What of this repository is not recorded."""
 
 
 class Watched(NamedTuple):
@@ -64,13 +79,15 @@ def read_git_refs(git: Path) -> tuple[GitRefs, Watched | None]:
 def watched_stats(git: Path, folders: list[str]) -> Stats:
     """Return the status of what git changes with a ref. A ref is replaced by a rename, which changes its folder."""
     shared = common_dir(git)
-    places = [git / "HEAD", git, shared / "packed-refs", shared / _STASH_LOG, shared / "reftable" / "tables.list"]
+    places = [git / "HEAD", git / "index", shared / "packed-refs", shared / _STASH_LOG]
+    places += [shared / "reftable" / "tables.list", shared / "config", git / "ORIG_HEAD", git / "MERGE_HEAD"]
+    places += [git / "CHERRY_PICK_HEAD", git / "REVERT_HEAD", git / "rebase-merge", git / "rebase-apply"]
     return [_status(place) for place in (*places, *(shared / folder for folder in folders))]
 
 
 def encode_git_refs(found: GitRefs) -> bytes:
     """`git.json`."""
-    value = {"format": 1, **found._asdict()}
+    value = {"format": 2, **found._asdict(), "others": dict(found.others), "gaps": list(found.gaps)}
     return json.dumps(value, indent=1, sort_keys=True).encode() + b"\n"
 
 
@@ -78,17 +95,39 @@ def decode_git_refs(data: bytes) -> GitRefs:
     """Read `git.json`. ValueError, KeyError or TypeError if it is damaged."""
     row: dict[str, Any] = json.loads(data)
     stashes = [(str(commit), str(message)) for commit, message in row["stashes"]]
-    return GitRefs(str(row["head"]), dict(row["refs"]), stashes, str(row["operation"]), str(row["problem"]))
+    known = {name: row[name] for name in ("others", "index_digest", "object_format", "gaps") if name in row}
+    return GitRefs(str(row["head"]), dict(row["refs"]), stashes, str(row["operation"]), str(row["problem"]), **known)
+
+
+def remote_tips(git: Path) -> set[str]:
+    """Return the commits of all remote-tracking refs."""
+    shared = common_dir(git)
+    found, rest = set(), [_REMOTES]
+    while rest:
+        folder = rest.pop()
+        rest += [f"{folder}/{name}" for name in _names(shared / folder, folders=True)]
+        found |= {_text(shared / folder / name) for name in _names(shared / folder, folders=False)}
+    for line in _text(shared / "packed-refs").splitlines():
+        commit, _, name = line.partition(" ")
+        if name.startswith(f"{_REMOTES}/"):
+            found.add(commit)  # a loose ref of that name may be newer; then the remote has both
+    return {text for text in found if _HASH.fullmatch(text)}
 
 
 def _read_once(git: Path, folders: list[str]) -> GitRefs:
     shared = common_dir(git)
     head = _text(git / "HEAD")
     operation = under_way(git)
+    is_sha256 = own_settings(git).get("extensions.objectformat", "").lower() == "sha256"
+    index = read_index(git, hash_bytes=32 if is_sha256 else 20).digest
+    others, gaps, kind = _others(git, shared), _gaps(shared), "sha256" if is_sha256 else "sha1"
     if (shared / "reftable").is_dir():
-        return GitRefs(head, {}, [], operation, "its refs are in a reftable, which Holdfast does not read")
+        problem = "its refs are in a reftable, which Holdfast does not read"
+        return GitRefs(head, {}, [], operation, problem, others, index, kind, gaps)
     loose: dict[str, str] = {}
-    for folder in folders:  # before packed-refs: git adds a ref there before it removes the file
+    for folder in (
+        each for each in folders if not each.endswith("/HEAD")
+    ):  # before packed-refs: git adds a ref there before it removes the file
         for name in _names(shared / folder, folders=False):
             text = _text(shared / folder / name)
             if _HASH.fullmatch(text) or text.startswith("ref: "):
@@ -98,7 +137,27 @@ def _read_once(git: Path, folders: list[str]) -> GitRefs:
         commit, _, name = line.partition(" ")
         if _HASH.fullmatch(commit) and not name.startswith(f"{_REMOTES}/"):
             refs[name] = commit
-    return GitRefs(head, refs | loose, _stashes(shared), operation, "" if head else "HEAD cannot be read")
+    problem = "" if head else "HEAD cannot be read"
+    return GitRefs(head, refs | loose, _stashes(shared), operation, problem, others, index, kind, gaps)
+
+
+def _others(git: Path, shared: Path) -> dict[str, str]:
+    names = [name for name in _names(git, folders=False) if _PSEUDO_REF.fullmatch(name) and name != "FETCH_HEAD"]
+    found = {}
+    for name in (*names, *_OPERATION_FILES):
+        for number, line in enumerate(_text(git / name).splitlines()):  # an octopus merge has several
+            found[f"{name}~{number}" if number else name] = line.strip()
+    for name in _names(shared / "worktrees", folders=True):
+        if (shared / "worktrees" / name) != git:
+            found[f"worktrees/{name}/HEAD"] = _text(shared / "worktrees" / name / "HEAD")
+    if shared != git:
+        found["main-worktree/HEAD"] = _text(shared / "HEAD")
+    return {name: text for name, text in found.items() if _HASH.fullmatch(text)}
+
+
+def _gaps(shared: Path) -> list[str]:
+    """Return what is not recorded: repositories of submodules."""
+    return [f"submodule {name}: its own repository" for name in _names(shared / "modules", folders=True)]
 
 
 def _stashes(shared: Path) -> list[tuple[str, str]]:
@@ -118,6 +177,7 @@ def _ref_folders(shared: Path) -> list[str]:
         found.append(folder)
         inner = (f"{folder}/{name}" for name in _names(shared / folder, folders=True))
         rest.extend(each for each in inner if each != _REMOTES)
+    found += [f"worktrees/{name}/HEAD" for name in _names(shared / "worktrees", folders=True)]
     return sorted(found)
 
 

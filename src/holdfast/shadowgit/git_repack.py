@@ -7,12 +7,12 @@ renamed into place, and durable before the first of the old ones goes. Nothing o
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence, Set
 from pathlib import Path
 
 from holdfast import durable
 from holdfast.errors import Damaged, Refused, Remedy, Unavailable
+from holdfast.git_program import run_git
 from holdfast.shadowgit.pack_merge import remove_packs
 from holdfast.shadowgit.packs import Pack, sweep
 from holdfast.shadowgit.refs import CONFIG
@@ -22,13 +22,6 @@ WINDOW, DEPTH = 50, 20
 """How many neighbours git tries for each object, and how many deltas may build upon each other: docs/upkeep.md."""
 _PREFIX = "tmp_compact"  # a sweep removes what begins so
 _ELSEWHERE = ("commondir", "objects/info/alternates", "objects/info/http-alternates")
-_SETTINGS = {
-    "core.hooksPath": os.devnull,
-    "core.fsmonitor": "false",
-    "pack.packSizeLimit": "0",
-    "pack.windowMemory": "256m",
-    "pack.writeReverseIndex": "false",
-}
 
 
 def repack(store: ObjectStore, git: str, needed: Set[bytes], *, less_than: int | None = None) -> bool:
@@ -101,39 +94,12 @@ def _check_settings(store: ObjectStore) -> None:
 
 
 def _run(store: ObjectStore, git: str, *command: str) -> bytes:
-    """Run git in the store, with no settings and no variables but ours (P6, P7)."""
-    settings = [word for key, value in _SETTINGS.items() for word in ("-c", f"{key}={value}")]
-    environment = {
-        "PATH": os.defpath,
-        "LC_ALL": "C",
-        "HOME": os.devnull,
-        "GIT_DIR": os.fspath(store.git_dir),
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_ATTR_NOSYSTEM": "1",
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_ALLOW_PROTOCOL": "none",  # an older git fetches what is missing unless no way to do so is left
-        "GIT_NO_REPLACE_OBJECTS": "1",
-        "GIT_TERMINAL_PROMPT": "0",
-    }
-    try:
-        done = subprocess.run(
-            [git, *settings, *command],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=environment,
-            cwd=store.git_dir,
-            umask=0o077,
-            check=False,
-        )
-    except OSError as error:
-        raise Unavailable(f"{git} cannot be run: {error.strerror}", hint="The packs are unchanged.") from error
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        is_full = any(words in (said or [""])[-1].lower() for words in ("diskspace", "no space", "quota"))
+    done = run_git(git, command, git_dir=store.git_dir)
+    if done.code:
+        is_full = any(words in done.error.lower() for words in ("diskspace", "no space", "quota"))
         raise Unavailable(
-            f"git could not compact the store: {said[-1] if said else f'it ended with {done.returncode}'}",
+            f"git could not compact the store: {done.error or f'it ended with {done.code}'}",
             hint=f"The packs are unchanged.{' Free disk space for a second copy of them.' if is_full else ''}",
             remedy=None if is_full else Remedy("verify"),
         )
-    return done.stdout
+    return done.output

@@ -16,7 +16,7 @@ The folder is looked at by `capture`, written down by `stored`, and brought back
     moved_folder, stores  the store of a folder that was moved; every store of this user
     config, config_file           the configuration; its keys, checked by msgspec
     secrets     keys and passwords in what was saved
-    git_losses  what the user's git lost since a checkpoint
+    git_losses, git_rescue, git_objects  what the user's git lost; bringing it back; holding its objects meanwhile
     search, blame, why, status  reading checkpoints; where things stand
     guard, bisect, dependencies  run something under a checkpoint; at one after the other, with what is installed
     export, import_checkpoint    a checkpoint into a folder of its own; from another store

@@ -35,6 +35,8 @@ class Settings:
     """Whether a save looks for keys and passwords in what it stores."""
     redact: bool = False
     """Whether secrets are replaced in conversations that agents' hooks capture."""
+    git_objects_max_bytes: int = 512 << 20
+    """How much is stored of the objects that only the folder's git repository has."""
     retention: Policy | None = None
     """What `prune` keeps if its caller does not say; None if the configuration does not say either."""
     thinning: Policy | bool = True
@@ -52,6 +54,7 @@ class Settings:
             "ignored_total_max_bytes": self.ignored_total_max_bytes,
             "scan_secrets": self.scan_secrets,
             "redact": self.redact,
+            "git_objects_max_bytes": self.git_objects_max_bytes,
         }
 
 

@@ -62,6 +62,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     watch: bool = False
     scan_secrets: bool = True
     redact: bool = False
+    git_objects_max_bytes: ByteSize = ByteSize(Settings().git_objects_max_bytes)
     retention: _Retention | None = None
     thinning: bool | _Thinning = True
     index: Any = None
@@ -87,6 +88,7 @@ def read(table: ConfigTable) -> Settings:
         watch=found.watch,
         scan_secrets=found.scan_secrets,
         redact=found.redact,
+        git_objects_max_bytes=int(found.git_objects_max_bytes),
         retention=None if found.retention is None else found.retention.policy(),
         thinning=thinning if isinstance(thinning, bool) else thinning.policy(),
         file=table.file,

@@ -1,23 +1,23 @@
-"""What the user's git has lost since a checkpoint, and bringing it back as new branches."""
+"""What the user's git has lost since a checkpoint. Only reads (P6)."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+import os
+import tempfile
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import Conflict, NotFound, Unavailable
+from holdfast.errors import Damaged, NotFound, Unavailable
 from holdfast.model import Checkpoint, CheckpointRef
 from holdfast.scan import user_git
 from holdfast.scan.git_refs import GitRefs, decode_git_refs, read_git_refs
+from holdfast.scan.git_scratch import GitScratch
+from holdfast.workspace.stored.git_data import GitData, read_git_data
 from holdfast.workspace.stored.repository import Repository
 
-if TYPE_CHECKING:
-    from pygit2 import Repository as UserRepository
-
-_HEADS = "refs/heads/"
-_RESCUED = "refs/heads/rescued/"
+HEADS = "refs/heads/"
+RESUMED = "holdfast-rescue"
+"""A file of a git directory that a rescue made, while it lacks commits that only a remote has: the checkpoint's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,11 @@ class GitLoss:
     deleted: bool
     """Whether the name is gone; otherwise it moved, and the commit is reachable from nothing."""
     available: bool
-    """Whether the commit is still in the repository."""
+    """Whether the commit is still in the repository, or held in the store."""
+    held: bool = False
+    """Whether the store holds it."""
+    message: str = ""
+    """Of a stash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,146 +47,134 @@ class GitLosses:
     removed: bool
     """Whether the repository itself is gone."""
     problems: list[str]
+    index_differs: bool = False
+    """Whether something else is staged now than the checkpoint recorded."""
+    not_held: str = ""
+    """Why objects that the checkpoint names are not in the store; empty if they are."""
 
 
 @dataclass(frozen=True, slots=True)
-class RescuedRef:
-    """A new branch, and the loss that it brings back."""
+class Recorded:
+    """The user's git as a checkpoint recorded it."""
 
-    ref: str
-    loss: GitLoss
+    checkpoint: Checkpoint
+    refs: GitRefs
+    data: GitData
+
+    @property
+    def not_held(self) -> str:
+        if self.data.wanted:
+            return f"the objects of {len(self.data.wanted)} refs are not in the store yet"
+        return self.data.problem
 
 
-def find_losses(repository: Repository, root: Path, ref: CheckpointRef | None) -> GitLosses:
+def find_losses(repository: Repository, root: Path, ref: CheckpointRef | None, program: str | None) -> GitLosses:
     """Compare the user's git with what a checkpoint recorded; None: the newest that recorded it."""
-    checkpoint, before = _recorded(repository, ref)
-    git = _git_dir(root)
+    recorded = read_recorded(repository, ref, root)
+    git = git_dir_now(root, recorded)
+    before, held = recorded.refs, recorded.data.tips
+    nothing = GitLosses(recorded.checkpoint, [], removed=git is None, problems=[], not_held=recorded.not_held)
     if git is None:
-        every = _commits(before)
-        losses = [GitLoss(*loss, deleted=True, available=False) for loss in every]
-        return GitLosses(checkpoint, losses, removed=True, problems=[before.problem] if before.problem else [])
+        losses = [_loss(each, deleted=True, present=False, held=held) for each in named_commits(before)]
+        return replace(nothing, losses=losses, problems=list(filter(None, [before.problem])))
     now, _ = read_git_refs(git)
-    problems = [problem for problem in (before.problem, now.problem) if problem]
-    if problems:  # without the refs, everything would look lost
-        return GitLosses(checkpoint, [], removed=False, problems=list(dict.fromkeys(problems)))
-    kept = {commit for _, _, commit in _commits(now)}
-    named = {(what, name) for what, name, _ in _commits(now) if what != "stash"}
-    candidates = [loss for loss in _commits(before) if loss[2] not in kept or _is_deleted(loss, named, kept)]
-    losses, problem = _unreached(git, candidates, kept, named)
-    return GitLosses(checkpoint, losses, removed=False, problems=[problem] if problem else [])
+    problems = list(dict.fromkeys(filter(None, (before.problem, now.problem))))
+    if not problems and before.object_format != now.object_format:
+        problems = [f"the repository had {before.object_format} objects, and has {now.object_format} objects now"]
+    losses = []
+    if not problems:  # without the refs, everything would look lost
+        losses, problem = _unreached(git, before, now, held, program)
+        problems = [problem] if problem else []
+    problems += [f"not recorded: {gap}" for gap in before.gaps]
+    return replace(nothing, losses=losses, problems=problems, index_differs=before.index_digest != now.index_digest)
 
 
-def rescue(found: GitLosses, root: Path) -> list[RescuedRef]:
-    """Make a branch for each loss that is still in the repository. A name that is taken gets a number."""
-    git = _git_dir(root)
-    wanted = [loss for loss in found.losses if loss.available]
-    if git is None or not wanted:
-        return []
-    user = _opened(git)
-    made = []
-    for loss in wanted:
-        name = loss.name.removeprefix("refs/").removeprefix("heads/").replace("@{", "-").replace("}", "")
-        made.append(RescuedRef(_create(user, _RESCUED + name, loss.commit), loss))
-    return made
-
-
-def _create(user: UserRepository, wanted: str, commit: str) -> str:
-    """Create a ref, or return one of this name that has the commit already, so that a second rescue adds none."""
-    from pygit2 import AlreadyExistsError, GitError
-
-    for number in range(1, 1000):
-        name = wanted if number == 1 else f"{wanted}-{number}"
-        existing = user.references.get(name)
-        if existing is not None and str(existing.target) == commit:
-            return name
-        if existing is None:
-            try:
-                user.references.create(name, commit)  # fails if another process made it meanwhile
-            except (AlreadyExistsError, ValueError):
-                continue
-            except (GitError, OSError) as error:
-                raise Unavailable(f"cannot create {name}: {error}", hint="Branches made so far stay.") from error
-            return name
-    raise Conflict(f"{wanted} and 998 more names are taken", hint="Delete some of these branches.")
-
-
-def _recorded(repository: Repository, ref: CheckpointRef | None) -> tuple[Checkpoint, GitRefs]:
+def read_recorded(repository: Repository, ref: CheckpointRef | None, root: Path) -> Recorded:
+    """Read what a checkpoint recorded; None: the one that an unfinished rescue was from, or the newest that did."""
+    if ref is None and (git := _git_dir_of(root)) is not None:
+        ref = _resumed(repository, git)
     if ref is not None:
         candidates = [repository.find(ref)]
     else:
         rows = repository.catalog.newest(limit=None, session=None, safety=True)
         candidates = [repository.checkpoint(row) for row in rows]
     for checkpoint in candidates:
-        if oid := repository.contents(checkpoint).git:
+        contents = repository.contents(checkpoint)
+        if contents.git:
             try:
-                return checkpoint, decode_git_refs(repository.objects.blob(oid))
-            except (json.JSONDecodeError, KeyError, TypeError, ValueError):
+                refs = decode_git_refs(repository.objects.blob(contents.git))
+                tree = contents.git_data
+                return Recorded(checkpoint, refs, read_git_data(repository.objects, tree) if tree else GitData())
+            except (KeyError, TypeError, ValueError):
                 continue
     which = f"checkpoint {candidates[0].id}" if ref is not None else "any checkpoint"
     raise NotFound(f"git was not recorded in {which}", hint="Checkpoints of a folder in a git repository record it.")
 
 
-def _git_dir(root: Path) -> Path | None:
+def _resumed(repository: Repository, git: Path) -> CheckpointRef | None:
+    try:
+        return repository.find((git / RESUMED).read_text("ascii").strip()).id
+    except (OSError, ValueError, NotFound, Damaged):
+        return None
+
+
+def git_dir_now(root: Path, recorded: Recorded) -> Path | None:
+    """Return the git directory that a checkpoint recorded; None if it is gone, even if the folder is now in another."""
+    git, place = _git_dir_of(root), recorded.data.place
+    if git is None or not place or os.path.lexists(root / place):
+        return git
+    return None if place in (".git", "../.git") or place.endswith("/.git") else git
+
+
+def _git_dir_of(root: Path) -> Path | None:
     repository = user_git.repository_of(root)
     return user_git.git_dir(repository) if repository is not None else None
 
 
-def _commits(refs: GitRefs) -> list[tuple[str, str, str]]:
-    """Return (what, name, commit) of everything that keeps a commit alive."""
+def named_commits(refs: GitRefs) -> list[tuple[str, str, str, str]]:
+    """Return (what, name, commit, message) of everything that keeps a commit alive."""
     found = []
     for name, commit in sorted(refs.refs.items()):
         if not commit.startswith("ref: ") and name != "refs/stash":
-            kinds = {_HEADS: "branch", "refs/tags/": "tag"}
+            kinds = {HEADS: "branch", "refs/tags/": "tag"}
             what = next((kind for prefix, kind in kinds.items() if name.startswith(prefix)), "ref")
-            found.append((what, name, commit))
-    found += [("stash", f"stash@{{{place}}}", commit) for place, (commit, _) in enumerate(refs.stashes)]
+            found.append((what, name, commit, ""))
+    found += [("stash", f"stash@{{{place}}}", *stash) for place, stash in enumerate(refs.stashes)]
     if refs.head and not refs.head.startswith("ref: "):
-        found.append(("HEAD", "HEAD", refs.head))
+        found.append(("HEAD", "HEAD", refs.head, ""))
     return found
 
 
-def _is_deleted(loss: tuple[str, str, str], named: set[tuple[str, str]], kept: set[str]) -> bool:
-    what, name, commit = loss
-    return commit not in kept if what == "stash" else what != "HEAD" and (what, name) not in named
+def _loss(named: tuple[str, str, str, str], *, deleted: bool, present: bool, held: set[str]) -> GitLoss:
+    what, name, commit, message = named
+    return GitLoss(what, name, commit, deleted, present or commit in held, commit in held, message)
 
 
 def _unreached(
-    git: Path, candidates: list[tuple[str, str, str]], kept: set[str], named: set[tuple[str, str]]
+    git: Path, before: GitRefs, now: GitRefs, held: set[str], program: str | None
 ) -> tuple[list[GitLoss], str]:
-    """Return the losses among the candidates: deleted names, and commits that no ref reaches. And a problem."""
+    """Return deleted names, and commits that no ref reaches; and why that could not be found out."""
+    kept = {commit for _, _, commit, _ in named_commits(now)}
+    names = {(what, name) for what, name, *_ in named_commits(now) if what != "stash"}
+
+    def is_deleted(what: str, name: str, commit: str) -> bool:
+        return commit not in kept if what == "stash" else what != "HEAD" and (what, name) not in names
+
+    every = named_commits(before)
+    candidates = [each for each in every if each[2] not in kept or is_deleted(*each[:3])]
     if not candidates:
         return [], ""
-    from pygit2 import GitError
-
+    if program is None:
+        return [], "the git program was not found, so commits could not be compared"
     try:
-        user = _opened(git)
-        tips = [target for commit in kept if (target := _commit_id(user, commit)) is not None]
-        found = []
-        for loss in candidates:
-            deleted = _is_deleted(loss, named, kept)
-            target = _commit_id(user, loss[2])
-            if deleted or target is None or not any(t == target or user.descendant_of(t, target) for t in tips):
-                found.append(GitLoss(*loss, deleted=deleted, available=loss[2] in user))
-    except (GitError, Unavailable, OSError, ValueError, KeyError) as error:
+        with tempfile.TemporaryDirectory(prefix="holdfast-git-") as folder:
+            scratch = GitScratch(Path(folder, "scratch"), program, git, now.object_format)
+            present, unreached = scratch.unreached([each[2] for each in candidates], kept)
+    except (Unavailable, OSError) as error:
         return [], f"commits could not be compared: {error}"
+    found = []
+    for each in candidates:
+        deleted = is_deleted(*each[:3])
+        if deleted or each[2] in unreached or each[2] not in present:
+            found.append(_loss(each, deleted=deleted, present=each[2] in present, held=held))
     return found, ""
-
-
-def _commit_id(user: UserRepository, text: str) -> Any:
-    """Return the id of the commit that an object is or that a tag names; None if there is none."""
-    from pygit2 import Commit, GitError
-
-    try:
-        return user[text].peel(Commit).id
-    except (KeyError, GitError, ValueError):
-        return None
-
-
-def _opened(git: Path) -> UserRepository:
-    """Open the user's repository with libgit2, which runs no hook and no program that its settings name (P7)."""
-    from pygit2 import GitError, Repository
-
-    try:
-        return Repository(str(git))
-    except GitError as error:
-        raise Unavailable(f"{git} cannot be opened: {error}", hint="SHA-256 repositories are not supported.") from None

@@ -67,7 +67,8 @@ if TYPE_CHECKING:
     from holdfast.workspace.capture.save import StateAndMetadata
     from holdfast.workspace.capture.watch_state import Watching
     from holdfast.workspace.engine import Engine
-    from holdfast.workspace.git_losses import GitLosses, RescuedRef
+    from holdfast.workspace.git_losses import GitLosses
+    from holdfast.workspace.git_rescue import GitRescue
     from holdfast.workspace.guard import Guard
     from holdfast.workspace.imports import Imports
     from holdfast.workspace.pathspec import Paths
@@ -113,6 +114,7 @@ class Workspace:
         environ: Mapping[str, str] | None = None,
         scan_secrets: bool = True,
         redact: bool = False,
+        git_objects_max_bytes: int = 512 << 20,
         clock: Callable[[], datetime] | None = None,
         zone: tzinfo | None = None,
     ) -> None:
@@ -126,6 +128,7 @@ class Workspace:
         such states as `Tagged` JSON.
         `scan_secrets`: look for keys and passwords in what is saved; `status` and `secrets` list them.
         `redact`: replace them in conversations that agents' hooks capture; never in files.
+        `git_objects_max_bytes`: at most this much is stored of the objects that only the folder's git repository has.
         `zone`: the time zone of times such as `@14:05`; None is that of this computer.
         Refused for the home folder and system folders, for a store inside the workspace, and for a store that other
         users own or can read or write, unless `trust_store`.
@@ -168,6 +171,8 @@ class Workspace:
             "file_clock": time.time_ns,
             "config_home": Path(environ.get("XDG_CONFIG_HOME") or home / ".config"),
         }
+        self._git_max_bytes = check_count(git_objects_max_bytes, "git_objects_max_bytes")
+        self._defers_git = False
         self._engine_made: Engine | None = None
         self._engine_lock = threading.Lock()
         self.first_saves = FirstSaves()
@@ -232,10 +237,12 @@ class Workspace:
     def save_request(self, request: SaveRequest) -> Checkpoint:
         """Do what `save` does, with its arguments in one object."""
         with self._writing():
-            return self._engine.saver.save(request)
+            checkpoint = self._engine.saver.save(request)
+        return self._with_git(checkpoint)
 
     def after_save(self) -> builtins.list[str]:
-        """Do what follows a save and must not delay it: start `thin` in a process of its own if it is due.
+        """Do what follows a save and must not delay it: hold objects of git, start `thin` in a process of its own if
+        it is due.
 
         Returns what to tell the user: large new files, each once, and a store that grows fast, once a day. The command
         line and the hooks of agents call this; a program that only uses `Workspace` decides itself what is deleted.
@@ -244,7 +251,45 @@ class Workspace:
 
         large = self._engine.saver.take_large_files()
         now = self._clock().timestamp()
-        return after_save(Saved(self.path, self.store, now, large, self._reopening, self._environ))
+        saved = Saved(self.path, self.store, now, large, self._reopening, self._environ)
+        if self._engine.saver.git.is_wanting and not self._hold_git():
+            from holdfast.workspace.git_objects import start_holding  # start-up cost: seldom needed
+
+            start_holding(saved)
+        return after_save(saved)
+
+    def defer_git(self) -> None:
+        """Have saves leave the objects of the user's git to `after_save`; for a process that calls it after each."""
+        self._defers_git = True
+
+    def hold_git(self) -> bool:
+        """Store the objects of the user's git that checkpoints name and no remote has, however long that takes.
+
+        False if there is no git program or no repository. A save does this by itself, as far as it takes seconds only.
+        """
+        return self._hold_git(timeout_s=None)
+
+    def _hold_git(self, *, timeout_s: float | None = 2.0) -> bool:
+        from holdfast.scan.user_git import git_program
+        from holdfast.workspace.capture.git_hold import GitHolder  # start-up cost: most saves find git unchanged
+
+        git, program = self._engine.scanner.git_dir(), git_program(self._environ)
+        if git is None or program is None:
+            return False
+        recorder = self._engine.saver.git
+        holder = GitHolder(self._repository, recorder, self._writing, program, max_bytes=self._git_max_bytes)
+        is_done = holder.hold(git, timeout_s=timeout_s)
+        recorder.is_wanting = recorder.is_wanting and not is_done
+        return is_done
+
+    def _with_git(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Hold what a new checkpoint names, unless that is deferred; return it as it is then. Fails no save (P4)."""
+        if self._defers_git or not self._engine.saver.git.is_wanting:
+            return checkpoint
+        with contextlib.suppress(HoldfastError, OSError):
+            self._hold_git()
+            return checkpoint.replace(commit=self._repository.objects.ref(checkpoint.id).hex())
+        return checkpoint
 
     def save_changes(
         self,
@@ -264,7 +309,8 @@ class Workspace:
 
         request = SaveRequest(message, session=session, actor=actor, progress=progress)
         with self._writing():
-            return self._engine.saver.save_changes(request, details)
+            checkpoint = self._engine.saver.save_changes(request, details)
+        return checkpoint and self._with_git(checkpoint)
 
     def import_from(
         self, other: Workspace, ref: CheckpointRef, message: str = "", *, metadata: Mapping[str, JSON] | None = None
@@ -556,16 +602,31 @@ class Workspace:
 
         ref: the checkpoint to compare with; None: the newest one that recorded git. NotFound if none did.
         """
+        from holdfast.scan.user_git import git_program
         from holdfast.workspace.git_losses import find_losses
 
+        program = git_program(self._environ)
         with self._reading():
-            return self._repository.consistently(lambda: find_losses(self._repository, self.path, ref))
+            return self._repository.consistently(lambda: find_losses(self._repository, self.path, ref, program))
 
-    def rescue_git(self, ref: CheckpointRef | None = None) -> builtins.list[RescuedRef]:
-        """Bring back what `git_losses` finds, as new branches `rescued/…`. Nothing is overwritten, no branch moves."""
-        from holdfast.workspace.git_losses import rescue
+    def rescue_git(self, ref: CheckpointRef | None = None, *, index: bool = False) -> GitRescue:
+        """Bring back what `git_losses` finds: branches as `rescued/…`, stashes as stashes, a removed repository as a
+        whole. Nothing is overwritten, no branch moves. With `index`, replace the index too; a copy of it stays.
 
-        return rescue(self.git_losses(ref), self.path)
+        Unavailable without the git program.
+        """
+        from holdfast.scan.user_git import git_program
+        from holdfast.workspace.git_losses import git_dir_now, read_recorded
+        from holdfast.workspace.git_rescue import Rescuer
+
+        program = git_program(self._environ)
+        if program is None:
+            raise Unavailable("the git program was not found", hint="Install git.")
+        found = self.git_losses(ref)
+        with self._reading():
+            recorded = read_recorded(self._repository, found.checkpoint, self.path)
+            git = git_dir_now(self.path, recorded)
+            return Rescuer(self._repository, self.path, program, recorded).rescue(found, git, index=index)
 
     def _troubles(self) -> builtins.list[Attention]:
         """What opening the workspace found to need attention."""

@@ -17,6 +17,7 @@ WHOLE = """\
 exclude_patterns = ["*.log", "data/"]
 ignored_file_max_bytes = "2 MiB"
 ignored_total_max_bytes = 100000000
+git_objects_max_bytes = "1 GiB"
 watch = true
 
 [retention]
@@ -44,6 +45,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         "ignored_total_max_bytes": 100_000_000,
         "scan_secrets": True,
         "redact": False,
+        "git_objects_max_bytes": 1 << 30,
     }
     assert settings.retention == Policy(100, timedelta(days=30), 10, 3, max_bytes=1_500_000_000)
     assert settings.watch

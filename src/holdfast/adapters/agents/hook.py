@@ -82,7 +82,9 @@ def open_workspace(folder: Path, environ: Mapping[str, str], *, watch: bool = Fa
     except HoldfastError:
         settings = Settings()
     options = settings.options() | {"on_unknown": "tagged"}  # a hook does not decode the states of other programs
-    return Workspace(folder, environ=environ, home=home_of(environ), watch=watch, **options)
+    workspace = Workspace(folder, environ=environ, home=home_of(environ), watch=watch, **options)
+    workspace.defer_git()  # `after_save` follows, once the agent has its answer
+    return workspace
 
 
 def home_of(environ: Mapping[str, str]) -> Path:

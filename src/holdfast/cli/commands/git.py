@@ -12,6 +12,7 @@ from holdfast.cli.context import App, pass_app
 from holdfast.cli.exit_codes import Exit
 from holdfast.model.documents import short
 from holdfast.workspace.git_losses import GitLoss, GitLosses
+from holdfast.workspace.git_rescue import GitRescue
 
 
 @click.group(cls=Group)
@@ -22,6 +23,7 @@ def git() -> None:
     holdfast git status
     holdfast git status --json
     holdfast git rescue
+    holdfast git rescue --index
     """
 
 
@@ -35,68 +37,98 @@ def status(app: App, *, ref: str | None) -> None:
         app.document(_document(found))
         return
     _show(found)
-    if any(loss.available for loss in found.losses):
-        streams.answer(f"Bring them back as new branches: {app.typed('git', 'rescue')}")
+    if found.removed or any(loss.available for loss in found.losses):
+        streams.answer(f"Bring back what is there: {app.typed('git', 'rescue')}")
 
 
 @git.command(cls=Command)
 @click.argument("ref", required=False)
+@click.option("--index", is_flag=True, help="Bring back what was staged, too. A copy of the present index stays.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_app
-def rescue(app: App, *, ref: str | None, yes: bool) -> int:
-    """Bring back lost commits as new branches, rescued/NAME. No branch moves, and nothing is overwritten.
+def rescue(app: App, *, ref: str | None, index: bool, yes: bool) -> int:
+    """Bring back lost commits as new branches, rescued/NAME, and lost stashes as stashes.
 
-    Apply a stash with `git stash apply rescued/stash-0`.
+    No branch moves, and nothing is overwritten. A removed repository is made again, as far as it was held.
     """
     workspace = app.open()
     found = workspace.git_losses(ref)
     count = sum(loss.available for loss in found.losses)
-    if count and not yes and not app.json:
+    is_wanted = bool(count or index or found.removed)
+    if is_wanted and not yes and not app.json:
         _show(found)
-    if count:
-        app.confirm(f"Create {render.count(count, 'branch', 'branches')} in your repository?", yes=yes)
-    made = workspace.rescue_git(found.checkpoint) if count else []
-    missing = [loss for loss in found.losses if not loss.available]
+    if is_wanted:
+        app.confirm(_question(found, count, index=index), yes=yes)
+    done = workspace.rescue_git(found.checkpoint, index=index) if is_wanted else GitRescue([], found.losses)
+    problems = [*done.problems, *found.problems]
     if app.json:
-        rescued = [{"ref": each.ref, **_loss(each.loss)} for each in made]
-        app.document({"rescued": rescued, "missing": [_loss(loss) for loss in missing], "problems": found.problems})
+        rescued = [{"ref": each.ref, **_loss(each.loss)} for each in done.refs]
+        missing = [_loss(loss) for loss in done.missing]
+        names: dict[str, Any] = {"rescued": rescued, "missing": missing, "problems": problems, "notes": [*done.notes]}
+        names |= {"recreated": done.recreated, "index": done.index, "index_backup": done.index_backup or None}
+        app.document(names)
     else:
-        for each in made:
-            streams.answer(f"{render.escape(each.ref.removeprefix('refs/heads/'))}  {each.loss.commit[:10]}")
-        for loss in missing:
-            streams.answer(f"missing: {_words(loss)}")
-        if not found.losses:
+        _show_rescue(done)
+        if not is_wanted:
             _show(found)
-    return Exit.INCOMPLETE if missing or found.problems else Exit.DONE
+    return Exit.INCOMPLETE if done.missing or problems else Exit.DONE
+
+
+def _question(found: GitLosses, count: int, *, index: bool) -> str:
+    if found.removed:
+        return "Make the repository again?"
+    parts = [f"Bring back {render.count(count, 'commit')}"] if count else []
+    if index:
+        parts.append(f"{'replace' if parts else 'Replace'} the index")
+    return f"{' and '.join(parts)} in your repository?"
+
+
+def _show_rescue(done: GitRescue) -> None:
+    if done.recreated:
+        streams.answer("The repository was made again.")
+    for each in done.refs:
+        name = "stash" if each.ref == "refs/stash" else each.ref.removeprefix("refs/heads/")
+        streams.answer(f"{render.escape(name)}  {each.loss.commit[:10]}")
+    if done.index:
+        streams.answer("The index is as it was." + (f" Before: {done.index_backup}" if done.index_backup else ""))
+    for loss in done.missing:
+        streams.answer(f"missing: {_words(loss)}")
+    for problem in (*done.problems, *done.notes):
+        streams.answer(f"note: {render.escape(problem)}")
+    if done.missing:
+        streams.answer("If a remote has the missing commits: git fetch, then holdfast git rescue again.")
 
 
 def _show(found: GitLosses) -> None:
     if found.removed:
-        streams.answer("The git repository is gone. Its objects are not in the store: only names can be shown.")
+        streams.answer("The git repository is gone.")
     elif not found.losses and not found.problems:
         streams.answer(f"Nothing lost since {render.escape(short(found.checkpoint.id))}.")
     for loss in found.losses:
         streams.answer(_words(loss))
     for problem in found.problems:
-        streams.answer(f"not compared: {render.escape(problem)}")
+        streams.answer(f"note: {render.escape(problem)}")
+    if found.not_held:
+        streams.answer(f"not held: {render.escape(found.not_held)}")
 
 
 def _words(loss: GitLoss) -> str:
     fate = "deleted" if loss.deleted else "moved; no ref reaches its commit"
-    where = "" if loss.available else ", not in the repository any more"
+    where = "" if loss.available else ", neither in the repository nor in the store"
     name = loss.name.removeprefix("refs/heads/").removeprefix("refs/tags/")
     return f"{loss.what} {render.escape(name)} {loss.commit[:10]}: {fate}{where}"
 
 
 def _document(found: GitLosses) -> dict[str, Any]:
-    losses = [_loss(loss) for loss in found.losses]
     return {
         "checkpoint": found.checkpoint.id,
         "removed": found.removed,
-        "losses": losses,
+        "losses": [_loss(loss) for loss in found.losses],
         "problems": found.problems,
+        "index_differs": found.index_differs,
+        "not_held": found.not_held or None,
     }
 
 
 def _loss(loss: GitLoss) -> dict[str, Any]:
-    return {name: getattr(loss, name) for name in ("what", "name", "commit", "deleted", "available")}
+    return {name: getattr(loss, name) for name in ("what", "name", "commit", "deleted", "available", "held")}

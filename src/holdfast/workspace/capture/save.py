@@ -46,7 +46,7 @@ class Saver:
         self._repository = repository
         self._scanner = scanner
         self._clock = clock
-        self._git = GitRecorder(repository)
+        self.git = GitRecorder(repository, scanner.root)
         self.scans_secrets = True
         self.unscanned: list[str] | None = None
         """A list: a save only adds its checkpoint, for `Workspace.scan_pending`."""
@@ -68,7 +68,7 @@ class Saver:
             if not request.wants_own_checkpoint:
                 content = content_key(snapshot.root, object_id(ObjectKind.BLOB, report))
                 same = self._same(head, content, state_tree.hex() if request.state is not None else None)
-                if same is not None and not self._git.changed_since(same.commit, sink, self._scanner.git_dir()):
+                if same is not None and not self.git.changed_since(same.commit, sink, self._scanner.git_dir()):
                     self._keep_existing(sink, remember)
                     return same
             label = request.label()
@@ -85,7 +85,7 @@ class Saver:
             row = self._repository.catalog.by_id(head.id) if head is not None else None
             content = content_key(snapshot.root, object_id(ObjectKind.BLOB, report))
             is_same = row is not None and row.content == content
-            if row and is_same and not self._git.changed_since(row.commit, sink, self._scanner.git_dir()):
+            if row and is_same and not self.git.changed_since(row.commit, sink, self._scanner.git_dir()):
                 self._keep_existing(sink, remember, is_durable=row.id == self._durable_head)
                 self._durable_head = row.id
                 return None
@@ -121,12 +121,13 @@ class Saver:
             self._repository.confirm()
         with contextlib.suppress(OSError):
             remember()
+            self.git.remember()
 
     def _tidy(self, remember: Callable[[], None]) -> None:
         with contextlib.suppress(OSError):  # the checkpoint exists; the rest only makes the next one faster
             self._repository.upkeep()
             remember()
-            self._git.remember()
+            self.git.remember()
 
     def _left_out(self, include: Sequence[str], snapshot: Snapshot, sink: ObjectSink) -> frozenset[str]:
         """Return the existing paths that the ignore rules leave out."""
@@ -207,6 +208,7 @@ class Saver:
             quiet=snapshot.quiet,
             git=self._scanner.git_head(),
         )
+        git = self.git.record(sink, self._scanner.git_dir())
         contents = Contents(
             root=snapshot.root,
             state=state_tree,
@@ -214,7 +216,8 @@ class Saver:
             changes=sink.add(ObjectKind.BLOB, to_json(self._changes(sink, checkpoint, head, snapshot))),
             uncovered=sink.add(ObjectKind.BLOB, report),
             rules=sink.add(ObjectKind.BLOB, self._scanner.frozen_rules(snapshot) if rules is None else rules),
-            git=self._git.record(sink, self._scanner.git_dir()),
+            git=git.names,
+            git_data=git.data,
         )
         commit = write_commit(sink, checkpoint, contents)
         self._repository.publish(sink.writer, checkpoint, contents, commit)

@@ -8,6 +8,7 @@ changes.json     the paths that differ from the parent
 uncovered.json   the paths that are not covered, and why
 rules.json       the ignore rules that are not files of the workspace
 git.json         refs and stashes of the user's git; only in a repository
+git/             its index, and objects that exist nowhere else: `git_data`
 """
 
 # No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
@@ -45,6 +46,7 @@ class Contents(NamedTuple):
     uncovered: bytes
     rules: bytes
     git: bytes = b""  # empty: not in a repository
+    git_data: bytes = b""  # a tree; empty: none
 
 
 def encode_record(checkpoint: Checkpoint) -> bytes:
@@ -128,6 +130,8 @@ def write_commit(sink: "Sink", checkpoint: Checkpoint, contents: Contents) -> by
         TreeEntry(FILE_MODE, b"rules.json", contents.rules),
         TreeEntry(FILE_MODE, b"uncovered.json", contents.uncovered),
     ]
+    if contents.git_data:
+        entries.append(TreeEntry(FOLDER_MODE, b"git", contents.git_data))
     if contents.git:
         entries.insert(4, TreeEntry(FILE_MODE, b"git.json", contents.git))
     if contents.state != EMPTY_TREE:
@@ -146,7 +150,7 @@ def read_contents(source: "Source", commit: bytes) -> Contents:
     entries = {entry.name: entry for entry in source.tree(tree)}
     try:
         attrs = entries[b"attrs"]
-        state, git = entries.get(b"state"), entries.get(b"git.json")
+        state, git, git_data = entries.get(b"state"), entries.get(b"git.json"), entries.get(b"git")
         return Contents(
             root=Node(entries[b"files"].oid, attrs.oid, attrs.mode == FOLDER_MODE),
             state=state.oid if state else EMPTY_TREE,
@@ -155,6 +159,7 @@ def read_contents(source: "Source", commit: bytes) -> Contents:
             uncovered=entries[b"uncovered.json"].oid,
             rules=entries[b"rules.json"].oid,
             git=git.oid if git else b"",
+            git_data=git_data.oid if git_data else b"",
         )
     except KeyError as error:
         raise Damaged(f"a checkpoint has no {error.args[0].decode()}", remedy=Remedy("verify")) from None

@@ -37,6 +37,8 @@ BISECT_NOTE = "bisect"
 """A file of the store while a bisection runs in the workspace: the id of the checkpoint to bring back."""
 THINNING = "thinning"
 """The folder in which packs are copied without the store's lock, and its lock."""
+GIT_WORK = "git-work"
+"""The folder in which the git program works on objects of the user's git, and its lock."""
 T = TypeVar("T")
 _FAR_AHEAD = 1000
 _SLACK_BYTES = 64 << 10  # for an index, and for the catalog
@@ -111,6 +113,8 @@ class Repository:
         self.holds.sweep()
         if (self.own / THINNING).exists() and _is_free(self.own / f"{THINNING}.lock"):
             self.sweep_thinning()
+        if (self.own / GIT_WORK).exists() and _is_free(self.own / f"{GIT_WORK}.lock"):
+            self.sweep_git_work()
         for folder in (self.folder, self.own):
             for name in os.listdir(folder):
                 if name.endswith(".new") or name == "new-ref":
@@ -121,6 +125,11 @@ class Repository:
         can be thinning."""
         with contextlib.suppress(FileNotFoundError):
             durable.remove_tree(str(self.own / THINNING))
+
+    def sweep_git_work(self) -> None:
+        """Remove what the git program worked with. Call it only while no other process can be at it."""
+        with contextlib.suppress(FileNotFoundError):
+            durable.remove_tree(str(self.own / GIT_WORK))
 
     def sync(self) -> None:
         """Make the catalog agree with the refs."""

@@ -127,7 +127,7 @@ def _after_save(saved: Saved) -> list[str]:
         known = _sampled(before, now, size)
         if _is_due(known, now, size):
             known = known._replace(run_at=now, run_bytes=size)
-            _start(saved)
+            start_detached(saved, "holdfast.workspace.upkeep.growth")
     new = [path for path in saved.large if path not in known.named]
     messages = [_large_message(path, saved.large[path]) for path in new]
     known = known._replace(named=[*known.named, *new][-_NAMED_MOST:])
@@ -236,13 +236,13 @@ def take_notice(store: Path) -> str:
 # thinning in a process of its own
 
 
-def _start(saved: Saved) -> None:
-    """Start thinning, detached: neither this process nor an agent waits for it."""
+def start_detached(saved: Saved, module: str) -> None:
+    """Run a module on a workspace in a process of its own: neither this process nor an agent waits for it."""
     _children[:] = [child for child in _children if not _has_ended(child)]
     null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
     told = json.dumps({"path": os.fspath(saved.path), "store": os.fspath(saved.store), **saved.reopening})
     # -P: a package named holdfast in the current folder is not ours
-    command = [sys.executable, "-P", "-m", "holdfast.workspace.upkeep.growth", told]
+    command = [sys.executable, "-P", "-m", module, told]
     with contextlib.suppress(OSError, NotImplementedError):
         _children.append(
             os.posix_spawn(sys.executable, command, {**os.environ, **saved.environ}, file_actions=null, setsid=True)

@@ -1,0 +1,66 @@
+"""The index of the user's git: its content, and a digest of what is staged. Only reads (P6)."""
+
+from __future__ import annotations
+
+from hashlib import sha1
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast import durable
+
+_MAX_BYTES = 1 << 30
+_STAT_BYTES = 40  # times, device, inode, mode, owner, size: git rewrites these whenever it looks at files
+
+
+class Index(NamedTuple):
+    """An index, as git wrote it."""
+
+    data: bytes
+    shared: bytes
+    """The file that a split index builds on."""
+    shared_name: str
+    digest: str
+    """The same for two indexes with the same entries, whatever times they note; empty if there is no index."""
+
+
+def read_index(git: Path, *, hash_bytes: int = 20) -> Index:
+    """Read the index of a git directory. One that cannot be read counts as none."""
+    try:
+        data = durable.read_file(git / "index", max_bytes=_MAX_BYTES)
+    except OSError:
+        return Index(b"", b"", "", "")
+    try:
+        digest, end = _digest(data, hash_bytes)
+    except (IndexError, ValueError):
+        return Index(data, b"", "", sha1(data).hexdigest())
+    if data[end : end + 4] != b"link":  # always the first of the extensions
+        return Index(data, b"", "", digest)
+    name = f"sharedindex.{data[end + 8 : end + 8 + hash_bytes].hex()}"
+    try:
+        shared = durable.read_file(git / name, max_bytes=_MAX_BYTES)
+    except OSError:
+        shared = b""
+    return Index(data, shared, name, sha1(data + shared).hexdigest())
+
+
+def _digest(data: bytes, hash_bytes: int) -> tuple[str, int]:
+    """Return the digest of the entries and where they end. IndexError or ValueError if the index is damaged."""
+    version = int.from_bytes(data[4:8])
+    if data[:4] != b"DIRC" or version not in (2, 3, 4):
+        raise ValueError("not an index")
+    flags_at = _STAT_BYTES + hash_bytes
+    parts = [data[4:12]]
+    at = 12
+    for _ in range(int.from_bytes(data[8:12])):
+        start = at + flags_at + (4 if data[at + flags_at] & 0x40 else 2)
+        if version == 4:
+            while data[start] & 128:  # how much of the name before is dropped
+                start += 1
+            end = data.index(0, start + 1)
+            after = end + 1
+        else:
+            end = data.index(0, start)
+            after = at + ((end - at + 8) & ~7)
+        parts += (data[at + 24 : at + 28], data[at + _STAT_BYTES : end])
+        at = after
+    return sha1(b"\0".join(parts)).hexdigest(), at

@@ -1,0 +1,318 @@
+"""Holding objects of the user's git that exist nowhere else: what a checkpoint names and no remote has.
+
+It follows a save, so that no hook waits for it: until it is done, the checkpoint says which commits are not held (P4).
+git enumerates and packs in a scratch repository, without the store's lock; the user's repository is only read (P6).
+
+Order of writes (P3): a pack with the new contents, durable, in `git-work/`; under the lock it is renamed into the
+store, and the commit of the checkpoint is replaced by one that refers to it (the commit point); then the cache. A kill
+before the rename leaves a folder that the next writer removes, after it a pack that nothing needs, which the next merge
+frees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast import durable
+from holdfast.errors import Damaged, NotFound, Unavailable
+from holdfast.model import Checkpoint
+from holdfast.scan.git_refs import GitRefs, decode_git_refs, remote_tips
+from holdfast.scan.git_scratch import GitScratch
+from holdfast.scan.user_git import common_dir
+from holdfast.shadowgit import ObjectKind, PackWriter
+from holdfast.workspace.capture.git_record import INDEX, GitRecorder, wanted_tips
+from holdfast.workspace.stored.chunking import LARGE_FILES, cut, group_parts
+from holdfast.workspace.stored.git_data import GitData, GitPack, read_git_data, write_git_data
+from holdfast.workspace.stored.object_sink import PackSink
+from holdfast.workspace.stored.record import Contents, write_commit
+from holdfast.workspace.stored.repository import GIT_WORK, Repository
+
+MAX_BYTES = 512 << 20
+"""The greatest pack of the user's objects that a checkpoint holds, unless the configuration says otherwise."""
+IN_SAVE_S = 2.0
+"""How long a save waits for this at most. What takes longer is left to a process of its own."""
+SLOW = "git-slow"
+"""A file of the store while holding objects takes longer than a save may."""
+_LOOK_BACK = 32  # checkpoints among which unheld commits are looked for
+_MOST_PACKS = 8
+_FEWER_COMMITS = (10_000, 1_000, 100, 10, 1)
+_EMPTY_PACK_BYTES = 44  # a pack without objects, with a SHA-256 checksum
+_PIECE_BYTES = 1 << 20
+_EMPTY_TREES = {
+    "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    "sha256": "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+}
+
+
+class _Pending(NamedTuple):
+    """A checkpoint that names objects which are not held."""
+
+    checkpoint: Checkpoint
+    contents: Contents
+    refs: GitRefs
+    data: GitData
+
+
+class GitHolder:
+    """Adds objects of the user's git to checkpoints of one store. `writing` takes the store's lock."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        recorder: GitRecorder,
+        writing: Callable[[], AbstractContextManager[None]],
+        program: str,
+        *,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._repository = repository
+        self._recorder = recorder
+        self._writing = writing
+        self._program = program
+        self._max_bytes = max_bytes
+        self._slow = repository.own / SLOW
+        self._deadline: float | None = None
+
+    def hold(self, git: Path, *, timeout_s: float | None = None) -> bool:
+        """Hold what checkpoints name; False if that takes longer than `timeout_s`, or another process is at it.
+
+        If it took too long once, it is tried with a limit again only after a run without one.
+        """
+        if timeout_s is not None and self._slow.exists():
+            return False
+        self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        lock = durable.Lock(self._repository.own / f"{GIT_WORK}.lock")
+        if not lock.acquire(wait=timeout_s is None):
+            return False
+        try:
+            for pending in self._pending():
+                self._hold(git, pending)
+        except TimeoutError:
+            with contextlib.suppress(OSError):
+                durable.write_atomically(self._slow, b"", via=self._slow.with_suffix(".tmp"), sync=False)
+            return False
+        else:
+            if timeout_s is None and self._slow.exists():
+                durable.disk().unlink(str(self._slow))
+            return True
+        finally:
+            self._repository.sweep_git_work()
+            lock.release()
+
+    def _pending(self) -> list[_Pending]:
+        """Return checkpoints that want objects, oldest first: each may be the only one that names a dropped stash."""
+        found = []
+        for row in self._repository.catalog.newest(limit=_LOOK_BACK, session=None, safety=True):
+            pending = self._read(self._repository.checkpoint(row))
+            if pending is not None and pending.data.wanted:
+                found.append(pending)
+        return found[::-1]
+
+    def _read(self, checkpoint: Checkpoint) -> _Pending | None:
+        objects = self._repository.objects
+        try:
+            contents = self._repository.contents(checkpoint)
+            if not contents.git_data:
+                return None
+            refs = decode_git_refs(objects.blob(contents.git))
+            return _Pending(checkpoint, contents, refs, read_git_data(objects, contents.git_data))
+        except (Damaged, NotFound, ValueError, KeyError, TypeError):
+            return None
+
+    def _hold(self, git: Path, pending: _Pending) -> None:
+        self._repository.sweep_git_work()
+        work = self._repository.own / GIT_WORK
+        durable.make_folder(work)
+        before = self._newest_packs(pending)
+        try:
+            data, pack = self._packed(work, git, pending, before)
+        except Unavailable as error:
+            data, pack = before._replace(wanted=frozenset(), problem=error.message), None
+        with self._writing():
+            self._attach(work, pending.checkpoint, data, pack)
+
+    def _newest_packs(self, pending: _Pending) -> GitData:
+        """Return the data of the checkpoint, with packs that were added to others since it was saved."""
+        row = self._repository.catalog.greatest()
+        newest = self._read(self._repository.checkpoint(row)) if row is not None else None
+        ours, theirs = pending.data.packs, newest.data.packs if newest else ()
+        return pending.data if len(theirs) <= len(ours) else pending.data._replace(packs=theirs)
+
+    # packing, without the lock
+
+    def _packed(self, work: Path, git: Path, pending: _Pending, before: GitData) -> tuple[GitData, str | None]:
+        """Pack what is missing; return the new data, and the name of a pack for the store in the folder `work`."""
+        kept = _packs_to_keep(before.packs)
+        every = wanted_tips(pending.refs)
+        covered = {tip for pack in kept for tip in pack.tips}
+        wanted = every - covered
+        scratch = GitScratch(work / "scratch", self._program, git, pending.refs.object_format)
+        tips, problem = self._tips(scratch, work, git, pending.refs, wanted)
+        has_object = scratch.kinds(remote_tips(git) | covered | set(before.purged), timeout_s=self._left())
+        without = [f"^{name}" for name in sorted(has_object)]
+        file = work / "objects.pack"
+        limit = self._pack_objects(scratch, git, tips, without, file)
+        problem = "; ".join(filter(None, (problem, limit)))
+        if kept == before.packs and problem == "" and before.problem:
+            problem = before.problem  # of packs that stay
+        data = before._replace(wanted=frozenset(), problem=problem)
+        if not file.exists():
+            return data, None  # the problem says why
+        if kept and file.stat().st_size <= _EMPTY_PACK_BYTES:
+            last = kept[-1]._replace(tips=sorted({*kept[-1].tips, *wanted}))
+            return data._replace(packs=(*kept[:-1], last)), None
+        name, mode, oid = _store_pack(work, file)
+        made = GitPack(sorted(wanted), mode, oid, file.stat().st_size)
+        return data._replace(packs=(*kept, made)), name
+
+    def _tips(
+        self, scratch: GitScratch, work: Path, git: Path, refs: GitRefs, wanted: set[str]
+    ) -> tuple[list[str], str]:
+        """Return the objects to begin with, and what is wrong with some."""
+        names = {tip for tip in wanted if not tip.startswith(INDEX)}
+        staged: set[str] = set()
+        if any(tip.startswith(INDEX) for tip in wanted):
+            staged = self._staged(scratch, git, refs)
+        there = scratch.kinds(names | staged, timeout_s=self._left())
+        missing = len(names - there.keys())
+        problem = f"{missing} commits that git names were not in its repository" if missing else ""
+        return sorted(there), problem
+
+    def _staged(self, scratch: GitScratch, git: Path, refs: GitRefs) -> set[str]:
+        """Return the blobs in the index that HEAD does not have."""
+        for name in os.listdir(git):
+            if name == "index" or name.startswith("sharedindex."):
+                with contextlib.suppress(OSError):
+                    data = durable.read_file(git / name, max_bytes=1 << 30)
+                    (scratch.folder / name).write_bytes(data)
+        head = refs.refs.get(refs.head.removeprefix("ref: "), refs.head)
+        if head not in scratch.kinds([head], timeout_s=self._left()):
+            head = _EMPTY_TREES[refs.object_format]
+        command = ("diff-index", "--cached", "--raw", "--no-renames", "-z", "--no-abbrev", "--ignore-submodules", head)
+        done = scratch.run(*command, timeout_s=self._left())
+        rows = (part.split(b" ") for part in done.output.split(b"\0") if part.startswith(b":"))
+        return {row[3].decode() for row in rows if len(row) > 4 and row[3].strip(b"0")}
+
+    def _pack_objects(self, scratch: GitScratch, git: Path, tips: list[str], without: list[str], file: Path) -> str:
+        """Write a pack; return what is left out because of the limit."""
+        limit: str = ""
+        options: list[str] | None = []
+        if _objects_bytes(git) > self._max_bytes:
+            limit, options = self._fit(scratch, tips, without)
+            if options is None:
+                return limit
+        if options:
+            listed = self._run(scratch, ["rev-list", "--objects", "--missing=allow-any", *options], tips, without)
+            names = b"".join(line.split(b" ", 1)[0] + b"\n" for line in listed.splitlines())
+            command: list[str] = []
+            data = names
+        else:
+            command, data = ["--revs"], "".join(f"{line}\n" for line in (*tips, *without)).encode()
+        with open(file, "xb") as out:
+            done = scratch.run(
+                "pack-objects", "-q", "--stdout", "--delta-base-offset", "--missing=allow-any", *command,
+                input_data=data, stdout=out, timeout_s=self._left(),
+            )  # fmt: skip
+        if done.code:
+            file.unlink()
+            return f"git could not pack its objects: {done.error}"
+        if file.stat().st_size > self._max_bytes:  # its loose objects are larger than they seemed
+            file.unlink()
+            return f"nothing is held: it would be more than {self._max_bytes:,} bytes"
+        return limit
+
+    def _fit(self, scratch: GitScratch, tips: list[str], without: list[str]) -> tuple[str, list[str] | None]:
+        """Return how many of the newest commits fit into the limit, in words and as options; None: not even one."""
+        for most in (None, *_FEWER_COMMITS):
+            options = [] if most is None else [f"--max-count={most}"]
+            command = ["rev-list", "--objects", "--disk-usage", "--missing=allow-any", *options]
+            if int(self._run(scratch, command, tips, without) or 0) <= self._max_bytes:
+                words = "" if most is None else f"only the newest {most:,} commits are held"
+                return (f"{words}: all have more than {self._max_bytes:,} bytes" if words else ""), options
+        return f"nothing is held: one commit has more than {self._max_bytes:,} bytes", None
+
+    def _run(self, scratch: GitScratch, command: list[str], tips: list[str], without: list[str]) -> bytes:
+        data = "".join(f"{line}\n" for line in (*tips, *without)).encode()
+        done = scratch.run(*command, "--stdin", input_data=data, timeout_s=self._left())
+        if done.code:
+            raise Unavailable(f"git could not list its objects: {done.error}", hint="Run git fsck.")
+        return done.output
+
+    def _left(self) -> float | None:
+        if self._deadline is None:
+            return None
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("holding git's objects took too long")
+        return left
+
+    # storing, under the lock
+
+    def _attach(self, work: Path, target: Checkpoint, data: GitData, pack: str | None) -> None:
+        """Put the pack into the store, and let the checkpoint, and the newest, refer to it."""
+        if pack is not None:
+            for suffix in (".idx", ".pack"):  # readers skip an index without a pack
+                place = self._repository.objects.pack_folder / f"{pack}{suffix}"
+                durable.disk().rename(str(work / f"{pack}{suffix}"), str(place))
+            durable.sync_folder(self._repository.objects.pack_folder)  # P3: before anything refers to it
+            self._repository.objects.refresh()
+        newest = self._repository.catalog.greatest()
+        for key in dict.fromkeys([target.id, newest.id if newest else target.id]):
+            row = self._repository.catalog.by_id(key)
+            pending = self._read(self._repository.checkpoint(row)) if row is not None else None
+            if pending is None or not pending.data.wanted:
+                continue  # deleted or purged meanwhile
+            wanted = frozenset(wanted_tips(pending.refs) - data.tips) if key != target.id else data.wanted
+            self._replace(pending, pending.data._replace(packs=data.packs, problem=data.problem, wanted=wanted))
+
+    def _replace(self, pending: _Pending, data: GitData) -> None:
+        with PackSink(self._repository.objects) as sink:
+            contents = pending.contents._replace(git_data=write_git_data(sink, data))
+            commit = write_commit(sink, pending.checkpoint, contents)
+            self._repository.replace(sink.writer, pending.checkpoint, contents, commit)
+        with contextlib.suppress(OSError):
+            self._recorder.remember_data(contents.git, contents.git_data, wanting=bool(data.wanted))
+
+
+def _packs_to_keep(packs: tuple[GitPack, ...]) -> tuple[GitPack, ...]:
+    """Return the packs that stay when one is added. If there are many, the last ones are made again as one, so that
+    every byte is rewritten a number of times that grows with the logarithm of their size (P8)."""
+    if len(packs) < _MOST_PACKS:
+        return packs
+    place = len(packs) // 2
+    while place and packs[place - 1].size_bytes <= 2 * sum(pack.size_bytes for pack in packs[place:]):
+        place -= 1
+    return packs[:place]
+
+
+def _store_pack(work: Path, file: Path) -> tuple[str | None, int, bytes]:
+    """Make a pack for the store of a pack of the user's objects; return its name, and where the content is in it."""
+    writer = PackWriter(work, has=lambda _: False)
+    try:
+        with open(file, "rb") as source:
+            pieces = iter(lambda: source.read(_PIECE_BYTES), b"")
+            parts = [writer.add(ObjectKind.BLOB, part) for part in cut(pieces, LARGE_FILES)]
+        mode, oid = group_parts(writer, parts)
+        return writer.commit(), mode, oid
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _objects_bytes(git: Path) -> int:
+    """Return about how large the objects of a repository are, and those that it borrows."""
+    total, folders = 0, [common_dir(git) / "objects"]
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            names = (folder / "info" / "alternates").read_text("utf-8", "replace").splitlines()
+            folders += [folder / name for name in names if name and len(folders) < 16]
+        for name, times in (("pack", 1), ("17", 256)):  # names of loose objects are spread evenly over 256 folders
+            with contextlib.suppress(OSError), os.scandir(folder / name) as entries:
+                total += times * sum(entry.stat().st_size for entry in entries)
+    return total

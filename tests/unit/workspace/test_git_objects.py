@@ -1,0 +1,409 @@
+"""Objects of the user's git that the store holds: lost for good in the repository, and brought back; with real git."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.workspace import Workspace
+from holdfast.workspace.git_losses import read_recorded
+
+
+def _git(folder: Path, *words: str, **variables: str) -> str:
+    environ = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", **variables}
+    names = ("-c", "user.name=n", "-c", "user.email=e@x", "-c", "init.defaultBranch=main")
+    allowed = ("-c", "protocol.file.allow=always", "-c", "core.logAllRefUpdates=true")
+    command = ["git", *names, *allowed, *words]
+    done = subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def _commit(folder: Path, text: str, name: str = "file.txt") -> str:
+    (folder / name).write_text(text)
+    _git(folder, "add", ".")
+    _git(folder, "commit", "-q", "-m", text)
+    return _git(folder, "rev-parse", "HEAD")
+
+
+def _forget(folder: Path) -> None:
+    """Have git remove whatever no ref reaches."""
+    _git(folder, "reflog", "expire", "--expire=now", "--all")
+    _git(folder, "gc", "-q", "--prune=now")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "project"
+    place.mkdir()
+    _git(place, "init", "-q")
+    _commit(place, "one")
+    return place
+
+
+@pytest.fixture
+def workspace(folder: Path, tmp_path: Path) -> Workspace:
+    return Workspace(folder, store=tmp_path / "store")
+
+
+def _packs(workspace: Workspace) -> list[int]:
+    recorded = read_recorded(workspace._repository, "latest", workspace.path)
+    assert not recorded.not_held
+    return [pack.size_bytes for pack in recorded.data.packs]
+
+
+def _lose_branch(folder: Path, workspace: Workspace) -> str:
+    """A branch that a checkpoint recorded, and of which the repository has nothing any more."""
+    _git(folder, "checkout", "-q", "-b", "topic")
+    lost = _commit(folder, "work that is lost")
+    _git(folder, "checkout", "-q", "main")
+    workspace.save()
+    _git(folder, "branch", "-q", "-D", "topic")
+    _forget(folder)
+    with pytest.raises(subprocess.CalledProcessError):
+        _git(folder, "cat-file", "-e", lost)
+    return lost
+
+
+def test_branch_comes_back_after_gc(folder: Path, workspace: Workspace) -> None:
+    lost = _lose_branch(folder, workspace)
+    assert [(loss.available, loss.held) for loss in workspace.git_losses().losses] == [(True, True)]
+    assert [each.ref for each in workspace.rescue_git().refs] == ["refs/heads/rescued/topic"]
+    assert _git(folder, "rev-parse", "rescued/topic") == lost
+    assert _git(folder, "show", "rescued/topic:file.txt") == "work that is lost"
+    assert _git(folder, "fsck", "--strict") == ""
+
+
+def test_stashes_come_back_in_their_order(folder: Path, workspace: Workspace) -> None:
+    for text in ("older", "newer"):
+        (folder / "file.txt").write_text(text)
+        _git(folder, "stash", "push", "-q", "-m", text)
+    before = _git(folder, "stash", "list")
+    workspace.save()
+    _git(folder, "stash", "clear")
+    _forget(folder)
+    assert {each.ref for each in workspace.rescue_git().refs} == {"refs/stash"}
+    assert _git(folder, "stash", "list") == before
+    _git(folder, "stash", "apply", "-q")
+    assert (folder / "file.txt").read_text() == "newer"
+
+
+def test_index_comes_back_and_a_copy_stays(folder: Path, workspace: Workspace) -> None:
+    (folder / "file.txt").write_text("staged and nowhere else")
+    _git(folder, "add", ".")
+    staged = _git(folder, "ls-files", "--stage")
+    (folder / "file.txt").write_text("one")
+    workspace.save()
+    _git(folder, "reset", "-q", "--hard")
+    _forget(folder)
+    before = (folder / ".git" / "index").read_bytes()
+    done = workspace.rescue_git("latest", index=True)
+    assert done.index and Path(done.index_backup).read_bytes() == before
+    assert _git(folder, "ls-files", "--stage") == staged
+    assert _git(folder, "show", ":file.txt") == "staged and nowhere else"
+
+
+def test_index_is_left_alone_while_git_works(folder: Path, workspace: Workspace) -> None:
+    workspace.save()
+    (folder / ".git" / "index.lock").write_bytes(b"")
+    before = (folder / ".git" / "index").read_bytes()
+    with pytest.raises(Exception, match=r"index\.lock"):
+        workspace.rescue_git(index=True)
+    assert (folder / ".git" / "index").read_bytes() == before and (folder / ".git" / "index.lock").exists()
+
+
+def test_refreshed_index_makes_no_checkpoint(folder: Path, workspace: Workspace) -> None:
+    workspace.save()
+    os.utime(folder / ".git" / "index")
+    _git(folder, "update-index", "--refresh")
+    os.utime(folder / "file.txt", ns=(1_600_000_000_000_000_000,) * 2)
+    first = workspace.save()
+    _git(folder, "update-index", "--refresh")
+    assert not workspace.save().is_new and workspace.get("latest").id == first.id
+    _git(folder, "rm", "-q", "--cached", "file.txt")
+    assert workspace.save().is_new
+
+
+def test_only_new_objects_are_added(folder: Path, workspace: Workspace) -> None:
+    (folder / "large.bin").write_bytes(os.urandom(200_000))
+    _commit(folder, "large")
+    workspace.save()
+    first = _packs(workspace)
+    _commit(folder, "small")
+    workspace.save()
+    assert first[0] > 200_000 and _packs(workspace)[:1] == first and _packs(workspace)[1] < 2_000
+
+
+def test_packs_do_not_accumulate(folder: Path, workspace: Workspace) -> None:
+    for number in range(24):
+        _commit(folder, f"commit {number}")
+        workspace.save()
+    assert len(_packs(workspace)) <= 9
+    last = _git(folder, "rev-parse", "HEAD")
+    shutil.rmtree(folder / ".git")
+    workspace.rescue_git()
+    assert _git(folder, "rev-list", "--count", last) == "25"
+    assert _git(folder, "fsck", "--strict") == ""
+
+
+def test_what_a_remote_has_is_not_stored(tmp_path: Path) -> None:
+    hub, place = tmp_path / "hub.git", tmp_path / "clone"
+    _git(tmp_path, "init", "-q", "--bare", str(hub))
+    _git(tmp_path, "clone", "-q", str(hub), str(place))
+    (place / "large.bin").write_bytes(os.urandom(200_000))
+    _commit(place, "pushed")
+    _git(place, "push", "-q", "origin", "main")
+    workspace = Workspace(place, store=tmp_path / "store")
+    workspace.save()
+    assert sum(_packs(workspace)) < 100
+    _commit(place, "not pushed")
+    workspace.save()
+    assert sum(_packs(workspace)) < 2_000
+
+
+def test_removed_clone_needs_a_fetch_for_the_rest(tmp_path: Path) -> None:
+    hub, place = tmp_path / "hub.git", tmp_path / "clone"
+    _git(tmp_path, "init", "-q", "--bare", str(hub))
+    _git(tmp_path, "clone", "-q", str(hub), str(place))
+    _commit(place, "pushed", "pushed.txt")
+    _git(place, "push", "-q", "origin", "main")
+    local = _commit(place, "not pushed")
+    workspace = Workspace(place, store=tmp_path / "store")
+    workspace.save()
+    shutil.rmtree(place / ".git")
+    done = workspace.rescue_git()
+    assert done.recreated and [loss.name for loss in done.missing] == ["refs/heads/main"]
+    assert any("remote" in problem for problem in done.problems)
+    workspace.save()  # in between: the rescue still knows which checkpoint it was from
+    _git(place, "fetch", "-q")
+    assert _git(place, "fsck", "--strict", "--no-dangling") == ""
+    again = workspace.rescue_git(index=True)
+    assert [each.ref for each in again.refs] == ["refs/heads/main"] and not again.missing
+    assert _git(place, "rev-parse", "main") == local
+    assert _git(place, "status", "--porcelain") == ""
+    assert _git(place, "fsck", "--strict") == ""
+
+
+def test_rebase_in_progress_keeps_its_commits(folder: Path, workspace: Workspace) -> None:
+    _git(folder, "checkout", "-q", "-b", "topic")
+    lost = _commit(folder, "topic")
+    _git(folder, "checkout", "-q", "main")
+    _commit(folder, "conflict")
+    with pytest.raises(subprocess.CalledProcessError):
+        _git(folder, "rebase", "main", "topic")
+    workspace.save()
+    recorded = read_recorded(workspace._repository, "latest", folder)
+    assert recorded.refs.operation == "a rebase"
+    assert lost in recorded.refs.others.values() and lost in recorded.data.tips
+
+
+def test_limit_is_reported(folder: Path, tmp_path: Path) -> None:
+    workspace = Workspace(folder, store=tmp_path / "store", git_objects_max_bytes=100_000)
+    for number in range(12):
+        (folder / f"{number}.bin").write_bytes(os.urandom(30_000))
+        _commit(folder, f"commit {number}")
+    _git(folder, "gc", "-q")
+    workspace.save()
+    said = workspace.git_losses().not_held
+    assert "newest 1 commits" in said or "more than 100,000 bytes" in said
+    recorded = read_recorded(workspace._repository, "latest", folder)
+    assert sum(pack.size_bytes for pack in recorded.data.packs) <= 100_000
+
+
+def test_slow_git_does_not_delay_a_save(folder: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "holdfast.workspace.capture.git_hold.GitHolder._left", lambda self: 0.000_001 if self._deadline else None
+    )
+    workspace.save()
+    assert "not in the store yet" in workspace.git_losses().not_held
+    assert (workspace.store / "holdfast" / "git-slow").exists()
+    assert workspace.hold_git()
+    assert not workspace.git_losses().not_held
+    assert not (workspace.store / "holdfast" / "git-slow").exists()
+
+
+def test_deferred_objects_are_held_after_the_save(folder: Path, workspace: Workspace) -> None:
+    workspace.defer_git()
+    (folder / "file.txt").write_text("stashed")
+    _git(folder, "stash", "-q")
+    first = workspace.save()
+    _git(folder, "stash", "drop", "-q")
+    second = workspace.save(allow_empty=True)
+    assert workspace.git_losses(first).not_held
+    workspace.after_save()
+    assert not workspace.git_losses(first).not_held and not workspace.git_losses(second).not_held
+    _forget(folder)
+    assert [each.ref for each in workspace.rescue_git(first).refs] == ["refs/stash"]
+
+
+def test_hostile_settings_run_nothing(folder: Path, workspace: Workspace, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
+    trap.chmod(0o755)
+    hooks = folder / ".git" / "hooks"
+    for name in ("reference-transaction", "post-index-change", "post-checkout", "pre-auto-gc"):
+        hooks.mkdir(exist_ok=True)
+        shutil.copy(trap, hooks / name)
+    settings = {
+        "core.fsmonitor": str(trap), "core.sshCommand": str(trap), "core.gitProxy": str(trap), "core.pager": str(trap),
+        "core.alternateRefsCommand": str(trap), "gpg.program": str(trap), "uploadpack.packObjectsHook": str(trap),
+        "diff.external": str(trap), "alias.stash": f"!{trap}", "filter.f.clean": str(trap),
+        "credential.helper": str(trap),
+    }  # fmt: skip
+    (folder / ".gitattributes").write_text("* filter=f\n")
+    lost = _git(folder, "commit-tree", "-m", "lost", "HEAD^{tree}")
+    _git(folder, "branch", "topic", lost)
+    (tmp_path / "sprung").unlink(missing_ok=True)
+    with open(folder / ".git" / "config", "a") as file:
+        for key, value in settings.items():
+            section, _, name = key.rpartition(".")
+            head, _, sub = section.partition(".")
+            file.write(f'[{head}{f" {json.dumps(sub)}" if sub else ""}]\n\t{name} = "{value}"\n')
+    workspace.save()
+    (folder / ".git" / "refs" / "heads" / "topic").unlink()
+    workspace.git_losses()
+    workspace.rescue_git(index=True)
+    shutil.rmtree(folder / ".git")
+    workspace.rescue_git()
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_save_writes_nothing_into_git(folder: Path, workspace: Workspace) -> None:
+    (folder / "new.txt").write_text("staged")
+    _git(folder, "add", ".")
+
+    def files() -> dict[str, tuple[int, bytes]]:
+        found = sorted((folder / ".git").rglob("*"))
+        return {str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"") for path in found}
+
+    before = files()
+    workspace.save()
+    workspace.git_losses()
+    assert files() == before and _packs(workspace)
+
+
+# kinds of repositories
+
+
+def _sha256(place: Path, tmp_path: Path) -> None:
+    place.mkdir()
+    _git(place, "init", "-q", "--object-format=sha256")
+    _commit(place, "one")
+
+
+def _packed_refs(place: Path, tmp_path: Path) -> None:
+    place.mkdir()
+    _git(place, "init", "-q")
+    _commit(place, "one")
+    _git(place, "pack-refs", "--all")
+
+
+def _alternates(place: Path, tmp_path: Path) -> None:
+    _packed_refs(tmp_path / "lender", tmp_path)
+    _git(tmp_path, "clone", "-q", "--shared", str(tmp_path / "lender"), str(place))
+    _git(place, "remote", "remove", "origin")
+
+
+def _shallow(place: Path, tmp_path: Path) -> None:
+    _packed_refs(tmp_path / "origin", tmp_path)
+    for text in ("two", "three"):
+        _commit(tmp_path / "origin", text)
+    _git(tmp_path, "clone", "-q", "--depth=1", f"file://{tmp_path}/origin", str(place))
+
+
+def _partial(place: Path, tmp_path: Path) -> None:
+    _packed_refs(tmp_path / "origin", tmp_path)
+    _commit(tmp_path / "origin", "two", "other.txt")
+    _git(tmp_path / "origin", "config", "uploadpack.allowFilter", "true")
+    _git(tmp_path, "clone", "-q", "--filter=blob:none", f"file://{tmp_path}/origin", str(place))
+
+
+def _worktree(place: Path, tmp_path: Path) -> None:
+    _packed_refs(tmp_path / "main", tmp_path)
+    _git(tmp_path / "main", "worktree", "add", "-q", str(place), "-b", "side")
+
+
+def _bare_hub(place: Path, tmp_path: Path) -> None:
+    _packed_refs(tmp_path / "first", tmp_path)
+    place.parent.mkdir(exist_ok=True)
+    _git(tmp_path, "clone", "-q", "--bare", str(tmp_path / "first"), str(tmp_path / "hub"))
+    _git(tmp_path / "hub", "worktree", "add", "-q", str(place), "-b", "side")
+
+
+def _separate(place: Path, tmp_path: Path) -> None:
+    place.mkdir()
+    _git(place, "init", "-q", f"--separate-git-dir={tmp_path}/elsewhere")
+    _commit(place, "one")
+
+
+def _split_index(place: Path, tmp_path: Path) -> None:
+    _packed_refs(place, tmp_path)
+    _git(place, "update-index", "--split-index")
+
+
+def _submodule_itself(place: Path, tmp_path: Path) -> None:
+    _packed_refs(tmp_path / "library", tmp_path)
+    _packed_refs(tmp_path / "outer", tmp_path)
+    _git(tmp_path / "outer", "submodule", "add", "-q", str(tmp_path / "library"), "lib")
+    os.symlink(tmp_path / "outer" / "lib", place)
+
+
+_KINDS = [
+    _sha256, _packed_refs, _alternates, _shallow, _partial, _worktree, _bare_hub, _separate, _split_index,
+    _submodule_itself,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", _KINDS, ids=lambda make: make.__name__.strip("_"))
+def test_kind_of_repository(make: Callable[[Path, Path], None], tmp_path: Path) -> None:
+    place = tmp_path / "project"
+    make(place, tmp_path)
+    home = _git(place, "rev-parse", "--abbrev-ref", "HEAD")
+    workspace = Workspace(place, store=tmp_path / "store")
+    _git(place, "checkout", "-q", "-b", "topic")
+    lost = _commit(place, "lost", "lost.txt")
+    _git(place, "checkout", "-q", home)
+    (place / "file.txt").write_text("stashed")
+    _git(place, "stash", "-q")
+    (place / "file.txt").write_text("staged")
+    _git(place, "add", ".")
+    staged = _git(place, "ls-files", "--stage")
+    workspace.save()
+    assert _packs(workspace)
+    _git(place, "reset", "-q", "--hard")
+    _git(place, "branch", "-q", "-D", "topic")
+    _git(place, "stash", "clear")
+    _forget(place)
+    assert {loss.what for loss in workspace.git_losses().losses} == {"branch", "stash"}
+    done = workspace.rescue_git("latest", index=True)
+    assert not done.missing and done.index
+    assert _git(place, "rev-parse", "rescued/topic") == lost
+    assert _git(place, "show", "rescued/topic:lost.txt") == "lost"
+    assert _git(place, "ls-files", "--stage") == staged
+    assert _git(place, "show", ":file.txt") == "staged"
+    assert _git(place, "stash", "list").count("\n") == 0 and _git(place, "stash", "show", "-p").count("+stashed")
+    assert _git(place, "fsck") == ""
+    assert workspace.verify().ok
+
+
+def test_submodule_is_reported(tmp_path: Path) -> None:
+    _packed_refs(tmp_path / "library", tmp_path)
+    _packed_refs(tmp_path / "outer", tmp_path)
+    _git(tmp_path / "outer", "submodule", "add", "-q", str(tmp_path / "library"), "lib")
+    workspace = Workspace(tmp_path / "outer", store=tmp_path / "store")
+    workspace.save()
+    assert any("submodule lib" in problem for problem in workspace.git_losses().problems)
+
+
+def test_removed_worktree_is_not_made_again(tmp_path: Path) -> None:
+    _worktree(tmp_path / "project", tmp_path)
+    workspace = Workspace(tmp_path / "project", store=tmp_path / "store")
+    workspace.save()
+    (tmp_path / "project" / ".git").unlink()
+    with pytest.raises(Exception, match="worktree"):
+        workspace.rescue_git()

@@ -15,11 +15,13 @@ from holdfast.cli.kinds import of_word
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_OF_FOLDERS = frozenset(["restore", "blame", "why", "export", "fork", "adopt", "purge", "init", "where"])
+_OF_FOLDERS = frozenset(["restore", "blame", "notes", "why", "export", "fork", "adopt", "purge", "init", "where"])
 """Those whose words are checkpoints and paths; a text, such as a message, may well be a URL."""
 
 
-_PAGED = frozenset(["log", "show", "diff", "blame", "search", "usage", "why", "config", "status", "workspaces", "cat"])
+_PAGED = frozenset(
+    ["log", "show", "diff", "blame", "notes", "search", "usage", "why", "config", "status", "workspaces", "cat"]
+)
 """Those whose answer may be long."""
 
 

@@ -33,6 +33,7 @@ SECTIONS = {
     },
     "Look closer": {
         "blame": "Show who wrote each line of a file.",
+        "notes": "Write who wrote which lines of a commit, as git notes.",
         "search": "Find when a text was added and when it was removed.",
         "why": "Show whether checkpoints contain a path, and which rule decides.",
         "bisect": "Find the first checkpoint at which a command fails.",

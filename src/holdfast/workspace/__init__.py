@@ -11,6 +11,7 @@ The folder is looked at by `capture`, written down by `stored`, and brought back
     undo_agent/  what a folder would contain without an agent's changes
     stored/     how checkpoints are stored and found
     upkeep/     prune, purge, verify, usage
+    notes/      who wrote the lines of a commit, as git notes
     service/    `CheckpointService`: the same for a program with an event loop
     store_paths, store_trust, pathspec  where a workspace and its store may be; who owns a store; which paths are meant
     moved_folder, stores  the store of a folder that was moved; every store of this user

@@ -26,7 +26,7 @@ from holdfast.workspace.stored.text_merge import LineHunk, hunks, is_text, split
 from holdfast.workspace.stored.tree import TreeReader
 
 
-class _Version(NamedTuple):
+class Version(NamedTuple):
     """A file at one checkpoint, or now."""
 
     row: Row | None
@@ -49,10 +49,10 @@ class Blamer:
         """Blame a file of the folder as it is now. NotFound if there is none."""
         status, data = _read(path, root)
         if data is None:
-            return self._blame(_Version(None, path, self._known(path, status)))
+            return self._blame(Version(None, path, self._known(path, status)))
         oid = object_id(ObjectKind.BLOB, data)
         self._fresh[oid] = data
-        return self._blame(_Version(None, path, oid))
+        return self._blame(Version(None, path, oid))
 
     def _known(self, path: str, status: os.stat_result) -> bytes:
         """Return the id of a large file if it is unchanged since the last save, by size and time; empty if not."""
@@ -71,29 +71,36 @@ class Blamer:
             raise NotFound(f"{checkpoint.id} has no file {path}", hint="Check its spelling.")
         return self._blame(found)
 
-    def _blame(self, newest: _Version) -> Blame:
+    def _blame(self, newest: Version) -> Blame:
         data = self._text(newest)
         whole = self._whole(newest)
         if data is None:
             return Blame(newest.path, False, [], whole)
         lines = split_lines(data)
+        origins = self._origins(newest, {number: number for number in range(len(lines))})
+        texts = (line.decode("utf-8", "surrogateescape") for line in lines)
+        return Blame(newest.path, True, [BlamedLine(at + 1, text, origins[at]) for at, text in enumerate(texts)], whole)
+
+    def _origins(self, newest: Version, lines: dict[int, int]) -> dict[int, Origin]:
+        """Return the origins of some lines: {line of the version: key in the result}."""
         origins: dict[int, Origin] = {}
-        stack = [(newest, {number: number for number in range(len(lines))})]
+        stack = [(newest, lines)]
         while stack:
             version, pending = stack.pop()
+            version = self._first(version)
             older, is_end = self._older(version)
             for other in older:
                 gone, pending = self._passed(other, version, pending)
                 if gone:
                     stack.append((other, gone))
             if pending:
+                found, pending = self._brought(version, pending)
+                stack += found
+            if pending:
                 origins.update(dict.fromkeys(pending.values(), self._origin(version, is_older=is_end)))
-        texts = (line.decode("utf-8", "surrogateescape") for line in lines)
-        return Blame(newest.path, True, [BlamedLine(at + 1, text, origins[at]) for at, text in enumerate(texts)], whole)
+        return origins
 
-    def _passed(
-        self, older: _Version, newer: _Version, pending: dict[int, int]
-    ) -> tuple[dict[int, int], dict[int, int]]:
+    def _passed(self, older: Version, newer: Version, pending: dict[int, int]) -> tuple[dict[int, int], dict[int, int]]:
         """Split lines of a version into those that an older one has (with its line numbers) and the rest."""
         if older.oid == newer.oid or not pending:
             return pending, {}
@@ -103,7 +110,7 @@ class Blamer:
         gone: dict[int, int] = {}
         left: dict[int, int] = {}
         shift, at = 0, 0
-        changes = _changed_lines(before, after)
+        changes = changed_lines(before, after)
         for line, final in sorted(pending.items()):
             while at < len(changes) and changes[at].new_end <= line:
                 shift = changes[at].end - changes[at].new_end
@@ -112,7 +119,17 @@ class Blamer:
             (left if is_new else gone)[line if is_new else line + shift] = final
         return gone, left
 
-    def _whole(self, version: _Version) -> Origin:
+    def _first(self, version: Version) -> Version:
+        """Return the version to continue with: an equal one, if there is reason to believe that it came first."""
+        return version
+
+    def _brought(
+        self, version: Version, pending: dict[int, int]
+    ) -> tuple[list[tuple[Version, dict[int, int]]], dict[int, int]]:
+        """Return versions that lines were taken from although they are no predecessors, and the rest of the lines."""
+        return [], pending
+
+    def _whole(self, version: Version) -> Origin:
         """Return the origin of the content as a whole."""
         while True:
             older, is_end = self._older(version)
@@ -123,7 +140,7 @@ class Blamer:
 
     # going back
 
-    def _older(self, version: _Version) -> tuple[list[_Version], bool]:
+    def _older(self, version: Version) -> tuple[list[Version], bool]:
         """Return the file in the predecessors of a version (the parent; for an undo of an agent or a revert also its
         start), and whether there are none."""
         rows = self._befores(version.row)
@@ -140,11 +157,11 @@ class Blamer:
     def _root_of(self, checkpoint: Checkpoint) -> Node:
         return self._repository.contents(checkpoint).root
 
-    def _version(self, row: Row, path: str) -> _Version | None:
+    def _version(self, row: Row, path: str) -> Version | None:
         oid = self._history.content(row, path)
-        return _Version(row, path, oid) if oid is not None else None
+        return Version(row, path, oid) if oid is not None else None
 
-    def _renamed(self, row: Row, version: _Version) -> _Version | None:
+    def _renamed(self, row: Row, version: Version) -> Version | None:
         if version.row is None:
             return None  # that would need a scan of the folder
         before, after = (self._root_of(self._repository.checkpoint(each)) for each in (row, version.row))
@@ -154,7 +171,7 @@ class Blamer:
                 return self._version(row, old)
         return None
 
-    def _text(self, version: _Version) -> bytes | None:
+    def _text(self, version: Version) -> bytes | None:
         """Return the content of a version, if it is a text; the last one is kept, since it is compared twice."""
         if version.oid in self._fresh:
             data: bytes | None = self._fresh[version.oid]
@@ -170,12 +187,12 @@ class Blamer:
     def _is_in_parts(self, oid: bytes) -> bool:
         return self._repository.objects.kind_and_size(oid)[0] is ObjectKind.TREE
 
-    def _origin(self, version: _Version, *, is_older: bool) -> Origin:
+    def _origin(self, version: Version, *, is_older: bool) -> Origin:
         checkpoint = self._repository.checkpoint(version.row) if version.row else None
         return Origin(actor_of(checkpoint) if checkpoint else USER, checkpoint, version.path, is_older)
 
 
-def _changed_lines(before: bytes, after: bytes) -> list[LineHunk]:
+def changed_lines(before: bytes, after: bytes) -> list[LineHunk]:
     """Return where two texts differ. Skips the common beginning and end first: most edits are small."""
     start = before.rfind(b"\n", 0, _same(before, after)) + 1
     before, after, skipped = before[start:], after[start:], before.count(b"\n", 0, start)

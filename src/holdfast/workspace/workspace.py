@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from holdfast import durable
 from holdfast.durable.os_errors import os_errors
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.git_rescue import GitRescue
     from holdfast.workspace.guard import Guard
     from holdfast.workspace.imports import Imports
+    from holdfast.workspace.notes.notes import CheckedNote, Notes, WrittenNote
     from holdfast.workspace.pathspec import Paths
     from holdfast.workspace.requests import RestoreRequest, SaveRequest
     from holdfast.workspace.secrets import SecretReport
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.upkeep.growth import Thinned
     from holdfast.workspace.upkeep.purge import Position, Purger
 
+T = TypeVar("T")
 Place = str | os.PathLike[str]
 _UNCHANGED = "Nothing was saved or changed."
 _PAGE = 100
@@ -627,6 +629,32 @@ class Workspace:
             recorded = read_recorded(self._repository, found.checkpoint, self.path)
             git = git_dir_now(self.path, recorded)
             return Rescuer(self._repository, self.path, program, recorded).rescue(found, git, index=index)
+
+    def write_notes(self, commits: Sequence[str] = ()) -> builtins.list[WrittenNote]:
+        """Write who wrote which lines of commits as git notes, in `refs/notes/holdfast`; no other ref is written (P6).
+
+        commits: as git names them, also ranges (`A..B`); none: HEAD. Authors are found by the content of the lines, and
+        unknown where checkpoints do not tell. Text of others in such a note stays. All notes are written, or none.
+        """
+        return self._with_notes(lambda notes: notes.write(commits))
+
+    def check_notes(self, commits: Sequence[str] = ()) -> builtins.list[CheckedNote]:
+        """Compare notes of commits with the checkpoints; without commits, all that there are, and that of HEAD."""
+        return self._with_notes(lambda notes: notes.check(commits))
+
+    def traces(self, commits: Sequence[str] = ()) -> builtins.list[dict[str, Any]]:
+        """Return what `write_notes` would write, as Agent Trace records, and write nothing."""
+        return self._with_notes(lambda notes: notes.traces(commits))
+
+    def _with_notes(self, work: Callable[[Notes], T]) -> T:
+        from holdfast.workspace.notes.notes import Notes
+
+        def look() -> T:
+            with self._repository.catalog.kept_open():
+                return work(Notes(self._repository, self.path, clock=self._clock))
+
+        with self._reading():
+            return self._repository.consistently(look)
 
     def _troubles(self) -> builtins.list[Attention]:
         """What opening the workspace found to need attention."""

@@ -153,6 +153,7 @@ def read_common(
         subject=subject,
         transcript=fields.text("transcript_path", "transcriptPath"),
         version=version,
+        model=label(fields.text("model")),
         permission_mode=fields.text("permission_mode"),
         reads=tool in reading,
         delegates=tool in delegating,

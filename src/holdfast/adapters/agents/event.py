@@ -147,6 +147,8 @@ class AgentEvent:
     """A short description of the tool call or the prompt, for people."""
     transcript: str = ""
     version: str = ""
+    model: str = ""
+    """The model that the agent uses, if it reports that."""
     permission_mode: str = ""
     reads: bool = False
     """The tool is known to change no file."""

@@ -196,7 +196,8 @@ def _save(
         has_begun = event.kind not in (EventKind.START, EventKind.PROMPT)  # before, it has no file yet
         if "missing" in found and event.transcript and has_begun:
             _log(call, f"the conversation {event.transcript} is not saved: {found['missing']}")
-        metadata = _metadata(event, author, known)
+        model = event.model or transcript.model_in(found)
+        metadata = _metadata(event, author, known, model)
         if time.time() > call.deadline:  # the agent has continued: the tool may be running already
             metadata |= {INCOMPLETE: _LATE, "perhaps": sorted({*author.perhaps, event.actor} - {author.actor})}
         return StateAndMetadata({transcript.STATE: found}, metadata)
@@ -221,9 +222,10 @@ def _message(event: AgentEvent, author: ChangeAuthor) -> str:
     return event.name or "unreadable event"
 
 
-def _metadata(event: AgentEvent, author: ChangeAuthor, known: AgentSessions) -> dict[str, JSON]:
+def _metadata(event: AgentEvent, author: ChangeAuthor, known: AgentSessions, model: str) -> dict[str, JSON]:
     turn = turn_of_author(known, author)
     present = known.of(event).turn_of(event)
+    is_own = author.actor is not None and author.session == (event.session or None)
     found: dict[str, JSON] = {
         TYPE: "session" if event.kind is EventKind.START else "automatic",
         "agent": event.agent,
@@ -231,6 +233,7 @@ def _metadata(event: AgentEvent, author: ChangeAuthor, known: AgentSessions) -> 
         TURN: author.turn if author.actor else event.turn or (present.turn if present else ""),
         TURN_NUMBER: turn.number if turn else 0,
         PROMPT: turn.prompt if turn else "",
+        "model": model if is_own else "",
         "tool": event.tool,
         "tool_use": event.tool_use,
         "agent_version": event.version,

@@ -12,10 +12,11 @@ import base64
 import json
 import os
 import stat
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
-from holdfast.adapters.agents.event import AgentEvent
+from holdfast.adapters.agents.event import AgentEvent, label
 from holdfast.model import JSON
 
 STATE = "conversation"
@@ -111,6 +112,18 @@ def _last_id(data: bytes) -> str | None:
                 if isinstance(fields.get(name), str):
                     return str(fields[name])[:200]
     return None
+
+
+def model_in(conversation: Mapping[str, JSON]) -> str:
+    """Return the model of the latest message in a captured conversation that names one; empty if none does."""
+    text = conversation.get("text")
+    tail = text[-_TAIL_BYTES:].encode("utf-8", "surrogateescape") if isinstance(text, str) else b""
+    for value in _lines_from_end(tail):
+        for inner in (value.get("message"), value.get("payload"), value):
+            model = inner.get("model") if isinstance(inner, dict) else None
+            if isinstance(model, str) and model and not model.startswith("<"):  # Claude Code writes <synthetic>
+                return label(model)
+    return ""
 
 
 def _foreign(tail: bytes, workspace: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import NotFound, Workspace
+from holdfast import Checkpoint, NotFound, Workspace
 from holdfast.project import SyncCheckpointManager
 
 from .conftest import HOOK, history, log_text
@@ -89,6 +89,22 @@ def test_the_prompt_is_recorded_with_what_the_agent_does(project: Path) -> None:
         "p1",
     )
     assert users.message == "before prompt: Fix the login test" and "prompt" not in users.metadata
+
+
+def test_the_model_is_recorded_with_what_the_agent_does(project: Path, home: Path) -> None:
+    def edit(text: str, **more: object) -> Checkpoint:
+        hook("codex", event(project, **more))
+        (project / "a.txt").write_text(text)
+        hook("codex", event(project, hook_event_name="PostToolUse", **more))
+        return history(project)[-1]
+
+    assert edit("one\n", model="gpt-5", tool_use_id="t1").metadata["model"] == "gpt-5"
+    assert "model" not in history(project)[0].metadata  # the user's
+    conversation = home / "conversation.jsonl"
+    messages = [{"message": {"model": name}} for name in ("claude-old", "claude-opus-4-5", "<synthetic>", 7)]
+    conversation.write_text("".join(json.dumps(each) + "\n" for each in messages))
+    assert edit("two\n", transcript_path=str(conversation), tool_use_id="t2").metadata["model"] == "claude-opus-4-5"
+    assert "model" not in edit("three\n", tool_use_id="t3").metadata
 
 
 def test_a_truncated_event_is_read_as_far_as_it_goes(project: Path, home: Path) -> None:

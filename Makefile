@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 FULL_TIER := slow or server or crash or extras or agents or browser or gpu
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: demo test test-all lint types layers quick full bench install-all clean
+.PHONY: demo test test-all lint types layers quick full bench screens install-all clean
 
 demo: $(VENV)/.installed
 	$(BIN)/holdfast demo
@@ -39,6 +39,10 @@ bench: install-all
 	$(BIN)/python benchmarks/workspace.py
 	$(BIN)/python benchmarks/upkeep.py
 	$(BIN)/python benchmarks/hook.py --large
+
+# The pictures in docs/, of a session that is played for them. Needs Chromium.
+screens: install-all
+	cd tests && ../$(BIN)/python -m web.screens ../docs/pictures
 
 install-all: $(VENV)/.installed-all
 

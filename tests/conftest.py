@@ -17,7 +17,7 @@ settings.load_profile("quick")
 
 _EXTRAS = re.compile(
     r"^(?:import|from) (?:agents|boto3|chromadb|claude_agent_sdk|faiss|flax|jax|lancedb|lightning|optax"
-    r"|praisonaiagents|pydantic_ai|qdrant_client|static_model|torch|transformers)\b",
+    r"|playwright|praisonaiagents|pydantic_ai|qdrant_client|starlette|static_model|torch|transformers)\b",
     re.MULTILINE,
 )
 _SERVERS = {"postgres_url", "pgbouncer_url", "redis_url", "redis_cluster_url", "wired"}

@@ -12,7 +12,7 @@ _ROW = re.compile(r"^ *([a-z_]\w*/?(?:, [a-z_]\w*/?)*)  ", re.MULTILINE)
 
 
 @pytest.mark.parametrize(
-    "name", ["cli", "flow", "indexing", "scan", "serde", "shadowgit", "testing", "training", "workspace"]
+    "name", ["cli", "flow", "indexing", "scan", "serde", "shadowgit", "testing", "training", "web", "workspace"]
 )
 def test_the_map_of_a_package_is_its_files(name: str) -> None:
     package = importlib.import_module(f"holdfast.{name}")

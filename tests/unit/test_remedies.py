@@ -16,11 +16,13 @@ from holdfast.cli.remedies import COMMAND_LINE, hint_of
 from holdfast.errors import Conflict, NotFound, Remedy
 from holdfast.mcp.remedies import MCP
 from holdfast.remedies import LIBRARY, word_hint
+from holdfast.web.remedies import PAGE
 
 _SOURCES = Path(holdfast.__file__).parent
 _FACES = {
     "cli": "the command line",
     "mcp/remedies.py": "what an agent asks its user to type",
+    "web/remedies.py": "what the page tells its user to type",
     "adapters/agents/client.py": "a hook's message to who types commands",
     "adapters/agents/hook.py": "a hook's message to who types commands",
     "adapters/agents/doctor.py": "the report of `holdfast doctor`",
@@ -65,12 +67,12 @@ def _raised_texts() -> Iterator[tuple[str, str]]:
 
 def test_every_face_words_every_remedy() -> None:
     used = {code for _, code, _ in _remedies()}
-    assert used == LIBRARY.keys() == COMMAND_LINE.keys() == MCP.keys()
+    assert used == LIBRARY.keys() == COMMAND_LINE.keys() == MCP.keys() == PAGE.keys()
 
 
 def test_arguments_fit_the_wording() -> None:
     for where, code, arguments in _remedies():
-        for table in (LIBRARY, COMMAND_LINE, MCP):
+        for table in (LIBRARY, COMMAND_LINE, MCP, PAGE):
             assert _arguments(table[code]) <= arguments, where
         assert _arguments(LIBRARY[code]) == arguments, where
 

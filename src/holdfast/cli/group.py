@@ -39,6 +39,7 @@ SECTIONS = {
         "bisect": "Find the first checkpoint at which a command fails.",
         "git": "Find branches and stashes that your git lost; rescue them.",
         "export": "Write a checkpoint's files into another folder.",
+        "ui": "Show checkpoints in the browser: timeline, diffs, take back.",
     },
     "Try things safely": {
         "guard": "Save, run a command, and restore if it fails.",
@@ -89,7 +90,7 @@ _ELSEWHERE = {
     "delete": "rm", "remove": "rm", "clean": "prune", "forget": "prune", "gc": "prune",
     "check": "verify", "fsck": "verify", "validate": "verify", "find": "search", "grep": "search",
     "annotate": "blame", "st": "status", "run": "guard",
-    "version": "--version",
+    "web": "ui", "serve": "ui", "browse": "ui", "version": "--version",
 }  # fmt: skip
 """What other tools call it."""
 

@@ -506,6 +506,11 @@ class Workspace:
         with os_errors(self.store, outcome=_UNCHANGED):
             TurnLog(self._repository.own).note_change(number)
 
+    def overview(self) -> builtins.list[tuple[str, str, str]]:
+        """Return the id, the time (ISO 8601 in UTC) and the actor of every save, oldest first: for a picture of all."""
+        with self._reading():
+            return self._repository.catalog.overview()
+
     def _filters(
         self,
         *,

@@ -171,6 +171,10 @@ class Catalog:
         """Return the number of checkpoints, or of those after an id, without safety checkpoints."""
         return int(self._query("SELECT count(*) FROM checkpoints WHERE safety = 0 AND id > ?", (after,))[0][0])
 
+    def overview(self) -> list[tuple[str, str, str]]:
+        """Return the id, the time and the actor of every save, oldest first. For a picture: rows are not checked."""
+        return self._query(f"SELECT id, timestamp, {_ACTOR} FROM checkpoints WHERE safety = 0 ORDER BY id")
+
     def names(self) -> list[str]:
         """Return all checkpoint names."""
         return [str(row[0]) for row in self._query("SELECT name FROM checkpoints WHERE name IS NOT NULL")]

@@ -1,0 +1,239 @@
+"""Changes as rows of lines, unified or side by side, within a budget: what is more is loaded when it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from holdfast.errors import HoldfastError
+from holdfast.model import Changes, FileChange, Hunk
+from holdfast.web.syntax import colour_lines
+from holdfast.workspace import Workspace
+
+ROWS_MAX = 800
+"""How many lines of a page's changes are shown at once."""
+FILE_ROWS_MAX = 400
+_WHOLE_MAX_BYTES = 256 << 10
+_IMAGES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+
+
+class Cell(NamedTuple):
+    """A line on one side."""
+
+    number: int
+    text: Markup
+
+
+class Row(NamedTuple):
+    """A line of a change."""
+
+    kind: str
+    """`same`, `removed`, `added`; side by side also `both`, a removed line beside an added one."""
+    old: Cell | None
+    new: Cell | None
+
+
+@dataclass(frozen=True, slots=True)
+class HunkView:
+    """A hunk with its lines."""
+
+    id: str
+    kind: str
+    title: str
+    rows: list[Row]
+    more: int = 0
+    """How many of its lines are not shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileView:
+    """What changed at one path."""
+
+    path: str
+    status: str
+    letter: str
+    added: int | None
+    removed: int | None
+    note: str = ""
+    hunks: list[HunkView] = field(default_factory=list)
+    image: tuple[str | None, str | None] | None = None
+    """The checkpoints that have the picture before and after; None where it was not there."""
+    is_loaded: bool = True
+    """False: its lines are asked for when it comes into view."""
+
+
+def view_changes(
+    workspace: Workspace, changes: Changes, *, split: bool, rows_max: int = ROWS_MAX
+) -> Iterator[FileView]:
+    """The files of some changes; after `rows_max` lines, only their names."""
+    left = rows_max
+    for each in changes.files:
+        if each.type == "folder":
+            continue
+        view = view_file(workspace, changes, each, split=split, is_loaded=left > 0)
+        left -= sum(len(hunk.rows) for hunk in view.hunks) + 2
+        yield view
+
+
+def view_file(
+    workspace: Workspace, changes: Changes, change: FileChange, *, split: bool, is_loaded: bool = True
+) -> FileView:
+    """One file of some changes."""
+    letter = {"added": "A", "deleted": "D"}.get(change.status, "M")
+    lines = [hunk for hunk in change.hunks if hunk.kind == "lines"]
+    added = sum(len(hunk.added) for hunk in lines) if lines else None
+    removed = sum(len(hunk.removed) for hunk in lines) if lines else None
+    plain = FileView(change.path, change.status, letter, added, removed, is_loaded=False)
+    if not is_loaded:
+        return plain
+    if lines:
+        hunks = _hunks(change, split=split)
+        return FileView(change.path, change.status, letter, added, removed, hunks=hunks)
+    return _whole(workspace, changes, change, plain)
+
+
+def _hunks(change: FileChange, *, split: bool) -> list[HunkView]:
+    found = []
+    shown_until = 0  # the last line of the new text that is on the page
+    left = FILE_ROWS_MAX
+    for at, hunk in enumerate(change.hunks):
+        if hunk.kind != "lines":
+            title = f"mode {change.mode_before or 0:o} → {change.mode_after or 0:o}"
+            found.append(HunkView(hunk.id, hunk.kind, title, []))
+            continue
+        following = next((each for each in change.hunks[at + 1 :] if each.kind == "lines"), None)
+        until = following.after[0] - 1 if following and following.added else following.after[0] if following else None
+        rows = _rows(hunk, shown_until, until, change.path, left) if left > 0 else []
+        shown_until = max([shown_until, *(row.new.number for row in rows if row.new)])
+        more = 0 if rows else len(hunk.removed) + len(hunk.added)
+        cut = rows[:left]
+        left -= len(cut)
+        more += len(rows) - len(cut)
+        found.append(HunkView(hunk.id, "lines", _title(hunk), _side_by_side(cut) if split else cut, more))
+    return found
+
+
+def _title(hunk: Hunk) -> str:
+    """The place of a hunk, as git writes it."""
+    return f"@@ -{hunk.before[0]},{hunk.before[1]} +{hunk.after[0]},{hunk.after[1]} @@"
+
+
+def _rows(hunk: Hunk, shown_until: int, until: int | None, path: str, limit: int) -> list[Row]:
+    """The lines of a hunk and around it, without those that another hunk shows."""
+    removed, added = hunk.removed[: limit + 1], hunk.added[: limit + 1]
+    old_first = hunk.before[0] if hunk.removed else hunk.before[0] + 1
+    new_first = hunk.after[0] if hunk.added else hunk.after[0] + 1
+    old_lines = colour_lines([*hunk.leading, *removed], path)
+    new_lines = colour_lines([*hunk.leading, *added, *hunk.trailing], path)
+    rows = []
+    before = len(hunk.leading)
+    for at in range(before):
+        number = new_first - before + at
+        if number > shown_until:
+            rows.append(Row("same", Cell(old_first - before + at, new_lines[at]), Cell(number, new_lines[at])))
+    rows += [Row("removed", Cell(old_first + at, text), None) for at, text in enumerate(old_lines[before:])]
+    added_lines = new_lines[before : before + len(added)]
+    rows += [Row("added", None, Cell(new_first + at, text)) for at, text in enumerate(added_lines)]
+    for at, text in enumerate(new_lines[before + len(added) :]):
+        number = new_first + len(hunk.added) + at
+        if until is None or number <= until:
+            rows.append(Row("same", Cell(old_first + len(hunk.removed) + at, text), Cell(number, text)))
+    return rows
+
+
+def _side_by_side(rows: Sequence[Row]) -> list[Row]:
+    """Removed lines beside the added ones that follow them."""
+    found: list[Row] = []
+    removed: list[Row] = []
+    added: list[Row] = []
+
+    def flush() -> None:
+        for old, new in zip_longest(removed, added):
+            kind = "both" if old and new else "removed" if old else "added"
+            found.append(Row(kind, old.old if old else None, new.new if new else None))
+        removed.clear()
+        added.clear()
+
+    for row in rows:
+        if row.kind == "same":
+            flush()
+            found.append(row)
+        else:
+            (removed if row.kind == "removed" else added).append(row)
+    flush()
+    return found
+
+
+def _whole(workspace: Workspace, changes: Changes, change: FileChange, plain: FileView) -> FileView:
+    """A file that came or went as a whole, or that has no lines to compare."""
+    hunk = change.hunks[0] if change.hunks else None
+    sides = [(changes.from_id, change.mode_before), (changes.to_id, change.mode_after)]
+    sizes: list[int | None] = []
+    texts: list[list[str] | None] = []
+    for ref, mode in sides:
+        size, lines = (None, None) if mode is None else _content(workspace, ref, change.path)
+        sizes.append(size)
+        texts.append(lines)
+    if hunk is not None and hunk.kind == "mode":
+        view = HunkView(hunk.id, "mode", f"mode {change.mode_before or 0:o} → {change.mode_after or 0:o}", [])
+        return FileView(plain.path, plain.status, plain.letter, None, None, hunks=[view])
+    if change.path.lower().endswith(_IMAGE_SUFFIXES) and changes.to_id is not None:
+        image = (changes.from_id if sizes[0] is not None else None, changes.to_id if sizes[1] is not None else None)
+        views = [HunkView(hunk.id, "whole", _sizes(sizes), [])] if hunk else []
+        return FileView(plain.path, plain.status, plain.letter, None, None, hunks=views, image=image)
+    lines = texts[1] if change.status == "added" else texts[0] if change.status == "deleted" else None
+    if lines is None or hunk is None:
+        views = [HunkView(hunk.id, "whole", _sizes(sizes), [])] if hunk else []
+        note = "" if hunk else "only its times or other metadata differ"
+        return FileView(plain.path, plain.status, plain.letter, None, None, note, views)
+    kind = "added" if change.status == "added" else "removed"
+    rows = []
+    for number, text in enumerate(colour_lines(lines[:FILE_ROWS_MAX], change.path), 1):
+        cell = Cell(number, text)
+        rows.append(Row(kind, None, cell) if kind == "added" else Row(kind, cell, None))
+    title = "new file" if kind == "added" else "deleted file"
+    view = HunkView(hunk.id, "whole", f"{title}, {_sizes(sizes)}", rows, max(len(lines) - FILE_ROWS_MAX, 0))
+    added, removed = (len(lines), 0) if kind == "added" else (0, len(lines))
+    return FileView(plain.path, plain.status, plain.letter, added, removed, hunks=[view])
+
+
+def _content(workspace: Workspace, ref: str | None, path: str) -> tuple[int | None, list[str] | None]:
+    """The size of a file, and its lines if it is a text of moderate size; of the folder as it is now without `ref`."""
+    if ref is None:
+        return None, None
+    try:
+        found = workspace.file(ref, path)
+        if found.size_bytes is None or found.size_bytes > _WHOLE_MAX_BYTES:
+            return found.size_bytes, None
+        data = found.read()
+    except HoldfastError:
+        return None, None
+    if b"\0" in data[:8000]:
+        return len(data), None
+    return len(data), data.decode("utf-8", "surrogateescape").splitlines()
+
+
+def _sizes(sizes: Sequence[int | None]) -> str:
+    from holdfast.web.rendering import size
+
+    before, after = sizes
+    if before is None or after is None:
+        return size(after if before is None else before) or "no content"
+    return f"{size(before)} → {size(after)}"
+
+
+def image_type(data: bytes) -> str | None:
+    """The type of a picture that every browser shows and that contains no script; None for anything else."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in _IMAGES.items() if data.startswith(magic)), None)

@@ -1,0 +1,263 @@
+"""Looking closer at a workspace: compare, files, history of a file, blame, search, coverage, usage."""
+
+from __future__ import annotations
+
+import stat
+from collections import Counter
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from holdfast.errors import NotFound, Refused
+from holdfast.model import BlamedLine, Checkpoint, documents
+from holdfast.web.answers import Answer, query_of, site_of
+from holdfast.web.diff_view import image_type, view_changes
+from holdfast.web.syntax import colour_lines
+from holdfast.web.take_back import banner
+from holdfast.workspace import Workspace
+from holdfast.workspace.location import WorkspaceLocation
+from holdfast.workspace.pathspec import literal
+
+_FILE_MAX_BYTES = 512 << 10
+_FILE_MAX_LINES = 3_000
+_BLAME_MAX_LINES = 3_000
+_SEARCH_MAX = 200
+_HISTORY_MAX = 200
+_USAGE_SHOWN = 30
+_IMAGE_MAX_BYTES = 20 << 20
+_NOW = "now"
+
+
+def compare(request: Request) -> Answer:
+    """Two checkpoints, or a checkpoint and the folder as it is now."""
+    place, workspace = site_of(request).places.workspace(request.path_params["key"])
+    query = query_of(request)
+    split, path = query.get("view") == "split", query.get("path")
+    paths = [literal(path)] if path else None
+    first, second = query.get("a") or "latest", query.get("b")
+    second_ref = None if second in ("", _NOW) else second
+
+    def document() -> dict[str, Any]:
+        return documents.diff(workspace.diff(first, second_ref, paths))
+
+    if str(request.scope["path"]).endswith(".json"):
+        return Answer("", {}, document)
+    changes = workspace.changes(first, second_ref, paths)
+    values = {
+        "place": place,
+        "changes": changes,
+        "files": list(view_changes(workspace, changes, split=split)),
+        "a": workspace.get(changes.from_id),
+        "b": workspace.get(changes.to_id) if changes.to_id else None,
+        "split": split,
+        "only": path,
+        "banner": banner(request, workspace, place.key),
+    }
+    return Answer("diff_fragment.html" if query.get("fragment") else "compare.html", values, document)
+
+
+def files(request: Request) -> Answer:
+    """A file or a folder of a checkpoint."""
+    place, workspace = site_of(request).places.workspace(request.path_params["key"])
+    query = query_of(request)
+    checkpoint, path = workspace.get(query.get("ref") or "latest"), query.get("path").strip("/")
+    found = workspace.file(checkpoint.id, path or ".")
+    lines, note, is_image = None, "", False
+    if not found.is_folder and found.size_bytes is not None:
+        if found.size_bytes > _FILE_MAX_BYTES:
+            head = next(iter(found.chunks()), b"")[:16]
+            is_image = found.size_bytes <= _IMAGE_MAX_BYTES and image_type(head) is not None
+            note = "" if is_image else "It is too large to be shown."
+        else:
+            data = found.read()
+            is_image = image_type(data) is not None
+            if not is_image and b"\0" in data[:8000]:
+                note = "It is a binary file."
+            elif not is_image:
+                text = data.decode("utf-8", "surrogateescape").splitlines()
+                lines = colour_lines(text[:_FILE_MAX_LINES], path)
+                note = f"Only its first {_FILE_MAX_LINES:,} lines are shown." if len(text) > _FILE_MAX_LINES else ""
+    values = {
+        "place": place,
+        "checkpoint": checkpoint,
+        "file": found,
+        "path_": path,
+        "crumbs": _crumbs(path),
+        "lines": lines,
+        "note": note,
+        "is_image": is_image,
+        "mode": stat.filemode(found.mode),
+        "banner": None,
+    }
+
+    def document() -> dict[str, Any]:
+        names = list(found.names) if found.names is not None else None
+        plain = {"checkpoint": checkpoint.id, "path": path, "mode": found.mode, "size_bytes": found.size_bytes}
+        return plain | {"names": names, "is_link": found.is_link}
+
+    return Answer("files.html", values, document)
+
+
+def raw(request: Request) -> Response:
+    """The content of a file: a picture, or a download."""
+    _, workspace = site_of(request).places.workspace(request.path_params["key"])
+    query = query_of(request)
+    found = workspace.file(query.get("ref") or "latest", query.get("path"))
+    if found.size_bytes is None or found.is_link:
+        raise Refused("there is no content to download", hint="Choose a file.")
+    chunks = found.chunks()
+    first = next(chunks, b"")
+    kind = image_type(first[:16]) if found.size_bytes <= _IMAGE_MAX_BYTES else None
+    headers = {"content-length": str(found.size_bytes), "content-security-policy": "sandbox; default-src 'none'"}
+    if kind is None:
+        headers["content-disposition"] = "attachment"
+
+    def body() -> Any:
+        yield first
+        yield from chunks
+
+    return StreamingResponse(body(), headers=headers, media_type=kind or "application/octet-stream")
+
+
+def history(request: Request) -> Answer:
+    """The checkpoints that changed a file."""
+    place, workspace = site_of(request).places.workspace(request.path_params["key"])
+    query = query_of(request)
+    path = _path(query.get("path"))
+    before = query.get("before") or None
+    page = WorkspaceLocation(workspace, {"paths": [literal(path)]}).list(_HISTORY_MAX, before)
+    checkpoints = [workspace.get(item.id) for item in page.items]
+    values = {"place": place, "path_": path, "checkpoints": checkpoints, "next": page.next, "banner": None}
+    return Answer("history.html", values, lambda: {"items": [item.document for item in page.items], "next": page.next})
+
+
+class BlameBlock(NamedTuple):
+    """Successive lines of a file that came from one checkpoint."""
+
+    checkpoint: Checkpoint | None
+    who: str
+    lines: list[tuple[int, Any]]
+
+
+def blame(request: Request) -> Answer:
+    """Who wrote each line of a file."""
+    place, workspace = site_of(request).places.workspace(request.path_params["key"])
+    query = query_of(request)
+    path, ref = _path(query.get("path")), query.get("ref") or None
+    found = workspace.blame(path, ref)
+    coloured = colour_lines([line.text for line in found.lines[:_BLAME_MAX_LINES]], path)
+    values = {
+        "place": place,
+        "path_": path,
+        "ref": ref,
+        "blame": found,
+        "blocks": _blocks(found.lines[:_BLAME_MAX_LINES], coloured),
+        "more": max(len(found.lines) - _BLAME_MAX_LINES, 0),
+        "banner": None,
+    }
+
+    def document() -> dict[str, Any]:
+        about = documents.blame(found)
+        return {"items": about.pop("lines"), "next": None, **about}
+
+    return Answer("blame.html", values, document)
+
+
+def _blocks(lines: Any, coloured: list[Any]) -> list[BlameBlock]:
+    blocks: list[BlameBlock] = []
+    last: Any = None
+    for line, text in zip(lines, coloured, strict=True):
+        assert isinstance(line, BlamedLine)
+        origin = line.origin
+        key = (origin.checkpoint.id if origin.checkpoint else None, origin.actor)
+        if key != last:
+            blocks.append(BlameBlock(origin.checkpoint, str(origin.actor or "user"), []))
+            last = key
+        blocks[-1].lines.append((line.number, text))
+    return blocks
+
+
+def search(request: Request) -> Answer:
+    """All contents of all checkpoints: from which one to which a text was there."""
+    place, workspace = site_of(request).places.workspace(request.path_params["key"])
+    query = query_of(request)
+    text, path = query.get("q"), query.get("path")
+    found = []
+    if text:
+        found = workspace.search(
+            text,
+            regex=bool(query.get("regex")),
+            ignore_case=bool(query.get("ignore_case")),
+            paths=[path] if path else None,
+            limit=_SEARCH_MAX + 1,
+        )
+    values = {
+        "place": place,
+        "q": text,
+        "only": path,
+        "regex": bool(query.get("regex")),
+        "ignore_case": bool(query.get("ignore_case")),
+        "matches": found[:_SEARCH_MAX],
+        "is_more": len(found) > _SEARCH_MAX,
+        "banner": None,
+    }
+
+    def document() -> dict[str, Any]:
+        items = [documents.match(each) for each in found[:_SEARCH_MAX]]
+        return {"items": items, "next": None, "more": len(found) > _SEARCH_MAX}
+
+    return Answer("search.html", values, document)
+
+
+def coverage(request: Request) -> Answer:
+    """What a checkpoint does not contain, and why."""
+    place, workspace = site_of(request).places.workspace(request.path_params["key"])
+    checkpoint = workspace.get(query_of(request).get("ref") or "latest")
+    reasons = Counter(each.reason.value for each in checkpoint.uncovered)
+    values = {
+        "place": place,
+        "checkpoint": checkpoint,
+        "reasons": reasons.most_common(),
+        "uncovered": checkpoint.uncovered[:2_000],
+        "more": max(len(checkpoint.uncovered) - 2_000, 0),
+        "banner": None,
+    }
+    return Answer("coverage.html", values, lambda: {"checkpoint": documents.whole_checkpoint(checkpoint)})
+
+
+def usage(request: Request) -> Answer:
+    """What takes space, as a picture and as tables."""
+    place, workspace = site_of(request).places.workspace(request.path_params["key"])
+    report = WorkspaceLocation(workspace).usage(_USAGE_SHOWN)
+    document = report.document | {"items": list(report.items), "next": None, "more": report.more}
+    largest = max((each["bytes"] for each in report.document["paths"]), default=0)
+    values = {
+        "place": place,
+        "fields": [each for each in report.fields if each.value],
+        "paths": report.document["paths"],
+        "largest": largest,
+        "items": [(workspace_short(workspace, each["id"]), each) for each in report.items],
+        "types": report.document["types"],
+        "total": report.document["total_bytes"],
+        "packs": report.document["packs_bytes"],
+        "banner": None,
+    }
+    return Answer("usage.html", values, lambda: document)
+
+
+def workspace_short(workspace: Workspace, checkpoint_id: str) -> Checkpoint:
+    """A checkpoint that was listed a moment ago."""
+    return workspace.get(checkpoint_id)
+
+
+def _path(text: str) -> str:
+    if not text.strip("/"):
+        raise NotFound("no file is named", hint="Choose one from a checkpoint.")
+    return text.strip("/")
+
+
+def _crumbs(path: str) -> list[tuple[str, str]]:
+    """The folders above a path, each with its own path."""
+    parts = path.split("/") if path else []
+    return [(part, "/".join(parts[: at + 1])) for at, part in enumerate(parts)]

@@ -1,0 +1,125 @@
+"""How values look on a page. All text is escaped here, for HTML and for whatever could hide or reorder it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
+
+from holdfast import __version__
+from holdfast.errors import Damaged
+from holdfast.escaping import escape
+from holdfast.model.documents import short
+from holdfast.web.security import Keys
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_STEPS = ((60, "s", 1), (3600, "min", 60), (86_400, "h", 3600), (86_400 * 14, "d", 86_400))
+_FIRST_LINE_CHARS = 300
+
+
+class Templates:
+    """The templates, with what they can use."""
+
+    def __init__(self, keys: Keys, *, read_only: bool) -> None:
+        self._environment = Environment(
+            loader=PackageLoader("holdfast.web"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            finalize=visible,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters |= {
+            "size": size, "count": count, "ago": ago, "clock": clock, "day": day, "iso": iso, "short": short,
+            "first_line": first_line, "hidden": hidden, "thousands": lambda number: f"{number:,}",
+        }  # fmt: skip
+        self._environment.globals |= {"url": url, "read_only": read_only, "csrf": keys.csrf, "version": __version__}
+
+    def page(self, template: str, request: Request, values: Mapping[str, Any]) -> str:
+        """Render a page."""
+        path, query = str(request.scope["path"]), request.scope["query_string"].decode("latin-1")
+        here = quote(path) + (f"?{query}" if query else "")
+        as_json = f"{quote(path)}.json" + (f"?{query}" if query else "")
+        return str(self._environment.get_template(template).render(here=here, as_json=as_json, path=path, **values))
+
+
+def visible(value: Any) -> Any:
+    """Show what could move, hide, reorder or fake text as an escape; markup is ours already."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return escape(value, keep="\n\t")
+    return value
+
+
+def url(*parts: str, **query: Any) -> Markup:
+    """The address of a page. Empty values are left out; a list stands for several."""
+    pairs = []
+    for name, value in query.items():
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if each not in (None, ""):
+                pairs.append((name.rstrip("_"), str(each)))
+    path = "/" + "/".join(quote(part, safe="", errors="surrogateescape") for part in parts)
+    text = path + (f"?{urlencode(pairs, errors='surrogateescape')}" if pairs else "")
+    return Markup(text.replace("&", "&amp;"))
+
+
+def address(*parts: str, **query: Any) -> str:
+    """The same for a response header."""
+    return str(url(*parts, **query)).replace("&amp;", "&")
+
+
+def hidden(text: str) -> str:
+    """A text for the value of a field, which `shown` has back exactly."""
+    return quote(text, safe="", errors="surrogateescape")
+
+
+def size(count_bytes: int | None) -> str:
+    """A size in the unit that fits."""
+    if count_bytes is None:
+        return ""
+    number = float(count_bytes)
+    for unit in _UNITS:
+        if number < 1024 or unit == _UNITS[-1]:
+            return f"{number:,.0f} {unit}" if unit == "B" or number >= 100 else f"{number:,.1f} {unit}"
+        number /= 1024
+    raise Damaged("unreachable")
+
+
+def count(number: int, noun: str) -> str:
+    """A number and its noun."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
+
+
+def ago(moment: datetime | None) -> str:
+    """How long ago."""
+    if moment is None:
+        return "never"
+    seconds = max((datetime.now(UTC) - moment).total_seconds(), 0)
+    for limit, unit, divisor in _STEPS:
+        if seconds < limit:
+            return f"{int(seconds // divisor)} {unit} ago" if seconds >= 5 else "now"
+    return moment.astimezone().strftime("%Y-%m-%d")
+
+
+def clock(moment: datetime) -> str:
+    return moment.astimezone().strftime("%H:%M:%S")
+
+
+def day(moment: datetime) -> str:
+    local = moment.astimezone()
+    gap = (datetime.now().astimezone().date() - local.date()).days
+    return {0: "Today", 1: "Yesterday"}.get(gap, f"{local:%A}, {local.day} {local:%B %Y}")
+
+
+def iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def first_line(text: str) -> str:
+    """The first line that says something, cut where it is long."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= _FIRST_LINE_CHARS else line[:_FIRST_LINE_CHARS] + "…"

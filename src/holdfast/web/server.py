@@ -1,0 +1,76 @@
+"""Starts the page: binds to loopback, says where, and serves until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import socket
+import webbrowser
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import uvicorn
+
+from holdfast.errors import Unavailable
+from holdfast.web.app import make_app
+from holdfast.web.places import Places
+from holdfast.web.rendering import Templates, address
+from holdfast.web.security import TOKEN, Keys
+from holdfast.web.site import Site
+from holdfast.workspace import Workspace
+
+HOST = "127.0.0.1"
+
+
+def serve(
+    named: Sequence[str | Workspace],
+    *,
+    port: int,
+    read_only: bool,
+    opens: bool,
+    tell: Callable[[str], None],
+    environ: Mapping[str, str],
+    home: Path,
+) -> None:
+    """Serve the page until the process is told to stop. `port` 0 is a free one; `tell` is given the address.
+
+    Unavailable if the port is taken.
+    """
+    keys = Keys()
+    places = Places(named, environ, home)
+    listening = _listen(port)
+    taken = int(listening.getsockname()[1])
+    site = Site(places, keys, Templates(keys, read_only=read_only), read_only)
+    first = places.named[0] if len(places.named) == 1 else None
+    page = address("w", first.key, "timeline") if first and first.kind.name == "workspace" else address("home")
+    where = f"http://{HOST}:{taken}{page}?{TOKEN}={keys.token}"
+    tell(where)
+    if opens:
+        webbrowser.open(where)
+    config = uvicorn.Config(
+        make_app(site, taken),
+        log_level="error",
+        access_log=False,  # it would print the token
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=1,  # pages that wait for events never end by themselves
+        lifespan="off",
+        ws="none",
+    )
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    finally:
+        listening.close()
+        places.close()
+
+
+def _listen(port: int) -> socket.socket:
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((HOST, port))
+        found.listen(128)
+    except OSError as error:
+        found.close()
+        why = os.strerror(error.errno or 0)
+        raise Unavailable(f"port {port} of {HOST} cannot be used: {why}", hint="Choose another port.") from None
+    return found

@@ -1,0 +1,33 @@
+"""What all pages share."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from holdfast.model import Restored
+    from holdfast.web.places import Places
+    from holdfast.web.rendering import Templates
+    from holdfast.web.security import Keys
+
+
+class Done(NamedTuple):
+    """What this page did last in a workspace."""
+
+    words: str
+    restored: Restored
+
+
+@dataclass(slots=True)
+class Site:
+    """The locations, the secrets and the templates of one server."""
+
+    places: Places
+    keys: Keys
+    templates: Templates
+    read_only: bool = False
+    done: dict[str, Done] = field(default_factory=dict)
+    """By key of a workspace."""
+    lock: threading.Lock = field(default_factory=threading.Lock)

@@ -1,0 +1,158 @@
+// Everything here is a convenience: each page works without it.
+"use strict";
+
+const items = () => [...document.querySelectorAll("[data-item]")];
+let chosen = -1;
+
+function choose(at) {
+  const all = items();
+  if (!all.length) return;
+  chosen = Math.max(0, Math.min(at, all.length - 1));
+  all.forEach((each, number) => each.classList.toggle("chosen", number === chosen));
+  all[chosen].scrollIntoView({ block: "nearest" });
+  const link = all[chosen].querySelector("a[href]");
+  if (link) link.focus({ preventScroll: true });
+}
+
+// plans, in place
+
+async function showPlan(link) {
+  const place = link.closest(".hunk, .file, .turn-head, main");
+  const open = document.querySelector(".plan-slot");
+  if (open) open.remove();
+  const slot = document.createElement("div");
+  slot.className = "plan-slot";
+  slot.setAttribute("aria-live", "polite");
+  slot.textContent = "Computing the plan …";
+  if (place.matches(".hunk, .file")) place.querySelector("header").after(slot);
+  else link.closest("p, header, h2").after(slot);
+  const answer = await fetch(`${link.href}&fragment=plan`, { headers: { accept: "text/html" } });
+  const text = await answer.text();
+  const page = new DOMParser().parseFromString(text, "text/html");
+  const found = page.querySelector(".plan") || page.querySelector(".empty");
+  slot.replaceChildren(found || "The plan could not be loaded.");
+  const button = slot.querySelector("button.primary") || slot.querySelector("a");
+  if (button) button.focus();
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-plan]");
+  if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+    event.preventDefault();
+    showPlan(link).catch(() => { location.href = link.href; });
+    return;
+  }
+  const cancel = event.target.closest("a[data-cancel]");
+  const slot = cancel && cancel.closest(".plan-slot");
+  if (slot) {
+    event.preventDefault();
+    slot.remove();
+  }
+  if (event.target.closest("[data-keys]")) document.getElementById("keys").showModal();
+});
+
+// keys
+
+function follow(selector) {
+  const link = document.querySelector(selector);
+  if (link) location.href = link.href;
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches("input, textarea, select") || document.querySelector("dialog[open]")) {
+    if (event.key === "Escape" && event.target.blur) event.target.blur();
+    return;
+  }
+  const scrolls = event.target.matches(".scroll, pre") && event.target.scrollWidth > event.target.clientWidth;
+  const keys = {
+    j: () => choose(chosen + 1),
+    k: () => choose(chosen - 1),
+    s: () => follow("a[data-split]"),
+    u: () => follow("a[data-up]"),
+    "?": () => document.getElementById("keys").showModal(),
+    "/": () => document.querySelector("[data-search]")?.focus(),
+    x: () => items()[chosen]?.querySelector("a[data-plan]")?.click(),
+    r: () => items()[chosen]?.querySelector("form[data-review] button")?.click(),
+    Escape: () => document.querySelector(".plan-slot")?.remove(),
+  };
+  if (!scrolls) {
+    keys.ArrowLeft = () => follow("a[data-older]");
+    keys.ArrowRight = () => follow("a[data-newer]");
+  }
+  if (keys[event.key]) {
+    if (event.key !== "Escape") event.preventDefault();
+    keys[event.key]();
+  }
+});
+
+// files whose lines are loaded when they come into view
+
+const seen = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    if (!entry.isIntersecting) continue;
+    seen.unobserve(entry.target);
+    load(entry.target);
+  }
+}, { rootMargin: "400px" });
+
+async function load(place) {
+  try {
+    const answer = await fetch(place.dataset.lazy);
+    if (!answer.ok) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    place.replaceWith(...page.body.childNodes);
+  } catch {
+    // the link in it still works
+  }
+}
+
+document.querySelectorAll("[data-lazy]").forEach((each) => seen.observe(each));
+
+// what is new: rows are asked for at most once a second, however many checkpoints come
+
+const rows = document.getElementById("rows");
+if (rows && rows.dataset.live) {
+  let known = null;
+  let waiting = false;
+  const update = async () => {
+    waiting = false;
+    if (!rows.dataset.rows) {
+      document.querySelector(".news").hidden = false;
+      return;
+    }
+    const answer = await fetch(rows.dataset.rows);
+    if (!answer.ok) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const key = items()[chosen]?.dataset.key;
+    rows.replaceChildren(...page.body.childNodes);
+    chosen = items().findIndex((each) => each.dataset.key === key);
+    if (chosen >= 0) items()[chosen].classList.add("chosen");
+  };
+  const events = new EventSource(rows.dataset.live);
+  events.onmessage = (event) => {
+    const { newest } = JSON.parse(event.data);
+    if (known !== null && newest !== known && !waiting) {
+      waiting = true;
+      setTimeout(() => update().catch(() => {}), 1000);
+    }
+    known = newest;
+  };
+}
+
+// how long ago
+
+function ago(seconds) {
+  if (seconds < 5) return "now";
+  for (const [limit, unit, size] of [[60, "s", 1], [3600, "min", 60], [86400, "h", 3600], [1209600, "d", 86400]]) {
+    if (seconds < limit) return `${Math.floor(seconds / size)} ${unit} ago`;
+  }
+  return null;
+}
+
+setInterval(() => {
+  for (const each of document.querySelectorAll("time[datetime]")) {
+    const text = ago((Date.now() - Date.parse(each.dateTime)) / 1000);
+    if (text && each.textContent !== text) each.textContent = text;
+  }
+}, 10000);

@@ -1,0 +1,139 @@
+"""One turn: the conversation beside what it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+
+from holdfast.errors import HoldfastError, NotFound
+from holdfast.model import Changes, Checkpoint, PathChange, documents
+from holdfast.web.answers import Answer, query_of, site_of
+from holdfast.web.conversation import Conversation, read_conversation
+from holdfast.web.diff_view import ROWS_MAX, FileView, view_changes
+from holdfast.web.take_back import banner, restore_title
+from holdfast.workspace import Workspace
+from holdfast.workspace.location import message
+from holdfast.workspace.stored.attribution import USER
+from holdfast.workspace.stored.history import Summary, Turn, group_turns, turn_document
+
+CONVERSATION = "conversation"
+_NEWER_LOOKED_AT = 300
+
+
+class Part(NamedTuple):
+    """Successive checkpoints of a turn, and what they changed. Between two parts, others saved."""
+
+    base: Checkpoint | None
+    tip: Checkpoint
+    changes: Changes | None
+    """None: without a state to compare with; `paths` has what is known."""
+    files: list[FileView]
+    paths: list[PathChange]
+
+
+def show(request: Request) -> Answer:
+    """A turn, named by its newest checkpoint."""
+    place, workspace = site_of(request).places.workspace(request.path_params["key"])
+    query = query_of(request)
+    found = workspace.get(request.path_params["ref"])
+    page = workspace.turns(1, up_to=found.id, safety=found.operation is not None)
+    if not page.turns:
+        raise NotFound(f"there is no turn that ends with {found.id}")
+    turn, summary = page.turns[0], page.summaries[0]
+    split = query.get("view") == "split"
+
+    def document() -> dict[str, Any]:
+        parts = [part.changes for part in _parts(workspace, turn, split=split) if part.changes is not None]
+        changed = [documents.path_change(each) for each in summary.paths]
+        about = turn_document(turn) | {"files": summary.files, "changes": changed}
+        return about | {"parts": [documents.changes(each) for each in parts]}
+
+    if str(request.scope["path"]).endswith(".json"):
+        return Answer("", {}, document)
+    values = _values(workspace, turn, summary, page.next, split=split, whole=bool(query.get("whole")))
+    values |= {"place": place, "banner": banner(request, workspace, place.key), "ref": found.id, "split": split}
+    return Answer("turn.html", values, document)
+
+
+def _values(
+    workspace: Workspace, turn: Turn, summary: Summary, older: str | None, *, split: bool, whole: bool
+) -> dict[str, Any]:
+    newest = turn.checkpoints[0]
+    is_restore = newest.operation is not None
+    earlier = next(iter(workspace.list(1, before=turn.checkpoints[-1].id)), None) if older else None
+    return {
+        "turn": turn,
+        "summary": summary,
+        "newest": newest,
+        "oldest": turn.checkpoints[-1],
+        "who": "you" if turn.actor == USER else turn.actor,
+        "is_agent": turn.actor != USER,
+        "is_restore": is_restore,
+        "title": restore_title(workspace, newest) if is_restore else turn.prompt or message(newest) or "Saved",
+        "parts": _parts(workspace, turn, split=split),
+        "conversation": _conversation(workspace, turn, whole=whole),
+        "older": earlier.id if earlier else None,
+        "newer": _newer(workspace, newest),
+        "uncovered": _failures(newest),
+    }
+
+
+def _parts(workspace: Workspace, turn: Turn, *, split: bool) -> list[Part]:
+    found = []
+    left = ROWS_MAX
+    for run in _runs(turn.checkpoints):
+        base, tip = workspace.shown_parent(run[-1]), run[0]
+        if base is None:
+            found.append(Part(None, tip, None, [], workspace.changed_paths(tip)))
+            continue
+        changes = workspace.changes(base.id, tip.id)
+        files = list(view_changes(workspace, changes, split=split, rows_max=left))
+        left -= sum(len(hunk.rows) for each in files for hunk in each.hunks)
+        found.append(Part(base, tip, changes, files, []))
+    return found
+
+
+def _runs(checkpoints: Sequence[Checkpoint]) -> list[list[Checkpoint]]:
+    """The checkpoints of a turn in rows, in each of which one is the parent of the next."""
+    runs: list[list[Checkpoint]] = []
+    for each in checkpoints:
+        if runs and runs[-1][-1].parent == each.id:
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return runs
+
+
+def _conversation(workspace: Workspace, turn: Turn, *, whole: bool) -> Conversation | None:
+    """The conversation as it was when the turn was saved last; None if it has none."""
+    if turn.actor == USER and CONVERSATION not in _state_names(turn.checkpoints[0]):
+        return None
+    for each in turn.checkpoints:
+        try:
+            state = workspace.state(each.id, CONVERSATION)
+        except (NotFound, HoldfastError):
+            continue
+        return read_conversation(getattr(state, "form", state), str(workspace.path), whole=whole)
+    return None
+
+
+def _state_names(checkpoint: Checkpoint) -> list[str]:
+    try:
+        return sorted(checkpoint.state)
+    except HoldfastError:
+        return []
+
+
+def _newer(workspace: Workspace, newest: Checkpoint) -> str | None:
+    """The newest checkpoint of the turn that follows."""
+    after = [each for each, _, _ in workspace.overview() if each > newest.id][:_NEWER_LOOKED_AT]
+    if not after:
+        return None
+    found = list(group_turns(workspace.list(None, after=newest.id, up_to=after[-1])))
+    return found[-1].checkpoints[0].id if found else None
+
+
+def _failures(checkpoint: Checkpoint) -> dict[str, str]:
+    return documents.uncovered_reasons(each for each in checkpoint.uncovered if each.reason.is_failure)

@@ -35,6 +35,8 @@ LIBRARY = {
     "no_restore": 'restore("latest") restores the last checkpoint; list(safety=True) shows every state.',
     "other_store": "Pass another store=….",
     "purge_secret": 'purge(secrets=["{id}"]) removes it.',
+    "allow_check": "Have a person call allow_check(command).",
+    "configure_check": "Pass check_command, or set check in holdfast.toml; then call check().",
     "list_secrets": "secrets() scans the rest and lists all.",
     "purge_lines": "Pass lines=True to remove them.",
     "restore_missing": "Open {path} with missing_ok=True, and restore a checkpoint.",

@@ -36,6 +36,7 @@ SECTIONS = {
         "notes": "Write who wrote which lines of a commit, as git notes.",
         "search": "Find when a text was added and when it was removed.",
         "why": "Show whether checkpoints contain a path, and which rule decides.",
+        "check": "Run the check command on a checkpoint; mark it green or red.",
         "bisect": "Find the first checkpoint at which a command fails.",
         "git": "Find branches and stashes that your git lost; rescue them.",
         "export": "Write a checkpoint's files into another folder.",

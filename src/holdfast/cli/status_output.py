@@ -105,9 +105,30 @@ def _fields(found: WorkspaceStatus, hooks: HookStatus) -> list[tuple[str, str]]:
         ("your git", render.escape(git)),
         ("last save", latest),
         ("folder", now),
+        ("check", _check(found)),
         ("hooks", "\n".join(map(_hook, hooks.hooks)) or "none installed"),
         ("disk used", used),
     ]
+
+
+def _check(found: WorkspaceStatus) -> str:
+    """How the last check ended, and which checkpoint passed last."""
+    status = found.check
+    if status is None or not status.is_allowed:
+        return ""
+    parts = ["running"] if status.is_running else []
+    last = status.last or {}
+    if last and not status.is_running:
+        from holdfast.model.documents import short  # start-up cost, only then
+
+        passed = last.get("passed")
+        word = "green" if passed else "red" if passed is False else "no result"
+        why = f" ({render.escape(str(last['reason']))})" if last.get("reason") else ""
+        colour = {"green": "green", "red": "red"}.get(word, "yellow")
+        parts.append(f"{short(str(last.get('checkpoint', '')))} {render.paint(word, colour)}{why}")
+    green = status.last_green
+    parts.append(f"last green: {_short(green)}, {render.ago(green.timestamp)}" if green else "none green yet")
+    return "; ".join(parts)
 
 
 def _thinned(found: WorkspaceStatus) -> str:
@@ -207,6 +228,7 @@ def document(found: WorkspaceStatus, hooks: HookStatus) -> dict[str, Any]:
         ],
         "store_bytes": found.store_bytes,
         "free_bytes": found.free_bytes,
+        "check": _check_document(found),
         "thinning": found.thinned._asdict() if found.thinned else None,
         "attention": [
             *(
@@ -219,4 +241,16 @@ def document(found: WorkspaceStatus, hooks: HookStatus) -> dict[str, Any]:
                 for problem in state.problems
             ),
         ],
+    }
+
+
+def _check_document(found: WorkspaceStatus) -> dict[str, Any] | None:
+    if (status := found.check) is None:
+        return None
+    return {
+        "command": status.command,
+        "allowed": status.is_allowed,
+        "running": status.is_running,
+        "last": dict(status.last) if status.last else None,
+        "last_green": status.last_green.id if status.last_green else None,
     }

@@ -30,6 +30,8 @@ MCP = {
     "no_restore": "Call checkpoint_list; checkpoint_preview shows what a restore of one would do.",
     "other_store": f"{_ASK} start the server with another --store.",
     "purge_secret": f"{_ASK} run `holdfast purge --secret {{id}}`.",
+    "allow_check": f"{_ASK} run `holdfast check --allow`.",
+    "configure_check": f"{_ASK} set check in holdfast.toml, and run `holdfast check`.",
     "list_secrets": f"{_ASK} run `holdfast secrets`.",
     "purge_lines": f"{_ASK} run `holdfast purge --lines`.",
     "restore_missing": f"{_ASK} run `holdfast -C {{path}} restore latest`.",

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.escaping import escape, escape_path
 from holdfast.model import Checkpoint, CheckpointDiff, LineCount, Match, Plan, Recovery, Restored, Uncovered
+from holdfast.model.documents import check_word
 from holdfast.workspace.stored.history import Turn, turn_document
 
 ENTRIES_MAX = 200
@@ -52,6 +53,7 @@ def checkpoint(value: Checkpoint) -> Answer:
         "step": value.step,
         "parent": value.parent,
         "pinned": value.pinned,
+        "check": check_word(value) or None,
         "complete": value.complete,
         "made_before": f"{words(operation.verb)} to {operation.target}" if operation else None,
     }

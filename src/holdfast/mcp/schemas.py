@@ -46,7 +46,7 @@ TEXT: Schema = {"type": "string"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 TRUTH: Schema = {"type": "boolean"}
 
-REF = text("A checkpoint: its id, a unique prefix of it, its name, `latest` or `latest~2`.")
+REF = text("A checkpoint: its id, a unique prefix of it, its name, `latest`, `latest~2` or `last-green`.")
 PATHS: Schema = {
     "type": "array",
     "items": {"type": "string", "minLength": 1, "maxLength": _PATH_MAX_CHARS},
@@ -60,9 +60,11 @@ KEEP_NEW = flag("Keep files that were created since the checkpoint.")
 NEXT = maybe(COUNT) | {"description": "Where the next page starts; null on the last."}
 
 CHECKPOINT = takes(
-    "id", "message", "timestamp", "name", "session", "actor", "step", "parent", "pinned", "complete", "made_before",
+    "id", "message", "timestamp", "name", "session", "actor", "step", "parent", "pinned", "check",
+    "complete", "made_before",
     id=TEXT, message=TEXT, timestamp=TEXT, name=maybe(TEXT), session=maybe(TEXT), actor=maybe(TEXT),
     step=maybe({"type": "integer"}), parent=maybe(TEXT), pinned=TRUTH, complete=TRUTH,
+    check=maybe(TEXT) | {"description": "green or red, if the project's check command was run on it."},
     made_before=maybe(TEXT) | {"description": "Set if a restore saved it, before it replaced files."},
 )  # fmt: skip
 _ENTRY = takes("action", "path", "reason", action=TEXT, path=TEXT, reason=maybe(TEXT))

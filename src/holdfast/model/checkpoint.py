@@ -184,6 +184,13 @@ class Checkpoint:
         return f"Checkpoint({', '.join(f'{each}={getattr(self, each)!r}' for each in _COMPARED)})"
 
     @property
+    def is_green(self) -> bool | None:
+        """Whether it passed its check; None if it was not checked."""
+        found = self.metadata.get("check")
+        passed = found.get("passed") if isinstance(found, dict) else None
+        return passed if isinstance(passed, bool) else None
+
+    @property
     def state(self) -> dict[str, JSON]:
         """The named state saved with the files; read from the store each time."""
         return self._lazy.state(self) if self._lazy else {}

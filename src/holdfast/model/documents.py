@@ -82,6 +82,7 @@ def checkpoint(noun: Checkpoint) -> dict[str, Any]:
         "parent": noun.parent,
         "metadata": dict(noun.metadata),
         "pinned": noun.pinned,
+        "check": check_word(noun) or None,
         "complete": noun.complete,
         "quiet": noun.quiet,
         "operation": noun.operation._asdict() if noun.operation else None,
@@ -89,6 +90,11 @@ def checkpoint(noun: Checkpoint) -> dict[str, Any]:
         "commit": noun.commit,
         "git": {"commit": noun.git.commit, "branch": noun.git.branch} if noun.git else None,
     }
+
+
+def check_word(noun: Checkpoint) -> str:
+    """Return `green` or `red` for a checkpoint that was checked; else nothing."""
+    return "" if noun.is_green is None else "green" if noun.is_green else "red"
 
 
 def path_change(noun: PathChange) -> dict[str, Any]:

@@ -20,6 +20,8 @@ The folder is looked at by `capture`, written down by `stored`, and brought back
     git_losses, git_rescue, git_objects  what the user's git lost; bringing it back; holding its objects meanwhile
     search, blame, why, status  reading checkpoints; where things stand
     guard, bisect, dependencies  run something under a checkpoint; at one after the other, with what is installed
+    check, check_process  the command that says whether a checkpoint is good; the process that runs it after a turn
+    background  processes that go on when this one ends
     export, import_checkpoint    a checkpoint into a folder of its own; from another store
     imports     checkpoints that other tools made
 """

@@ -41,6 +41,9 @@ class Settings:
     """What `prune` keeps if its caller does not say; None if the configuration does not say either."""
     thinning: Policy | bool = True
     """What is kept of automatic checkpoints; True: `retention.AUTOMATIC`, False: all of them."""
+    check: str | None = None
+    """The command that says whether a checkpoint is good."""
+    check_timeout_s: float = 600.0
     file: str | None = None
     """The name of the file; None if there is none."""
     keys_in_file: frozenset[str] = frozenset()
@@ -55,6 +58,8 @@ class Settings:
             "scan_secrets": self.scan_secrets,
             "redact": self.redact,
             "git_objects_max_bytes": self.git_objects_max_bytes,
+            "check_command": self.check,
+            "check_timeout_s": self.check_timeout_s,
         }
 
 
@@ -74,6 +79,7 @@ def read_settings(workspace: str | os.PathLike[str]) -> Settings:
 def in_force(settings: Settings) -> dict[str, tuple[Any, str]]:
     """Return every key with its value, as JSON has it, and its origin: a file, or `default`."""
     values: dict[str, Any] = settings.options() | {"watch": settings.watch}
+    values |= {"check": values.pop("check_command"), "check_timeout": f"{values.pop('check_timeout_s'):g}s"}
     for key in _RETENTION_KEYS:
         value = None if settings.retention is None else getattr(settings.retention, key)
         values[f"retention.{key}"] = _plain(value)

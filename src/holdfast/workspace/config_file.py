@@ -63,6 +63,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scan_secrets: bool = True
     redact: bool = False
     git_objects_max_bytes: ByteSize = ByteSize(Settings().git_objects_max_bytes)
+    check: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    check_timeout: Duration | None = None
     retention: _Retention | None = None
     thinning: bool | _Thinning = True
     index: Any = None
@@ -89,6 +91,10 @@ def read(table: ConfigTable) -> Settings:
         scan_secrets=found.scan_secrets,
         redact=found.redact,
         git_objects_max_bytes=int(found.git_objects_max_bytes),
+        check=found.check,
+        check_timeout_s=Settings().check_timeout_s
+        if found.check_timeout is None
+        else found.check_timeout.total_seconds(),
         retention=None if found.retention is None else found.retention.policy(),
         thinning=thinning if isinstance(thinning, bool) else thinning.policy(),
         file=table.file,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -86,6 +87,16 @@ def editable_paths(prefixes: Iterable[Path], root: Path) -> list[str]:
                 if not inner.startswith("..") and os.path.isdir(path) and not _is_in_dependencies(inner):
                     found[inner] = None
     return list(found)
+
+
+def python_environments(folder: Path, program: str, environ: Mapping[str, str]) -> list[Path]:
+    """Return the Python environments that a program run for a workspace may use."""
+    found = [each.parent for each in folder.glob("*/pyvenv.cfg")]
+    found += [Path(each) for each in (environ.get("VIRTUAL_ENV"), environ.get("CONDA_PREFIX")) if each]
+    for name in (program, "python", "python3"):
+        if path := shutil.which(name, path=environ.get("PATH")):
+            found.append(Path(os.path.dirname(os.path.dirname(os.path.abspath(path)))))
+    return list(dict.fromkeys(found))
 
 
 def led_to(folder: Path, root: Path, environ: Mapping[str, str], editable: Sequence[str]) -> dict[str, str]:

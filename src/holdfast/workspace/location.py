@@ -365,8 +365,9 @@ def _item(checkpoint: Checkpoint) -> Item:
     return Item(checkpoint.id, cells, documents.checkpoint(checkpoint))
 
 
-def _marks(checkpoint: Checkpoint) -> tuple[str | None, str, str]:
-    return checkpoint.name, "pinned" if checkpoint.pinned else "", "" if checkpoint.complete else "incomplete"
+def _marks(checkpoint: Checkpoint) -> tuple[str | None, ...]:
+    pinned, incomplete = "pinned" if checkpoint.pinned else "", "" if checkpoint.complete else "incomplete"
+    return checkpoint.name, pinned, documents.check_word(checkpoint), incomplete
 
 
 def message(checkpoint: Checkpoint) -> str:
@@ -405,6 +406,7 @@ def _fields(found: Checkpoint, parent: str | None, changes: Sequence[PathChange]
         location.Field("state", tuple(sorted(found.state)), "list"),
         location.Field("parent", short(parent) if parent else None),
         location.Field("pinned", "yes" if found.pinned else ""),
+        location.Field("check", _check_words(found)),
         location.Field("safety", reason(operation) if operation else ""),
         location.Field("complete", "yes" if found.complete else "no"),
         location.Field("quiet", "" if found.quiet else "no: files changed while they were read"),
@@ -413,6 +415,15 @@ def _fields(found: Checkpoint, parent: str | None, changes: Sequence[PathChange]
         location.Field("stored as", f"commit {found.commit} of the store" if found.commit else ""),
         location.Field("changed", (_count(len(changes), "file"), [_change_line(each) for each in changes]), "listing"),
     ]
+
+
+def _check_words(found: Checkpoint) -> str:
+    """How its check ended, in words."""
+    told = found.metadata.get("check")
+    if found.is_green is None or not isinstance(told, dict):
+        return ""
+    why = f" ({told['reason']})" if told.get("reason") else ""
+    return f"{documents.check_word(found)}{why}: {told.get('command', '')}"
 
 
 def _git_words(git: GitHead | None) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from holdfast.workspace.capture.scanner import Scanner
     from holdfast.workspace.capture.snapshot import Snapshot
+    from holdfast.workspace.check import CheckStatus
     from holdfast.workspace.upkeep.growth import Thinned
 
 LOW_BYTES = 256 << 20
@@ -63,6 +64,8 @@ class WorkspaceStatus(NamedTuple):
     attention: tuple[Attention, ...]
     thinned: Thinned | None = None
     """What thinning did; None if it has not run yet."""
+    check: CheckStatus | None = None
+    """What is known about checks; None without a check command."""
 
 
 def read_status(

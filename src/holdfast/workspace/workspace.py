@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.bisect import Tell, Test
     from holdfast.workspace.capture.save import StateAndMetadata
     from holdfast.workspace.capture.watch_state import Watching
+    from holdfast.workspace.check import CheckResult, Checks, CheckStatus
     from holdfast.workspace.engine import Engine
     from holdfast.workspace.git_losses import GitLosses
     from holdfast.workspace.git_rescue import GitRescue
@@ -117,6 +118,8 @@ class Workspace:
         scan_secrets: bool = True,
         redact: bool = False,
         git_objects_max_bytes: int = 512 << 20,
+        check_command: str | None = None,
+        check_timeout_s: float = 600.0,
         clock: Callable[[], datetime] | None = None,
         zone: tzinfo | None = None,
     ) -> None:
@@ -129,6 +132,7 @@ class Workspace:
         `on_unknown`: what to do with a class that is not registered: "raise", "keep" its values opaque, or return
         such states as `Tagged` JSON.
         `scan_secrets`: look for keys and passwords in what is saved; `status` and `secrets` list them.
+        `check_command`: what says whether a checkpoint is good; `check` runs it, in a shell, with this deadline.
         `redact`: replace them in conversations that agents' hooks capture; never in files.
         `git_objects_max_bytes`: at most this much is stored of the objects that only the folder's git repository has.
         `zone`: the time zone of times such as `@14:05`; None is that of this computer.
@@ -162,6 +166,8 @@ class Workspace:
         self._repository = Repository(self.store, Spelling(registry, on_unknown=on_unknown), when)
         self._environ = environ
         self.redact = redact
+        self.check_command = check_optional_text(check_command, "check_command") or None
+        self._check_timeout_s = check_timeout_s
         self._scans_secrets = scan_secrets
         self._engine_options: dict[str, Any] = {
             "exclude_patterns": exclude_patterns,
@@ -600,9 +606,10 @@ class Workspace:
 
         with self._reading():
             self.scan_pending(STATUS_MAX_BYTES)
-            return self._repository.consistently(
+            found = self._repository.consistently(
                 lambda: read_status(self._repository, self._engine.scanner, self._clock(), self._troubles())
             )
+            return found._replace(check=self.check_status())
 
     def git_losses(self, ref: CheckpointRef | None = None) -> GitLosses:
         """Return what the user's git has lost since a checkpoint: branches, stashes, commits (P6: only reads).
@@ -684,6 +691,12 @@ class Workspace:
             found.append(
                 Attention("moved-folder", f"the folder was {self.moved_from} before; its checkpoints continue")
             )
+        if self.check_command is not None:
+            from holdfast.workspace.check import is_allowed
+
+            if not is_allowed(self._repository.own, self.check_command):
+                message = f"the check command is not allowed to run: {self.check_command}"
+                found.append(Attention("check-not-allowed", message, remedy=Remedy("allow_check")))
         latest = self._repository.catalog.nth(0)
         if latest is not None and not self._repository.checkpoint(latest).complete:
             failed = [each for each in self._repository.checkpoint(latest).uncovered if each.reason.is_failure]
@@ -1177,6 +1190,89 @@ class Workspace:
                 with contextlib.suppress(HoldfastError, OSError):
                     self.recovered = self._engine.recoverer.recover()
             raise
+
+    # whether checkpoints are good
+
+    def check(self, ref: CheckpointRef = "latest", *, output: Callable[[bytes], None] | None = None) -> CheckResult:
+        """Run the check command on a checkpoint, in a scratch copy, and mark the checkpoint green or red.
+
+        NotFound without a command, Refused if a person has not allowed it (`allow_check`), Conflict if a check is
+        running. `output` gets what the command prints. If the command cannot be run, or exits with 125, `passed` is
+        None and nothing is marked.
+        """
+        return self._checks().run(self.get(ref), self._uncovered_now, output)
+
+    def run_wanted_checks(self) -> None:
+        """Run the checks that `want_check` asked for; of several, the newest. Never raises for one that fails."""
+        if self.check_command is not None:
+            self._checks().run_wanted(self._uncovered_now)
+
+    def want_check(self) -> bool:
+        """Ask for a check of the folder's checkpoint, which `start_wanted_check` begins. False if there is no command,
+        it is not allowed, or the checkpoint has been checked."""
+        from holdfast.workspace import check
+
+        head = self.head() if self.check_command is not None else None
+        if head is None or self.check_command is None or head.operation is not None:
+            return False
+        known = head.metadata.get(check.CHECK)
+        if isinstance(known, dict) and known.get("command") == self.check_command:
+            return False
+        return check.want(self._repository.own, head.id, self.check_command)
+
+    def start_wanted_check(self) -> None:
+        """Run what `want_check` asked for in a process of its own: nobody waits for it."""
+        from holdfast.workspace import background, check
+
+        if self.check_command is not None and check.is_wanted(self._repository.own):
+            told = {"path": os.fspath(self.path), "store": os.fspath(self.store), **self._reopening}
+            background.start("holdfast.workspace.check_process", told, self._environ)
+
+    def allow_check(self, command: str | None) -> None:
+        """Allow a command to be run by `check`, in this workspace; None: none. Only a person should decide this: it
+        runs code of the folder, without asking again, until its text is another."""
+        from holdfast.workspace import check
+
+        with self._reading():
+            check.allow(self._repository.own, check_optional_text(command, "the command"))
+
+    def check_status(self) -> CheckStatus | None:
+        """Say what is known about checks; None without a command."""
+        from holdfast.workspace import check
+
+        if self.check_command is None:
+            return None
+        with self._reading():
+            own, row = self._repository.own, self._repository.catalog.last_green()
+            return check.CheckStatus(
+                self.check_command,
+                check.is_allowed(own, self.check_command),
+                check.is_running(own),
+                check.read_last(own),
+                self._repository.checkpoint(row) if row else None,
+            )
+
+    def mark(self, ref: CheckpointRef, key: str, value: JSON) -> Checkpoint:
+        """Set one key in the metadata of a checkpoint. Its id, number and time stay; its commit changes."""
+        from holdfast.workspace.requests import as_json
+        from holdfast.workspace.upkeep.prune import Upkeep
+
+        value = as_json(value, key)
+        with self._writing():
+            found = self._repository.find(ref)
+            return Upkeep(self._repository).relabel(
+                found, metadata={**found.metadata, check_text(key, "the key"): value}
+            )
+
+    def _checks(self) -> Checks:
+        from holdfast.workspace.check import Checks
+
+        if self.check_command is None:
+            raise NotFound("no check command is configured", remedy=Remedy("configure_check"))
+        return Checks(self, self.check_command, self._check_timeout_s, {**os.environ, **self._environ})
+
+    def _uncovered_now(self) -> set[str]:
+        return set(self._engine.now().uncovered)
 
     # upkeep of the store
 

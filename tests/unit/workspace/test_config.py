@@ -19,6 +19,8 @@ ignored_file_max_bytes = "2 MiB"
 ignored_total_max_bytes = 100000000
 git_objects_max_bytes = "1 GiB"
 watch = true
+check = "pytest -q"
+check_timeout = "90s"
 
 [retention]
 keep_last = 100
@@ -46,6 +48,8 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         "scan_secrets": True,
         "redact": False,
         "git_objects_max_bytes": 1 << 30,
+        "check_command": "pytest -q",
+        "check_timeout_s": 90.0,
     }
     assert settings.retention == Policy(100, timedelta(days=30), 10, 3, max_bytes=1_500_000_000)
     assert settings.watch

@@ -64,6 +64,7 @@ def _answer(connection: _socket.socket, call: HookCall, opened: Opened) -> None:
     for workspace in used:
         with contextlib.suppress(HoldfastError):  # the checkpoint is saved; the next event does this again
             leave_notice(workspace.store, workspace.after_save())
+            workspace.start_wanted_check()
 
 
 class Code:

@@ -163,6 +163,9 @@ def _handle(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) -> 
                 begun=_begin(workspace, event, begins) if begins else None,  # after what the user did until now
             )
         )
+    if event.kind is EventKind.STOP and workspace.check_command is not None:
+        with contextlib.suppress(HoldfastError, OSError):  # the helper runs it once the agent has its answer
+            workspace.want_check()
     if workspace.moved_from is not None and saved is not None:
         _log(call, f"{workspace.path} was {workspace.moved_from} before: its checkpoints continue")
     if workspace.recovered is not None:

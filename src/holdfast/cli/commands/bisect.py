@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from holdfast.cli.context import App, pass_app, typed
 from holdfast.cli.exit_codes import Exit
 from holdfast.model import Bisected, Checkpoint, documents
 from holdfast.model.documents import short
-from holdfast.workspace.dependencies import editable_paths, led_to
+from holdfast.workspace.dependencies import editable_paths, led_to, python_environments
 from holdfast.workspace.location import message
 
 _SKIP = 125
@@ -49,7 +48,9 @@ def bisect(ctx: click.Context, app: App, *, good: str, bad: str, in_place: bool)
         raise click.UsageError("no command is named; it comes after --")
 
     workspace = app.open()
-    editable = [] if in_place else editable_paths(_environments(workspace.path, words), workspace.path)
+    editable = (
+        [] if in_place else editable_paths(python_environments(workspace.path, words[0], os.environ), workspace.path)
+    )
     if not in_place:
         _warn(workspace.path, words, editable)
 
@@ -99,16 +100,6 @@ def _interrupted_once() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _environments(folder: Path, words: Sequence[str]) -> list[Path]:
-    """The Python environments that the command may run in."""
-    found = [each.parent for each in folder.glob("*/pyvenv.cfg")]
-    found += [Path(each) for each in (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX")) if each]
-    for program in (words[0], "python", "python3"):
-        if path := shutil.which(program):
-            found.append(Path(os.path.dirname(os.path.dirname(os.path.abspath(path)))))
-    return list(dict.fromkeys(found))
 
 
 def _warn(folder: Path, words: Sequence[str], editable: Sequence[str]) -> None:

@@ -159,6 +159,11 @@ class Catalog:
         """Return the save `back` before the newest."""
         return next(iter(self._rows("safety = 0 ORDER BY id DESC LIMIT 1 OFFSET ?", [back])), None)
 
+    def last_green(self) -> Row | None:
+        """Return the newest save that passed its check."""
+        passed = "instr(record, '\"check\"') AND json_extract(record, '$.metadata.check.passed') = 1"
+        return next(iter(self._rows(f"safety = 0 AND {passed} ORDER BY id DESC LIMIT 1", [])), None)
+
     def at(self, timestamp: str) -> Row | None:
         """Return the newest save that is not later than a time, in UTC and ISO 8601."""
         return next(iter(self._rows("safety = 0 AND timestamp <= ? ORDER BY id DESC LIMIT 1", [timestamp])), None)

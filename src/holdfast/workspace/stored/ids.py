@@ -78,8 +78,10 @@ def looks_like_id(ref: str) -> bool:
 def check_name(name: str) -> None:
     """Refuse a name that could be taken for an id or for `latest`."""
     check_text(name, "a checkpoint's name")
-    if not re.fullmatch(_NAME, name) or name.strip() != name or looks_like_id(name) or name.startswith(("latest", "@")):
+    is_reserved = looks_like_id(name) or name.startswith(("latest", "last-green", "@"))
+    if not re.fullmatch(_NAME, name) or name.strip() != name or is_reserved:
         raise Refused(
             f"{name!r} cannot name a checkpoint",
-            hint="Use up to 200 characters without ~ or control characters; not latest…, @… or something like an id.",
+            hint="Use up to 200 characters without ~ or control characters; not latest…, last-green…, @… or"
+            " something like an id.",
         )

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from holdfast.times import Span
 
 
+LAST_GREEN = "last-green"
+"""The reference to the newest save that passed its check."""
 AT = "@"
 """The beginning of a reference by time."""
 WITHOUT = "without"
@@ -156,7 +158,7 @@ class Repository:
     # finding
 
     def find(self, ref: CheckpointRef) -> Checkpoint:
-        """Find a checkpoint by id, unique prefix, name, `latest`, `latest~N` or `@TIME`.
+        """Find a checkpoint by id, unique prefix, name, `latest`, `latest~N`, `last-green` or `@TIME`.
 
         Given a checkpoint, return it as it is stored now. NotFound, or Conflict if it is ambiguous.
         """
@@ -178,6 +180,8 @@ class Repository:
         row = self.catalog.by_id(ref) or (None if looks_like_id(ref) else self.catalog.by_name(ref))
         if row is not None or not ref:
             return row
+        if ref == LAST_GREEN:
+            return self.catalog.last_green()
         if ref.startswith(AT) and self._parse_time is not None:
             return self._at(ref, self._parse_time)
         rows = self.catalog.by_prefix(stored_prefix(ref) or ref)
@@ -563,6 +567,8 @@ def _not_found(ref: str, catalog: Catalog, *, floor: int) -> NotFound:
         if saves:
             return NotFound(f"there is no checkpoint {shown}", hint=f"The oldest save is latest~{saves - 1}.")
         return NotFound(f"there is no checkpoint {shown}", remedy=Remedy("list_all"))
+    if ref == LAST_GREEN:
+        return NotFound("no checkpoint has passed a check", remedy=Remedy("configure_check"))
     prefix = stored_prefix(ref)
     if prefix is not None:
         number = int(prefix.partition("-")[0][1:])

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from holdfast import durable
 from holdfast.errors import HoldfastError
+from holdfast.workspace import background
 
 FAST_BYTES = 1 << 30
 """A store that grows by more than this in a day says so."""
@@ -28,7 +29,6 @@ _FILE = "growth.json"
 _NOTICE = "notice.txt"
 _NAMED_MOST = 500
 _SHOWN_MOST = 3
-_children: list[int] = []
 
 
 class Thinned(NamedTuple):
@@ -238,22 +238,8 @@ def take_notice(store: Path) -> str:
 
 def start_detached(saved: Saved, module: str) -> None:
     """Run a module on a workspace in a process of its own: neither this process nor an agent waits for it."""
-    _children[:] = [child for child in _children if not _has_ended(child)]
-    null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
-    told = json.dumps({"path": os.fspath(saved.path), "store": os.fspath(saved.store), **saved.reopening})
-    # -P: a package named holdfast in the current folder is not ours
-    command = [sys.executable, "-P", "-m", module, told]
-    with contextlib.suppress(OSError, NotImplementedError):
-        _children.append(
-            os.posix_spawn(sys.executable, command, {**os.environ, **saved.environ}, file_actions=null, setsid=True)
-        )
-
-
-def _has_ended(child: int) -> bool:
-    try:
-        return os.waitpid(child, os.WNOHANG)[0] == child
-    except ChildProcessError:
-        return True
+    told = {"path": os.fspath(saved.path), "store": os.fspath(saved.store), **saved.reopening}
+    background.start(module, told, saved.environ)
 
 
 def thin(path: str, store: str, *, allow_home: bool, trust_store: bool) -> None:

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast import durable, retention
 from holdfast.errors import Remedy, Unavailable
@@ -100,6 +100,8 @@ class Upkeep:
             found[head.id] = "current"
         if latest is not None:
             found.setdefault(latest.id, "the latest")
+        if (green := self._repository.catalog.last_green()) is not None:
+            found.setdefault(green.id, "the last green")
         found |= {each.id: "pinned" for each in checkpoints.values() if each.pinned}
         found |= {each.id: "named" for each in checkpoints.values() if each.name is not None}
         found |= dict.fromkeys(self._repository.holds.held() & checkpoints.keys(), "held by a running step")
@@ -219,11 +221,13 @@ class Upkeep:
 
     def pin(self, checkpoint: Checkpoint, *, pinned: bool) -> Checkpoint:
         """Pin or unpin a checkpoint. Its id, number and time stay; its commit changes."""
-        if checkpoint.pinned == pinned:
-            return checkpoint
+        return checkpoint if checkpoint.pinned == pinned else self.relabel(checkpoint, pinned=pinned)
+
+    def relabel(self, checkpoint: Checkpoint, **changes: Any) -> Checkpoint:
+        """Change what the record of a checkpoint says about it. Its id, number and time stay; its commit changes."""
         contents = self._repository.contents(checkpoint)
         with PackSink(self._repository.objects) as sink:
-            changed = checkpoint.replace(pinned=pinned)
+            changed = checkpoint.replace(**changes)
             contents = contents._replace(record=sink.add(ObjectKind.BLOB, encode_record(changed)))
             commit = write_commit(sink, changed, contents)
             self._repository.replace(sink.writer, changed, contents, commit)

@@ -867,7 +867,7 @@ def test_the_windows_of_another_agent_are_passed_over(scene):
 
 def test_an_agent_that_did_nothing_has_no_beginning(scene):
     scene.save()
-    with pytest.raises(NotFound, match="of any agent"):
+    with pytest.raises(NotFound, match="no agent changed"):
         scene.ws.beginning()
     with pytest.raises(NotFound, match=A):
         scene.ws.beginning(A)

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -346,7 +347,7 @@ def ledger(index: Program, request: pytest.FixtureRequest) -> str:
     """The address of the index, whose ledger is where the parameter says."""
     if request.param == "file":
         return f"{index.project}/.holdfast-index"
-    url = f"{request.getfixturevalue('postgres_url')}#{index.project.parent.name}"
+    url = f"{request.getfixturevalue('postgres_url')}#{index.project.parents[2].name}"
     configure(index.project, more=f"ledger = {json.dumps(url)}")
     return f"index+{url}"
 
@@ -372,6 +373,86 @@ def test_the_general_commands_look_at_the_generations(index: Program, ledger: st
     assert (first["next"], index("log", place, "--before", "2", "--json").json["items"][0]["generation"]) == ("2", 1)
     assert index("show", place, "latest", "--json").json["checkpoint"]["documents"] == 2
     assert index("usage", place, "--json").json["texts"] > 0
-    refused = index("prune", place, "--keep-last", "1", "--yes")
-    assert refused.code == 6 and "log, show, diff, usage" in refused.err
+    refused = index("pin", place, "1")
+    assert refused.code == 6 and "log, show, diff, verify, usage, prune, rm" in refused.err
     assert index("show", place, "9").code == 3
+
+
+def _rebuild(index: Program, sizes: list[int]) -> None:
+    """Generations, the last of them live."""
+    config = index.project / "holdfast.toml"
+    text = config.read_text()
+    for size in sizes:
+        config.write_text(re.sub("chunk_size = [0-9]+", f"chunk_size = {size}", text))
+        assert index("index", "apply", "--yes").code == 0
+
+
+def _states(index: Program, place: str) -> list[tuple[int, str]]:
+    return [(each["generation"], each["state"]) for each in index("log", place, "--json").json["items"]]
+
+
+def test_general_commands_verify_and_delete_generations(index: Program, ledger: str) -> None:
+    place, project = ledger, ("--project", str(index.project)) if ledger.startswith("index+") else ()
+    _rebuild(index, [10, 12])
+    assert _states(index, place) == [(2, "live"), (1, "kept")]
+    report = index("verify", place, *project, "--json").json
+    assert report["ok"] and report["points"] == report["compared"] > 3
+    said = index("verify", place, *project)
+    assert (said.code, said.out.startswith(f"no damage: read {report['points']} points\n")) == (0, True)
+    plan = index("prune", place, *project, "--keep-last", "2", "--dry-run", "--json").json
+    assert plan["items"] == [] and plan["plan"]["kept"] == {"2": "live", "1": "one of the last 2"}
+    for ref in ("2", "live"):
+        refused = index("rm", place, *project, ref, "--yes")
+        assert refused.code == 6 and "generation 2 cannot be deleted: live" in refused.err
+    assert index("prune", place, *project, "--keep-for", "3d", "--yes").code == 6
+    pruned = index("prune", place, *project, "--keep-last", "1", "--yes", "--json").json
+    assert pruned["pruned"] == {"removed": [1]} and _states(index, place) == [(2, "live")]
+    assert index("index", "verify").code == 0
+    _rebuild(index, [14])
+    assert index("rm", place, *project, "2", "--yes").code == 0
+    assert _states(index, place) == [(3, "live")]
+    assert index("index", "search", "cats").code == 0
+
+
+def test_verify_finds_what_the_store_lost(index: Program) -> None:
+    place = f"{index.project}/.holdfast-index"
+    assert index("index", "apply").code == 0
+    (index.project / ".holdfast-index" / "vectors.db").unlink()
+    ran = index("verify", place)
+    assert (
+        ran.code == 5 and "damaged" in ran.out and "cannot return" not in ran.err and "the store was wiped" in ran.out
+    )
+
+
+def test_generations_of_another_index_are_refused(index: Program, tmp_path: Path) -> None:
+    place = f"{index.project}/.holdfast-index"
+    _rebuild(index, [10, 12])
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "holdfast.toml").write_text((index.project / "holdfast.toml").read_text())
+    for command in (["verify", place], ["prune", place, "--keep-last", "1", "--yes"]):
+        ran = index(*command, "--project", str(other))
+        assert ran.code == 3 and "nothing is indexed yet" in ran.err
+        (other / ".holdfast-index").mkdir(exist_ok=True)
+        ran = index(*command, "--project", str(other))
+        assert ran.code == 6 and "describes another index" in ran.err
+        (other / ".holdfast-index" / "vectors.db").unlink(missing_ok=True)
+        (other / ".holdfast-index").rmdir()
+    assert _states(index, place) == [(2, "live"), (1, "kept")]
+
+
+def test_unfinished_index_and_other_stores_keep_generations(index: Program) -> None:
+    place = f"{index.project}/.holdfast-index"
+    _rebuild(index, [10, 12])
+    config = index.project / "holdfast.toml"
+    text = config.read_text()
+    config.write_text(text.replace("[index]", '[index]\nstore = "sqlite-vec"'))
+    plan = index("prune", place, "--keep-last", "0", "--dry-run", "--json").json["plan"]
+    assert plan["kept"] == {"2": "live", "1": "in another store"}
+    assert index("rm", place, "1", "--yes").code == 6
+    config.write_text(text.replace("chunk_size = 12", "chunk_size = 5"))
+    (index.project / "calls.log").unlink()
+    assert index.spawn("index", "apply", "--yes", MODEL_KILLS_AFTER="9").code == -9  # after the canaries
+    assert (3, "building") in _states(index, place)
+    ran = index("prune", place, "--keep-last", "0", "--yes")
+    assert ran.code == 6 and "not finished" in ran.err and len(_states(index, place)) == 3

@@ -19,6 +19,7 @@ from holdfast.durable.os_errors import os_errors
 from holdfast.errors import NotFound, Refused, Remedy
 from holdfast.indexing import Channel, FlatStore, FolderSource, HashedWords, IndexRun, Pipeline, PlainChunker
 from holdfast.indexing.sources import TEXTS
+from holdfast.indexing.vector_store import VectorStore
 
 EXAMPLE = """\
 [index]
@@ -139,6 +140,31 @@ def open_index(folder: str | os.PathLike[str], *, create: bool = True) -> Iterat
         )
         families = [index.path(each) for each in index.config.families]
         yield stack.enter_context(IndexRun(ledger=_ledger(index), pipeline=pipeline, families=families))
+
+
+class StoredIndex(NamedTuple):
+    """The vector store of an index, and its ledger: a path or a URL."""
+
+    store: VectorStore
+    ledger: str
+
+
+@contextlib.contextmanager
+def open_stored_index(folder: str | os.PathLike[str]) -> Iterator[StoredIndex]:
+    """Open the vector store that the nearest configuration names, from `folder` upward; no model is loaded.
+
+    NotFound if none does, or if nothing was indexed yet.
+    """
+    index = _read(Path(os.path.abspath(os.path.expanduser(folder))))
+    _check_directory(index)
+    if not index.path(index.config.directory).is_dir():
+        raise NotFound("nothing is indexed yet", hint="Apply a plan first.")
+    store = _store(index)
+    try:
+        yield StoredIndex(store, os.fspath(_ledger(index)))
+    finally:
+        if hasattr(store, "close"):
+            store.close()
 
 
 def write_example(folder: str | os.PathLike[str]) -> Path:

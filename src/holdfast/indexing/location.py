@@ -1,4 +1,7 @@
-"""An index as a `Location`: the generations in its ledger. The vector store is not opened."""
+"""An index as a `Location`: the generations in its ledger.
+
+The vector store is not opened: the configuration names it, and `holdfast.adapters.index_location` reads that.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,8 @@ class IndexLocation:
         self._address = address
         is_url = address.startswith(_PREFIX)
         self._file = None if is_url else os.path.join(address, LEDGER)
-        self._ledger: Ledger = open_ledger(self._file or address.removeprefix(_PREFIX))
+        self._url = address.removeprefix(_PREFIX)
+        self._ledger: Ledger = open_ledger(self._file or self._url)
 
     def describe(self) -> Description:
         return Description("index", "an index", without_password(self._address), self.capabilities)

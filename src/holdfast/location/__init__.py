@@ -264,7 +264,7 @@ KINDS = [
     LocationKind(
         "index",
         "an index",
-        "holdfast.indexing.location:IndexLocation",
+        "holdfast.adapters.index_location:ConfiguredIndexLocation",
         ".holdfast-index",
         schemes=frozenset(["index+postgresql"]),
         files=("ledger.db", ".holdfastignore"),

@@ -75,7 +75,8 @@ class Verification(NamedTuple):
     ok: bool
     read: Sequence[tuple[int, str]]
     """How many of what: `(3, "checkpoint")`."""
-    bytes_read: int
+    bytes_read: int | None
+    """None if it was not counted."""
     problems: Sequence[str]
     document: dict[str, Any]
     notes: Sequence[str] = ()

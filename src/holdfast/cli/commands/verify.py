@@ -31,7 +31,8 @@ def verify(app: App, *, words: list[str], options: dict[str, Any]) -> int:
     else:
         read = ", ".join(render.count(number, noun) for number, noun in report.read)
         verdict = render.paint("no damage", "green") if report.ok else render.paint("damaged", "red")
-        streams.answer(f"{verdict}: read {read}, {render.size(report.bytes_read)}")
+        size = "" if report.bytes_read is None else f", {render.size(report.bytes_read)}"
+        streams.answer(f"{verdict}: read {read}{size}")
         for problem in report.problems:
             streams.answer(render.escape(f"    {problem}"))
         values.notes(report.notes)

@@ -78,6 +78,7 @@ def make_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("HOLDFAST_HELPER", "0")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
     monkeypatch.chdir(folder)
     (folder / "a.txt").write_text("one\n")

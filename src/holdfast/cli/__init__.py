@@ -20,6 +20,7 @@ Exit codes (`exit_codes.py`):
 From the outside in:
 
     start, main      where the program begins; errors into exit codes (`exit_codes`)
+    through_helper, served, caller    a command that the helper runs: the client, the helper, for whom it runs
     fast_log, status_output    `log` and `status`, answered without click
     turns, words     how `log` shows turns; which words are checkpoints and which are paths
     group, command   the click group and the click command; `context` is what every command is given

@@ -10,7 +10,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from holdfast.cli import render, streams
+from holdfast.cli import caller, render, streams
 from holdfast.cli.exit_codes import Exit
 from holdfast.errors import HoldfastError, NotFound, Refused
 from holdfast.escaping import shell_word, without_password
@@ -62,6 +62,8 @@ class App:
                 raise NotFound(f"{folder} has no checkpoints yet", hint=" ".join([first, *self._moved_from(folder)]))
             found = self._made(self._root(folder), exclude=exclude)
             streams.note(render.escape(f"Created a store for {found.path}"))
+        if scans:
+            caller.opened(found)
         return self._opened(found)
 
     def kind(self) -> LocationKind:
@@ -165,7 +167,9 @@ class App:
             if find_configuration(Path(check_path(folder, "the workspace"))) is not None and scans:
                 from holdfast.workspace.config import read_settings  # start-up cost, only with a configuration
 
-                options = read_settings(folder).options()
+                settings = read_settings(folder)
+                options = settings.options()
+                caller.wants_helper = caller.wants_helper or settings.helper
         except HoldfastError as error:
             wrong = error
             if create:

@@ -34,7 +34,7 @@ def main(args: Sequence[str] | None = None) -> int:
             with streams.own_settings():
                 return _run(args)
         finally:
-            streams.flush()
+            streams.finish()
     except Exception as error:  # the last line of defence: an unexpected error is still one sentence
         return _interrupted(args) if _is_ctrl_c(error) else _fail(args, *_explain(error))
     except KeyboardInterrupt:
@@ -59,6 +59,14 @@ def _run(args: Sequence[str]) -> int:
         return _interrupted(args)
     except click.ClickException as error:
         return _fail(args, Exit.USAGE, *_usage(error))
+
+
+def helper_died(args: Sequence[str]) -> int:
+    """Say that the helper ended while it ran a command for this process, and return the exit code."""
+    hint = (
+        "See what was done with `holdfast log`; an interrupted restore is finished or taken back by the next command."
+    )
+    return _fail(args, Exit.UNAVAILABLE, "the background helper ended while it ran this command", hint)
 
 
 def _explain(error: Exception) -> tuple[Exit, str, str, str | None]:

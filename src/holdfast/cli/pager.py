@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli import streams
+from holdfast.cli import caller, streams
 
 if TYPE_CHECKING:
     import subprocess
@@ -76,6 +76,7 @@ class _Pager:
             _on_interrupt(self._handler)
 
     def _start(self) -> None:
+        caller.need_terminal()
         import shlex  # start-up cost, for long output only
         import shutil
         import subprocess

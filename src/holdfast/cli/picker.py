@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from holdfast.cli import render, streams
+from holdfast.cli import caller, render, streams
 
 _ON, _OFF = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # another screen without a cursor, and back
 _ESCAPE_S = 0.05  # how long after Esc the rest of an arrow key may come
@@ -198,6 +198,7 @@ class _Screen:
     """The terminal in a mode in which each key arrives at once, with another screen to draw on."""
 
     def __enter__(self) -> Self:
+        caller.need_terminal()
         self._fd = sys.stdin.fileno()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._before = termios.tcgetattr(self._fd)

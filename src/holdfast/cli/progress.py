@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from holdfast.cli import render, streams
+from holdfast.cli import caller, render, streams
 from holdfast.model import Progress
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class _LateBar:
         self._closed = False
         self._stages: dict[str, TaskID] = {}
         self._lock = threading.RLock()
-        self._timer = threading.Timer(SHOWN_AFTER_SECONDS, self._draw)
+        self._timer = threading.Timer(SHOWN_AFTER_SECONDS, caller.in_thread(self._draw))
         self._timer.daemon = True
         self._timer.start()
 
@@ -94,6 +94,7 @@ def _new_bar() -> Bar:
             return Text("/".join(shown))
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), Count(), TimeElapsedColumn())
+    caller.show_now()
     bar = RichProgress(*columns, console=Console(stderr=True), transient=True)
     bar.start()
     return bar

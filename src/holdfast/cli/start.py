@@ -1,6 +1,7 @@
 """Where the program begins and ends.
 
-`hook` is dealt with before anything else is loaded: an agent waits for it. While the program cannot answer yet, or has
+`hook` is dealt with before anything else is loaded: an agent waits for it. So is a command that the background helper
+runs (`through_helper`). While the program cannot answer yet, or has
 answered, Ctrl-C ends it without a word.
 """
 
@@ -12,6 +13,8 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
+
+    from holdfast.adapters.agents.command_server import Runner
 
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 _MOMENT_S = 0.001
@@ -32,8 +35,47 @@ def _main(words: list[str]) -> int:
     if len(words) > 1 and words[0] == "hook" and not words[1].startswith("-"):
         from holdfast.adapters.agents.client import run
 
-        run(words[1:])
+        run(words[1:], load_runner)
+    from holdfast.cli.through_helper import ask
+
+    if (code := ask(words)) is not None:
+        os._exit(code)  # nothing was written here; the clean-up of the interpreter takes longer than all of this
     return _command()
+
+
+def start_helper() -> None:
+    """Start the background helper as a process of its own, unless there is one; commands use it from then on."""
+    from holdfast.adapters.agents.protocol import is_listening
+
+    if os.environ.get("HOLDFAST_HELPER") == "0" or is_listening(os.environ):
+        return
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    code = f"import sys; sys.path.append({root!r}); from holdfast.cli.start import become_helper; become_helper()"
+    null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+    try:
+        child = os.posix_spawn(
+            sys.executable, [sys.executable, "-P", "-c", code], os.environ, file_actions=null, setsid=True
+        )
+        os.waitpid(child, 0)  # it forks the helper and ends
+    except (OSError, NotImplementedError):
+        pass  # commands work without it
+
+
+def become_helper() -> None:
+    """Be the background helper until it has been idle for a while; return at once in the process that was started."""
+    if os.fork():
+        os._exit(0)
+    from holdfast.adapters.agents.helper import stay
+
+    os.chdir("/")
+    stay(dict(os.environ), load_runner)
+
+
+def load_runner() -> Runner:
+    """Load what the helper runs commands with."""
+    from holdfast.cli.served import load
+
+    return load()
 
 
 def _begin_anew(options: list[str]) -> None:
@@ -55,6 +97,7 @@ def _command() -> int:
     import gc
 
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)  # by default a tenth of a short command goes into collections
+    from holdfast.cli import caller
     from holdfast.cli import main as program  # loading it takes longer than many a command
 
     code = _INTERRUPTED
@@ -63,6 +106,8 @@ def _command() -> int:
         if has_handler:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = program.main()
+        if caller.wants_helper:
+            start_helper()
     except KeyboardInterrupt:  # once more, while the first one was answered
         pass
     while has_handler:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TextIO
 
+from holdfast.cli import caller
 from holdfast.errors import Unavailable
 
 
@@ -134,8 +136,10 @@ def tell_waiting() -> None:
 
 
 def _waiting(owner: str) -> None:
+    if caller.current is not None and caller.current.thread != threading.get_ident():
+        return  # somebody else in the helper
     note(f"Waiting for {owner} that writes to this store; Ctrl-C gives up.")
-    flush()
+    finish()
 
 
 def ask(question: str) -> bool:
@@ -145,6 +149,7 @@ def ask(question: str) -> bool:
 
 def ask_line(question: str, *, at_end: str = "") -> str:
     """Ask the person at the terminal for a line; the end of the input stands for `at_end`."""
+    caller.need_terminal()
     flush()
     _write(sys.stderr, f"{question} ")
     sys.stderr.flush()
@@ -211,6 +216,13 @@ def flush() -> None:
                 stream.flush()
         except OSError as error:
             _give_up(stream, error)
+
+
+def finish() -> None:
+    """Hand everything over, and in the helper write what was held back until now."""
+    flush()
+    for stream, error in caller.show_now():
+        _give_up(stream, error)
 
 
 def _write(stream: TextIO | None, text: str) -> None:

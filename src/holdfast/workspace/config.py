@@ -31,6 +31,8 @@ class Settings:
     ignored_total_max_bytes: int = 64 << 20
     watch: bool = False
     """Whether a long-lived process (the checkpoint service) watches the folder through the kernel."""
+    helper: bool = False
+    """Whether commands leave a helper in the background, which the next ones use."""
     scan_secrets: bool = True
     """Whether a save looks for keys and passwords in what it stores."""
     redact: bool = False
@@ -78,7 +80,7 @@ def read_settings(workspace: str | os.PathLike[str]) -> Settings:
 
 def in_force(settings: Settings) -> dict[str, tuple[Any, str]]:
     """Return every key with its value, as JSON has it, and its origin: a file, or `default`."""
-    values: dict[str, Any] = settings.options() | {"watch": settings.watch}
+    values: dict[str, Any] = settings.options() | {"watch": settings.watch, "helper": settings.helper}
     values |= {"check": values.pop("check_command"), "check_timeout": f"{values.pop('check_timeout_s'):g}s"}
     for key in _RETENTION_KEYS:
         value = None if settings.retention is None else getattr(settings.retention, key)

@@ -60,6 +60,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ignored_file_max_bytes: ByteSize = ByteSize(Settings().ignored_file_max_bytes)
     ignored_total_max_bytes: ByteSize = ByteSize(Settings().ignored_total_max_bytes)
     watch: bool = False
+    helper: bool = False
     scan_secrets: bool = True
     redact: bool = False
     git_objects_max_bytes: ByteSize = ByteSize(Settings().git_objects_max_bytes)
@@ -88,6 +89,7 @@ def read(table: ConfigTable) -> Settings:
         ignored_file_max_bytes=int(found.ignored_file_max_bytes),
         ignored_total_max_bytes=int(found.ignored_total_max_bytes),
         watch=found.watch,
+        helper=found.helper,
         scan_secrets=found.scan_secrets,
         redact=found.redact,
         git_objects_max_bytes=int(found.git_objects_max_bytes),

@@ -1474,11 +1474,18 @@ class Workspace:
         """
         return self._engine.scanner.watch()
 
+    def share_watch(self, other: Workspace) -> None:
+        """Use the watch of another object for the same folder and store, which goes on watching after this one is
+        closed. Nothing happens if they scan differently."""
+        mine, its = self._engine.scanner, other._engine.scanner
+        if (other.path, other.store, its.limits) == (self.path, self.store, mine.limits):
+            mine.watching, mine.is_watch_shared = its.watch(), True
+
     def close(self) -> None:
         """Stop watching and close all files of the store. The workspace stays usable, and reopens what it needs."""
-        watching = self._engine_made and self._engine_made.scanner.watching
-        if watching:
-            watching.close()
+        scanner = self._engine_made and self._engine_made.scanner
+        if scanner and scanner.watching and not scanner.is_watch_shared:
+            scanner.watching.close()
         self._repository.close()
 
     # opening and locking

@@ -22,8 +22,10 @@ from holdfast.adapters.agents.protocol import (
 
 TYPE_CHECKING = False  # `typing` is not loaded yet
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
+
+    from holdfast.adapters.agents.command_server import Runner
 
 WAIT_S = 45.0
 """How long to wait for an answer; agents are configured to wait for `base.TIMEOUT_S`, which is longer."""
@@ -52,12 +54,15 @@ _STILL_SAVING = (
 _NOT_SAVED = b'{"systemMessage": "Holdfast could not save a checkpoint; see: holdfast doctor"}\n'
 
 
-def run(words: Sequence[str]) -> NoReturn:
-    """Handle the event on stdin and exit with status 0, with nothing on stdout but at most one JSON object."""
+def run(words: Sequence[str], runner: Callable[[], Runner]) -> NoReturn:
+    """Handle the event on stdin and exit with status 0, with nothing on stdout but at most one JSON object.
+
+    `runner` loads what the helper runs commands with.
+    """
     try:
         _open_standard_streams()
         try:
-            output = _handle(words)
+            output = _handle(words, runner)
         except Exception as error:
             output = _report_failure(words[0], dict(os.environ), repr(error))
         if output:
@@ -76,7 +81,7 @@ def _open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
 
 
-def _handle(words: Sequence[str]) -> bytes:
+def _handle(words: Sequence[str], runner: Callable[[], Runner]) -> bytes:
     import time
 
     home = os.environ.get("HOME", "/")
@@ -104,7 +109,7 @@ def _handle(words: Sequence[str]) -> bytes:
     if output is not None:
         return output
     try:
-        output = _ask_child(request, deadline - time.time())
+        output = _ask_child(request, deadline - time.time(), runner)
     except TimeoutError:
         return _STILL_SAVING if words[0] in _SHOW_MESSAGES else b""
     except OSError as error:
@@ -147,7 +152,7 @@ def _report_failure(agent: str, environ: dict[str, str], reason: str) -> bytes:
     return _NOT_SAVED if agent in _SHOW_MESSAGES else b""
 
 
-def _ask_child(request: list[bytes], wait_s: float) -> bytes | None:
+def _ask_child(request: list[bytes], wait_s: float, runner: Callable[[], Runner]) -> bytes | None:
     """Fork a child that does the work and then stays as the helper; None if it died. TimeoutError after `wait_s`."""
     own, child = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     if os.fork() == 0:
@@ -156,7 +161,7 @@ def _ask_child(request: list[bytes], wait_s: float) -> bytes | None:
             _detach(child.fileno())
             from holdfast.adapters.agents.helper import work_and_stay  # start-up cost: the agent waits for the parent
 
-            work_and_stay(child, request)
+            work_and_stay(child, request, runner)
         finally:
             os._exit(0)
     try:

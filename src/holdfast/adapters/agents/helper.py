@@ -13,13 +13,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import holdfast
 from holdfast import durable
 from holdfast.adapters.agents import protocol
+from holdfast.adapters.agents.command_server import CommandServer, Runner, can_serve
 from holdfast.adapters.agents.hook import HookCall, Opened, handle_event, open_workspace
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.workspace.upkeep.growth import leave_notice
@@ -37,11 +38,11 @@ _SCAN_MAX_BYTES = 64 << 20
 _CONFIGURATION = ("holdfast.toml", "pyproject.toml")
 
 
-def work_and_stay(connection: _socket.socket, request: list[bytes]) -> None:
-    """Do the work of one hook; then become the helper, unless there is one already."""
+def work_and_stay(connection: _socket.socket, request: list[bytes], runner: Callable[[], Runner]) -> None:
+    """Do the work of one hook; then become the helper, unless there is one already. `runner` loads what runs commands
+    of the command line."""
     code = Code()
-    for name in [name for name in os.environ if name.startswith("GIT_")]:
-        del os.environ[name]
+    _forget_git()
     call = _call(request)
     helper = Helper(request[0], code, dict(call.environ))
     if call.environ.get("HOLDFAST_HELPER") == "0":
@@ -49,7 +50,13 @@ def work_and_stay(connection: _socket.socket, request: list[bytes]) -> None:
         return
     _answer(connection, call, helper.opened)
     helper.scan_pending()
-    helper.serve()
+    helper.serve(runner)
+
+
+def stay(environ: dict[str, str], runner: Callable[[], Runner]) -> None:
+    """Become the helper, unless there is one already."""
+    _forget_git()
+    Helper(protocol.identity(environ), Code(), environ).serve(runner)
 
 
 def _answer(connection: _socket.socket, call: HookCall, opened: Opened) -> None:
@@ -65,6 +72,12 @@ def _answer(connection: _socket.socket, call: HookCall, opened: Opened) -> None:
         with contextlib.suppress(HoldfastError):  # the checkpoint is saved; the next event does this again
             leave_notice(workspace.store, workspace.after_save())
             workspace.start_wanted_check()
+
+
+def _forget_git() -> None:
+    """Forget what git told the process that started this one."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        del os.environ[name]
 
 
 class Code:
@@ -91,6 +104,8 @@ class Helper:
         """Never locked for long: what may take long is done without it, so that no workspace delays another."""
         self._openings: dict[Path, threading.Lock] = {}
         self._busy = 0
+        self._commands: CommandServer | None = None
+        self._is_retiring = False
         self._last_request_at = time.monotonic()
 
     def opened(self, folder: Path, environ: Mapping[str, str]) -> Workspace:
@@ -124,7 +139,7 @@ class Helper:
             each.close()
         return workspace
 
-    def serve(self) -> None:
+    def serve(self, runner: Callable[[], Runner] | None = None) -> None:
         """Listen until idle. Returns at once if another helper with this identity is running."""
         with contextlib.ExitStack() as files:
             folder = self._folder()
@@ -137,6 +152,8 @@ class Helper:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return
+            if runner is not None and can_serve():
+                self._commands = CommandServer(runner(), self.opened, self._retire)
             os.ftruncate(lock, 0)
             os.write(lock, b"%d\n" % os.getpid())
             with contextlib.suppress(FileNotFoundError):
@@ -163,10 +180,14 @@ class Helper:
         durable.make_folder(Path(protocol.socket_folder(self._environ)))
         return protocol.open_socket_folder(self._environ)
 
+    def _retire(self) -> None:
+        """End once nothing is under way."""
+        self._is_retiring = True
+
     def _accept(self, listener: socket.socket) -> None:
         idle_s = float(self._environ.get("HOLDFAST_HELPER_IDLE_S", IDLE_S))
         listener.settimeout(min(idle_s, 5.0))
-        while (idle := time.monotonic() - self._last_request_at) < idle_s or (self._busy and idle < _STUCK_S):
+        while not self._is_over(idle_s):
             try:
                 connection, _ = listener.accept()
             except TimeoutError:
@@ -177,6 +198,12 @@ class Helper:
             with self._lock:
                 self._busy += 1
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _is_over(self, idle_s: float) -> bool:
+        if self._is_retiring and not self._busy:
+            return True
+        idle = time.monotonic() - self._last_request_at
+        return idle >= (_STUCK_S if self._busy else idle_s)
 
     def scan_pending(self) -> None:
         """Look for secrets in what saves left for later; the agent has its answer."""
@@ -192,6 +219,10 @@ class Helper:
             request = protocol.receive_request(connection) if protocol.is_same_user(connection) else None
             if request is None or request[0] != self._identity:
                 _send(connection, None)
+                return
+            if len(request) == protocol.COMMAND_FIELDS:
+                if self._commands is not None and not self._is_retiring:
+                    self._commands.serve(connection, request)
                 return
             _answer(connection, _call(request), self.opened)
             self.scan_pending()

@@ -1,8 +1,14 @@
-"""What the hook client and the helper share: the folders, the name of the socket, and what goes over it.
+"""What the clients and the helper share: the folders, the name of the socket, and what goes over it.
 
-A request is eight fields: the identity, the agent, the name of the event, the working directory, the caller's pid, the
-deadline, the environment, and what the agent wrote to stdin. A reply is `ok`, a newline and what goes to stdout;
-anything else means that the helper did not do the work.
+The request of a hook is eight fields: the identity, the agent, the name of the event, the working directory, the
+caller's pid, the deadline, the environment, and what the agent wrote to stdin. A reply is `ok`, a newline and what goes
+to stdout; anything else means that the helper did not do the work.
+
+The request of a command is four fields: the identity, `COMMAND`, the environment and the words. Then, a byte each: the
+helper's promise to run it, the client's confirmation, that the helper has begun, that it writes to stdout or stderr; at
+last a line with the exit code, or `ALONE`. The helper does nothing before the confirmation. With that come the open
+files: stdin, stdout, stderr and the working directory; not before, since a helper that is stopped would keep them open,
+and who reads the client's output would wait for it. The client may send `INTERRUPT` at any time.
 
 This imports only what Python has loaded anyway, and `_socket`: every hook loads it, and most of what a hook costs is
 starting Python.
@@ -20,7 +26,11 @@ TYPE_CHECKING = False  # `typing` is not loaded yet
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_REQUEST_FIELDS = 8
+HOOK_FIELDS, COMMAND_FIELDS = 8, 4
+COMMAND = b"command"
+PROMISED, CONFIRMED, BEGUN, WRITES, INTERRUPT = b"p", b"c", b"b", b"w", b"i"
+ALONE = b"alone\n"
+_MAX_FILES = 8
 _MAX_HEADER_BYTES = 1 << 17
 _MAX_REQUEST_BYTES = 64 << 20
 _OK = b"ok\n"
@@ -68,15 +78,54 @@ def socket_path(folder_fd: int, name: str) -> str:
     return f"/proc/self/fd/{folder_fd}/{name}"
 
 
+def is_listening(environ: Mapping[str, str]) -> bool:
+    """Whether there is a helper."""
+    try:
+        folder = open_socket_folder(environ)
+    except OSError:
+        return False
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        connection.settimeout(1.0)
+        connection.connect(socket_path(folder, socket_name(identity(environ))))
+        return True
+    except OSError:
+        return False
+    finally:
+        connection.close()
+        os.close(folder)
+
+
 def is_same_user(connection: _socket.socket) -> bool:
     """Whether the process at the other end runs as this user."""
     found = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
     return int.from_bytes(found[4:8], sys.byteorder) == os.geteuid()
 
 
+def pid_of(connection: _socket.socket) -> int:
+    """The process at the other end."""
+    return int.from_bytes(connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)[:4], sys.byteorder)
+
+
 def pack_request(fields: list[bytes]) -> bytes:
     """A request as it goes over the socket: the lengths of the fields in a line, then the fields."""
     return b" ".join(b"%d" % len(field) for field in fields) + b"\n" + b"".join(fields)
+
+
+def confirm(connection: _socket.socket, fds: list[int]) -> None:
+    """Send a confirmation, and with it open files."""
+    files = b"".join(fd.to_bytes(4, sys.byteorder) for fd in fds)
+    connection.sendmsg([CONFIRMED], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+
+
+def receive_confirmation(connection: _socket.socket, fds: list[int]) -> bool:
+    """Whether the client confirms. Open files that come with it are added to `fds`; the caller closes them."""
+    room = _socket.CMSG_SPACE(4 * _MAX_FILES)
+    data, ancillary, _, _ = connection.recvmsg(1, room, _socket.MSG_CMSG_CLOEXEC)
+    for level, kind, files in ancillary:
+        if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
+            fds += [int.from_bytes(files[at : at + 4], sys.byteorder) for at in range(0, len(files) - 3, 4)]
+    return data == CONFIRMED
 
 
 def receive_request(connection: _socket.socket) -> list[bytes] | None:
@@ -90,7 +139,7 @@ def receive_request(connection: _socket.socket) -> list[bytes] | None:
     header, _, rest = data.partition(b"\n")
     lengths = [int(word) for word in header.split()]
     total = sum(lengths)
-    if total > _MAX_REQUEST_BYTES or len(lengths) != _REQUEST_FIELDS:
+    if total > _MAX_REQUEST_BYTES or len(lengths) not in (HOOK_FIELDS, COMMAND_FIELDS):
         return None
     pieces, received = [rest], len(rest)
     while received < total:

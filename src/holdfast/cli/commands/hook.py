@@ -15,5 +15,6 @@ from holdfast.cli.context import App, pass_app
 def hook(app: App, *, agent: str, event: str | None) -> None:
     """Take an event of an agent, as JSON on stdin. For agents, not for people: see `holdfast install`."""
     from holdfast.adapters.agents.client import run
+    from holdfast.cli.start import load_runner
 
-    run([agent, event] if event else [agent])
+    run([agent, event] if event else [agent], load_runner)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from holdfast.adapters.agents.parent_process import find_enclosing_tool
-from holdfast.cli import progress, render, streams
+from holdfast.cli import caller, progress, render, streams
 from holdfast.cli.command import command
 from holdfast.cli.context import App, pass_app, typed
 from holdfast.cli.exit_codes import Exit
@@ -87,7 +87,7 @@ def save(
     states = {key: _json_file(file) for key, file in _pairs(state, "--state")}
     said = bool(message or session or actor or metadata) or step is not None
     workspace = app.open(create=True, exclude=exclude)
-    if actor is None and (around := find_enclosing_tool(workspace.store, os.getpid())):  # an agent's own tool saves
+    if actor is None and (around := find_enclosing_tool(workspace.store, caller.pid())):  # an agent's own tool saves
         running, tool, others = around
         actor, session = tool.actor, session or running.session or None
         known: dict[str, JSON] = {"turn": tool.turn, "perhaps": [*others]}

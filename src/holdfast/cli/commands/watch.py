@@ -16,6 +16,7 @@ from holdfast.cli import render, streams
 from holdfast.cli.command import command
 from holdfast.cli.context import App, pass_app, typed
 from holdfast.cli.remedies import sentence
+from holdfast.cli.start import start_helper
 from holdfast.errors import HoldfastError
 from holdfast.model import documents
 from holdfast.model.checkpoint import TYPE
@@ -72,6 +73,7 @@ def watch(app: App, *, quiet: float, every: float, message: str, session: str | 
     holdfast watch --quiet 10 --session night
     """
     saves = _Saves(app, app.open(create=True), message, session, actor)
+    start_helper()  # while somebody watches, other commands are quick
     watching = saves.workspace.watch()
     with _Stop() as stop, watching:
         streams.note(render.escape(f"Watching {saves.workspace.path}; Ctrl-C ends it."))

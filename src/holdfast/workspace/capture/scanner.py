@@ -90,11 +90,13 @@ class Scanner:
         self._clock = file_clock
         self._repository = repository
         self._exclude_patterns = list(exclude_patterns)
-        self._limits = limits
+        self.limits = limits
         self._home = home
         self._config_home = config_home
         self._cache_path = repository.own / "scan.cache"
         self.watching: Watching | None = None
+        self.is_watch_shared = False
+        """Whether the watch belongs to another scanner of the same folder."""
 
     def take(
         self,
@@ -132,7 +134,7 @@ class Scanner:
         wanted = HeldAnyway(
             self.root, held=self._held(head), force=force, memo=memo, repository=surroundings.repository
         )
-        given: dict[str, Any] = {"rules": rules, "wanted": wanted, "limits": self._limits, "clock": self._clock}
+        given: dict[str, Any] = {"rules": rules, "wanted": wanted, "limits": self.limits, "clock": self._clock}
         if turn is None:
             given["rehash"] = rehash
         try:
@@ -229,9 +231,9 @@ class Scanner:
         rules = self._rules(surroundings)
         wanted = HeldAnyway(self.root, held=self._held(head), memo=memo, repository=surroundings.repository)
         with Handles(os.fspath(self.root)) as handles:
-            given: dict[str, Any] = {"rules": rules, "wanted": wanted, "limits": self._limits, "clock": self._clock}
+            given: dict[str, Any] = {"rules": rules, "wanted": wanted, "limits": self.limits, "clock": self._clock}
             walk = Walk(handles, self.root, cache=cache, **given)
-            return Judged(walk.run(), rules, wanted, self._limits)
+            return Judged(walk.run(), rules, wanted, self.limits)
 
     def _rules(self, surroundings: Surroundings) -> Rules:
         return Rules.root(
@@ -254,8 +256,8 @@ class Scanner:
                     "info_exclude": _text(around.info_exclude),
                 },
                 "repositories": {path: _text(rules) for path, rules in snapshot.listing.repositories.items()},
-                "ignored_file_max_bytes": self._limits.file_max_bytes,
-                "ignored_total_max_bytes": self._limits.total_max_bytes,
+                "ignored_file_max_bytes": self.limits.file_max_bytes,
+                "ignored_total_max_bytes": self.limits.total_max_bytes,
             }
         )
 
@@ -303,7 +305,7 @@ class Scanner:
         memo, folders = found
         if not isinstance(memo, dict):
             return {}, {}, None
-        if memo.get("limits") != list(self._limits):
+        if memo.get("limits") != list(self.limits):
             for folder in folders.values():
                 folder.trusted = False
         if memo.get("packs") != self._pack_names():
@@ -311,7 +313,7 @@ class Scanner:
         return memo.get("tracked", {}), folders, sweep
 
     def _store_cache(self, tracked: Mapping[str, object], folders: Mapping[str, Folder], packs: list[str]) -> None:
-        memo = {"packs": packs, "tracked": tracked, "limits": list(self._limits)}
+        memo = {"packs": packs, "tracked": tracked, "limits": list(self.limits)}
         data = dump(folders.values(), memo)
         durable.write_atomically(self._cache_path, data, sync=False)
 

@@ -290,6 +290,12 @@ class FlowLocation:
             document = {**ends, "changes": [_change(each) for each in changes]}
             return Comparison(document, changes=changes, notes=notes, title=title)
 
+    def fork(self, ref: str | None, into: str) -> CheckpointMetadata:
+        """Create a session that begins with a checkpoint. Conflict if there is one of that name."""
+        with self._one_session() as (states, session):
+            at = find(states, session, self._namespace, ref)
+            return states.fork(session, at.checkpoint_id, into=into, namespace=at.namespace)
+
     # all of it
 
     def _named_tenants(self, tenants: TenantStates) -> _List[str]:

@@ -14,6 +14,7 @@
     diff_view, syntax     changes as rows of lines; colours of a programming language
     take_back        plans, and carrying them out: take back, restore, undo, redo
     looking          compare, files, blame, search, coverage, usage
+    locations, charts    flow stores, training runs, indexes; their metrics as plots
     live             server-sent events for what is new
 
 Needs the extra `ui`. Nothing is fetched from elsewhere, and no page contains script or style of its own.

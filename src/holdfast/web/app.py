@@ -15,7 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from holdfast.errors import HoldfastError, NotFound
-from holdfast.web import home, live, looking, take_back, timeline, turn
+from holdfast.web import home, live, locations, looking, take_back, timeline, turn
 from holdfast.web.answers import Answer, Query, error_response, form_of, respond
 from holdfast.web.security import Guard
 from holdfast.web.site import Site
@@ -32,12 +32,18 @@ PAGES: dict[str, Callable[[Request], Answer]] = {
     "/w/{key}/search": looking.search,
     "/w/{key}/coverage": looking.coverage,
     "/w/{key}/usage": looking.usage,
+    "/l/{key}": locations.show,
+    "/l/{key}/checkpoint": locations.checkpoint,
+    "/l/{key}/state": locations.state,
+    "/l/{key}/compare": locations.compare,
+    "/l/{key}/usage": locations.usage,
 }
 """What is shown at an address; with `.json` behind it, the same as JSON."""
 ACTIONS: dict[str, Callable[[Request, Query], Response]] = {
     "/w/{key}/apply": take_back.apply,
     "/w/{key}/undo": take_back.undo,
     "/w/{key}/redo": take_back.redo,
+    "/l/{key}/fork": locations.fork,
 }
 """What changes something: POST, with a token of one of our pages."""
 

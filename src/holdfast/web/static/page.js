@@ -109,6 +109,29 @@ async function load(place) {
 
 document.querySelectorAll("[data-lazy]").forEach((each) => seen.observe(each));
 
+// states: a value is loaded when it is opened
+
+document.addEventListener("toggle", async (event) => {
+  const node = event.target;
+  if (!node.open || !node.dataset || !node.dataset.tree) return;
+  const address = node.dataset.tree;
+  delete node.dataset.tree;
+  const answer = await fetch(address);
+  if (!answer.ok) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  node.querySelector("summary + a")?.replaceWith(...page.body.childNodes);
+}, true);
+
+document.addEventListener("click", async (event) => {
+  const link = event.target.closest("[data-more] a");
+  if (!link) return;
+  event.preventDefault();
+  const answer = await fetch(link.href);
+  if (!answer.ok) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  link.closest("li").replaceWith(...page.querySelectorAll("ul.tree > li"));
+});
+
 // what is new: rows are asked for at most once a second, however many checkpoints come
 
 const rows = document.getElementById("rows");

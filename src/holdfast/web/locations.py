@@ -1,0 +1,245 @@
+"""Flow stores, training runs and indexes: what their `Location` lists, in full, compared, and what takes space."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.errors import HoldfastError, NotFound, Refused
+from holdfast.web.answers import Answer, Query, go, json_response, query_of, site_of, wants_json
+from holdfast.web.charts import Chart, Series, draw
+from holdfast.web.places import Place
+from holdfast.web.rendering import address
+
+if TYPE_CHECKING:
+    from holdfast.location import Item, Location
+
+_PAGE = 50
+_PLOTTED_MAX = 2_000
+_CHILDREN_MAX = 100
+_TEXT_MAX_CHARS = 2_000
+_CHANGES_MAX = 500
+_OPTIONS = ("session", "tenant", "namespace")
+
+
+class Node(NamedTuple):
+    """A value of a state, closed: its children are asked for when it is opened."""
+
+    name: str
+    at: str
+    """Its place: the numbers of the children on the way to it."""
+    text: str
+    children: int
+
+
+def show(request: Request) -> Answer:
+    """The checkpoints of a location, or the sessions of a flow store."""
+    query = query_of(request)
+    with _opened(request, query) as (place, location):
+        page = location.list(query.count("limit", _PAGE, 500), query.get("before") or None)
+        charts = _charts(request, place, location, query) if place.kind.name == "training" else []
+    columns = list(page.columns)
+    values = {
+        "place": place,
+        "columns": columns,
+        "rows": [(_href(place, query, item), item) for item in page.items],
+        "next": page.next,
+        "notes": page.notes,
+        "options": _options(query),
+        "charts": charts,
+        "query": {name: query.get(name) for name in ("from", "to", "with")},
+        "others": [each for each in site_of(request).places.named if each.kind == place.kind and each != place],
+    }
+    document = {"items": [item.document for item in page.items], "next": page.next, **page.extra}
+    return Answer("location.html", values, lambda: document)
+
+
+def checkpoint(request: Request) -> Answer:
+    """One checkpoint in full."""
+    query = query_of(request)
+    with _opened(request, query) as (place, location):
+        details = location.get(query.get("ref") or None)
+    values = {
+        "place": place,
+        "details": details,
+        "fields": [each for each in details.fields if each.value not in (None, "", (), [])],
+        "options": _options(query),
+        "nodes": list(children(details.state, "", 0)) if details.state is not None else [],
+        "more": max(_length(details.state) - _CHILDREN_MAX, 0),
+        "at": "",
+        "ref": query.get("ref"),
+        "start": 0,
+    }
+    return Answer("location_checkpoint.html", values, lambda: {"checkpoint": details.document})
+
+
+def state(request: Request) -> Answer:
+    """Some children of a value of a state: a tree opens piece by piece."""
+    query = query_of(request)
+    start = query.count("start", 0, 1 << 40) if query.get("start") else 0
+    with _opened(request, query) as (place, location):
+        value = _at(location.get(query.get("ref") or None).state, query.get("at"))
+    values = {
+        "place": place,
+        "nodes": list(children(value, query.get("at"), start)),
+        "more": max(_length(value) - start - _CHILDREN_MAX, 0),
+        "options": _options(query),
+        "ref": query.get("ref"),
+        "at": query.get("at"),
+        "start": start,
+    }
+    return Answer("location_state.html", values, lambda: {"value": value})
+
+
+def compare(request: Request) -> Answer:
+    """What differs between two checkpoints."""
+    query = query_of(request)
+    with _opened(request, query) as (place, location):
+        found = location.diff(query.get("a") or None, query.get("b") or None)
+    changes = [(each.path, each.kind, short_text(each.before), short_text(each.after)) for each in found.changes]
+    values = {
+        "place": place,
+        "found": found,
+        "changes": changes[:_CHANGES_MAX],
+        "more": max(len(changes) - _CHANGES_MAX, 0),
+        "options": _options(query),
+        "a": query.get("a"),
+        "b": query.get("b"),
+    }
+    return Answer("location_compare.html", values, lambda: found.document)
+
+
+def usage(request: Request) -> Answer:
+    """What takes space."""
+    query = query_of(request)
+    with _opened(request, query) as (place, location):
+        found = location.usage(_PAGE)
+    values = {"place": place, "found": found, "fields": [each for each in found.fields if each.value is not None]}
+    document = {"items": list(found.items), "next": None, "more": found.more, **found.document}
+    return Answer("location_usage.html", values, lambda: document)
+
+
+def fork(request: Request, form: Query) -> Response:
+    """Create a session of a flow store that begins with a checkpoint; nothing else changes."""
+    with _opened(request, form) as (place, location):
+        if place.kind.name != "flow":
+            raise Refused(f"{place.kind.title} has no sessions", hint="Choose a flow store.")
+        told = location.fork(form.get("ref") or None, form.get("into"))  # type: ignore[attr-defined]
+    if wants_json(request):
+        return json_response({"session_id": told.session_id, "checkpoint_id": told.checkpoint_id})
+    return go(address("l", place.key, session=told.session_id, tenant=form.get("tenant")))
+
+
+@contextmanager
+def _opened(request: Request, query: Query) -> Iterator[tuple[Place, Location]]:
+    place, location = site_of(request).places.location(request.path_params["key"], _options(query))
+    try:
+        yield place, location
+    finally:
+        location.close()
+
+
+def _options(query: Query) -> dict[str, str]:
+    return {name: query.get(name) for name in _OPTIONS if query.get(name)}
+
+
+def _href(place: Place, query: Query, item: Item) -> dict[str, str]:
+    """What the address of an item needs: the session of a flow store, or a checkpoint."""
+    if place.kind.name == "flow" and not query.get("session"):
+        tenant = item.document.get("tenant") or ""
+        return {"session": str(item.document.get("session_id", item.id)), "tenant": str(tenant)}
+    return {**_options(query), "ref": item.id}
+
+
+# metrics
+
+
+def _charts(request: Request, place: Place, location: Location, query: Query) -> list[Chart]:
+    runs = {place.title: location.list(_PLOTTED_MAX).items}
+    for key in query.all("with")[:3]:
+        other, opened = site_of(request).places.location(key)
+        try:
+            runs[other.title] = opened.list(_PLOTTED_MAX).items
+        except HoldfastError:
+            continue
+        finally:
+            opened.close()
+    first, last = (_number(query.get(name)) for name in ("from", "to"))
+    values: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for run, items in runs.items():
+        for item in reversed(items):
+            step = float(item.document["step"])
+            if (first is None or step >= first) and (last is None or step <= last):
+                for name, value in _metrics(item.document["metrics"]):
+                    values.setdefault(name, {}).setdefault(run, []).append((step, value))
+    charts = []
+    for name, by_run in list(values.items())[:12]:
+        chart = draw(name, [Series(run, by_run.get(run, [])) for run in runs])
+        if chart is not None:
+            charts.append(chart)
+    return charts
+
+
+def _metrics(found: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for name, value in found.items():
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            yield name, float(value)
+
+
+def _number(text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        raise Refused(f"{text!r} is not a step", hint="Leave it out.") from None
+    return found if math.isfinite(found) else None
+
+
+# states
+
+
+def children(value: Any, at: str, start: int) -> Iterator[Node]:
+    """Some children of a value, each closed."""
+    if isinstance(value, dict):
+        pairs: Iterator[tuple[Any, Any]] = iter(value.items())
+    elif isinstance(value, list | tuple):
+        pairs = iter(enumerate(value))
+    else:
+        yield Node("", at, short_text(value), 0)
+        return
+    for number, (name, each) in enumerate(islice(pairs, start, start + _CHILDREN_MAX), start):
+        yield Node(str(name), f"{at}.{number}" if at else str(number), short_text(each), _length(each))
+
+
+def short_text(value: Any) -> str:
+    """A value in one line: its content, or how much there is of it."""
+    if isinstance(value, dict):
+        return f"{{{len(value):,}}}"
+    if isinstance(value, list | tuple):
+        return f"[{len(value):,}]"
+    text = repr(value) if not isinstance(value, str) else value
+    return text if len(text) <= _TEXT_MAX_CHARS else f"{text[:_TEXT_MAX_CHARS]} … {len(text):,} characters"
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, dict | list | tuple) else 0
+
+
+def _at(value: Any, at: str) -> Any:
+    """The value at a place. NotFound if the state has no such place."""
+    for step in at.split(".") if at else []:
+        found: Sequence[Any] = ()
+        if step.isascii() and step.isdecimal() and len(step) < 12:
+            inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+            found = list(islice(inner, int(step), int(step) + 1))
+        if not found:
+            raise NotFound("the state has no such place", hint="Load the page again.")
+        value = found[0]
+    return value

@@ -94,6 +94,8 @@ class Scanner:
         self._home = home
         self._config_home = config_home
         self._cache_path = repository.own / "scan.cache"
+        self._is_cache_outdated = False
+        """Whether the scan cache on disk names packs that are gone: every scan would have to compare all objects."""
         self.watching: Watching | None = None
         self.is_watch_shared = False
         """Whether the watch belongs to another scanner of the same folder."""
@@ -152,6 +154,7 @@ class Scanner:
         def remember() -> None:
             learnt = wanted.memo()
             is_new = bool(listing.changed) or len(listing.folders) != len(cache) or learnt != memo
+            is_new = is_new or self._is_cache_outdated
             if turn is not None:
                 basis = self._basis(snapshot.root, rules, surroundings)
                 is_new = turn.keep(basis, learnt, changed=len(listing.changed) + is_new) and is_new
@@ -308,12 +311,15 @@ class Scanner:
         if memo.get("limits") != list(self.limits):
             for folder in folders.values():
                 folder.trusted = False
-        if memo.get("packs") != self._pack_names():
+        packs = memo.get("packs")
+        if not isinstance(packs, list) or not set(packs) <= set(self._pack_names()):  # new packs take nothing away
             _forget_missing(folders, {oid for pack in self._repository.objects.packs() for oid in pack.oids()})
+            self._is_cache_outdated = True
         return memo.get("tracked", {}), folders, sweep
 
     def _store_cache(self, tracked: Mapping[str, object], folders: Mapping[str, Folder], packs: list[str]) -> None:
         memo = {"packs": packs, "tracked": tracked, "limits": list(self.limits)}
+        self._is_cache_outdated = False
         data = dump(folders.values(), memo)
         durable.write_atomically(self._cache_path, data, sync=False)
 

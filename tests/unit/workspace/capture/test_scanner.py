@@ -15,6 +15,7 @@ from holdfast import Unavailable, Workspace
 from holdfast.scan import classify, walk
 from holdfast.scan.cache import YOUNG
 from holdfast.shadowgit import ObjectKind, ObjectStore
+from holdfast.workspace.capture import scanner
 from holdfast.workspace.capture.snapshot import Snapshot
 from holdfast.workspace.stored.object_sink import ObjectSink
 from waiting import settle
@@ -90,6 +91,21 @@ class TestMemory:
         assert project.open().restore(again.id).ok
         assert (project.root / "a/one").read_bytes() == b"a/one"
         assert project.open().verify().ok
+
+    def test_store_is_compared_only_after_packs_went(
+        self, project: Any, saved: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        compared = []
+        forget = scanner._forget_missing
+        monkeypatch.setattr(scanner, "_forget_missing", lambda *given: (compared.append(1), forget(*given)))
+        saved.save("another pack", allow_empty=True)
+        project.open().save()
+        assert compared == []
+        saved.merge()
+        project.open().save()
+        assert compared == [1]
+        project.open().save()
+        assert compared == [1]
 
     def test_a_snapshot_is_the_same_with_and_without_memory(self, project: Any, saved: Workspace) -> None:
         with_memory = take(project.open()).root

@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 FULL_TIER := slow or server or crash or extras or agents or browser or gpu
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: demo test test-all lint types layers quick full bench screens install-all clean
+.PHONY: demo test test-all test-python lint types layers quick full bench screens install-all clean
 
 demo: $(VENV)/.installed
 	$(BIN)/holdfast demo
@@ -17,6 +17,17 @@ demo: $(VENV)/.installed
 test: lint types layers quick
 
 test-all: install-all test full
+
+# The quick tests with each Python that is found, by name or in pyenv, in an environment of its own.
+test-python:
+	@ran=; for minor in 11 12 13 14; do \
+	    for python in python3.$$minor $$HOME/.pyenv/versions/3.$$minor.*/bin/python; do \
+	        "$$python" -c '' 2> /dev/null || continue; \
+	        echo "== $$("$$python" --version)"; \
+	        $(MAKE) --no-print-directory quick PYTHON="$$python" VENV=.venv-3.$$minor || exit 1; \
+	        ran="$$ran 3.$$minor"; break; \
+	    done; \
+	done; echo "== ran with:$${ran:- none}"; [ -n "$$ran" ]
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -65,4 +76,4 @@ $(VENV)/.installed-all: $(VENV)/bin/python $(BUILD)
 	touch $@ $(VENV)/.installed-dev $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis

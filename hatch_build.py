@@ -27,6 +27,11 @@ class NativeBuildHook(BuildHookInterface[Any]):
         choice = os.environ.get("HOLDFAST_NATIVE")
         if self.target_name != "wheel" or choice == "0":
             return
+        if sysconfig.get_config_var("Py_GIL_DISABLED"):  # there is no stable ABI of the free-threaded build
+            if choice == "1":
+                raise RuntimeError("The free-threaded Python has no stable ABI, which the native module needs.")
+            self.app.display_warning("Holdfast is built without its native module: this is a free-threaded Python.")
+            return
         if not _compile(Path(self.root, SOURCE), Path(self.root, BUILT), is_optional=choice != "1"):
             self.app.display_warning("Holdfast is built without its native module: the compiler failed.")
             return

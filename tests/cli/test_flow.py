@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -297,7 +298,7 @@ def test_prune_leaves_delta_channels_whole(holdfast: Program, opened) -> None:
 
 def test_verify_names_what_is_damaged(holdfast: Program, store: str) -> None:
     assert holdfast("verify", store).code == 0
-    with sqlite3.connect("state.db") as db:
+    with closing(sqlite3.connect("state.db")) as db, db:
         db.execute("UPDATE checkpoints SET digest = x'00' WHERE checkpoint_id = 't1'")
         db.execute("UPDATE writes SET data = x'ff'")
     db.close()
@@ -312,7 +313,7 @@ def test_verify_names_what_is_damaged(holdfast: Program, store: str) -> None:
 
 
 def test_what_is_damaged_hides_nothing_else(holdfast: Program, store: str) -> None:
-    with sqlite3.connect("state.db") as db:
+    with closing(sqlite3.connect("state.db")) as db, db:
         db.execute("UPDATE checkpoints SET meta = x'0091c0' WHERE checkpoint_id = 'c3'")
         db.execute("UPDATE sessions SET saved_at = 9223372036854775807 WHERE session = 'other'")
     db.close()
@@ -468,7 +469,7 @@ def test_a_location_that_is_not_there_is_not_made(holdfast: Program, project: Pa
 
 def test_a_file_of_another_program_is_refused_and_not_changed(holdfast: Program) -> None:
     for name, version in (("zero.db", 0), ("one.db", 1)):
-        with sqlite3.connect(name) as db:
+        with closing(sqlite3.connect(name)) as db, db:
             db.execute("CREATE TABLE t (a)")
             db.execute(f"PRAGMA user_version={version}")
         db.close()
@@ -481,7 +482,7 @@ def test_a_file_of_another_program_is_refused_and_not_changed(holdfast: Program)
 
 
 def test_a_store_of_a_newer_holdfast_is_refused(holdfast: Program, store: str) -> None:
-    with sqlite3.connect("state.db") as db:
+    with closing(sqlite3.connect("state.db")) as db, db:
         db.execute("PRAGMA user_version=99")
     db.close()
     ran = holdfast("log", store)

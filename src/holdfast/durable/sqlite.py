@@ -427,6 +427,11 @@ class Database:
     def close(self) -> None:
         self._connection.close()
 
+    def __del__(self) -> None:
+        # A caller who forgets `close` never saw the connection: no ResourceWarning about it (Python 3.13)
+        if (connection := getattr(self, "_connection", None)) is not None:
+            connection.close()
+
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:
         """Raise errors of SQLite as ours."""

@@ -82,12 +82,12 @@ _LAST_PART = "(SELECT ifnull(max(number), 0) FROM parts)"
 _GREATEST = "(SELECT ifnull(max(sequence), 0) FROM checkpoints)"
 _KNOWN = f"""
 SELECT s.number, s.family, s.deleted, c.sequence, c.digest,
-    CASE WHEN ?5 IS NULL THEN {_LAST_PART} + 1 ELSE (
+    CASE WHEN :base IS NULL THEN {_LAST_PART} + 1 ELSE (
         SELECT b.first_part FROM checkpoints b JOIN sessions t ON t.number = b.owner
-        WHERE b.sequence = ?5 AND b.digest = ?6 AND t.tenant = ?1
+        WHERE b.sequence = :base AND b.digest = :base_digest AND t.tenant = :tenant
     ) END
-FROM (SELECT 1) LEFT JOIN sessions s ON s.tenant = ?1 AND s.session = ?2
-    LEFT JOIN checkpoints c ON c.owner = s.number AND c.namespace = ?3 AND c.checkpoint_id = ?4
+FROM (SELECT 1) LEFT JOIN sessions s ON s.tenant = :tenant AND s.session = :session
+    LEFT JOIN checkpoints c ON c.owner = s.number AND c.namespace = :namespace AND c.checkpoint_id = :checkpoint_id
 """
 """All that a commit must know: the session, the row at its place, and where the parts of its base begin (without one:
 new parts), which is NULL if the base has changed."""
@@ -157,7 +157,9 @@ class SQLiteStore:
         reopen: bool = False,
     ) -> int:
         session, namespace, checkpoint_id = place = Place(*map(escape, row.place))
-        found = db.execute(_KNOWN, (self._key, session, namespace, checkpoint_id, *(base or (None, None))))
+        names = {"tenant": self._key, "session": session, "namespace": namespace, "checkpoint_id": checkpoint_id}
+        base_sequence, base_digest = base or (None, None)
+        found = db.execute(_KNOWN, names | {"base": base_sequence, "base_digest": base_digest})
         number, family, is_deleted, sequence, digest, first_part = found.fetchone()
         if sequence is not None and digest == row.digest:
             return int(sequence)

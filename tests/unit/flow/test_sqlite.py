@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -131,7 +132,7 @@ def test_a_forked_child_does_not_close_what_is_its_parents(tmp_path: Path) -> No
 
 
 def _rows(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         return {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in ("checkpoints", "parts")}
 
 
@@ -169,7 +170,7 @@ def test_bytes_that_somebody_changed_are_noticed(tmp_path: Path, harm: str) -> N
     with States(SQLiteStore(path)) as states:
         states.save(point("other", {"messages": conversation(30)}))
         states.save(point("c", {"messages": conversation(40)}))
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute(harm)
     with States(SQLiteStore(path)) as states:
         with pytest.raises((Damaged, Refused)):
@@ -183,7 +184,7 @@ def test_what_is_damaged_is_told_and_can_be_deleted(tmp_path: Path, meta: str) -
     with States(SQLiteStore(path)) as states:
         for name, parent in (("a", None), ("b", "a"), ("c", "b"), ("d", "c")):
             states.save(point(name, parent_id=parent))
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE checkpoints SET meta = ? WHERE checkpoint_id IN ('b', 'd')", (bytes.fromhex(meta),))
     with States(SQLiteStore(path)) as states:
         with pytest.raises(Damaged):
@@ -196,7 +197,7 @@ def test_a_part_that_names_itself_is_not_followed_for_ever(tmp_path: Path) -> No
     path = tmp_path / "a.db"
     with States(SQLiteStore(path)) as states:
         states.save(point("c", {"messages": conversation(200)}))
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE parts SET refs = CAST(name || name || name AS BLOB), data = x'0091fd'")
     with States(SQLiteStore(path)) as states, pytest.raises(Damaged):
         states.load("s", "c")
@@ -232,7 +233,7 @@ def test_nothing_is_saved_into_a_file_that_is_not_there_any_more(tmp_path: Path,
 
 def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "theirs.db"
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE theirs (a)")
     with pytest.raises(Refused, match="another program"):
         SQLiteStore(path)
@@ -245,7 +246,7 @@ def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_later_version_is_refused(tmp_path: Path) -> None:
     SQLiteStore(tmp_path / "a.db").close()
-    with sqlite3.connect(tmp_path / "a.db") as db:
+    with closing(sqlite3.connect(tmp_path / "a.db")) as db, db:
         db.execute("PRAGMA user_version=99")
     with pytest.raises(Refused, match="version 99"):
         SQLiteStore(tmp_path / "a.db")
@@ -295,7 +296,7 @@ def test_the_tables_are_read_with_sqlite_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with States(SQLiteStore(path)) as states:
         states.save(point("c", {"greeting": "hello"}))
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         [(session, checkpoint, shape)] = db.execute(
             "SELECT session, checkpoint_id, shape FROM checkpoints JOIN sessions ON owner = number"
         ).fetchall()
@@ -314,7 +315,7 @@ def test_errors_have_hints(tmp_path: Path) -> None:
 def test_a_file_of_the_first_version_goes_on(tmp_path: Path) -> None:
     """`format-1.sql` was written by that version: c1 to c4, of which c4 was deleted, and a session that is gone."""
     path = tmp_path / "a.db"
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.executescript((Path(__file__).parent / "format-1.sql").read_text())
         said = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'checkpoints'").fetchone()[0]
     with States(SQLiteStore(path)) as states:
@@ -330,20 +331,20 @@ def test_a_file_of_the_first_version_goes_on(tmp_path: Path) -> None:
         said += 1
         assert states.save(point("c5")).sequence == said + 1  # P10: after c4, and after what is gone
         StateStoreContract.assert_sound(states)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 def test_an_upgrade_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     """P3: it is one transaction."""
     path = tmp_path / "a.db"
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.executescript((Path(__file__).parent / "format-1.sql").read_text())
         db.execute("CREATE TABLE numbers (in_the_way)")
         before = "\n".join(db.iterdump())
     with pytest.raises(Unavailable, match="numbers"):
         SQLiteStore(path)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         assert "\n".join(db.iterdump()) == before
         db.execute("DROP TABLE numbers")
     with States(SQLiteStore(path)) as states:

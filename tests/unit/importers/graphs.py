@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -84,7 +85,7 @@ def run_graph(saver: Any, *, threads: tuple[str, ...] = ("t1", "t2"), extra: Any
 def tables_of(saver: InMemorySaver, path: Path) -> Path:
     """Write what a saver holds as `SqliteSaver` does."""
     serde = JsonPlusSerializer()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.executescript(SCHEMA)
         for each in saver.list(None):
             own = each.config["configurable"]

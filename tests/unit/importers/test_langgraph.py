@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,7 @@ class TestClasses:
 
 
 def _change(path: Path, query: str, *values: Any) -> None:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(query, values)
     connection.close()
 
@@ -178,21 +179,21 @@ class TestBadInput:
 
     def test_no_rows(self, tmp_path: Path, target: str, out: Path) -> None:
         path = tmp_path / "in" / "empty.db"
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             connection.executescript(SCHEMA)
         connection.close()
         self.check(NotFound, path, target, out, "no states")
 
     def test_other_columns(self, tmp_path: Path, target: str, out: Path) -> None:
         path = tmp_path / "in" / "other.db"
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             connection.executescript("CREATE TABLE checkpoints (a); CREATE TABLE writes (b);")
         connection.close()
         self.check(Refused, path, target, out, "no column")
 
     def test_view_in_place_of_a_table(self, tmp_path: Path, target: str, out: Path) -> None:
         path = tmp_path / "in" / "view.db"
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             connection.executescript("CREATE VIEW checkpoints AS SELECT 1; CREATE TABLE writes (b);")
         connection.close()
         self.check(Refused, path, target, out, "nothing that can be imported")

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import zlib
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ STATE = {"log": ["a"], "user": {"__type__": "os.Popen", "data": {"args": "true"}
 
 
 def insert(path: Path, *states: Any) -> None:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         for number, state in enumerate(states):
             when = f"2026-01-02 03:04:0{number}.000000"
             row = (f"c{number}", "s1", "r1", when, "node", "__start__", number, '["log"]', 1, None, state)
@@ -41,7 +42,7 @@ def insert(path: Path, *states: Any) -> None:
 def source(tmp_path: Path) -> Path:
     path = tmp_path / "in" / "llmfy.db"
     path.parent.mkdir()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(LONG)
     connection.close()
     return path
@@ -74,7 +75,7 @@ class TestTable:
 
     def test_first_version_of_the_table(self, tmp_path: Path, target: str) -> None:
         path = tmp_path / "old.db"
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute(SHORT)
             row = ("c1", "s1", "2026-01-02 03:04:05", "node", 3, json.dumps(STATE))
             connection.execute("INSERT INTO llmfy_checkpoint VALUES (?, ?, ?, ?, ?, ?)", row)
@@ -140,7 +141,7 @@ class TestBadInput:
 
     def test_wrong_time(self, source: Path, target: str) -> None:
         insert(source, b"{}", b"{}")
-        with sqlite3.connect(source) as connection:
+        with closing(sqlite3.connect(source)) as connection, connection:
             connection.execute("UPDATE llmfy_checkpoint SET created_at = 'soon' WHERE checkpoint_id = 'c0'")
         connection.close()
         assert [each.why for each in run(source, target).not_carried] == ["it has no valid time"]
@@ -150,7 +151,7 @@ class TestBadInput:
             run(source, target)
 
     def test_other_columns(self, tmp_path: Path, target: str) -> None:
-        with sqlite3.connect(tmp_path / "new.db") as connection:
+        with closing(sqlite3.connect(tmp_path / "new.db")) as connection, connection:
             connection.execute("CREATE TABLE llmfy_checkpoint (id, state)")
         connection.close()
         with pytest.raises(Refused, match="other columns"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_folder_of_several_sources(tmp_path: Path) -> None:
 
 def test_database_of_two_tools(tmp_path: Path) -> None:
     source, target = database(tmp_path / "both.db"), f"sqlite:///{tmp_path}/out.db"
-    with sqlite3.connect(source) as connection:
+    with closing(sqlite3.connect(source)) as connection, connection:
         connection.execute("CREATE TABLE llmfy_checkpoint (x)")
     connection.close()
     with pytest.raises(Refused, match="several ways") as caught:
@@ -74,7 +75,7 @@ def test_progress_is_told(tmp_path: Path) -> None:
 
 
 def test_empty_tables_of_a_tool_are_not_another(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "x.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
         connection.executescript(SCHEMA)
     connection.close()
     with pytest.raises(NotFound, match="no states"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -181,7 +182,7 @@ def test_a_ledger_that_was_cut_short_is_damaged(scene: Scene) -> None:
 def test_ledger_of_another_version_is_refused(scene: Scene, version: int, said: str) -> None:
     scene.fill(1)
     scene.done().close()
-    with sqlite3.connect(scene.path / "index.db") as db:
+    with closing(sqlite3.connect(scene.path / "index.db")) as db, db:
         db.execute(f"PRAGMA user_version={version}")
     db.close()
     with pytest.raises(Refused, match=said):
@@ -189,7 +190,7 @@ def test_ledger_of_another_version_is_refused(scene: Scene, version: int, said: 
 
 
 def test_a_database_of_another_program_is_refused_and_left_alone(scene: Scene) -> None:
-    with sqlite3.connect(scene.path / "index.db") as db:
+    with closing(sqlite3.connect(scene.path / "index.db")) as db, db:
         db.execute("CREATE TABLE theirs (x)")
     db.close()
     with pytest.raises(Refused, match="another program"):

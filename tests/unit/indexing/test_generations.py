@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -91,7 +92,7 @@ def test_prune_keeps_what_documents_need_and_expires_the_rest(scene: Scene) -> N
 
 
 def _vectors(scene: Scene) -> list[str]:
-    with sqlite3.connect(scene.path / "index.db") as db:
+    with closing(sqlite3.connect(scene.path / "index.db")) as db, db:
         found = [row[0] for row in db.execute("SELECT key FROM vector")]
     db.close()
     return found

@@ -8,6 +8,7 @@ import stat
 import time
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from hashlib import sha1
 from pathlib import Path
 
@@ -123,7 +124,7 @@ def test_a_pipe_is_not_opened_and_is_no_longer_unknown(tmp_path: Path) -> None:
 
 
 def test_a_database_is_told_from_other_files(tmp_path: Path, file: Path) -> None:
-    with sqlite3.connect(tmp_path / "base.db") as base:
+    with closing(sqlite3.connect(tmp_path / "base.db")) as base, base:
         base.execute("CREATE TABLE t (x)")
     base.close()
     assert Read(tmp_path, "base.db").now(Keeper()).is_database

@@ -98,6 +98,9 @@ def test_a_part_that_reads_otherwise_is_refused(plain: Any, name: str, told: Any
 
 def test_a_windows_path_that_its_text_misspells_is_refused() -> None:
     for value in (pathlib.PureWindowsPath("./c:a"), _sub(pathlib.PureWindowsPath("x")).__class__("./c:a")):
+        if type(value)(str(value)).parts == value.parts:  # Python 3.12 and later write it as it is
+            assert _stored(value).parts == value.parts
+            continue
         with pytest.raises(Refused, match="another path"):
             SERDE.encode(value)
 

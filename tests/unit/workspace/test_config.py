@@ -240,8 +240,9 @@ def test_a_rule_of_a_type_that_makes_no_sense_is_refused(tmp_path: Path, rule: s
 def test_a_value_that_is_deeper_than_it_can_be_shown_is_refused(tmp_path: Path) -> None:
     keys = ".".join("a" * 900)
     (tmp_path / "holdfast.toml").write_text(f"watch = [{{{keys} = [\n{{{keys} = [\n{{{keys} = 1}}]}}]}}]\n")
-    with pytest.raises(Refused, match="watch is nested too deeply"):
-        read_settings(tmp_path)
+    with pytest.raises(Refused, match=r"toml:1: watch is (nested too deeply|\[\{'a': )") as refused:
+        read_settings(tmp_path)  # how deep a value can be shown depends on the version of Python
+    assert len(str(refused.value)) < 500
 
 
 def test_a_value_that_is_long_is_not_shown_whole(tmp_path: Path) -> None:

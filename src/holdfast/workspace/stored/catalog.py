@@ -385,6 +385,10 @@ class Catalog:
             raise
         return connection
 
+    def __del__(self) -> None:
+        if (connection := getattr(self, "_memory", None)) is not None:
+            connection.close()  # as `durable.sqlite.Database` does
+
     def _in_memory(self) -> sqlite3.Connection:
         """Create a catalog in memory and fill it: the caller may rely on an earlier `sync`."""
         self._memory = self._filled()

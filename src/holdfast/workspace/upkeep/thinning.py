@@ -278,16 +278,20 @@ class _Needed:
         return self._now().items() <= self._marks.items()
 
     def _now(self) -> dict[str, str]:
-        """Return a mark of each ref, checkpoint or not, that changes when it is replaced."""
+        """Return a mark of each ref, checkpoint or not, that changes when it is replaced.
+
+        P1: with its time, because a ref that is replaced twice may have the inode that it had before.
+        """
         found = self._objects.ref_marks()
-        folder = self._objects.git_dir / "refs"
-        for place, folders, names in os.walk(folder):
-            if place == os.fspath(folder):
-                folders.remove("tags") if "tags" in folders else None
+        folder = os.fspath(self._objects.git_dir / "refs")
+        tags = os.path.join(folder, "tags")
+        for place, _, names in os.walk(folder):
             for name in names:
                 path = os.path.join(place, name)
                 with contextlib.suppress(FileNotFoundError):
-                    found[os.path.relpath(path, self._objects.git_dir)] = str(os.lstat(path).st_ino)
+                    status = os.lstat(path)
+                    key = name if place == tags else os.path.relpath(path, self._objects.git_dir)
+                    found[key] = f"{status.st_ino} {status.st_ctime_ns}"
         return found
 
     def _text(self, name: str) -> str:

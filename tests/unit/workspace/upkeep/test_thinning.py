@@ -18,7 +18,7 @@ from holdfast import Checkpoint, Conflict, Damaged, Refused, Workspace, durable
 from holdfast.retention import AUTOMATIC, Policy
 from holdfast.testing.faulty_disks import CountingDisk
 from holdfast.workspace.upkeep.growth import Thinned, read_report, thin
-from holdfast.workspace.upkeep.thinning import MAX_BYTES, MIN_CAP_BYTES, Thinner, default_cap
+from holdfast.workspace.upkeep.thinning import MAX_BYTES, MIN_CAP_BYTES, Thinner, _Needed, default_cap
 
 START = datetime(2026, 1, 1, 9, tzinfo=UTC)
 DAY, HOUR, MINUTE = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
@@ -271,6 +271,19 @@ class TestMeanwhile:
         scene.ws.merge()
         scene.thin(NOTHING_KEPT, meanwhile=lambda: scene.project.open().merge())
         scene.check()
+
+    def test_ref_that_is_replaced_twice_is_noticed(self, scene: Scene) -> None:
+        """The second time, a file may get the inode that the ref had at first."""
+        first, second = scene.save("a"), scene.save("b")
+        ref = scene.ws.store / "refs" / "tags" / first.id
+        needed = _Needed(scene.ws._repository)
+        needed.catch_up()
+        assert needed.is_current()
+        inode = ref.stat().st_ino
+        ref.write_text((ref.parent / second.id).read_text())  # in place: the same inode
+        assert ref.stat().st_ino == inode and not needed.is_current()
+        needed.catch_up()
+        assert needed.is_current()
 
     def test_only_one_process_thins(self, scene: Scene) -> None:
         other = Thinner(scene.ws._repository, scene.ws._writing, scene.clock, wait=lambda _: None)

@@ -87,11 +87,21 @@ class TestSavesAfterAnUndo:
         return holdfast
 
     def test_status_names_no_hidden_checkpoint(self, undone, write: Write):
-        out = undone("status").out
-        assert "as before restore to a1, unchanged since" in out and "a2" not in out
+        ran = undone("status")  # what was not saved before the restore still is not
+        assert "1 file changed since a1, yours:\n  M a.txt" in ran.out and "a2" not in ran.out
         write("b.txt", "new\n")
         ran = undone("status")
-        assert "1 file changed since then, yours" in ran.out and "holdfast diff a2;" in ran.err
+        assert "2 files changed since a1, yours:" in ran.out and "holdfast diff;" in ran.err
+
+    def test_status_without_the_save_before(self, undone, write: Write):
+        write("b.txt", "new\n")
+        undone.saved()
+        assert undone("restore", "a2").code == 0
+        write("c.txt", "new\n")
+        assert (undone("restore", "a2").code, undone("undo").code) == (0, 0)
+        assert undone("rm", "a1", "--yes").code == 0
+        ran = undone("status")
+        assert ran.code == 0 and "folder     " in ran.out
 
     def test_status_names_the_save_that_is_there_again(self, holdfast, write: Write):
         holdfast.saved()

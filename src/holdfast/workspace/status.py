@@ -14,7 +14,7 @@ from holdfast.errors import Remedy
 from holdfast.model import Checkpoint, GitHead, PathChange
 from holdfast.workspace.capture.snapshot import LARGE_BYTES
 from holdfast.workspace.stored.object_sink import ObjectSink
-from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.stored.repository import REVERT, WITHOUT, Repository
 from holdfast.workspace.stored.tree import TreeReader
 from holdfast.workspace.upkeep.growth import ignore_line, read_growth, read_report
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.capture.scanner import Scanner
     from holdfast.workspace.capture.snapshot import Snapshot
     from holdfast.workspace.check import CheckStatus
+    from holdfast.workspace.stored.catalog import Row
     from holdfast.workspace.upkeep.growth import Thinned
 
 LOW_BYTES = 256 << 20
@@ -75,9 +76,7 @@ def read_status(
     head = repository.head()
     latest = repository.catalog.nth(0)
     if head is not None and head.operation is not None and latest is not None:
-        row = repository.catalog.by_id(head.id)
-        if row is not None and row.content == latest.content:  # an undo brought back what the last save contains
-            head = repository.checkpoint(latest)
+        head = head if head.operation.verb in (REVERT, WITHOUT) else _save_before(repository, head, latest)
     sink = ObjectSink(repository.objects)
     snapshot, _ = scanner.take(sink, head=head)
     changes = _changes(repository, head, snapshot, sink)
@@ -101,6 +100,18 @@ def read_status(
         attention=tuple(found),
         thinned=thinned,
     )
+
+
+def _save_before(repository: Repository, safety: Checkpoint, latest: Row) -> Checkpoint:
+    """The save that the folder comes from after an undo: what the safety checkpoint has beyond it is not saved yet, as
+    far as lists show."""
+    row = repository.catalog.by_id(safety.id)
+    if row is not None and row.content == latest.content:  # an undo brought back what the last save contains
+        return repository.checkpoint(latest)
+    found: Checkpoint | None = safety
+    while found is not None and found.operation is not None:
+        found = repository.shown_parent(found)
+    return found or safety
 
 
 def _changes(

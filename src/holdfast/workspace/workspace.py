@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.requests import RestoreRequest, SaveRequest
     from holdfast.workspace.secrets import SecretReport
     from holdfast.workspace.status import Attention, WorkspaceStatus
+    from holdfast.workspace.stored.catalog import Catalog, Row
     from holdfast.workspace.stored.files import StoredPath
     from holdfast.workspace.stored.history import Turn, TurnPage
     from holdfast.workspace.stored.turn_log import TurnStart
@@ -553,15 +554,17 @@ class Workspace:
 
         pattern = None if grep is None else message_pattern(grep)
         repository = self._repository
-        scope = open_scope(as_text(paths), self.path, repository.has_path)
-        while rows := repository.catalog.newest(limit=_PAGE, before=before, **filters):
-            for row in rows:
-                if paths is not None and not any(path in scope for path in repository.files_changed_in(row)):
-                    continue
-                found = repository.checkpoint(row)
-                if pattern is None or pattern.search(f"{found.message}\n{prompt_of(found)}"):
-                    yield found
-            before = rows[-1].id
+        if paths is None:
+            rows: Iterable[Row] = _in_pages(repository.catalog, before, filters)
+        else:
+            from holdfast.workspace.stored.changed_lists import ChangedLists
+
+            scope = open_scope(as_text(paths), self.path, repository.has_path)
+            rows = ChangedLists(repository).changing(scope, before, filters)
+        for row in rows:
+            found = repository.checkpoint(row)
+            if pattern is None or pattern.search(f"{found.message}\n{prompt_of(found)}"):
+                yield found
 
     def get(self, ref: CheckpointRef) -> Checkpoint:
         """Get a checkpoint by id, unique prefix of an id, name, `latest`, `latest~2`, or time.
@@ -1594,3 +1597,9 @@ def _hunk_ids(changes: Changes, hunks: Iterable[Hunk | str] | None) -> tuple[str
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _in_pages(catalog: Catalog, before: str | None, filters: Mapping[str, Any]) -> Iterator[Row]:
+    while rows := catalog.newest(limit=_PAGE, before=before, **filters):
+        yield from rows
+        before = rows[-1].id

@@ -16,7 +16,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -122,38 +122,20 @@ class Catalog:
             finally:
                 self._kept = None
 
-    def newest(
-        self,
-        *,
-        limit: int | None,
-        session: str | None = None,
-        actor: str | None = None,
-        safety: bool = False,
-        before: str | None = None,
-        type: str | None = None,  # noqa: A002  the key in the metadata
-        after: str | None = None,
-        up_to: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
-    ) -> list[Row]:
-        """Return checkpoints, newest first: older than an id, newer than one, up to one; of a session, a type, or an
-        actor and its sub-agents; not before or not after a time (in UTC and ISO 8601)."""
-        where, values = ["1" if safety else "safety = 0"], []
-        if actor is not None:
-            where.append(f"({_ACTOR} = ? OR substr({_ACTOR}, 1, ?) = ?)")
-            values += [actor, len(actor) + 1, f"{actor}/"]
-        if session is not None:
-            where.append("session = ?")
-            values.append(session)
-        if type is not None:
-            where.append("json_extract(record, '$.metadata.type') = ?")
-            values.append(type)
-        bounds = {"id < ?": before, "id > ?": after, "id <= ?": up_to, "timestamp >= ?": since, "timestamp <= ?": until}
-        for condition, bound in bounds.items():
-            if bound is not None:
-                where.append(condition)
-                values.append(bound)
-        return self._rows(f"{' AND '.join(where)} ORDER BY id DESC LIMIT ?", [*values, -1 if limit is None else limit])
+    def newest(self, *, limit: int | None, **filters: Any) -> list[Row]:
+        """Return checkpoints, newest first, as far as `_conditions` of the filters lets them through."""
+        where, values = _conditions(**filters)
+        return self._rows(f"{where} ORDER BY id DESC LIMIT ?", [*values, -1 if limit is None else limit])
+
+    def commits(self, *, limit: int, **filters: Any) -> list[tuple[str, str]]:
+        """Return ids and commits of `newest`, unchecked: much faster than rows."""
+        where, values = _conditions(**filters)
+        text = f"SELECT id, git_commit FROM checkpoints WHERE {where} ORDER BY id DESC LIMIT ?"
+        return [(str(row[0]), str(row[1])) for row in self._query(text, (*values, limit))]
+
+    def count(self) -> int:
+        """Return the number of all checkpoints."""
+        return int(self._query("SELECT count(*) FROM checkpoints")[0][0])
 
     def nth(self, back: int) -> Row | None:
         """Return the save `back` before the newest."""
@@ -186,6 +168,10 @@ class Catalog:
 
     def by_id(self, checkpoint_id: str) -> Row | None:
         return next(iter(self._rows("id = ?", [checkpoint_id])), None)
+
+    def by_ids(self, checkpoint_ids: Sequence[str]) -> list[Row]:
+        """Return those of some checkpoints that are there, newest first. As many as SQLite allows variables."""
+        return self._rows(f"id IN ({','.join('?' * len(checkpoint_ids))}) ORDER BY id DESC", checkpoint_ids)
 
     def by_name(self, name: str) -> Row | None:
         return next(iter(self._rows("name = ? ORDER BY id DESC LIMIT 1", [name])), None)
@@ -411,6 +397,39 @@ class Catalog:
         for suffix in ("", "-journal", "-wal", "-shm", "-agreed"):
             with contextlib.suppress(OSError):
                 os.unlink(f"{self._path}{suffix}")
+
+
+def _conditions(
+    *,
+    session: str | None = None,
+    actor: str | None = None,
+    safety: bool = False,
+    before: str | None = None,
+    type: str | None = None,  # noqa: A002  the key in the metadata
+    after: str | None = None,
+    up_to: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> tuple[str, list[object]]:
+    """Return the condition, with its values, for checkpoints older than an id, newer than one, up to one; of a session,
+    a type, or an actor and its sub-agents; not before or not after a time (in UTC and ISO 8601)."""
+    where: list[str] = ["1" if safety else "safety = 0"]
+    values: list[object] = []
+    if actor is not None:
+        where.append(f"({_ACTOR} = ? OR substr({_ACTOR}, 1, ?) = ?)")
+        values += [actor, len(actor) + 1, f"{actor}/"]
+    if session is not None:
+        where.append("session = ?")
+        values.append(session)
+    if type is not None:
+        where.append("json_extract(record, '$.metadata.type') = ?")
+        values.append(type)
+    bounds = {"id < ?": before, "id > ?": after, "id <= ?": up_to, "timestamp >= ?": since, "timestamp <= ?": until}
+    for condition, bound in bounds.items():
+        if bound is not None:
+            where.append(condition)
+            values.append(bound)
+    return " AND ".join(where), values
 
 
 def _put(connection: sqlite3.Connection, rows: Iterable[tuple[Row, str]]) -> None:

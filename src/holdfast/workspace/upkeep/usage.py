@@ -17,7 +17,7 @@ from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import Entry, TreeReader
 from holdfast.workspace.upkeep.object_sizes import ObjectSizes
 
-_MADE_AGAIN = ("holdfast/catalog.db", "holdfast/scan.cache", "holdfast/summaries.db")
+_MADE_AGAIN = ("holdfast/catalog.db", "holdfast/scan.cache", "holdfast/summaries.db", "holdfast/changes.db")
 _AT_A_TIME = 64  # checkpoints compared before the cache of trees is dropped
 
 

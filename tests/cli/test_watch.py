@@ -117,6 +117,7 @@ def tell_and_wait(self, seconds):
 def read_and_stop(self):
     told = list(read(self))
     if told:
+        Inotify.read = read  # once: the kernel may tell of one write in two reads, and a second signal ends it at once
         os.kill(os.getpid(), signal.SIGINT)
     return told
 

@@ -43,6 +43,7 @@ ACTIONS: dict[str, Callable[[Request, Query], Response]] = {
     "/w/{key}/apply": take_back.apply,
     "/w/{key}/undo": take_back.undo,
     "/w/{key}/redo": take_back.redo,
+    "/w/{key}/review": take_back.review,
     "/l/{key}/fork": locations.fork,
 }
 """What changes something: POST, with a token of one of our pages."""

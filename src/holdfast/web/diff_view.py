@@ -13,6 +13,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import Changes, FileChange, Hunk
 from holdfast.web.syntax import colour_lines
 from holdfast.workspace import Workspace
+from holdfast.workspace.stored.reviewed import digest_of
 
 ROWS_MAX = 800
 """How many lines of a page's changes are shown at once."""
@@ -54,6 +55,11 @@ class HunkView:
     more: int = 0
     """How many of its lines are not shown."""
 
+    @property
+    def digest(self) -> str:
+        """What marks it as reviewed."""
+        return digest_of(self.id)
+
 
 @dataclass(frozen=True, slots=True)
 class FileView:
@@ -70,6 +76,15 @@ class FileView:
     """The checkpoints that have the picture before and after; None where it was not there."""
     is_loaded: bool = True
     """False: its lines are asked for when it comes into view."""
+
+    @property
+    def mark(self) -> str:
+        """What marks all of it as reviewed."""
+        return f"file:{self.path}"
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.mark)
 
 
 def view_changes(

@@ -52,6 +52,7 @@ def compare(request: Request) -> Answer:
         "b": workspace.get(changes.to_id) if changes.to_id else None,
         "split": split,
         "only": path,
+        "reviewed": workspace.reviewed(changes.to_id) if changes.to_id else frozenset(),
         "banner": banner(request, workspace, place.key),
     }
     return Answer("diff_fragment.html" if query.get("fragment") else "compare.html", values, document)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import threading
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import uvicorn
 
-from holdfast.errors import Unavailable
+from holdfast.errors import HoldfastError, Unavailable
+from holdfast.location import FOLDER
 from holdfast.web.app import make_app
 from holdfast.web.places import Places
 from holdfast.web.rendering import Templates, address
 from holdfast.web.security import TOKEN, Keys
 from holdfast.web.site import Site
+from holdfast.web.timeline import PAGE
 from holdfast.workspace import Workspace
 
 HOST = "127.0.0.1"
@@ -44,6 +48,7 @@ def serve(
     page = address("w", first.key, "timeline") if first and first.kind.name == "workspace" else address("home")
     where = f"http://{HOST}:{taken}{page}?{TOKEN}={keys.token}"
     tell(where)
+    threading.Thread(target=_prepare, args=(places,), daemon=True).start()
     if opens:
         webbrowser.open(where)
     config = uvicorn.Config(
@@ -61,6 +66,14 @@ def serve(
     finally:
         listening.close()
         places.close()
+
+
+def _prepare(places: Places) -> None:
+    """Compute what the first page shows of the changes of turns, which is kept, while the browser starts."""
+    for place in places.named:
+        if place.kind == FOLDER:
+            with contextlib.suppress(HoldfastError):
+                places.workspace(place.key)[1].turns(PAGE, safety=True)
 
 
 def _listen(port: int) -> socket.socket:

@@ -112,6 +112,18 @@ def redo(request: Request, form: Query) -> Response:
     return _turn(request, form, is_undo=False)
 
 
+def review(request: Request, form: Query) -> Response:
+    """Mark a file or a hunk of a checkpoint as reviewed, or no longer."""
+    place, workspace = site_of(request).places.workspace(request.path_params["key"])
+    mark = unquote(form.get("mark"), errors="surrogateescape")
+    is_reviewed = form.get("reviewed") == "1"
+    marks = workspace.mark_reviewed(form.get("ref"), [mark], is_reviewed=is_reviewed)
+    if wants_json(request):
+        return json_response({"reviewed": sorted(marks)})
+    back = Query((("back", unquote(form.get("back"), errors="surrogateescape")),))
+    return go(_back(back, place.key))
+
+
 def _turn(request: Request, form: Query, *, is_undo: bool) -> Response:
     place, workspace = site_of(request).places.workspace(request.path_params["key"])
     plan = workspace.preview_undo() if is_undo else workspace.preview_redo()

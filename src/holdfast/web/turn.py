@@ -31,6 +31,8 @@ class Part(NamedTuple):
     """None: without a state to compare with; `paths` has what is known."""
     files: list[FileView]
     paths: list[PathChange]
+    reviewed: frozenset[str] = frozenset()
+    """The digests of what is marked as reviewed."""
 
 
 def show(request: Request) -> Answer:
@@ -91,7 +93,7 @@ def _parts(workspace: Workspace, turn: Turn, *, split: bool) -> list[Part]:
         changes = workspace.changes(base.id, tip.id)
         files = list(view_changes(workspace, changes, split=split, rows_max=left))
         left -= sum(len(hunk.rows) for each in files for hunk in each.hunks)
-        found.append(Part(base, tip, changes, files, []))
+        found.append(Part(base, tip, changes, files, [], workspace.reviewed(tip.id)))
     return found
 
 

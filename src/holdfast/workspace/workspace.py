@@ -513,6 +513,27 @@ class Workspace:
         with os_errors(self.store, outcome=_UNCHANGED):
             TurnLog(self._repository.own).note_change(number)
 
+    def reviewed(self, ref: CheckpointRef) -> frozenset[str]:
+        """Return the digests of what is marked as reviewed in a checkpoint; `digest_of` makes one of a mark."""
+        from holdfast.workspace.stored.reviewed import ReviewMarks
+
+        with self._reading():
+            return ReviewMarks(self._repository.own).read(self._repository.find(ref).id)
+
+    def mark_reviewed(self, ref: CheckpointRef, marks: Iterable[str], *, is_reviewed: bool = True) -> frozenset[str]:
+        """Mark something of a checkpoint as reviewed, or no longer: ids of hunks, or any texts. Returns all digests.
+
+        The marks stay with the checkpoint, and go with it.
+        """
+        from holdfast.workspace.stored.reviewed import ReviewMarks
+
+        chosen = [check_text(each, "a mark") for each in marks]
+        with self._writing():
+            checkpoint = self._repository.find(ref)
+            kept = ReviewMarks(self._repository.own)
+            kept.sweep(set(self._repository.objects.ref_names()))
+            return kept.change(checkpoint.id, chosen, is_reviewed=is_reviewed)
+
     def overview(self) -> builtins.list[tuple[str, str, str]]:
         """Return the id, the time (ISO 8601 in UTC) and the actor of every save, oldest first: for a picture of all."""
         with self._reading():

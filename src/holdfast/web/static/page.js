@@ -51,6 +51,20 @@ document.addEventListener("click", (event) => {
   if (event.target.closest("[data-keys]")) document.getElementById("keys").showModal();
 });
 
+// what is reviewed: marked without loading the page again
+
+document.addEventListener("submit", async (event) => {
+  const form = event.target.closest("form[data-review]");
+  if (!form) return;
+  event.preventDefault();
+  const answer = await fetch(`${form.action}.json`, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+  if (!answer.ok) return form.submit();
+  const on = form.elements.reviewed.value === "1";
+  form.elements.reviewed.value = on ? "0" : "1";
+  form.querySelector("button").setAttribute("aria-pressed", on);
+  form.closest(".hunk, .file").classList.toggle("reviewed", on);
+});
+
 // keys
 
 function follow(selector) {

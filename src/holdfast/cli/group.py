@@ -81,7 +81,7 @@ SECTIONS = {
 """By name, the first line of its help: the list of all commands is shown without loading one of them."""
 COMMANDS = {name: line for section in SECTIONS.values() for name, line in section.items()}
 _WIDEST = max(map(len, COMMANDS))
-_HIDDEN = ("hook",)  # for programs
+_HIDDEN = ("hook", "slash")  # for programs
 _KEYWORDS = ("import",)  # of Python: the file and the function have an underscore at the end
 _ELSEWHERE = {
     "add": "save", "commit": "save", "create": "save", "checkpoint": "save", "snapshot": "save", "stash": "save",

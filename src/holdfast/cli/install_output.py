@@ -15,6 +15,8 @@ from holdfast.cli import render, streams
 from holdfast.cli.context import App
 from holdfast.workspace.store_paths import home_folder
 
+KEPT = "was edited, or is not Holdfast's, and stays"
+
 
 def places(app: App) -> Places:
     """What the paths of settings depend on: the real home folder, environment and project folder."""
@@ -23,8 +25,12 @@ def places(app: App) -> Places:
 
 def command_words(agent: str) -> list[str]:
     """The command that an agent is to run: by its absolute path, so that it works whatever PATH says."""
-    shim = shim_path(os.environ)
-    return [str(shim) if shim.is_absolute() else os.path.abspath(shim), "hook", agent]
+    return [os.path.abspath(shim_path(os.environ)), "hook", agent]
+
+
+def slash_words(agent: str) -> list[str]:
+    """What a slash command of an agent runs; its name follows."""
+    return [os.path.abspath(shim_path(os.environ)), "slash", agent]
 
 
 def scope_of(user: bool, project: bool) -> SettingsScope:
@@ -53,16 +59,27 @@ def change(
     if app.json:
         app.items(map(_document, changes), dry_run=dry_run)
         return
+    quiet = [] if dry_run else [each for each in changes if each.is_command and not each.is_kept]
     for each in changes:
         where = render.escape(str(each.path))
+        if each in quiet:
+            continue
         if not each:
             streams.answer(f"{each.agent}: {nothing(each)} ({where})")
         elif dry_run:
             streams.answer(_difference(each))
         else:
             streams.answer(f"{each.agent}: {done(each)} {where}")
-            if each.before is not None and not (each.agent == SKILL and each.removes):
+            if each.before is not None and not ((each.agent == SKILL or each.is_command) and each.removes):
                 streams.note(f"The old file is in {render.escape(str(each.backup))}")
+    for agent in dict.fromkeys(each.agent for each in quiet):
+        own = [each for each in quiet if each.agent == agent]
+        streams.answer(f"{agent}: commands {done(own[0]) if any(own) else nothing(own[0])} ({_names(own)})")
+
+
+def _names(commands: Sequence[SettingsChange]) -> str:
+    """Where the commands of an agent are."""
+    return render.escape(os.path.commonpath([each.path.parent for each in commands]))
 
 
 def _document(each: SettingsChange) -> dict[str, object]:

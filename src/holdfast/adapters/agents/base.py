@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind, label
+from holdfast.adapters.agents.slash_commands import is_slash_command
 from holdfast.errors import NotFound
 
-AGENT_NAMES = ("claude-code", "gemini", "codex", "cursor", "copilot", "opencode")
+AGENT_NAMES = ("claude-code", "gemini", "codex", "cursor", "copilot", "opencode", "kilo", "qwen", "droid")
 CALLED = {
     "claude": "claude-code", "claudecode": "claude-code", "claude_code": "claude-code", "gemini-cli": "gemini",
     "codex-cli": "codex", "github-copilot": "copilot", "open-code": "opencode",
+    "kilocode": "kilo", "kilo-code": "kilo", "qwen-code": "qwen", "factory": "droid", "factory-droid": "droid",
 }  # fmt: skip
 """Other names by which people call an agent."""
 TIMEOUT_S = 60
@@ -78,6 +80,8 @@ class Agent:
     """The command that resumes a conversation, with `{}` for its id; empty if there is none."""
     forked: Callable[[str, bytes, str, str], tuple[str, bytes]] | None = None
     """Given the name and the content of a conversation, its id and a new id: name and content with the new id."""
+    commands: Callable[[Places, SettingsScope, Sequence[str]], Mapping[Path, str]] | None = None
+    """The files of its slash commands, by path, given the program that they run; see `slash_commands`."""
     not_covered: tuple[str, ...] = ()
     """What the hooks of this agent do not cover, in sentences."""
 
@@ -137,9 +141,12 @@ def read_common(
     tool = fields.text("tool_name", "toolName", "tool")
     arguments = fields.inner("tool_input", "toolArgs", "tool_args", "args")
     subject, path = about(arguments, fields.first_line("prompt"))
+    kind = kinds.get(name, EventKind.OTHER)
+    if kind is EventKind.PROMPT and is_slash_command(fields.text("prompt")):
+        kind = EventKind.OTHER
     return AgentEvent(
         agent=agent,
-        kind=kinds.get(name, EventKind.OTHER),
+        kind=kind,
         name=name,
         session=fields.text("session_id", "sessionId", "conversation_id", "sessionID"),
         turn=fields.text("prompt_id", "turn_id", "generation_id"),

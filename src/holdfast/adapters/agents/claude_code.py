@@ -17,6 +17,7 @@ from holdfast.adapters.agents.base import (
     with_id,
 )
 from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind
+from holdfast.adapters.agents.slash_commands import SLASH_COMMANDS, markdown_with_stdin
 
 NAME = "claude-code"
 
@@ -103,6 +104,14 @@ def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:
     return f"{new}.jsonl", with_id(data, "sessionId", old, new)
 
 
+def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
+    folder = _data(places) if scope is SettingsScope.USER else places.project / ".claude"
+    return {
+        folder / "commands" / "holdfast" / f"{each.name}.md": markdown_with_stdin(each, program)
+        for each in SLASH_COMMANDS
+    }
+
+
 AGENT = Agent(
     name=NAME,
     title="Claude Code",
@@ -113,6 +122,7 @@ AGENT = Agent(
     frame={},
     resume="claude --resume {}",
     forked=_forked,
+    commands=_commands,
     not_covered=(
         "Files outside the project folder are not saved.",
         "A background command continues after its tool has ended; what it changes during a turn is attributed to the"

@@ -43,10 +43,13 @@ _FORWARDED_VARIABLES = (
     "CURSOR_",
     "COPILOT_",
     "OPENCODE_",
+    "KILO_",
+    "QWEN_",
+    "FACTORY_",
     "AI_AGENT",
 )
 """Prefixes of the environment variables that the helper needs."""
-_SHOW_MESSAGES = ("claude-code", "gemini", "codex")
+_SHOW_MESSAGES = ("claude-code", "gemini", "codex", "qwen", "droid")
 _STILL_SAVING = (
     b'{"systemMessage": "Holdfast is still saving this project. The checkpoint continues in the background and is '
     b'marked incomplete, because the tool may start before every file was read."}\n'

@@ -22,6 +22,7 @@ from holdfast.adapters.agents.base import (
 )
 from holdfast.adapters.agents.claude_code import KINDS
 from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind
+from holdfast.adapters.agents.slash_commands import SLASH_COMMANDS, markdown_for_model
 
 NAME = "codex"
 
@@ -95,6 +96,18 @@ def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:
     return f"{stem}-{new}.jsonl", data
 
 
+def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
+    """Skills, which the user calls as `$holdfast-undo`: current versions read no prompts of users."""
+    folder = (_data(places) if scope is SettingsScope.USER else places.project / ".codex") / "skills"
+    files: dict[Path, str] = {}
+    for each in SLASH_COMMANDS:
+        name = f"holdfast-{each.name}"
+        head = {"name": name, "description": f"{each.description}. Only when the user types ${name}."}
+        files[folder / name / "agents" / "openai.yaml"] = "policy:\n  allow_implicit_invocation: false\n"
+        files[folder / name / "SKILL.md"] = markdown_for_model(each, program, head)
+    return files
+
+
 AGENT = Agent(
     name=NAME,
     title="Codex",
@@ -105,6 +118,7 @@ AGENT = Agent(
     frame={},
     resume="codex resume {}",
     forked=_forked,
+    commands=_commands,
     not_covered=(
         "Files outside the project folder are not saved.",
         "The conversation is saved only if Codex names its file.",

@@ -18,6 +18,7 @@ from holdfast.adapters.agents.base import (
     uses_git,
 )
 from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind
+from holdfast.adapters.agents.slash_commands import SLASH_COMMANDS, markdown_for_model
 
 NAME = "cursor"
 
@@ -79,6 +80,11 @@ def _read(fields: EventFields, environ: Mapping[str, str]) -> AgentEvent:
     return event
 
 
+def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
+    folder = (_data(places) if scope is SettingsScope.USER else places.project / ".cursor") / "commands"
+    return {folder / f"holdfast-{each.name}.md": markdown_for_model(each, program) for each in SLASH_COMMANDS}
+
+
 AGENT = Agent(
     name=NAME,
     title="Cursor",
@@ -88,6 +94,7 @@ AGENT = Agent(
     data=_data,
     frame={"version": 1},
     speaks=False,
+    commands=_commands,
     not_covered=(
         "Files outside the folders of the workspace are not saved.",
         "Tab completions are attributed to the user.",

@@ -120,6 +120,10 @@ def _allowed(
 ) -> tuple[bool | None, list[str]]:
     if agent.name == "claude-code":
         return None, _claude_code(agent, places)
+    if agent.name == "qwen":
+        return None, _switched_off(*(agent.settings(places, each) for each in SettingsScope))
+    if agent.name == "droid":
+        return None, _droid(path, entries)
     if agent.name == "copilot":
         return None, _copilot(agent, path, places)
     if agent.name == "gemini":
@@ -132,6 +136,13 @@ def _allowed(
 def _claude_code(agent: Agent, places: Places) -> list[str]:
     own, private = (agent.settings(places, scope) for scope in (SettingsScope.USER, SettingsScope.PROJECT))
     return _switched_off(own, private.with_name("settings.json"), private)
+
+
+def _droid(path: Path, entries: list[HookEntry]) -> list[str]:
+    """The events in `hooks.json` replace those in the settings next to it."""
+    other = path.with_name("hooks.json")
+    hidden = sorted({entry.event for entry in entries} & set(_json(other)))
+    return [f"{other} replaces the hooks for {', '.join(hidden)}: copy those of Holdfast there"] if hidden else []
 
 
 def _copilot(agent: Agent, path: Path, places: Places) -> list[str]:

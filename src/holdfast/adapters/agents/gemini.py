@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from holdfast.adapters.agents.base import (
     with_id,
 )
 from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind
+from holdfast.adapters.agents.slash_commands import SLASH_COMMANDS, toml
 
 NAME = "gemini"
 
@@ -81,6 +83,18 @@ def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:
     return f"{stem.rpartition('-')[0]}-{new[:8]}{dot}{suffix}", with_id(data, "sessionId", old, new)
 
 
+def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
+    """An extension for the user; a project can only have commands."""
+    files: dict[Path, str] = {}
+    folder = places.project / ".gemini"
+    if scope is SettingsScope.USER:
+        folder = _data(places) / "extensions" / "holdfast"
+        about = {"name": "holdfast", "version": "1.0.0", "description": "Checkpoints: undo, timeline, restore, status"}
+        files[folder / "gemini-extension.json"] = json.dumps(about, indent=2) + "\n"
+    names = {folder / "commands" / "holdfast" / f"{each.name}.toml": toml(each, program) for each in SLASH_COMMANDS}
+    return {**files, **names}
+
+
 AGENT = Agent(
     name=NAME,
     title="Gemini CLI",
@@ -91,6 +105,7 @@ AGENT = Agent(
     frame={},
     resume="gemini --resume {}",
     forked=_forked,
+    commands=_commands,
     not_covered=(
         "Files outside the project folder are not saved.",
         "Its events have no tool ids: parallel calls of one tool are matched by their order.",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from holdfast.adapters.agents.base import Agent, HookEntry, Places, SettingsScope, read_common
 from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind
+from holdfast.adapters.agents.slash_commands import FIRST_WORDS, SHOW, SLASH_COMMANDS, markdown_for_plugin
 
 NAME = "opencode"
 
@@ -31,11 +32,12 @@ _OF_A_SUB_AGENT = {
 _READING = frozenset({"read", "grep", "glob", "list", "webfetch", "websearch", "todoread", "todowrite", "question"})
 
 _PLUGIN = """\
-// Made by `holdfast install opencode`; `holdfast uninstall opencode` removes it.
-// Hands opencode's events to Holdfast, which saves a checkpoint when files changed. Never fails, never speaks.
+// Made by `holdfast install %(agent)s`; `holdfast uninstall %(agent)s` removes it.
+// Hands events to Holdfast, which saves a checkpoint when files changed; never fails, never speaks. Runs its commands.
 import { spawn } from "node:child_process"
 
 const COMMAND = %(command)s
+const SLASH_COMMANDS = %(slash_commands)s
 
 const tell = (fields) =>
   new Promise((resolve) => {
@@ -52,6 +54,20 @@ const tell = (fields) =>
     }
   })
 
+// without a shell: what the user typed is one argument
+const run = (words, cwd) =>
+  new Promise((resolve) => {
+    let text = ""
+    try {
+      const child = spawn(COMMAND[0], words, { cwd, stdio: ["ignore", "pipe", "pipe"] })
+      for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (text += data))
+      child.on("error", (error) => resolve(String(error)))
+      child.on("close", () => resolve(text))
+    } catch (error) {
+      resolve(String(error))
+    }
+  })
+
 export const Holdfast = async ({ directory, worktree }) => {
   const common = { cwd: directory, worktree }
   const parents = {}
@@ -61,9 +77,16 @@ export const Holdfast = async ({ directory, worktree }) => {
   const sub = (id) => ({ sessionID: root(id), agent_id: id, agent_type: agents[id] })
   const whose = (id) => (parents[id] ? sub(id) : { sessionID: id })
   return {
-    "chat.message": async (input) => {
+    "command.execute.before": async (input, output) => {
+      const name = SLASH_COMMANDS[input?.command]
+      if (!name) return
+      const text = await run(["slash", %(name)s, name, "--", input.arguments ?? ""], directory)
+      output.parts.splice(0, output.parts.length, { type: "text", text: `%(show)s\n\n${text}` })
+    },
+    "chat.message": async (input, output) => {
       if (input?.agent) agents[input.sessionID] = input.agent
-      await tell({ ...common, event: "chat.message", ...whose(input?.sessionID), turn_id: input?.messageID })
+      const prompt = output?.parts?.find((part) => part?.type === "text")?.text
+      await tell({ ...common, event: "chat.message", ...whose(input?.sessionID), turn_id: input?.messageID, prompt })
     },
     "tool.execute.before": async (input, output) => {
       const { tool, sessionID, callID } = input
@@ -103,8 +126,19 @@ def _entries(words: Sequence[str]) -> list[HookEntry]:
     return []
 
 
+def plugin(agent: str, words: Sequence[str]) -> str:
+    """The plugin, also for Kilo, which has the same interface."""
+    return _PLUGIN % {
+        "agent": agent,
+        "name": json.dumps(agent),
+        "command": json.dumps(list(words)),
+        "slash_commands": json.dumps({f"holdfast-{each.name}": each.name for each in SLASH_COMMANDS}),
+        "show": f"{FIRST_WORDS} {SHOW}",
+    }
+
+
 def _own_file(words: Sequence[str]) -> str:
-    return _PLUGIN % {"command": json.dumps(list(words))}
+    return plugin(NAME, words)
 
 
 def _read(fields: EventFields, environ: Mapping[str, str]) -> AgentEvent:
@@ -120,6 +154,11 @@ def _read(fields: EventFields, environ: Mapping[str, str]) -> AgentEvent:
     return replace(event, kind=_OF_A_SUB_AGENT.get(event.kind, event.kind)) if event.sub_id else event
 
 
+def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
+    folder = _settings(places, scope).parents[1] / "commands"
+    return {folder / f"holdfast-{each.name}.md": markdown_for_plugin(each) for each in SLASH_COMMANDS}
+
+
 AGENT = Agent(
     name=NAME,
     title="opencode",
@@ -130,6 +169,7 @@ AGENT = Agent(
     frame={},
     own_file=_own_file,
     speaks=False,
+    commands=_commands,
     not_covered=(
         "The conversation is in a database that all projects share: it is not saved.",
         "Files outside the project folder are not saved.",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from holdfast.adapters.agents.base import SettingsScope, find_agent
-from holdfast.adapters.agents.settings.install import SettingsChange, plan_install
+from holdfast.adapters.agents.settings.install import SettingsChange, plan_install, plan_install_commands
 from holdfast.adapters.agents.settings.skill import SKILL, plan_install_skill
 from holdfast.cli import streams
 from holdfast.cli.agent_name import AgentName
 from holdfast.cli.command import command
 from holdfast.cli.context import App, pass_app, typed
-from holdfast.cli.install_output import change, command_words, places, scope_of
+from holdfast.cli.install_output import KEPT, change, command_words, places, scope_of, slash_words
 
 
 @command()
@@ -23,9 +23,9 @@ from holdfast.cli.install_output import change, command_words, places, scope_of
 def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry_run: bool) -> None:
     """Have a coding agent save checkpoints before and after its tools.
 
-    Adds hooks to the agent's settings; everything else in them stays, comments too. The agents are claude-code,
-    gemini, codex, cursor, copilot and opencode. `skill` writes the folder .claude/skills/checkpoint-manager, with
-    instructions and scripts for any agent that reads skills.
+    Adds hooks to the agent's settings; everything else in them stays, comments too. Adds commands to the agent, such as
+    /holdfast:undo. The agents are claude-code, gemini, codex, cursor, copilot, opencode, kilo, qwen and droid. `skill`
+    writes the folder .claude/skills/checkpoint-manager, with instructions and scripts for any agent that reads skills.
 
     \b
     holdfast install claude-code
@@ -40,18 +40,23 @@ def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry
             changes += plan_install_skill(scope, around)
         else:
             changes.append(plan_install(find_agent(name), scope, around, command_words(name)))
+            changes += plan_install_commands(find_agent(name), scope, around, slash_words(name))
     change(app, changes, dry_run=dry_run, done=_done, nothing=_nothing)
     if not (app.json or dry_run) and any(each for each in changes if each.agent != SKILL):
         if "codex" in agents:
             streams.note("Codex runs no hook that you have not trusted: start it once and accept them (/hooks).")
-        if scope is SettingsScope.PROJECT and set(agents) - {"claude-code", SKILL}:  # its file for a project is private
-            streams.note("The hooks contain paths of this computer: do not commit them.")
+        if scope is SettingsScope.PROJECT and set(agents) - {SKILL}:
+            streams.note("The files contain paths of this computer: do not commit them.")
         streams.note(f"Restart the agent, then check that the hooks run: {typed('doctor')}")
 
 
 def _done(change: SettingsChange) -> str:
+    if change.is_command:
+        return "installed"
     return "wrote" if change.agent == SKILL else "hooks installed in"
 
 
 def _nothing(change: SettingsChange) -> str:
+    if change.is_command:
+        return KEPT if change.is_kept else "are installed already"
     return "is there already" if change.agent == SKILL else "hooks are installed already"

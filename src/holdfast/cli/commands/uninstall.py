@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from holdfast.adapters.agents.base import find_agent
-from holdfast.adapters.agents.settings.install import SettingsChange, plan_uninstall
+from holdfast.adapters.agents.settings.install import SettingsChange, plan_uninstall, plan_uninstall_commands
 from holdfast.adapters.agents.settings.skill import SKILL, plan_uninstall_skill, remove_bytecode
 from holdfast.cli.agent_name import AgentName
 from holdfast.cli.command import command
 from holdfast.cli.context import App, pass_app
-from holdfast.cli.install_output import change, places, scope_of
+from holdfast.cli.install_output import KEPT, change, places, scope_of, slash_words
 
 
 @command()
@@ -22,7 +22,8 @@ from holdfast.cli.install_output import change, places, scope_of
 def uninstall(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry_run: bool) -> None:
     """Remove the hooks from an agent's settings.
 
-    A file that was not changed since gets back exactly its old content. Checkpoints stay.
+    Its commands are removed too, except those that you edited. A settings file that was not changed since gets back
+    exactly its old content. Checkpoints stay.
 
     \b
     holdfast uninstall claude-code
@@ -36,15 +37,18 @@ def uninstall(app: App, *, agents: tuple[str, ...], user: bool, project: bool, d
             if not dry_run:
                 remove_bytecode(scope, around)
         else:
+            changes += plan_uninstall_commands(find_agent(name), scope, around, slash_words(name))
             changes.append(plan_uninstall(find_agent(name), scope, around))
     change(app, changes, dry_run=dry_run, done=_done, nothing=_nothing)
 
 
 def _done(change: SettingsChange) -> str:
-    return "removed" if change.agent == SKILL else "hooks removed from"
+    return "removed" if change.agent == SKILL or change.is_command else "hooks removed from"
 
 
 def _nothing(change: SettingsChange) -> str:
+    if change.is_command:
+        return KEPT if change.is_kept else "are not there"
     if change.agent != SKILL:
         return "there are no hooks of Holdfast"
     return "is not there" if change.before is None else "was edited, or is not Holdfast's, and stays"

@@ -79,6 +79,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "CURSOR_",
         "COPILOT_",
         "OPENCODE_",
+        "KILO_",
+        "QWEN_",
+        "FACTORY_",
         "AI_AGENT",
     )
     for name in list(os.environ):

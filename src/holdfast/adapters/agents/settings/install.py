@@ -10,10 +10,12 @@ import contextlib
 import errno
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 
 from holdfast import durable
 from holdfast.adapters.agents.base import Agent, Places, SettingsScope
@@ -21,9 +23,11 @@ from holdfast.adapters.agents.protocol import state_folder
 from holdfast.adapters.agents.settings.hook_entries import with_entries, without_entries
 from holdfast.adapters.agents.settings.jsonc import NotJSON
 from holdfast.adapters.agents.settings.ownership import give, give_ours, make_ours, owner_at
+from holdfast.adapters.agents.slash_commands import TOKEN
 from holdfast.errors import Conflict, Refused
 
 _MAX_BYTES = 8 << 20
+_TOKEN = re.compile(rb"HOLDFAST_([0-9a-f]{32})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +43,17 @@ class SettingsChange:
     """Where the previous content is saved."""
     removes: bool = False
     """It removes the entries: the receipt is removed with them."""
+    is_command: bool = False
+    """The file defines a slash command."""
+    is_kept: bool = False
+    """The file was edited, or is not Holdfast's, and stays."""
+    is_unfinished: bool = False
+    """An earlier removal was interrupted: folders that were made for the file may be left."""
+    mode: int = 0o644
+    """Of a new file."""
 
     def __bool__(self) -> bool:
-        return self.before != self.after
+        return self.before != self.after or self.is_unfinished
 
 
 def plan_install(agent: Agent, scope: SettingsScope, places: Places, words: Sequence[str]) -> SettingsChange:
@@ -75,9 +87,47 @@ def plan_remove_file(name: str, path: Path, places: Places) -> SettingsChange:
     path = _real(path)
     before = read_settings_file(path)
     receipt = _Receipt.read(path, places.environ)
-    is_as_written = before is not None and receipt is not None and receipt.after == _digest(before)
-    after = None if is_as_written else before
-    return SettingsChange(name, path, before, after, _backup(path, before, places), removes=True)
+    after = None if receipt is not None and receipt.is_as_written(before) else before
+    is_unfinished = before is None and receipt is not None
+    return SettingsChange(
+        name, path, before, after, _backup(path, before, places), removes=True, is_unfinished=is_unfinished
+    )
+
+
+def plan_install_commands(
+    agent: Agent, scope: SettingsScope, places: Places, words: Sequence[str]
+) -> list[SettingsChange]:
+    """Plan to write the slash commands of an agent. A file that was edited, or is not Holdfast's, stays (P1)."""
+    files = agent.commands(places, scope, words) if agent.commands else {}
+    return [_plan_command(agent, path, text, places) for path, text in files.items()]
+
+
+def plan_uninstall_commands(
+    agent: Agent, scope: SettingsScope, places: Places, words: Sequence[str]
+) -> list[SettingsChange]:
+    """Plan to remove the slash commands of an agent, those written last first, so that their folders become empty."""
+    files = agent.commands(places, scope, words) if agent.commands else {}
+    planned = [plan_remove_file(agent.name, path, places) for path in reversed(list(files))]
+    return [replace(each, is_command=True, is_kept=each.before is not None and not each) for each in planned]
+
+
+def _plan_command(agent: Agent, path: Path, text: str, places: Places) -> SettingsChange:
+    path = _real(path)
+    before = read_settings_file(path)
+    found = _TOKEN.search(before or b"")  # stays the same, so that installing again changes nothing
+    after = text.replace(TOKEN, found[1].decode() if found else token_hex(16)).encode()
+    receipt = _Receipt.read(path, places.environ)
+    is_kept = before is not None and before != after and not (receipt and receipt.is_as_written(before))
+    return SettingsChange(
+        agent.name,
+        path,
+        before,
+        before if is_kept else after,
+        _backup(path, before, places),
+        is_command=True,
+        is_kept=is_kept,
+        mode=0o755 if text.startswith("#!") else 0o644,
+    )
 
 
 def plan_uninstall(agent: Agent, scope: SettingsScope, places: Places) -> SettingsChange:
@@ -87,7 +137,8 @@ def plan_uninstall(agent: Agent, scope: SettingsScope, places: Places) -> Settin
     receipt = _Receipt.read(path, places.environ)
     base = receipt.original(before, path, places.environ) if receipt else before
     if base is None:
-        return _change(agent, path, before, None, places, removes=True)
+        change = _change(agent, path, before, None, places, removes=True)
+        return replace(change, is_unfinished=before is None and receipt is not None)
     if agent.own_file is not None:
         ours = _is_own_file(base, agent.own_file(["holdfast"]))
         return _change(agent, path, before, None if ours else base, places, removes=True)
@@ -119,22 +170,26 @@ def _carry_out(change: SettingsChange, environ: Mapping[str, str]) -> None:
         durable.write_atomically(change.backup, change.before)  # P1: back up what is replaced
     if change.after is not None and not change.removes:
         original = receipt if receipt and receipt.after == _digest(change.before or b"") else None
-        new = original or _Receipt(change.before is not None, change.backup.name, "", [str(each) for each in made])
+        folders = [str(each) for each in made]
+        if receipt and change.before is None:  # an interrupted installation made some already
+            folders += [each for each in receipt.made if each not in folders]
+        new = original or _Receipt(change.before is not None, change.backup.name, "", folders)
         new.write(change.path, environ, after=_digest(change.after))
     owner = owner_at(change.path)  # under sudo, not this user
-    for folder in reversed(made):
+    for folder in reversed(made) if change.after is not None else ():
         durable.disk().mkdir(str(folder), mode=0o755)
         give(folder, owner)
     if read_settings_file(change.path) != change.before:
         raise Conflict(f"{change.path} was changed by another program meanwhile", hint="Try again.")
     if change.after is None:
-        durable.disk().unlink(str(change.path))
-        _Receipt.forget(change.path, environ)
+        if change.before is not None:
+            durable.disk().unlink(str(change.path))
         for name in receipt.made if receipt else []:
             with contextlib.suppress(OSError):  # it is not empty
                 durable.disk().rmdir(name)
+        _Receipt.forget(change.path, environ)  # last: after a kill, the next call removes the folders
         return
-    mode = os.stat(change.path).st_mode & 0o777 if change.before is not None else 0o644
+    mode = os.stat(change.path).st_mode & 0o777 if change.before is not None else change.mode
     temporary = change.path.with_name(f".{change.path.name}.holdfast-new")
     durable.write_atomically(change.path, change.after, via=temporary, mode=mode, owner=owner)
     if change.removes:
@@ -163,6 +218,10 @@ class _Receipt:
         folder = _backup_folder(path, environ)
         make_ours(folder)
         durable.write_atomically(folder / "receipt.json", json.dumps(about, indent=1).encode() + b"\n")
+
+    def is_as_written(self, now: bytes | None) -> bool:
+        """Whether a file has the content that the installation gave it."""
+        return now is not None and _digest(now) == self.after
 
     @staticmethod
     def forget(path: Path, environ: Mapping[str, str]) -> None:

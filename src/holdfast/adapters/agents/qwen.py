@@ -96,5 +96,8 @@ AGENT = Agent(
     commands=_commands,
     resume="qwen --resume {}",
     forked=_forked,
-    not_covered=("Files outside the project folder are not saved.",),
+    not_covered=(
+        "Files outside the project folder are not saved.",
+        "It reports no end of a tool that you deny: your changes until its turn ends are attributed to the agent.",
+    ),
 )

@@ -7,12 +7,15 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 COMMAND = "echo made > made.txt"
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
+    asked: ClassVar[list[str]] = []
+    """What was asked, of all services, as it came."""
+
     def log_message(self, *args: object) -> None:
         pass
 
@@ -20,7 +23,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_error(404)
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
+        body = self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}"
+        self.asked.append(body.decode())
+        asked = json.loads(body)
         reply = self.reply(asked)
         if reply is None:
             self.send_error(404)
@@ -42,7 +47,7 @@ class ForClaude(_Handler):
         if not self.path.startswith("/v1/messages") or not asked.get("stream"):
             return None
         contents = [message["content"] for message in asked["messages"] if isinstance(message["content"], list)]
-        is_done = any(part.get("type") == "tool_result" for content in contents for part in content)
+        is_done = is_shown(asked) or any(part.get("type") == "tool_result" for content in contents for part in content)
         has_shell = any(tool.get("name") == "Bash" for tool in asked.get("tools", []))
         if has_shell and not is_done:
             block = {"type": "tool_use", "id": "toolu_01", "name": "Bash", "input": {}}
@@ -74,7 +79,7 @@ class ForGemini(_Handler):
     def reply(self, asked: dict[str, Any]) -> bytes | None:
         parts = [part for content in asked.get("contents", []) for part in content.get("parts", [])]
         part: dict[str, Any] = {"text": "Done."}
-        if not any("functionResponse" in each for each in parts):
+        if not is_shown(asked) and not any("functionResponse" in each for each in parts):
             part = {"functionCall": {"name": "run_shell_command", "args": {"command": COMMAND, "description": "make"}}}
         found = {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}]}
         return f"data: {json.dumps(found)}\r\n\r\n".encode()
@@ -111,11 +116,14 @@ class ForCodex(_Handler):
 class ForOpencode(_Handler):
     """The completions of opencode, streamed."""
 
+    shell = "bash"
+
     def reply(self, asked: dict[str, Any]) -> bytes | None:
-        is_done = any(message["role"] == "tool" for message in asked["messages"])
+        is_done = is_shown(asked) or any(message["role"] == "tool" for message in asked["messages"])
         delta: dict[str, Any] = {"role": "assistant", "content": "Done."}
-        if any(tool["function"]["name"] == "bash" for tool in asked.get("tools", [])) and not is_done:
-            call = {"name": "bash", "arguments": json.dumps({"command": COMMAND, "description": "make a file"})}
+        if any(tool["function"]["name"] == self.shell for tool in asked.get("tools", [])) and not is_done:
+            given = {"command": COMMAND, "description": "make a file", "is_background": False}
+            call = {"name": self.shell, "arguments": json.dumps(given)}
             delta = {
                 "role": "assistant",
                 "tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": call}],
@@ -129,6 +137,17 @@ class ForOpencode(_Handler):
         return b"".join(f"data: {json.dumps({**chunk, 'choices': each})}\n\n".encode() for each in choices) + (
             b"data: [DONE]\n\n"
         )
+
+
+class ForQwen(ForOpencode):
+    """The completions of Qwen Code, streamed."""
+
+    shell = "run_shell_command"
+
+
+def is_shown(asked: dict[str, Any]) -> bool:
+    """Whether this is about a command of Holdfast, for which the model has nothing to do."""
+    return "This is a command of Holdfast" in json.dumps(asked)
 
 
 @contextlib.contextmanager

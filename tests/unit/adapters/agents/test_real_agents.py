@@ -1,14 +1,16 @@
 """The agents themselves, where they are at hand: they read what we write, and what they call works.
 
 A stand-in on this machine answers for the model. Variables name the programs; without one, its test is skipped.
-`.ci/run` installs Gemini CLI and Codex where npm can. Claude Code comes with what the tests need: its absence is a
-failure. Opencode asks the network for packages when it starts, and Copilot is large.
+`.ci/run` installs Gemini CLI, Codex and Qwen Code where npm can. Claude Code comes with what the tests need: its absence
+is a failure. Opencode asks the network for packages when it starts, and Copilot is large.
 
     HOLDFAST_TEST_CLAUDE   the program `claude`; else that which comes with the Claude Agent SDK
     HOLDFAST_TEST_GEMINI   `gemini.js`, which node runs
     HOLDFAST_TEST_CODEX    the program `codex`
     HOLDFAST_TEST_COPILOT  the program `copilot`
     HOLDFAST_TEST_OPENCODE the program `opencode`
+    HOLDFAST_TEST_KILO     the program `kilo`
+    HOLDFAST_TEST_QWEN     `cli.js` of Qwen Code, which node runs
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ from typing import Any
 import pytest
 
 from .conftest import history
-from .models import ForClaude, ForCodex, ForGemini, ForOpencode, served
+from .models import ForClaude, ForCodex, ForGemini, ForOpencode, ForQwen, served
 
 pytestmark = pytest.mark.agents
 
 TIME_LIMIT_S = 300  # many times what it takes; only so that a program that hangs is not waited for
-PROGRAMS = ("CLAUDE", "GEMINI", "CODEX", "COPILOT", "OPENCODE")
+PROGRAMS = ("CLAUDE", "GEMINI", "CODEX", "COPILOT", "OPENCODE", "KILO", "QWEN")
 NAMED = {name: os.environ.get(f"HOLDFAST_TEST_{name}", "") for name in PROGRAMS}
 
 
@@ -65,9 +67,17 @@ def run(words: list[str], **environment: str) -> str:
     return ran.stdout
 
 
-def claude(address: str, *words: str) -> str:
+HOSTILE = "a1 $(touch pwned) !{touch pwned} !`touch pwned` `touch pwned` '; touch pwned; '"
+
+
+def shown() -> str:
+    """The last output of a command of Holdfast that an agent passed to its model."""
+    return next(text for text in reversed(ForClaude.asked) if "This is a command of Holdfast" in text)
+
+
+def claude(address: str, *words: str, prompt: str = "make a file") -> str:
     return run(
-        [program("CLAUDE"), "-p", "make a file", "--allowedTools", "Bash", *words],
+        [program("CLAUDE"), "-p", prompt, "--allowedTools", "Bash", *words],
         ANTHROPIC_API_KEY="none",
         ANTHROPIC_BASE_URL=address,
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
@@ -89,18 +99,64 @@ def test_claude_code_is_protected_and_resumes_a_conversation(project: Path) -> N
         assert "Done." in claude(address, "--resume", said["session"])
 
 
+def test_commands_of_claude_code_run_and_nothing_else_does(project: Path) -> None:
+    holdfast("install", "claude-code")
+    with served(ForClaude) as address:
+        claude(address)
+        claude(address, prompt="/holdfast:restore nope")
+        assert "there is no checkpoint 'nope'" in shown()
+        claude(address, prompt=f"/holdfast:restore {HOSTILE}")
+        claude(address, prompt="/holdfast:undo")
+        assert "D made.txt" in shown() and not (project / "made.txt").exists()
+    assert not (project / "pwned").exists()
+
+
+def gemini(address: str, prompt: str) -> None:
+    run(
+        ["node", program("GEMINI"), "-p", prompt, "--yolo", "--skip-trust", "-m", "gemini-2.5-flash"],
+        GEMINI_API_KEY="none",
+        GOOGLE_GEMINI_BASE_URL=address,
+    )
+
+
+def qwen(address: str, prompt: str, *words: str) -> str:
+    return run(
+        ["node", program("QWEN"), "-p", prompt, "--yolo", "--auth-type", "openai", "-m", "m", *words],
+        OPENAI_API_KEY="none",
+        OPENAI_BASE_URL=f"{address}/v1",
+    )
+
+
+def test_qwen_is_protected_and_resumes_a_conversation(project: Path) -> None:
+    holdfast("install", "qwen")
+    with served(ForQwen) as address:
+        assert "Done." in qwen(address, "make a file")
+        first, second = history(project)
+        assert (first.actor, second.actor) == (None, "qwen")
+        assert second.files_changed == ["made.txt"] and second.metadata["tool"] == "run_shell_command"
+        qwen(address, f"/holdfast:restore {HOSTILE}")
+        assert "neither in the checkpoint" in shown() or "no checkpoint" in shown()
+        qwen(address, "/holdfast:undo")
+        assert "D made.txt" in shown() and not (project / "made.txt").exists()
+        said = json.loads(holdfast("restore", second.id, "--with-conversation", "--yes", "--json"))["conversation"]
+        assert said["is_new"] and said["resume"] == f"qwen --resume {said['session']}"
+        assert "Done." in qwen(address, "go on", "--resume", said["session"])
+    assert not (project / "pwned").exists()
+
+
 def test_gemini_has_its_tool_protected(project: Path, home: Path) -> None:
     settings = home / ".gemini" / "settings.json"
     settings.parent.mkdir()
     settings.write_text('{\n  // mine\n  "security": {"auth": {"selectedType": "gemini-api-key"}}\n}\n')
     holdfast("install", "gemini")
     with served(ForGemini) as address:
-        run(
-            ["node", program("GEMINI"), "-p", "make a file", "--yolo", "--skip-trust", "-m", "gemini-2.5-flash"],
-            GEMINI_API_KEY="none",
-            GOOGLE_GEMINI_BASE_URL=address,
-        )
-    first, second = history(project)
+        gemini(address, "make a file")
+        first, second = history(project)
+        gemini(address, f"/holdfast:restore {HOSTILE}")
+        assert "neither in the checkpoint" in shown() or "no checkpoint" in shown()
+        gemini(address, "/holdfast:undo")
+        assert "D made.txt" in shown() and not (project / "made.txt").exists()
+    assert not (project / "pwned").exists()
     assert (first.actor, second.actor) == (None, "gemini")
     assert second.files_changed == ["made.txt"] and second.metadata["tool"] == "run_shell_command"
 
@@ -166,9 +222,11 @@ def test_copilot_is_protected_and_its_conversation_kept(project: Path) -> None:
     assert "make a file" in second.state["conversation"]["text"]
 
 
-def test_opencode_loads_the_plugin_and_has_its_tool_protected(project: Path, home: Path) -> None:
+@pytest.mark.parametrize("name", ["opencode", "kilo"])
+def test_opencode_loads_the_plugin_and_has_its_tool_protected(name: str, project: Path, home: Path) -> None:
+    path = program(name.upper())
     subprocess.run(["git", "init", "-q", str(project)], check=True)
-    holdfast("install", "opencode")
+    holdfast("install", name)
     with served(ForOpencode) as address:
         provider = {
             "npm": "@ai-sdk/openai-compatible",
@@ -176,11 +234,17 @@ def test_opencode_loads_the_plugin_and_has_its_tool_protected(project: Path, hom
             "models": {"m": {"name": "m", "tool_call": True}},
         }
         config = {"provider": {"stand-in": provider}, "model": "stand-in/m", "permission": "allow", "autoupdate": False}
-        (home / ".config" / "opencode" / "opencode.json").write_text(json.dumps(config))
-        run([program("OPENCODE"), "run", "make a file"], OPENCODE_DISABLE_MODELS_FETCH="1")
-    first, second = history(project)
-    assert (first.actor, second.actor) == (None, "opencode")
-    assert second.files_changed == ["made.txt"] and second.metadata["tool"] == "bash"
+        (home / ".config" / name / f"{name}.json").write_text(json.dumps(config))
+        quiet = {f"{name.upper()}_DISABLE_MODELS_FETCH": "1"}
+        run([path, "run", "make a file"], **quiet)
+        first, second = history(project)
+        assert (first.actor, second.actor) == (None, name)
+        assert second.files_changed == ["made.txt"] and second.metadata["tool"] == "bash"
+        run([path, "run", "--command", "holdfast-restore", HOSTILE], **quiet)
+        assert "no checkpoint" in shown() or "neither in the checkpoint" in shown() or "open quotation" in shown()
+        run([path, "run", "--command", "holdfast-undo"], **quiet)
+        assert "D made.txt" in shown() and not (project / "made.txt").exists()
+    assert not (project / "pwned").exists()
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")

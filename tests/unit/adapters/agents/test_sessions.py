@@ -111,7 +111,12 @@ def _check(day: Day, project: Path, home: Path) -> None:
     for checkpoint in checkpoints:
         assert checkpoint.files_changed and checkpoint.session in ("s1", "s2", "s3", "s4")
         assert checkpoint.metadata["event"] and checkpoint.metadata["agent"] == day.name
-    has_conversations = day.name in ("claude-code", "gemini")  # the streams name files that are not there
+    has_conversations = day.name in (
+        "claude-code",
+        "gemini",
+        "qwen",
+        "droid",
+    )  # the streams name files that are not there
     assert ("is not saved: No such file" in log_text(home)) == has_conversations
     assert has_conversations or log_text(home) == ""
     assert Workspace(project).verify().ok

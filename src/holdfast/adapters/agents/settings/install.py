@@ -181,16 +181,18 @@ def _carry_out(change: SettingsChange, environ: Mapping[str, str]) -> None:
         give(folder, owner)
     if read_settings_file(change.path) != change.before:
         raise Conflict(f"{change.path} was changed by another program meanwhile", hint="Try again.")
+    temporary = change.path.with_name(f".{change.path.name}.holdfast-new")
     if change.after is None:
         if change.before is not None:
             durable.disk().unlink(str(change.path))
+        with contextlib.suppress(FileNotFoundError):  # of an installation that was interrupted
+            durable.disk().unlink(str(temporary))
         for name in receipt.made if receipt else []:
             with contextlib.suppress(OSError):  # it is not empty
                 durable.disk().rmdir(name)
         _Receipt.forget(change.path, environ)  # last: after a kill, the next call removes the folders
         return
     mode = os.stat(change.path).st_mode & 0o777 if change.before is not None else change.mode
-    temporary = change.path.with_name(f".{change.path.name}.holdfast-new")
     durable.write_atomically(change.path, change.after, via=temporary, mode=mode, owner=owner)
     if change.removes:
         _Receipt.forget(change.path, environ)

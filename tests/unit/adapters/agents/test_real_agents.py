@@ -1,8 +1,8 @@
 """The agents themselves, where they are at hand: they read what we write, and what they call works.
 
 A stand-in on this machine answers for the model. Variables name the programs; without one, its test is skipped.
-`.ci/run` installs Gemini CLI, Codex and Qwen Code where npm can. Claude Code comes with what the tests need: its absence
-is a failure. Opencode asks the network for packages when it starts, and Copilot is large.
+`.ci/run` installs Gemini CLI, Codex and Qwen Code where npm can. Claude Code comes with what the tests need: its
+absence is a failure. Opencode asks the network for packages when it starts, and Copilot is large.
 
     HOLDFAST_TEST_CLAUDE   the program `claude`; else that which comes with the Claude Agent SDK
     HOLDFAST_TEST_GEMINI   `gemini.js`, which node runs

@@ -192,7 +192,7 @@ class TestInPlace:
     def test_killed_it_says_how_to_bring_everything_back(self, holdfast, project, unsaved):
         script = "read x < good; test $x = 0 && kill -9 $PPID; true"
         ran = holdfast.spawn("bisect", "a1", "a4", "--in-place", "--", "sh", "-c", script)
-        assert ran.code == -9 and "after a kill -9: holdfast restore a5" in ran.err
+        assert ran.code == -9 and "If this is killed: holdfast restore a5" in ran.err
         assert captured(project) != unsaved
         for command in ("log", "status", "diff"):
             assert "bring the folder back with: holdfast restore a5" in holdfast(command).err, command

@@ -99,7 +99,7 @@ def test_words_beside_meaning_can_be_configured(index: Program) -> None:
     assert index("index", "apply").code == 0
     hits = index("index", "search", "PARSE line", "--channel", "words", "--json").json["items"]
     assert [each["document"] for each in hits] == ["docs/code.md"]
-    assert index("index", "search", "nothing-of-this", "--channel", "words").out == "Nothing is found\n"
+    assert index("index", "search", "nothing-of-this", "--channel", "words").out == "No matches\n"
 
 
 def test_a_setting_that_nobody_knows_is_said_to_count(index: Program) -> None:

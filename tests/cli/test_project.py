@@ -50,7 +50,7 @@ def test_it_says_that_the_workspace_had_gone_on(holdfast, project, tmp_path):
     holdfast.saved()
     holdfast("fork", "latest", str(tmp_path / "fork"))
     (project / "a.txt").write_text("gone on\n")
-    assert "had gone on since a1" in holdfast("adopt", str(tmp_path / "fork"), "--yes").err
+    assert "The workspace changed since a1; holdfast undo" in holdfast("adopt", str(tmp_path / "fork"), "--yes").err
 
 
 def test_what_is_no_fork_and_a_folder_in_use_are_refused(holdfast, project, tmp_path):

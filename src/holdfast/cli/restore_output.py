@@ -250,7 +250,7 @@ def show_restored(done: Restored, what: str, *, next_step: str, is_first: bool =
         parts.append(render.paint(render.count(len(done.conflicts), "conflict"), "red"))
     streams.answer(f"{what}: {', '.join(parts)}; {next_step}")
     render.note_list(done.failed, "could not be restored", noun="path")
-    render.note_list(done.missing, "not in the checkpoint, and deleted", noun="path")
+    render.note_list(done.missing, "missing, and not in the checkpoint either", noun="path")
     render.note_list(done.kept, "left alone", noun="path")
     render.note_list(_overlaps(done.conflicts), "changed by others since, and left as they are", noun="path")
     if done.stale_outputs:

@@ -241,5 +241,6 @@ def _give_up(stream: TextIO, error: OSError) -> None:
     os.close(nowhere)
     if not isinstance(error, BrokenPipeError):
         raise Unavailable(
-            f"the output could not be written: {error.strerror}", hint="What the command did is done; look with --json."
+            f"the output could not be written: {error.strerror}",
+            hint="The command itself was carried out; only its output is lost.",
         ) from error

@@ -188,7 +188,7 @@ class FlowLocation:
                 return self._checkpoints(tenants, self._session, limit, cursor)
             if self._namespace is not None:
                 raise InvalidOption(
-                    "a namespace is of one session, and no session is named", remedy=Remedy("name_session")
+                    "a namespace needs a session, and no session is named", remedy=Remedy("name_session")
                 )
             return self._sessions(tenants, limit, cursor)
 
@@ -278,7 +278,7 @@ class FlowLocation:
             before = find(states, session, self._namespace, a) if a else _before(states, after)
             if before.namespace != after.namespace:
                 spaces = f"{before.namespace!r} and {after.namespace!r}"
-                raise Refused(f"they are of two namespaces, {spaces}", remedy=Remedy("name_namespace"))
+                raise Refused(f"they are in two namespaces, {spaces}", remedy=Remedy("name_namespace"))
             found = states.diff(session, before.checkpoint_id, after.checkpoint_id, namespace=before.namespace)
             changes = [
                 Changed(each.path, each.kind, *(_lossless_value(states, value) for value in (each.before, each.after)))

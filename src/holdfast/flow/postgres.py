@@ -378,7 +378,7 @@ class PostgresStore:
         )
         self._is_strict = isolation != "read committed"
         if version != _VERSION:
-            raise Refused(f"the schema is of version {version}", hint="Use a newer Holdfast.")
+            raise Refused(f"the schema has version {version}", hint="Use a newer Holdfast.")
 
     def _create(self) -> None:
         schema = sql.Identifier(self._schema_name)

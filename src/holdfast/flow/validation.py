@@ -44,7 +44,7 @@ def as_place(session_id: Any, checkpoint: Any, namespace: Any) -> tuple[Any, Any
         return checkpoint, namespace
     if meta.session_id != session_id or namespace not in ("", meta.namespace):
         raise Refused(
-            f"checkpoint {meta.checkpoint_id!r} is of session {meta.session_id!r}, not {session_id!r}",
+            f"checkpoint {meta.checkpoint_id!r} belongs to session {meta.session_id!r}, not {session_id!r}",
             hint="Give the session and the namespace of the checkpoint.",
         )
     return meta.checkpoint_id, meta.namespace

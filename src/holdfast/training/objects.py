@@ -259,14 +259,14 @@ class ObjectRunStore:
     def pin(self, steps: set[int]) -> None:
         """Replace the set of pinned steps. Conflict if it changed since `pinned` returned it."""
         if not self._mark(_PINS, {"steps": sorted(steps)}, self._pins):
-            raise Conflict(f"somebody else changed the pins of {self.path}", hint="Pin it again.")
+            raise Conflict(f"another process changed the pins of {self.path}", hint="Pin it again.")
 
     def _pin_one(self, step: int) -> None:
         for _ in range(_TRIES):
             with contextlib.suppress(Conflict):
                 self.pin(self.pinned() | {step})
                 return
-        raise Conflict(f"somebody else keeps changing the pins of {self.path}", hint="Pin it again.")
+        raise Conflict(f"another process keeps changing the pins of {self.path}", hint="Pin it again.")
 
     # saving
 

@@ -137,6 +137,6 @@ class TestReferences:
             other = states.save(point("a", session_id="t"))
             states.save(point("a"))
             for call in (states.load, states.delete, states.diff):
-                with pytest.raises(Refused, match="is of session 't', not 's'"):
+                with pytest.raises(Refused, match="belongs to session 't', not 's'"):
                     call("s", other)
             assert states.load("s") is not None

@@ -106,7 +106,7 @@ def handle_event(call: HookCall, *, opened: Opened = open_workspace) -> bytes:
             try:
                 messages.append(_handle(event, folder, call, opened))
             except (HoldfastError, OSError) as error:
-                _log(call, f"{event.name}: {error}")
+                _log(call, f"{event.name}: {_in_short(error)}")
                 messages.append(_refused(event, folder, error, call) or _not_saved(event, error))
         text = " ".join(filter(None, messages))
         return json.dumps({"systemMessage": text}).encode() + b"\n" if text and find_agent(event.agent).speaks else b""
@@ -290,6 +290,11 @@ def _refused(event: AgentEvent, folder: Path, error: Exception, call: HookCall) 
         durable.write_atomically(told, text.encode("utf-8", "replace"), sync=False)
     why = plain(error.message, _MESSAGE_MAX)
     return f"Holdfast saves no checkpoints here: {why}. {_ELSEWHERE}"
+
+
+def _in_short(error: Exception) -> str:
+    """An error without advice for Python callers."""
+    return f"{error.message}. {error.advice}".strip() if isinstance(error, HoldfastError) else str(error)
 
 
 def _log(call: HookCall, text: str) -> None:

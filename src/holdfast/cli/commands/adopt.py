@@ -42,7 +42,5 @@ def adopt(app: App, *, directory: str, fork_store: str | None) -> int:
         what, step = f"Adopted as {short(done.checkpoint.id)}", f"undo with: {typed('undo')}"
         show_restored(restored, what, next_step=step, is_first=is_first)
         if done.changed_since_fork:
-            streams.note(
-                f"The workspace had gone on since {short(done.source)}; what it had is what an undo brings back."
-            )
+            streams.note(f"The workspace changed since {short(done.source)}; holdfast undo brings those changes back.")
     return Exit.DONE if done.ok else Exit.INCOMPLETE

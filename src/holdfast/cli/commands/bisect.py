@@ -68,7 +68,7 @@ def bisect(ctx: click.Context, app: App, *, good: str, bad: str, in_place: bool)
 
     def begun(saved: Checkpoint) -> None:
         again = typed("restore", short(saved.id))
-        streams.note(f"The folder is saved as {short(saved.id)} and comes back at the end; after a kill -9: {again}")
+        streams.note(f"The folder is saved as {short(saved.id)} and restored at the end. If this is killed: {again}")
 
     with _interrupted_once() if in_place else contextlib.nullcontext():
         found = workspace.bisect(good, bad, test, tell=tell, in_place=in_place, begun=begun)
@@ -106,7 +106,7 @@ def _warn(folder: Path, words: Sequence[str], editable: Sequence[str]) -> None:
     """Say what leads from the scratch folder back to the workspace, which would be tested at every step."""
     if editable:
         some = ", ".join(render.escape(each) for each in editable)
-        streams.note(f"Installed in editable mode from this folder; PYTHONPATH leads to the scratch folder: {some}")
+        streams.note(f"Installed in editable mode from this folder; PYTHONPATH is set to the scratch folder's {some}")
     inner = [word for word in words[1:] if word.startswith(f"{folder}{os.sep}")]
     if inner:
         streams.note(f"The command names the workspace itself, not the scratch folder: {run_command.shown(inner)}")

@@ -98,7 +98,7 @@ def apply(app: App, /, *, file: str | None, yes: bool, retry_failed: bool, in_pl
     """
     if file and (retry_failed or in_place):
         option = "--retry-failed" if retry_failed else "--in-place"
-        raise click.UsageError(f"{option} is for making a plan, and --plan names one that is made")
+        raise click.UsageError(f"{option} cannot be combined with --plan")
     with _open(app) as run:
         made = read_plan(Path(file).expanduser()) if file else run.plan(retry_failed=retry_failed, in_place=in_place)
         if not app.json:
@@ -319,7 +319,7 @@ def tell_report(app: App, report: IndexReport) -> None:
     if report.repaired:
         streams.note(f"{render.count(report.repaired, 'point')} repaired")
     if report.ok:
-        streams.answer(f"All {render.count(report.points, 'point')} are as the ledger says")
+        streams.answer(f"All {render.count(report.points, 'point')} match the ledger")
         return
     for finding in report.findings:
         streams.answer(render.escape(finding))
@@ -343,7 +343,7 @@ def tell_hits(app: App, hits: list[Hit]) -> None:
         app.items(map(asdict, hits))
         return
     if not hits:
-        streams.answer("Nothing is found")
+        streams.answer("No matches")
     for each in hits:
         place = render.paint(f"{render.escape(each.document)}#{each.ordinal}", "cyan")
         streams.answer(f"{each.score:.3f}  {place}")

@@ -77,7 +77,7 @@ def _named(gone: list[StoreInfo], named: tuple[str, ...]) -> list[StoreInfo]:
     for word in named:
         these = [each for each in gone if word == each.name or os.path.abspath(word) == each.folder]
         if not these:
-            raise NotFound(f"{word} is not a folder that is gone", hint="See: holdfast workspaces")
+            raise NotFound(f"no deleted folder is named {word}", hint="See: holdfast workspaces")
         if len(these) > 1:
             raise Conflict(f"{len(these)} folders that are gone are named {word}", hint="Give the path.")
         found += these

@@ -109,6 +109,8 @@ def trail(repository: Repository, since: Checkpoint, agent: str | None) -> list[
     Refused if the folder does not come from there, or if a checkpoint in between is deleted: its changes cannot be
     attributed then.
     """
+    from holdfast.model.documents import short  # start-up cost, for errors only
+
     found = []
     for checkpoint, before in _back(repository, agent):
         found.append(checkpoint)
@@ -116,10 +118,14 @@ def trail(repository: Repository, since: Checkpoint, agent: str | None) -> list[
             return found
         if before is not None and since.sequence < checkpoint.sequence and not repository.has(before):
             raise Refused(
-                f"{before} is deleted, so changes before {checkpoint.id} cannot be attributed",
-                hint=f"Use a later checkpoint; {checkpoint.id} is the earliest possible.",
+                f"{short(before)} is deleted, so changes before {short(checkpoint.id)} cannot be attributed",
+                hint=f"Use a later checkpoint; {short(checkpoint.id)} is the earliest possible.",
             )
-    raise Refused(f"the folder does not come from {since.id}", hint="It was restored since.", remedy=Remedy("list_all"))
+    raise Refused(
+        f"{short(since.id)} is not in the history of the folder as it is",
+        hint="It was restored since.",
+        remedy=Remedy("list_all"),
+    )
 
 
 def attributed_runs(checkpoints: Sequence[Checkpoint], undone: Undone) -> list[AttributedRun]:

@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -47,6 +48,7 @@ _SKIP = 125
 _NOT_RUN = (126, 127)
 _TAIL_BYTES = 64 << 10
 _POLL_S = 0.05
+_LOW_PRIORITY = ("nice", "-n", "10") if shutil.which("nice") else ()
 
 
 class CheckResult(NamedTuple):
@@ -236,7 +238,7 @@ class Checks:
         environ["PYTHONDONTWRITEBYTECODE"] = "1"  # dependencies are linked, not copied
         try:
             process = subprocess.Popen(
-                ["/bin/sh", "-c", self._command], cwd=folder, env=environ, stdin=subprocess.DEVNULL,
+                [*_LOW_PRIORITY, "/bin/sh", "-c", self._command], cwd=folder, env=environ, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:

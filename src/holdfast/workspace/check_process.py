@@ -8,6 +8,7 @@ import os
 import sys
 
 from holdfast.errors import HoldfastError
+from holdfast.workspace import background
 
 
 def run(path: str, store: str, *, allow_home: bool, trust_store: bool) -> None:
@@ -23,8 +24,7 @@ def run(path: str, store: str, *, allow_home: bool, trust_store: bool) -> None:
 
 def _main() -> None:
     os.chdir("/")
-    with contextlib.suppress(OSError):
-        os.nice(10)
+    background.give_way()
     with contextlib.suppress(HoldfastError, OSError):  # `status` has what went wrong
         run(**json.loads(sys.argv[1]))
 

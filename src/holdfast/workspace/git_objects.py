@@ -12,6 +12,7 @@ import sys
 
 from holdfast import durable
 from holdfast.errors import HoldfastError
+from holdfast.workspace import background
 from holdfast.workspace.capture.git_hold import SLOW
 from holdfast.workspace.upkeep.growth import Saved, start_detached
 
@@ -50,8 +51,7 @@ def hold(path: str, store: str, *, allow_home: bool, trust_store: bool) -> None:
 
 def _main() -> None:
     os.chdir("/")
-    with contextlib.suppress(OSError):
-        os.nice(10)
+    background.give_way()
     with contextlib.suppress(HoldfastError, OSError):  # the checkpoints say what they do not hold
         hold(**json.loads(sys.argv[1]))
 

@@ -81,7 +81,7 @@ def _save(workspace: Workspace) -> Checkpoint:
     around = find_enclosing_tool(workspace.store, os.getpid())
     actor, session = (around[1].actor, around[0].session or None) if around else (None, None)
     turn = {"turn": around[1].turn} if around and around[1].turn else {}
-    metadata = {TYPE: "automatic", "before": "check", **turn}
+    metadata = {TYPE: "automatic", **turn}
     return workspace.save("before check", metadata=metadata, actor=actor, session=session)
 
 

@@ -31,7 +31,7 @@ from holdfast.workspace.service.dispatch import Dispatch, Done
 from holdfast.workspace.service.protection import CheckpointBefore, NoCheckpoint, Tool, protect
 from holdfast.workspace.service.state_copy import as_state, copied
 from holdfast.workspace.stored.state_json import OnUnknown, Spelling
-from holdfast.workspace.upkeep.type_policies import BEFORE
+from holdfast.workspace.upkeep.type_policies import BEFORE, PROTECTION
 from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class CheckpointService:
         self, tool: str, message: str | None, label: Mapping[str, Any]
     ) -> Callable[[Workspace], Done[Checkpoint]]:
         message = message if message is not None else f"before {tool}" if tool else "before changes"
-        options = {**label, "metadata": {**(label.get("metadata") or {}), BEFORE: tool or message}}
+        options = {**label, "metadata": {**(label.get("metadata") or {}), BEFORE: tool or message, PROTECTION: True}}
 
         def work(workspace: Workspace) -> Done[Checkpoint]:
             workspace = self._configured(workspace)

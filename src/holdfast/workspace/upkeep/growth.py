@@ -257,8 +257,7 @@ def thin(path: str, store: str, *, allow_home: bool, trust_store: bool) -> None:
 
 def _main() -> None:
     os.chdir("/")
-    with contextlib.suppress(OSError):
-        os.nice(10)
+    background.give_way()
     with contextlib.suppress(HoldfastError, OSError):  # `status` has what went wrong
         thin(**json.loads(sys.argv[1]))
 

@@ -28,6 +28,8 @@ WATCH = "watch"
 """In the metadata of a checkpoint that `holdfast watch` saved."""
 BEFORE = "before"
 """In the metadata of a checkpoint saved before a tool ran: the tool."""
+PROTECTION = "protection"
+"""In the metadata of a checkpoint that was saved before a tool ran, without being asked for."""
 
 
 def kind_of(checkpoint: Checkpoint) -> str:
@@ -49,13 +51,14 @@ def is_automatic(checkpoint: Checkpoint) -> bool:
         return True
     if "project" in metadata or metadata.get(TYPE) in ("manual", "feature"):
         return False
-    return _is_of_hook_or_watch(checkpoint) or metadata.get(TYPE) == "automatic" or BEFORE in metadata
+    return _is_of_hook_or_watch(checkpoint) or metadata.get(TYPE) == "automatic" or metadata.get(PROTECTION) is True
 
 
 def _is_of_hook_or_watch(checkpoint: Checkpoint) -> bool:
-    """Hooks note their agent."""
+    """Hooks note their agent and its event. `--meta` of a person gives texts, so it cannot look like `watch`."""
     metadata = checkpoint.metadata
-    return (WATCH in metadata or ("agent" in metadata and TYPE in metadata)) and "project" not in metadata
+    is_hooks = "agent" in metadata and "event" in metadata and TYPE in metadata
+    return (metadata.get(WATCH) is True or is_hooks) and "project" not in metadata
 
 
 def read_kinds(own: Path) -> dict[str, Policy | None]:

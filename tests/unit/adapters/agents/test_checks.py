@@ -161,7 +161,7 @@ class TestAllowing:
 
 
 class TestAfterATurn:
-    def test_turn_is_checked_in_the_background(self, agent: ScriptedAgent, project: Path, with_helper: Path) -> None:
+    def test_turn_is_checked_in_the_background(self, with_helper: Path, agent: ScriptedAgent, project: Path) -> None:
         allowed(project)
         talk = Talk(agent, "gemini")
         talk.prompt("make it good")
@@ -173,7 +173,7 @@ class TestAfterATurn:
         wait_for(lambda: not opened(project).check_status().is_running)
 
     def test_hook_does_not_wait_and_older_ones_are_skipped(
-        self, agent: ScriptedAgent, project: Path, with_helper: Path, tmp_path: Path
+        self, with_helper: Path, agent: ScriptedAgent, project: Path, tmp_path: Path
     ) -> None:
         gate, ran = tmp_path / "gate", tmp_path / "ran"
         allowed(project, f"echo $HOLDFAST_CHECKPOINT >> '{ran}'; while ! test -e '{gate}'; do sleep 0.1; done")
@@ -276,7 +276,7 @@ def _is_there(pid: int) -> bool:
 
 
 def test_helper_killed_between_turn_and_check_loses_no_mark(
-    agent: ScriptedAgent, project: Path, with_helper: Path
+    with_helper: Path, agent: ScriptedAgent, project: Path
 ) -> None:
     allowed(project)
     talk = Talk(agent, "gemini")

@@ -6,6 +6,8 @@ The events are written by hand after each agent's documentation.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +19,7 @@ import pytest
 from holdfast import Workspace
 from holdfast.errors import NotFound
 
-from .conftest import ScriptedAgent
+from .conftest import ScriptedAgent, helpers, wait_for
 
 CLI = (sys.executable, "-m", "holdfast.cli")
 
@@ -317,6 +319,43 @@ class TestHostile:
         cli(project, "undo", "--turn", "1")
         assert not (project / "one.txt").exists() and not (project / "half.txt").exists()
         assert (project / "two.txt").exists() and (project / "mine.txt").exists()
+
+    def test_killed_helper_loses_nothing_of_the_turn(
+        self, with_helper: Path, agent: ScriptedAgent, project: Path
+    ) -> None:
+        talk = Talk(agent, "gemini")
+        talk.prompt("go on without a helper")
+        talk.edit({"one.txt": "x"})
+        end = talk.begin()
+        for pid in wait_for(lambda: helpers(with_helper)):
+            os.kill(pid, signal.SIGKILL)
+        agent.change({"two.txt": "x"}, [])
+        end()
+        talk.edit({"three.txt": "x"})
+        assert turns_of(project) == [(1, "gemini", "go on without a helper", 3)]
+        cli(project, "undo", "--agent")
+        assert not [name for name in ("one", "two", "three") if (project / f"{name}.txt").exists()]
+        assert Workspace(project).verify().ok
+
+    def test_kill_of_everything_in_mid_turn(
+        self, start: Callable[[], ScriptedAgent], project: Path, with_helper: Path
+    ) -> None:
+        first = start()
+        talk = Talk(first, "claude-code", "before", ids=True)
+        talk.prompt("the machine stops")
+        talk.edit({"one.txt": "x"}, sub="e1")
+        talk.begin(command="make")
+        first.change({"half.txt": "x"}, [])
+        for pid in wait_for(lambda: helpers(with_helper)):
+            os.kill(pid, signal.SIGKILL)
+        first.kill()
+        again = Talk(start(), "claude-code", "after", ids=True)
+        again.prompt("go on")
+        again.edit({"two.txt": "x"})
+        assert turns_of(project) == [(2, "claude-code", "go on", 1), (1, "claude-code", "the machine stops", 2)]
+        cli(project, "undo", "--turn", "1")
+        assert not (project / "one.txt").exists() and not (project / "half.txt").exists()
+        assert (project / "two.txt").exists() and Workspace(project).verify().ok
 
     @pytest.mark.parametrize("moment", ["between tools", "while a tool runs"])
     def test_branch_switch_by_the_person_is_not_undone(self, moment: str, agent: ScriptedAgent, project: Path) -> None:

@@ -39,7 +39,7 @@ class TestProtecting:
             assert inspect.signature(tool) == inspect.signature(edit)
             assert await tool(b"after", twice=True) == 10
             [saved] = await service.list()
-            assert (saved.message, saved.metadata) == ("before edit", {"before": "edit"})
+            assert (saved.message, saved.metadata) == ("before edit", {"before": "edit", "protection": True})
             await service.restore(saved.id)
 
         play(project, scene)

@@ -84,13 +84,15 @@ class TestWhatGoes:
         gone = [
             scene.by_hook("turn").id,
             scene.save(metadata={"type": "automatic", "watch": True}).id,
-            scene.save(metadata={"before": "edit_file"}).id,
+            scene.save(metadata={"before": "edit_file", "protection": True}).id,
         ]
         stay = [
             scene.save("by hand").id,
             scene.by_hook("before the last turn").id,
             scene.by_hook("last turn").id,
             scene.save(metadata={"type": "manual"}).id,
+            scene.save(metadata={"before": "the release", "watch": "yes", "protection": "yes"}).id,  # as `--meta`
+            scene.save(metadata={"agent": "me", "type": "session"}).id,
             scene.save(metadata={"type": "feature"}).id,
             scene.save(metadata={"type": "automatic", "project": "p"}).id,
             scene.save(metadata={"type": "automatic"}, name="named").id,
@@ -99,6 +101,23 @@ class TestWhatGoes:
         ]
         assert scene.thin(NOTHING_KEPT).removed == len(gone)
         assert scene.ids() == stay
+        scene.check()
+
+    def test_last_green_stays(self, scene: Scene) -> None:
+        older, green, red = (scene.by_hook(turn) for turn in ("t1", "t2", "t3"))
+        for each, passed in ((older, True), (green, True), (red, False)):
+            scene.ws.mark(each.id, "check", {"passed": passed})
+        for turn in ("t4", "t5"):
+            scene.by_hook(turn)
+        scene.thin(NOTHING_KEPT)
+        assert green.id in scene.ids() and scene.ws.get("last-green").id == green.id
+        assert older.id not in scene.ids() and red.id not in scene.ids()
+        scene.check()
+
+    def test_one_that_turns_green_meanwhile_stays(self, scene: Scene) -> None:
+        saved = [scene.by_hook(f"t{number}") for number in range(5)]
+        scene.thin(NOTHING_KEPT, meanwhile=once(lambda: scene.ws.mark(saved[1].id, "check", {"passed": True})))
+        assert saved[1].id in scene.ids() and saved[0].id not in scene.ids()
         scene.check()
 
     def test_safety_checkpoints_go_but_the_last_ten_undos(self, scene: Scene) -> None:
@@ -126,13 +145,13 @@ class TestWhatGoes:
         scene.ws.restore(before.id, keep_mine=True, agent="claude-code")  # not refused: nothing in between is deleted
 
     def test_configured_retention_keeps(self, scene: Scene) -> None:
-        made = [scene.save(metadata={"before": "tool"}).id for _ in range(6)]
+        made = [scene.save(metadata={"before": "tool", "protection": True}).id for _ in range(6)]
         scene.ws.thin(NOTHING_KEPT, keep=Policy(keep_last=4))
         assert scene.ids() == made[2:]
 
     def test_cap_takes_the_oldest_automatic_ones(self, scene: Scene) -> None:
         manual = scene.save("by hand", size=100_000)
-        made = [scene.save(metadata={"before": "tool"}, size=100_000).id for _ in range(10)]
+        made = [scene.save(metadata={"before": "tool", "protection": True}, size=100_000).id for _ in range(10)]
         done = scene.thin(Policy(keep_for=DAY, max_bytes=500_000))
         assert scene.ids() == [manual.id, *made[-3:]]
         assert done.freed_bytes > 600_000
@@ -216,7 +235,7 @@ class TestMeanwhile:
     def scene(self, scene: Scene) -> Scene:
         """Three automatic saves that would go, and one that would not."""
         for number in range(3):
-            scene.save(f"{number}", metadata={"before": "tool"})
+            scene.save(f"{number}", metadata={"before": "tool", "protection": True})
         scene.save("by hand")
         return scene
 
@@ -252,7 +271,7 @@ class TestMeanwhile:
         """P1: a save stores nothing that the store has, also if thinning has just found that nothing needs it."""
         large = random.Random(5).randbytes(50_000)
         scene.project.write("large", large)
-        scene.save(metadata={"before": "tool"})
+        scene.save(metadata={"before": "tool", "protection": True})
         (scene.project.root / "large").unlink()
         scene.save("by hand", size=50_000)
         scene.ws.merge()
@@ -303,7 +322,7 @@ class TestDamage:
         scene.save("by hand")
         damaged = next((scene.project.store / "objects" / "pack").glob("*.pack"))
         for _ in range(3):
-            scene.save(metadata={"before": "tool"})
+            scene.save(metadata={"before": "tool", "protection": True})
         scene.save("by hand")
         for pack in (scene.project.store / "objects" / "pack").glob("*.pack"):
             damaged = max(damaged, pack, key=lambda each: each.stat().st_mtime_ns)
@@ -327,7 +346,7 @@ class TestLock:
     def steps(self, scene: Scene) -> Iterator[list[list[str]]]:
         """The calls that change the disk, by hold of the lock; a step is a call of `_writing`."""
         for number in range(300):
-            scene.save(f"{number}", metadata={"before": "tool"}, size=2000)
+            scene.save(f"{number}", metadata={"before": "tool", "protection": True}, size=2000)
         scene.ws.merge()
         found: list[list[str]] = []
         writing = scene.ws._writing
@@ -363,7 +382,7 @@ class TestConfigured:
     @pytest.fixture
     def scene(self, scene: Scene) -> Scene:
         for _ in range(3):
-            scene.save(metadata={"before": "tool"})
+            scene.save(metadata={"before": "tool", "protection": True})
         for _ in range(40):
             scene.save("by hand", after=DAY)
         return scene
@@ -405,7 +424,7 @@ def test_two_processes(scene: Scene) -> None:
     """One thins while another saves content that comes and goes."""
     for number in range(40):
         scene.project.write("mine", b"%d" % (number % 4) * 5000)
-        scene.save(metadata={"before": "tool"})
+        scene.save(metadata={"before": "tool", "protection": True})
     command = [sys.executable, "-c", SAVE, scene.project.root, scene.project.store, scene.project.home]
     with subprocess.Popen(list(map(str, command))) as saving:
         removed = 0

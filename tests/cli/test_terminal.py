@@ -194,6 +194,14 @@ def test_the_id_is_whole_on_the_narrowest_terminal(holdfast, terminal):
     assert all(len(line) <= 40 for line in lines)
 
 
+def test_columns_without_room_are_left_out(holdfast, terminal, project):
+    holdfast.saved()
+    width = len(str(project)) + 23
+    lines = terminal("workspaces", COLUMNS=str(width), NO_COLOR="1").end()[1].splitlines()
+    assert lines[0].split() == ["folder", "checkpoints", "size"]
+    assert lines[1].startswith(f"{project} ") and all(len(line) <= width for line in lines)
+
+
 def test_rm_says_what_a_safety_copy_is_for(holdfast, write, terminal):
     holdfast.saved()
     write("a.txt", "two\n")

@@ -18,7 +18,7 @@ LIST_MAX = 10
 MESSAGE_MAX_CHARS = 200
 
 _CELL_MIN_CHARS = 16  # what is left of a column on a narrow terminal, as long as another can give
-_CELL_LEAST_CHARS = 6  # of all of them, on one that is narrower still; then its lines are broken
+_CELL_LEAST_CHARS = 6  # of all of them, on one that is narrower still; then the last are left out
 _PAINT = re.compile(r"\x1b\[[0-9;]*m")
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
@@ -118,6 +118,7 @@ def fields(pairs: Iterable[tuple[str, str]]) -> str:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> None:
     """Print rows of escaped cells in columns, cut to fit on a terminal; no column is empty, and the first never cut.
+    The last ones are left out where even so there is no room for them.
 
     right: the columns of numbers, which end where their heads end.
     """
@@ -125,7 +126,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collecti
     cells = [[row[at] for at in used] for row in (head, *rows)]
     widths = [max(map(display_width, column)) for column in zip(*cells, strict=True)]
     if streams.is_terminal(sys.stdout):
-        _narrow(widths, streams.terminal_size()[0])
+        columns = streams.terminal_size()[0]
+        while len(widths) > 1 and _least_width(widths) > columns:
+            widths.pop()
+        used, cells = used[: len(widths)], [row[: len(widths)] for row in cells]
+        _narrow(widths, columns)
         cells = [[cut(cell, width) for cell, width in zip(row, widths, strict=True)] for row in cells]
     for number, row in enumerate(cells):
         padded = [_padded(cell, width, is_right=at in right) for at, cell, width in zip(used, row, widths, strict=True)]
@@ -147,6 +152,10 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 def _padded(cell: str, width: int, *, is_right: bool = False) -> str:
     blank = " " * (width - display_width(cell))
     return blank + cell if is_right else cell + blank
+
+
+def _least_width(widths: Sequence[int]) -> int:
+    return widths[0] + sum(min(each, _CELL_LEAST_CHARS) + 2 for each in widths[1:])
 
 
 def _narrow(widths: list[int], columns: int) -> None:

@@ -40,7 +40,7 @@ __all__ = [
 
 _ERRORS = {"Conflict", "Damaged", "HoldfastError", "NotFound", "Refused", "Unavailable"}
 
-if not TYPE_CHECKING:  # a checker that saw this would take any name for one of ours
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 
     def __getattr__(name: str) -> object:
         """Load a public name when it is first asked for, so that `import holdfast` costs next to nothing."""

@@ -465,5 +465,5 @@ def _relative(path: str, root: Path) -> str:
 
 
 def _essence(entry: Entry | None) -> tuple[object, ...] | None:
-    """What makes a file another file; folders and times are told elsewhere."""
+    """What makes a file another file; folders and times are compared elsewhere."""
     return None if entry is None or entry.kind == "folder" else (entry.kind, entry.content, entry.mode)

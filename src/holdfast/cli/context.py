@@ -218,7 +218,7 @@ class App:
         return self._root(folder) if opened is None else self._opened(opened).path
 
     def check_kind(self) -> None:
-        """Refused where `-C` names something that is no folder, with what it is and what is for that."""
+        """Refused if `-C` does not name a folder; the message says what it is, and which command is for it."""
         if self.directory and "://" in self.directory:
             from holdfast.cli import kinds  # start-up cost, for errors only
 
@@ -245,7 +245,7 @@ class App:
         return workspace
 
     def folder(self) -> Path:
-        """Return the folder that was named, or the current one. Refused if what was named is no folder."""
+        """Return the folder that was named, or the current one. Refused if what was named is not a folder."""
         self.check_kind()
         if self.directory and "/" not in self.directory and not os.path.lexists(self.directory):
             from holdfast.workspace.stores import find_gone  # start-up cost, for a folder that is not there

@@ -132,7 +132,7 @@ def _is_ref(workspace: Workspace, word: str) -> bool:
         workspace.get(word)
     except NotFound:
         return False
-    except HoldfastError:  # ambiguous: whoever uses it says so
+    except HoldfastError:  # ambiguous: the command that uses it says so
         return True
     return True
 

@@ -429,7 +429,7 @@ class FlowLocation:
             return PruneResult(removed, done.bytes_freed, _pruned(done))
 
     def delete(self, ref: str) -> Item:
-        """Delete one checkpoint. Refused if a later one is made of it."""
+        """Delete one checkpoint. Refused if a later one needs it."""
         with self._one_session() as (states, session):
             item = self._found(states, session, ref)
             states.delete(session, item.document["checkpoint_id"], namespace=item.document["namespace"])

@@ -57,7 +57,7 @@ class CheckpointRow(NamedTuple):
     parent_id: str | None
     run_id: str | None
     saved_at: int
-    """Microseconds since 1970, by the clock of whoever saved it; only time-to-live looks at it."""
+    """Microseconds since 1970, by the clock of the process that saved it; only time-to-live looks at it."""
     digest: bytes
     """Of the whole checkpoint: equal digests mean equal checkpoints."""
     meta: bytes

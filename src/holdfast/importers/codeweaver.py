@@ -120,7 +120,7 @@ def _files(source: Path) -> Iterator[Path]:
                 yield source
         except HoldfastError:
             if _NAME.fullmatch(source.name):
-                yield source  # it is meant to be one: the error is told when it is opened
+                yield source  # it is meant to be one: opening it reports the error
 
 
 def _values(path: Path) -> dict[str, Any]:

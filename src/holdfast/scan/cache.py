@@ -88,7 +88,7 @@ class Folder:
     """A folder's own status and its entries, column by column; never changed once the scan is over.
 
     Of a folder from the cache only what tells whether it changed is read at once; the rest when it is first used.
-    `record` must be emptied by whoever changes such a folder.
+    Code that changes such a folder must empty `record`.
     """
 
     __slots__ = (

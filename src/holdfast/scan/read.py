@@ -102,7 +102,7 @@ def _read_file(
     try:
         for attempt in range(_TRIES):
             if attempt:
-                time.sleep(_PAUSE_S * attempt)  # whoever is writing it may finish
+                time.sleep(_PAUSE_S * attempt)  # the program that is writing it may finish
             # P2: what is read is compared with a status from before. For a small file that of the walk will do: it is
             # read at once. A large one takes long enough to get its own.
             if attempt or folder.rows[WIDTH * place + SIZE] > LARGE_BYTES:

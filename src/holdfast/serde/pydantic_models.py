@@ -33,7 +33,7 @@ def make_secret(data: Any) -> Any:
 
 
 def take_model(model: Any) -> dict[str, Any]:
-    """All that a model is made of, as its class keeps it; nothing is dumped, so nothing is masked or narrowed."""
+    """All values of a model, as its class stores them; nothing is dumped, so nothing is masked or narrowed."""
     fields_set, extra, private = (getattr(model, name) for name in _STATE)
     return {"fields": dict(model.__dict__), "set": fields_set, "extra": extra, "private": private}
 

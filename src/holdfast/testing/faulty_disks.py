@@ -208,7 +208,7 @@ class PowerLoss(BaseException):
 class ForgetfulDisk(CountingDisk):
     """Goes off at the n-th changing call, and then knows only what was synced; until `lose_power` it looks real.
 
-    Nothing works any more once it is off, so that no clean-up of ours can do what a machine without power cannot.
+    Nothing works any more once it is off, so that no clean-up code can do what a machine without power cannot.
     """
 
     def __init__(self, *roots: Path, at: int | None = None, foreign: frozenset[str] = CATALOG) -> None:

@@ -1,4 +1,4 @@
-"""What every `Ledger` does; whoever writes a back end inherits this.
+"""What every `Ledger` does; the tests of a back end inherit this.
 
 The suite gives one fixture, `open_ledger`, which opens the same ledger again and again.
 """

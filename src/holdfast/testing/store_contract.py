@@ -1,4 +1,4 @@
-"""What every `VectorStore` does; whoever writes one inherits this.
+"""What every `VectorStore` does; the tests of a store inherit this.
 
 The suite says how a store is opened: `store` is its class, which is called with a path that need not be there yet.
 """

@@ -51,7 +51,7 @@ class BackgroundSaver:
         """Wait for the running save. Return its summary once, or raise its error once."""
         with self.turn:
             # After an interrupt within start() the thread may be starting, or never start, and join() cannot tell.
-            # Whoever sets "by" first decides: a save whose caller got no answer is not started any more.
+            # The thread that sets "by" first decides: a save whose caller got no answer is not started any more.
             if self._thread is not None and self._claim.setdefault("by", "waiter") == "thread":
                 self._thread.join()
             result, error = self._result, self._error

@@ -227,11 +227,11 @@ class FolderRunStore:
     # markers
 
     def best_marker(self) -> dict[str, Any] | None:
-        """Return the content of `best.json`; None if there is none of ours."""
+        """Return the content of `best.json`; None if Holdfast wrote none."""
         return self._marker(BEST)
 
     def last_marker(self) -> dict[str, Any] | None:
-        """Return the content of `last`; None if there is none of ours."""
+        """Return the content of `last`; None if Holdfast wrote none."""
         return self._marker(LAST)
 
     def _marker(self, name: str) -> dict[str, Any] | None:
@@ -283,7 +283,7 @@ class FolderRunStore:
 
     def repoint_markers(self, remaining: list[StoredCheckpoint]) -> None:
         """Point the markers at what remains, before the checkpoint that they point at is removed or renamed."""
-        if remaining and not self.foreign_markers([LAST]):  # another program's marker points at none of ours
+        if remaining and not self.foreign_markers([LAST]):  # another program's marker does not point at our checkpoints
             self.mark_last(remaining[-1])
         with contextlib.suppress(Damaged):  # an unreadable `best.json` points nowhere
             metric = best_metric(self)
@@ -357,7 +357,7 @@ class FolderRunStore:
         return self._private / _SAVING
 
     def _free_step(self, step: int, found: list[StoredCheckpoint], broken: list[BrokenCheckpoint]) -> None:
-        """Rename a broken checkpoint that has the name of the step. Conflict if it is not one of ours (P1)."""
+        """Rename a broken checkpoint that has the name of the step. Conflict if another program wrote it (P1)."""
         target = self.path / step_name(step)
         if any(each.path == target for each in found) or not os.path.lexists(target):
             return
@@ -451,7 +451,7 @@ class FolderRunStore:
             return
         pinned = self.pinned()
         try:
-            self.pin(pinned | {pending.step})  # first: whoever sees the checkpoint sees it pinned
+            self.pin(pinned | {pending.step})  # first: a reader that sees the checkpoint sees it pinned
             self._rename_stage(target, replaces=replaces)
         except BaseException as error:
             if isinstance(error, Conflict) or not os.path.lexists(target):

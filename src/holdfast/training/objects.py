@@ -190,7 +190,7 @@ class ObjectRunStore:
     # markers
 
     def best_marker(self) -> dict[str, Any] | None:
-        """Return the content of `best.json`; None if there is none of ours."""
+        """Return the content of `best.json`; None if Holdfast wrote none."""
         return self._decode_marker(BEST, self.client.see(BEST))
 
     def _decode_marker(self, name: str, seen: VersionedObject | None) -> dict[str, Any] | None:
@@ -328,7 +328,7 @@ class ObjectRunStore:
         manifest = make_manifest(pending, shards, files, self._claim_sequence(start.found))
         self._check_is_complete(folder, manifest)  # P3: everything that the manifest names is there
         if pending.request.pin:
-            self._pin_one(pending.step)  # first: whoever sees the checkpoint sees it pinned
+            self._pin_one(pending.step)  # first: a reader that sees the checkpoint sees it pinned
         self._publish(folder, manifest, start.replaced)
         return self._conclude(pending, StoredCheckpoint(self.path / step_name(pending.step), manifest), shards)
 

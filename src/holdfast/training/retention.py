@@ -39,7 +39,7 @@ class Pruned:
 def plan(
     store: RunStore, found: Sequence[StoredCheckpoint], keep: Keep, *, best_key: str | None, mode: str, now: datetime
 ) -> Pruned:
-    """Decide which checkpoints to remove: only whole ones of ours that contain no file of another program (P1)."""
+    """Decide which checkpoints to remove: only complete ones, without files of other programs (P1)."""
     if keep.is_all:
         return _keep_all(found, "everything is kept")
     try:

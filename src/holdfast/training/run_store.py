@@ -104,7 +104,7 @@ class RunStore(Protocol):
     # markers: for people and other programs; Holdfast itself goes by the manifests
 
     def best_marker(self) -> dict[str, Any] | None:
-        """Return the content of `best.json`; None if there is none of ours."""
+        """Return the content of `best.json`; None if Holdfast wrote none."""
 
     def foreign_markers(self, names: Iterable[str]) -> list[str]:
         """Return which of these markers another program wrote."""

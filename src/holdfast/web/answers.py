@@ -110,7 +110,7 @@ def wants_json(request: Request) -> bool:
 
 
 def go(address: str) -> Response:
-    """Send the browser to another page of ours after a POST."""
+    """Send the browser to another of these pages after a POST."""
     return RedirectResponse(address, status_code=303)
 
 

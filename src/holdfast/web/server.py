@@ -35,7 +35,7 @@ def serve(
     environ: Mapping[str, str],
     home: Path,
 ) -> None:
-    """Serve the page until the process is told to stop. `port` 0 is a free one; `tell` is given the address.
+    """Serve the page until the process is stopped. `port` 0 is a free one; `tell` is given the address.
 
     Unavailable if the port is taken.
     """

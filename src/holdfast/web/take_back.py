@@ -146,7 +146,7 @@ def _did(request: Request, workspace: Workspace, key: str, wanted: Wanted, back:
 
 
 def _back(query: Query, key: str) -> str:
-    """The page to return to: one of ours, or the timeline."""
+    """The page to return to: one of these pages, or the timeline."""
     given = query.get("back")
     is_ours = given.startswith("/") and not given.startswith("//") and given.isascii() and given.isprintable()
     return given if is_ours and "\\" not in given else address("w", key, "timeline")

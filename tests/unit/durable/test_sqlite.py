@@ -1,4 +1,4 @@
-"""SQLite files of ours: made once, written whole or not at all, and told of in sentences."""
+"""Our SQLite files: created once, changed completely or not at all, with readable errors."""
 
 from __future__ import annotations
 

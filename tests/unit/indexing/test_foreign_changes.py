@@ -1,4 +1,4 @@
-"""Stores that somebody meddled with behind the ledger's back: what is wrong is told, and repaired for nothing."""
+"""Stores that another program changed: what is wrong is reported, and repaired without a model."""
 
 from __future__ import annotations
 

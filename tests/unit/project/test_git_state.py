@@ -1,4 +1,4 @@
-"""The user's git is told of, wherever it stands, and is only read (P6)."""
+"""The state of the user's git is recorded, and git is only read (P6)."""
 
 from __future__ import annotations
 

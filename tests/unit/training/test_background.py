@@ -1,4 +1,4 @@
-"""Saves that go on beside the loop: the state may change, errors are told, and the end waits."""
+"""Saves that go on beside the loop: the state may change, errors are raised, and the end waits."""
 
 from __future__ import annotations
 

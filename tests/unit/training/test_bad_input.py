@@ -1,4 +1,4 @@
-"""What cannot be saved, or not where it should be, is told before anything is written, and nothing is lost."""
+"""What cannot be saved is reported before anything is written, and nothing is lost."""
 
 from __future__ import annotations
 

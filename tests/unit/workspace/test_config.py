@@ -1,4 +1,4 @@
-"""Configuration: what is read of it, and what is said of what makes no sense."""
+"""Configuration: what is read, and the errors for invalid values."""
 
 from __future__ import annotations
 

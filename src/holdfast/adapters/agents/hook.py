@@ -265,7 +265,7 @@ def _user_message(saved: Checkpoint | None, shown: tuple[str, ...]) -> str:
 
 
 def _not_saved(event: AgentEvent, error: Exception) -> str:
-    """What to show if a tool is about to run without a checkpoint (P4); a refusal is told once, by `_refused`."""
+    """What to show if a tool is about to run without a checkpoint (P4); `_refused` reports a refusal once."""
     if event.kind is not EventKind.BEFORE or isinstance(error, Refused):
         return ""
     return f"Holdfast could not save a checkpoint before {event.tool or 'this tool'}: {plain(str(error), _MESSAGE_MAX)}"

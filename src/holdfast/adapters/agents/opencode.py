@@ -73,7 +73,7 @@ export const Holdfast = async ({ directory, worktree }) => {
   const parents = {}
   const agents = {}
   const root = (id) => (parents[id] ? root(parents[id]) : id)
-  // a sub-agent has a session of its own, which is part of that of whoever sent it
+  // a sub-agent has a session of its own, which is part of the session that started it
   const sub = (id) => ({ sessionID: root(id), agent_id: id, agent_type: agents[id] })
   const whose = (id) => (parents[id] ? sub(id) : { sessionID: id })
   return {

@@ -95,7 +95,7 @@ def save_checkpoint(
     """Save a state durably; return its file and its metadata.
 
     Of the files in the folder stay the best `top_k` (or `best_k`) and always the one just saved. `keep_last`: of the
-    folders beside this one that are numbered like it and contain checkpoints stay the last so many, and the best
+    folders beside this one that are numbered like it and contain checkpoints stay that number of the last, and the best
     `best_k`; nothing else is removed.
     """
     root = Path(checkpoint_dir).expanduser()
@@ -239,7 +239,7 @@ def _keep_folders(
 
 
 def _folders_like(root: Path, prefix: str) -> list[Path]:
-    """Return the folders with checkpoints of ours whose names begin alike, in the order of their numbers."""
+    """Return the folders with our checkpoints whose names begin alike, in the order of their numbers."""
     found = [
         path
         for path in root.parent.iterdir()

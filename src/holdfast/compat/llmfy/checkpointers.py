@@ -41,7 +41,7 @@ class BaseCheckpointer(flow.BaseCheckpointer):
 
 
 class _Checkpointer(BaseCheckpointer):
-    """The five verbs over a store of ours, which is opened when it is first used, and again after `close`."""
+    """The five verbs over a Holdfast store, which is opened when it is first used, and again after `close`."""
 
     def __init__(
         self, open_: Callable[[], States], *, max_checkpoints: int | None = None, ttl_seconds: int | None = None

@@ -197,7 +197,7 @@ class CheckpointService:
                 return navigation.find_back(workspace, steps, past=False)
             return None
 
-        return await self._restore(find, missing=f"Cannot rewind {steps} step(s): there are not so many checkpoints")
+        return await self._restore(find, missing=f"Cannot rewind {steps} step(s): there are fewer checkpoints")
 
     async def _restore(self, find: Callable[[Workspace], model.Checkpoint | None], *, missing: str) -> CheckpointResult:
         def work(workspace: Workspace) -> CheckpointResult:

@@ -102,7 +102,7 @@ class SessionCheckpointManager:
         return str(result.checkpoint.id)
 
     def revert(self, n: int = 1) -> Turn | None:
-        """Go back to before the last turn, or the last `n`, files and conversation; None if there are not so many."""
+        """Go back to before the last turn, or the last `n`, files and conversation; None if there are fewer."""
         target = self._target(n)
         if target is None:
             return None

@@ -20,7 +20,7 @@ WHOLE, FURTHER = False, True
 
 
 def chain(states: States, *marks: dict[str, bool], session: str = "s") -> None:
-    """Checkpoints c0, c1 …, each on top of the one before, and what each says of what it is made of."""
+    """Checkpoints c0, c1 …, each on top of the one before, and what each says that it needs."""
     for number, each in enumerate(marks):
         parent = f"c{number - 1}" if number else None
         extra = {MADE_OF_PARENTS: each} if each else {}
@@ -384,7 +384,7 @@ class ForksContract(FlowContract):
     def _save_before_deletion(
         states: States, monkeypatch: pytest.MonkeyPatch, name: str, parent: str | None, *, deletions: int = 1
     ) -> None:
-        """Save a checkpoint that is made of another just before the first deletions of rows."""
+        """Save a checkpoint that needs another just before the first deletions of rows."""
         delete, extra = states.store.delete, {MADE_OF_PARENTS: {"x": FURTHER if parent else WHOLE}}
         left_over = list(range(deletions))
 

@@ -305,7 +305,7 @@ class SavingContract(FlowContract):
 
     @staticmethod
     def _asked(states: States, work: Work, ask: Callable[[States], Any], count: int, others: int) -> int:
-        """What a question costs when half of so many rows are in one session, and half are spread over others."""
+        """What a query costs when half of these rows are in one session, and half are spread over others."""
         for number in range(states.usage().checkpoints, count):
             session = "s1" if number % 2 else f"other {number % (2 * others)}"
             states.save(point(f"c{number:05}", session_id=session, run_id=f"r{number % 2}"))

@@ -1,7 +1,7 @@
 """Digests: BLAKE3, or SHA-256 if the `blake3` package is not installed. The manifest says which.
 
 If `xxhash` is installed, also a *fingerprint* (XXH3, 128 bits) at a tenth of the cost. It detects accidental damage,
-but not an attacker; nor does a digest, because whoever can change the tensors can change the manifest, too.
+but not an attacker; nor does a digest, because a person who can change the tensors can change the manifest, too.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ def _decode(data: bytes, where: str, verify: bool) -> Manifest:
 
 
 def is_foreign(data: bytes) -> bool:
-    """Whether it is valid JSON of another program, and not a damaged manifest of ours."""
+    """Whether it is valid JSON of another program, and not a damaged manifest of Holdfast."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
@@ -221,7 +221,7 @@ def _read(found: Mapping[str, Any]) -> Manifest:
 
 
 def _check(manifest: Manifest, where: str) -> None:
-    """Validate everything that readers rely on, whoever wrote it (P7)."""
+    """Validate everything that readers rely on, also if another program wrote it (P7)."""
     for name in manifest.files:
         check_file_name(name, where)
     for number in (manifest.step, manifest.sequence):

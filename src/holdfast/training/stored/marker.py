@@ -1,4 +1,4 @@
-"""Markers (`last`, `best.json`): their format, and how ours are told apart from files of other programs."""
+"""Markers (`last`, `best.json`): their format, and how to tell ours from files of other programs."""
 
 from __future__ import annotations
 

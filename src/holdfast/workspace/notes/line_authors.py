@@ -122,7 +122,7 @@ def _author(origin: Origin | None) -> LineAuthor:
     actor = actor_of(checkpoint)
     said = checkpoint.metadata.get(PERHAPS)
     others = {each for each in said if isinstance(each, str)} if isinstance(said, list) else set()
-    if others - {actor}:  # P4: a doubt is told, and nobody is named as certain
+    if others - {actor}:  # P4: report the doubt instead of naming one author
         candidates = {*others, actor}
         kind = "ai" if USER not in candidates else "unknown"
         return LineAuthor(kind, perhaps=tuple(sorted(candidates)))

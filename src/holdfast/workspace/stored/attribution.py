@@ -49,7 +49,7 @@ class FirstSaves:
 
 
 def actor_of(checkpoint: Checkpoint) -> str:
-    """Return whose the changes of a checkpoint are. What a restore found is the user's, whoever restored."""
+    """Return whose the changes of a checkpoint are. What a restore found is the user's, even if an agent restored."""
     return USER if checkpoint.operation is not None or not checkpoint.actor else checkpoint.actor
 
 

@@ -1,4 +1,4 @@
-"""What a save is told to include is held whatever the rules say, and comes back."""
+"""What a save includes by request is stored whatever the rules say, and is restored."""
 
 from __future__ import annotations
 

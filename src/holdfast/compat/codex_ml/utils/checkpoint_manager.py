@@ -16,7 +16,7 @@ _SAVED = ".checkpoints.json"
 
 
 def save_checkpoint(state: dict[str, Any], path: str | os.PathLike[str], *, keep_last_k: int = 3) -> Path:
-    """Save a state durably; return its file. Of the files that this has saved in the folder, the last so many stay."""
+    """Save a state durably; return its file. Of what this saved in the folder, the last `keep_last_k` stay."""
     target = Path(path).expanduser()
     with files.locked(target.parent):
         saved = files.read_json_or(target.parent / _SAVED, [])

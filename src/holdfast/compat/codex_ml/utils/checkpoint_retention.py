@@ -15,7 +15,7 @@ __all__ = ["RetainSpec", "retain"]
 
 @dataclass
 class RetainSpec:
-    """Keep the last so many epochs and the best so many; the newest always stays."""
+    """Keep the last `keep_last` epochs and the best `best_k`; the newest always stays."""
 
     keep_last: int = 3
     best_k: int = 0

@@ -177,7 +177,7 @@ class CheckpointManager(indexing.CheckpointManager):
         durable.write_atomically(self._file, json.dumps(checkpoint.to_dict(), indent=2).encode())
 
     def _load(self) -> IndexingCheckpoint | None:
-        """Return the newest checkpoint of ours; if there is none, that of CodeWeaver."""
+        """Return the newest checkpoint that Holdfast saved; if there is none, that of CodeWeaver."""
         found = super()._load()
         if found is not None:
             return IndexingCheckpoint.model_validate(found.to_dict())

@@ -1,8 +1,8 @@
 """A vector store in Chroma, embedded in a folder. It sends nothing anywhere and loads no model of its own.
 
 A collection of Chroma has one vector per point. So one collection here is one of Chroma's for each channel, and one
-more, empty, whose metadata describes them; it is created last and deleted first (P3). Numbers are stored as floats: a coarser
-datatype rounds them and saves no space.
+more, empty, whose metadata describes them; it is created last and deleted first (P3). Numbers are stored as floats: a
+coarser datatype rounds them and saves no space.
 """
 
 from __future__ import annotations

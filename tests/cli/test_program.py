@@ -115,6 +115,7 @@ def test_one_letter_means_one_thing_everywhere(holdfast, name):
         "-h": "--help",
         "-m": "--message",
         "-n": "--limit",
+        "-o": "--output",
         "-y": "--yes",
         "-E": "--regex",
         "-i": "--ignore-case",

@@ -40,6 +40,7 @@ SECTIONS = {
         "bisect": "Find the first checkpoint at which a command fails.",
         "git": "Find branches and stashes that your git lost; rescue them.",
         "export": "Write a checkpoint's files into another folder.",
+        "report": "Write a session into one HTML file, with secrets redacted.",
         "ui": "Show checkpoints in the browser: timeline, diffs, take back.",
     },
     "Try things safely": {

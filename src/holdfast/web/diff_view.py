@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -88,22 +88,35 @@ class FileView:
 
 
 def view_changes(
-    workspace: Workspace, changes: Changes, *, split: bool, rows_max: int = ROWS_MAX
+    workspace: Workspace,
+    changes: Changes,
+    *,
+    split: bool,
+    rows_max: int = ROWS_MAX,
+    clean: Callable[[str], str] | None = None,
 ) -> Iterator[FileView]:
-    """The files of some changes; after `rows_max` lines, only their names."""
+    """The files of some changes; after `rows_max` lines, only their names. `clean` is called with every line."""
     left = rows_max
     for each in changes.files:
         if each.type == "folder":
             continue
-        view = view_file(workspace, changes, each, split=split, is_loaded=left > 0)
+        view = view_file(workspace, changes, each, split=split, is_loaded=left > 0, clean=clean)
         left -= sum(len(hunk.rows) for hunk in view.hunks) + 2
         yield view
 
 
 def view_file(
-    workspace: Workspace, changes: Changes, change: FileChange, *, split: bool, is_loaded: bool = True
+    workspace: Workspace,
+    changes: Changes,
+    change: FileChange,
+    *,
+    split: bool,
+    is_loaded: bool = True,
+    clean: Callable[[str], str] | None = None,
 ) -> FileView:
     """One file of some changes."""
+    if clean is not None:
+        change = replace(change, hunks=tuple(_cleaned(hunk, clean) for hunk in change.hunks))
     letter = {"added": "A", "deleted": "D"}.get(change.status, "M")
     lines = [hunk for hunk in change.hunks if hunk.kind == "lines"]
     added = sum(len(hunk.added) for hunk in lines) if lines else None
@@ -114,7 +127,7 @@ def view_file(
     if lines:
         hunks = _hunks(change, split=split)
         return FileView(change.path, change.status, letter, added, removed, hunks=hunks)
-    return _whole(workspace, changes, change, plain)
+    return _whole(workspace, changes, change, plain, clean)
 
 
 def _hunks(change: FileChange, *, split: bool) -> list[HunkView]:
@@ -189,7 +202,17 @@ def _side_by_side(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def _whole(workspace: Workspace, changes: Changes, change: FileChange, plain: FileView) -> FileView:
+def _cleaned(hunk: Hunk, clean: Callable[[str], str]) -> Hunk:
+    def cleaned(lines: Sequence[str]) -> tuple[str, ...]:
+        return tuple(map(clean, lines))
+
+    before, after = cleaned(hunk.removed), cleaned(hunk.added)
+    return replace(hunk, removed=before, added=after, leading=cleaned(hunk.leading), trailing=cleaned(hunk.trailing))
+
+
+def _whole(
+    workspace: Workspace, changes: Changes, change: FileChange, plain: FileView, clean: Callable[[str], str] | None
+) -> FileView:
     """A file that came or went as a whole, or that has no lines to compare."""
     hunk = change.hunks[0] if change.hunks else None
     sides = [(changes.from_id, change.mode_before), (changes.to_id, change.mode_after)]
@@ -212,6 +235,7 @@ def _whole(workspace: Workspace, changes: Changes, change: FileChange, plain: Fi
         note = "" if hunk else "only its times or other metadata differ"
         return FileView(plain.path, plain.status, plain.letter, None, None, note, views)
     kind = "added" if change.status == "added" else "removed"
+    lines = lines if clean is None else [clean(line) for line in lines]
     rows = []
     for number, text in enumerate(colour_lines(lines[:FILE_ROWS_MAX], change.path), 1):
         cell = Cell(number, text)

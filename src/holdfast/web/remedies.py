@@ -4,11 +4,13 @@ from __future__ import annotations
 
 PAGE = {
     "accept_loss": "The command line can do it: pass --accept-loss.",
+    "allow_check": "Read it, then allow it with: holdfast check --allow",
     "allow_empty": "The command line can do it: pass --allow-empty.",
     "allow_home": "Start `holdfast --allow-home ui` if you mean this folder.",
     "bisect_in_place": "Run `holdfast bisect --in-place`.",
     "blame_checkpoint": "Choose a checkpoint that has the file.",
     "compact": "Then run `holdfast compact`.",
+    "configure_check": 'Set one in holdfast.toml, such as check = "pytest"; then run: holdfast check',
     "delete_checkpoints": "Delete checkpoints with `holdfast rm`.",
     "files_only": "Restore the files alone.",
     "forked_folder": "Name a folder that `holdfast fork` made of this project.",

@@ -45,7 +45,11 @@ class Templates:
         path, query = str(request.scope["path"]), request.scope["query_string"].decode("latin-1")
         here = quote(path) + (f"?{query}" if query else "")
         as_json = f"{quote(path)}.json" + (f"?{query}" if query else "")
-        return str(self._environment.get_template(template).render(here=here, as_json=as_json, path=path, **values))
+        return self.text(template, {"here": here, "as_json": as_json, "path": path, **values})
+
+    def text(self, template: str, values: Mapping[str, Any]) -> str:
+        """Render what is no page of the server."""
+        return str(self._environment.get_template(template).render(**values))
 
 
 def visible(value: Any) -> Any:

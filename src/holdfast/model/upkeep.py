@@ -17,7 +17,7 @@ class PurgePlan:
     """The ids of those that would be rewritten, under the same ids."""
     states: dict[str, list[str]]
     """By id, the names of the states that repeat a purged file, or a word of it that looks like a key, and would have
-    it cut out; also `(message)` and `(metadata)`."""
+    it cut out; also `(message)`, `(metadata)`, and `(git)`: objects of the user's git that are held."""
     partly: dict[str, list[str]]
     """By id, those that repeat a line of it and would keep that; and where else it is repeated: `(name)`, `(session)`,
     `(actor)`, `(paths)`, `(attributes)`, `(rules)`. Under `(store)`: what belongs to no checkpoint."""
@@ -98,6 +98,8 @@ class Usage:
     other_bytes: int
     unneeded_bytes: int
     """In the packs, and needed by no checkpoint: `merge`, `prune` and `compact` free it."""
+    git_bytes: int
+    """What is held of the user's git, which `holdfast.workspace.git_rescue` brings back."""
     checkpoints: list[CheckpointUsage]
     """Newest first; without those that cannot be read."""
     paths: list[PathUsage]

@@ -275,6 +275,7 @@ class WorkspaceLocation:
             location.Field("packs", found.packs_bytes, "bytes"),
             location.Field("catalog and scan cache", found.catalog_bytes, "bytes"),
             location.Field("other", found.other_bytes, "bytes"),
+            location.Field("your git", found.git_bytes or None, "bytes"),
             location.Field("unneeded", found.unneeded_bytes or None, "bytes"),
         ]
         notes = [f"There are {found.more_paths:,} more paths."] if found.more_paths else []
@@ -353,7 +354,7 @@ def _usage_tables(found: Usage, largest: list[CheckpointUsage], types: list[dict
     return [sizes, kinds, paths]
 
 
-_USAGE = ("total_bytes", "packs_bytes", "catalog_bytes", "other_bytes", "unneeded_bytes")
+_USAGE = ("total_bytes", "packs_bytes", "catalog_bytes", "other_bytes", "unneeded_bytes", "git_bytes")
 
 
 def _item(checkpoint: Checkpoint) -> Item:

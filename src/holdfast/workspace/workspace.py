@@ -1591,9 +1591,10 @@ class Workspace:
                     yield
 
     def _purger(self) -> Purger:
+        from holdfast.scan.user_git import git_program
         from holdfast.workspace.upkeep.purge import Purger
 
-        return Purger(self._repository, self.path)
+        return Purger(self._repository, self.path, lambda: git_program(self._environ))
 
     def _resume_purge(self) -> None:
         """Continue an interrupted purge; if that fails, not again in this process, since it is slow. Needs the lock."""

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from holdfast.workspace import Workspace
 from holdfast.workspace.git_losses import read_recorded
+from holdfast.workspace.stored.git_data import extract
 
 
 def _git(folder: Path, *words: str, **variables: str) -> str:
@@ -407,3 +409,103 @@ def test_removed_worktree_is_not_made_again(tmp_path: Path) -> None:
     (tmp_path / "project" / ".git").unlink()
     with pytest.raises(Exception, match="worktree"):
         workspace.rescue_git()
+
+
+# upkeep
+
+
+def _held_bytes(workspace: Workspace) -> bytes:
+    """Everything that the packs of all checkpoints contain, as git reads it."""
+    found = b""
+    for checkpoint in workspace.list(limit=None, safety=True):
+        recorded = read_recorded(workspace._repository, checkpoint, workspace.path)
+        for pack in recorded.data.packs:
+            with tempfile.TemporaryDirectory() as folder:
+                _git(Path(folder), "init", "-q", "--bare", f"--object-format={recorded.refs.object_format}", ".")
+                extract(workspace._repository.objects, pack, Path(folder, "objects", "pack", "pack-1.pack"))
+                _git(Path(folder), "index-pack", "objects/pack/pack-1.pack")
+                command = ["git", "cat-file", "--batch", "--batch-all-objects"]
+                found += subprocess.run(command, cwd=folder, check=True, capture_output=True).stdout
+    return found
+
+
+SECRET = "token-5f0c9a7be2d14c88"
+
+
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+def test_purge_searches_what_is_held_of_git(tmp_path: Path, object_format: str) -> None:
+    place = tmp_path / "project"
+    place.mkdir()
+    _git(place, "init", "-q", f"--object-format={object_format}")
+    _commit(place, "one")
+    _commit(place, f"key = {SECRET}\n", "leak.txt")
+    kept = _commit(place, "three")
+    _git(place, "rm", "-q", "leak.txt")
+    _git(place, "commit", "-q", "-m", f"remove {SECRET}")
+    (place / "leak.txt").write_text(f"key = {SECRET}\n")
+    _git(place, "remote", "add", "origin", f"https://{SECRET}@example.com/x")
+    workspace = Workspace(place, store=tmp_path / "store")
+    workspace.save()
+    workspace.save(allow_empty=True)
+    assert SECRET.encode() in _held_bytes(workspace)
+    assert "(git)" in next(iter(workspace.purge("leak.txt", dry_run=True).states.values()))
+    purged = workspace.purge("leak.txt")
+    assert not purged.plan.partly
+    assert SECRET.encode() not in _held_bytes(workspace) and kept.encode() in _held_bytes(workspace)
+    assert "purged" in workspace.git_losses("latest").not_held
+    assert workspace.verify().ok
+    _commit(place, "four", "four.txt")
+    for number in range(9):  # the packs are made again
+        _commit(place, f"more {number}", "more.txt")
+        workspace.save(include=[])
+    blob = _git(place, "rev-parse", f"{kept}:leak.txt")
+    recorded = read_recorded(workspace._repository, "latest", place)
+    assert blob in recorded.data.purged and len(recorded.data.packs) < 9
+    assert f"key = {SECRET}".encode() not in _held_bytes(workspace)
+
+
+def test_held_objects_are_verified_compacted_and_measured(folder: Path, workspace: Workspace) -> None:
+    (folder / "large.bin").write_bytes(os.urandom(2_000_000))
+    _commit(folder, "large")
+    (folder / "large.bin").unlink()
+    lost = _lose_branch(folder, workspace)
+    assert workspace.usage().git_bytes > 2_000_000
+    workspace.compact()
+    assert workspace.verify().ok
+    workspace.rescue_git()
+    assert _git(folder, "rev-parse", "rescued/topic") == lost
+    assert _git(folder, "fsck", "--strict") == ""
+
+
+def test_damaged_pack_is_found_by_verify(folder: Path, workspace: Workspace) -> None:
+    (folder / "large.bin").write_bytes(os.urandom(200_000))
+    _commit(folder, "large")
+    (folder / "large.bin").unlink()
+    checkpoint = workspace.save()
+    workspace.close()
+    largest = max((workspace.store / "objects" / "pack").glob("*.pack"), key=lambda path: path.stat().st_size)
+    data = bytearray(largest.read_bytes())
+    data[len(data) // 2] ^= 1
+    largest.chmod(0o600)
+    largest.write_bytes(data)
+    report = workspace.verify()
+    assert not report.ok and any(checkpoint.id in problem.checkpoints for problem in report.problems)
+
+
+def test_deleted_checkpoints_free_what_they_held(folder: Path, workspace: Workspace) -> None:
+    _git(folder, "checkout", "-q", "-b", "topic")
+    (folder / "large.bin").write_bytes(os.urandom(500_000))
+    _commit(folder, "large")
+    _git(folder, "checkout", "-q", "main")
+    first = workspace.save()
+    _git(folder, "branch", "-q", "-D", "topic")
+    for number in range(9):  # until the packs are made again without the branch
+        _commit(folder, f"commit {number}")
+        workspace.save()
+    assert workspace.usage().git_bytes > 500_000
+    workspace.delete(first)
+    for checkpoint in workspace.list(limit=None)[1:]:
+        workspace.delete(checkpoint)
+    workspace.merge()
+    assert workspace.usage().git_bytes < 100_000 and not workspace.git_losses().not_held
+    assert workspace.verify().ok

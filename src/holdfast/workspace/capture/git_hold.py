@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +28,7 @@ from holdfast.scan.user_git import common_dir
 from holdfast.shadowgit import ObjectKind, PackWriter
 from holdfast.workspace.capture.git_record import INDEX, GitRecorder, wanted_tips
 from holdfast.workspace.stored.chunking import LARGE_FILES, cut, group_parts
-from holdfast.workspace.stored.git_data import GitData, GitPack, read_git_data, write_git_data
+from holdfast.workspace.stored.git_data import GitData, GitPack, content, read_git_data, write_git_data
 from holdfast.workspace.stored.object_sink import PackSink
 from holdfast.workspace.stored.record import Contents, write_commit
 from holdfast.workspace.stored.repository import GIT_WORK, Repository
@@ -57,6 +57,15 @@ class _Pending(NamedTuple):
     contents: Contents
     refs: GitRefs
     data: GitData
+
+
+class _Start(NamedTuple):
+    """Where git begins to look for objects."""
+
+    names: list[str]
+    tips: Set[str]
+    """What is held with them."""
+    problem: str
 
 
 class GitHolder:
@@ -148,49 +157,82 @@ class GitHolder:
 
     def _packed(self, work: Path, git: Path, pending: _Pending, before: GitData) -> tuple[GitData, str | None]:
         """Pack what is missing; return the new data, and the name of a pack for the store in the folder `work`."""
-        kept = _packs_to_keep(before.packs)
         every = wanted_tips(pending.refs)
-        covered = {tip for pack in kept for tip in pack.tips}
-        wanted = every - covered
         scratch = GitScratch(work / "scratch", self._program, git, pending.refs.object_format)
-        tips, problem = self._tips(scratch, work, git, pending.refs, wanted)
-        has_object = scratch.kinds(remote_tips(git) | covered | set(before.purged), timeout_s=self._left())
-        without = [f"^{name}" for name in sorted(has_object)]
+        remote = scratch.kinds(remote_tips(git), timeout_s=self._left()).keys()
+        kept = self._packs_to_keep(scratch, before.packs, every, remote)
+        covered = {tip for pack in kept for tip in pack.tips}
+        start = self._start(scratch, pending, every - covered)
+        known = scratch.kinds(covered, timeout_s=self._left()).keys()
+        without = [f"^{name}" for name in sorted(known | remote)]
         file = work / "objects.pack"
-        limit = self._pack_objects(scratch, git, tips, without, file)
-        problem = "; ".join(filter(None, (problem, limit)))
-        if kept == before.packs and problem == "" and before.problem:
-            problem = before.problem  # of packs that stay
+        limit = self._pack_objects(scratch, git, start.names, without, frozenset(before.purged), file)
+        is_old = kept == before.packs  # then so is what is wrong with them
+        problem = "; ".join(dict.fromkeys(filter(None, (before.problem if is_old else "", start.problem, limit))))
         data = before._replace(wanted=frozenset(), problem=problem)
         if not file.exists():
             return data, None  # the problem says why
         if kept and file.stat().st_size <= _EMPTY_PACK_BYTES:
-            last = kept[-1]._replace(tips=sorted({*kept[-1].tips, *wanted}))
+            last = kept[-1]._replace(tips=sorted({*kept[-1].tips, *start.tips}))
             return data._replace(packs=(*kept[:-1], last)), None
         name, mode, oid = _store_pack(work, file)
-        made = GitPack(sorted(wanted), mode, oid, file.stat().st_size)
+        made = GitPack(sorted(start.tips), mode, oid, file.stat().st_size)
         return data._replace(packs=(*kept, made)), name
 
-    def _tips(
-        self, scratch: GitScratch, work: Path, git: Path, refs: GitRefs, wanted: set[str]
-    ) -> tuple[list[str], str]:
-        """Return the objects to begin with, and what is wrong with some."""
-        names = {tip for tip in wanted if not tip.startswith(INDEX)}
-        staged: set[str] = set()
-        if any(tip.startswith(INDEX) for tip in wanted):
-            staged = self._staged(scratch, git, refs)
-        there = scratch.kinds(names | staged, timeout_s=self._left())
-        missing = len(names - there.keys())
-        problem = f"{missing} commits that git names were not in its repository" if missing else ""
-        return sorted(there), problem
+    def _packs_to_keep(
+        self, scratch: GitScratch, packs: tuple[GitPack, ...], every: Set[str], remote: Set[str]
+    ) -> tuple[GitPack, ...]:
+        """Return the packs that stay when one is added: all, unless there are many.
 
-    def _staged(self, scratch: GitScratch, git: Path, refs: GitRefs) -> set[str]:
-        """Return the blobs in the index that HEAD does not have."""
-        for name in os.listdir(git):
-            if name == "index" or name.startswith("sharedindex."):
-                with contextlib.suppress(OSError):
-                    data = durable.read_file(git / name, max_bytes=1 << 30)
-                    (scratch.folder / name).write_bytes(data)
+        What the others have is packed again from the repository, so all of it must still be there (P1).
+        """
+        few = _larger_packs(packs)
+        if few == packs:
+            return packs
+        again = every & {tip for pack in packs for tip in pack.tips if not tip.startswith(INDEX)}
+        there = scratch.kinds(again | {tip for pack in few for tip in pack.tips}, timeout_s=self._left()).keys()
+        if again - there:
+            return packs
+        return few if self._is_worth_keeping(scratch, few, there, every, remote) else ()
+
+    def _is_worth_keeping(
+        self, scratch: GitScratch, packs: tuple[GitPack, ...], there: Set[str], every: Set[str], remote: Set[str]
+    ) -> bool:
+        """Whether at least half of what these packs have is still needed; asks git for sizes only if that is unsure."""
+        tips = {tip for pack in packs for tip in pack.tips if not tip.startswith(INDEX)}
+        now = sorted(every & there | (every - tips) & scratch.kinds(every, timeout_s=self._left()).keys())
+        left_behind = self._run(
+            scratch, ["rev-list", "--max-count=1"], sorted(tips & there), [f"^{tip}" for tip in now]
+        )
+        without = [f"^{tip}" for tip in sorted(remote)]
+        not_pushed = self._run(scratch, ["rev-list", "--max-count=1"], sorted(tips & there), without)
+        if tips <= there and not left_behind and not_pushed:
+            return True
+        command = ["rev-list", "--objects", "--disk-usage", "--missing=allow-any"]
+        needed = int(self._run(scratch, command, now, without) or 0)
+        return 2 * needed >= sum(pack.size_bytes for pack in packs)
+
+    def _start(self, scratch: GitScratch, pending: _Pending, wanted: Set[str]) -> _Start:
+        """Return where git begins to look for objects: what is wanted, as far as it is there."""
+        commits = {tip for tip in wanted if not tip.startswith(INDEX)}
+        index = wanted - commits
+        staged = self._staged(scratch, pending) if index else set()
+        there = scratch.kinds(commits | staged, timeout_s=self._left()).keys()
+        problems = []
+        if missing := len(commits - there):
+            problems.append(f"{missing} commits that git names were not in its repository")
+        if missing := len(staged - there):
+            problems.append(f"{missing} staged contents were not in the repository")
+            index = frozenset()
+        return _Start(sorted(there), (commits & there) | index, "; ".join(problems))
+
+    def _staged(self, scratch: GitScratch, pending: _Pending) -> set[str]:
+        """Return the contents in the recorded index that HEAD does not have."""
+        data, refs, objects = pending.data, pending.refs, self._repository.objects
+        for name, target in (("index", "index"), ("shared-index", data.shared_index_name)):
+            entry = data.file(name)
+            if entry is not None and target:
+                (scratch.folder / target).write_bytes(b"".join(content(objects, entry.mode, entry.oid)))
         head = refs.refs.get(refs.head.removeprefix("ref: "), refs.head)
         if head not in scratch.kinds([head], timeout_s=self._left()):
             head = _EMPTY_TREES[refs.object_format]
@@ -199,19 +241,22 @@ class GitHolder:
         rows = (part.split(b" ") for part in done.output.split(b"\0") if part.startswith(b":"))
         return {row[3].decode() for row in rows if len(row) > 4 and row[3].strip(b"0")}
 
-    def _pack_objects(self, scratch: GitScratch, git: Path, tips: list[str], without: list[str], file: Path) -> str:
-        """Write a pack; return what is left out because of the limit."""
+    def _pack_objects(
+        self, scratch: GitScratch, git: Path, tips: list[str], without: list[str], purged: frozenset[str], file: Path
+    ) -> str:
+        """Write a pack, without purged objects; return what is left out because of the limit."""
         limit: str = ""
         options: list[str] | None = []
         if _objects_bytes(git) > self._max_bytes:
             limit, options = self._fit(scratch, tips, without)
             if options is None:
                 return limit
-        if options:
-            listed = self._run(scratch, ["rev-list", "--objects", "--missing=allow-any", *options], tips, without)
-            names = b"".join(line.split(b" ", 1)[0] + b"\n" for line in listed.splitlines())
-            command: list[str] = []
-            data = names
+        if options or purged:
+            command = ["rev-list", "--objects", "--missing=allow-any", *(options or ())]
+            listed = self._run(scratch, command, tips, without)
+            names = (line.split(" ", 1)[0] for line in listed.decode("utf-8", "replace").splitlines())
+            command = []
+            data = "".join(f"{name}\n" for name in names if name not in purged).encode()
         else:
             command, data = ["--revs"], "".join(f"{line}\n" for line in (*tips, *without)).encode()
         with open(file, "xb") as out:
@@ -280,9 +325,9 @@ class GitHolder:
             self._recorder.remember_data(contents.git, contents.git_data, wanting=bool(data.wanted))
 
 
-def _packs_to_keep(packs: tuple[GitPack, ...]) -> tuple[GitPack, ...]:
-    """Return the packs that stay when one is added. If there are many, the last ones are made again as one, so that
-    every byte is rewritten a number of times that grows with the logarithm of their size (P8)."""
+def _larger_packs(packs: tuple[GitPack, ...]) -> tuple[GitPack, ...]:
+    """Return all packs, or if there are many, the larger ones at the beginning: the others become one, so that every
+    byte is rewritten a number of times that grows with the logarithm of their size (P8)."""
     if len(packs) < _MOST_PACKS:
         return packs
     place = len(packs) // 2

@@ -41,6 +41,8 @@ THINNING = "thinning"
 """The folder in which packs are copied without the store's lock, and its lock."""
 GIT_WORK = "git-work"
 """The folder in which the git program works on objects of the user's git, and its lock."""
+GIT_PURGE = "git-purge"
+"""The folder in which a purge reads packs of the user's git, and its lock."""
 T = TypeVar("T")
 _FAR_AHEAD = 1000
 _SLACK_BYTES = 64 << 10  # for an index, and for the catalog
@@ -117,6 +119,8 @@ class Repository:
             self.sweep_thinning()
         if (self.own / GIT_WORK).exists() and _is_free(self.own / f"{GIT_WORK}.lock"):
             self.sweep_git_work()
+        if (self.own / GIT_PURGE).exists() and _is_free(self.own / f"{GIT_PURGE}.lock"):
+            durable.remove_tree(str(self.own / GIT_PURGE))  # it has what was to be purged
         for folder in (self.folder, self.own):
             for name in os.listdir(folder):
                 if name.endswith(".new") or name == "new-ref":

@@ -12,7 +12,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from holdfast.durable import disk
 from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused, Remedy, Unavailable
 from holdfast.model import Checkpoint, Progress, Purged, PurgePlan, Reason, Uncovered
 from holdfast.scan.dir_handles import Handles, upwards
+from holdfast.scan.git_refs import decode_git_refs
 from holdfast.secret_patterns import unescaped
 from holdfast.shadowgit import FOLDER_MODE, ObjectKind, decode_commit, encode_tree, free_unneeded, reachable
 from holdfast.shadowgit.git_files import all_refs, forget_packed, loose_copies
@@ -32,6 +33,7 @@ from holdfast.workspace.stored.object_sink import TEXT_MAX_BYTES, ObjectSink, Pa
 from holdfast.workspace.stored.record import Contents, Node, encode_record, encode_uncovered, to_json, write_commit
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import TreeReader
+from holdfast.workspace.upkeep.git_redaction import GitRedaction
 from holdfast.workspace.upkeep.object_sizes import ObjectSizes
 from holdfast.workspace.upkeep.purge_journal import PurgeInProgress, read_begun, write_begun
 from holdfast.workspace.upkeep.purge_remains import (
@@ -50,6 +52,7 @@ _PAGE = "refs/heads/main"
 _NAME = re.compile(r"[0-9a-f]{40}")
 _SEAM_BYTES = 4 << 10
 _OID_BYTES = 20
+GIT = "(git)"
 _AGAIN = "Purge the same paths again once that is fixed."
 
 
@@ -65,7 +68,7 @@ class _Found(NamedTuple):
     """The contents after the purge."""
     gone: tuple[str, ...]
     cut: list[str]
-    """Where copies are redacted: names of states, `(message)`, `(metadata)`."""
+    """Where copies are redacted: names of states, `(message)`, `(metadata)`, `(git)`."""
     left: list[str]
     """Where copies of a line remain."""
     places: list[tuple[int, LinePosition]]
@@ -104,8 +107,10 @@ class _Work(NamedTuple):
 class Purger:
     """Purges the store of one workspace."""
 
-    def __init__(self, repository: Repository, root: Path) -> None:
+    def __init__(self, repository: Repository, root: Path, git: Callable[[], str | None] = lambda: None) -> None:
+        """`git` returns the git program, which searches what checkpoints hold of the user's git."""
         self._repository = repository
+        self._git = git
         self._objects = repository.objects
         self._root = root
         self._journal = repository.purge_journal
@@ -285,7 +290,20 @@ class Purger:
         more = [line for each in earlier if each.is_chosen for line in each.lines]
         told = [each.lines for each in earlier if not each.is_chosen or not purge.lines]
         cutter = Cutter(sink, texts, lines=purge.lines, more=more, told=told)
-        return [_cut(each, cutter) for each in found], rewriter.doomed, cutter.needles
+        git = GitRedaction(self._repository, sink, self._git, cutter.needles)
+        doomed = rewriter.doomed | purge.contents
+        return [self._cut_git(_cut(each, cutter), git, doomed) for each in found], rewriter.doomed, cutter.needles
+
+    def _cut_git(self, found: _Found, git: GitRedaction, doomed: Set[bytes]) -> _Found:
+        """Remove what is purged from what a checkpoint holds of the user's git."""
+
+        def format_of() -> str:
+            return decode_git_refs(self._objects.blob(found.contents.git)).object_format
+
+        done = git.rewrite(found.contents.git_data, format_of, doomed)
+        if not done.is_cut:
+            return found
+        return found._replace(contents=found.contents._replace(git_data=done.tree), cut=[*found.cut, GIT])
 
     def _checkpoints(self) -> list[Checkpoint]:
         """Return all checkpoints, oldest first. Damaged if one is unreadable: it may contain the content."""

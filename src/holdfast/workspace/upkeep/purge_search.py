@@ -21,6 +21,8 @@ _LABELS = {
     b"changes.json": "(paths)",
     b"checkpoint.json": "(record)",
     b"files": "(paths)",
+    b"git": "(git)",
+    b"git.json": "(git)",
     b"rules.json": "(rules)",
     b"uncovered.json": "(paths)",
 }

@@ -35,6 +35,7 @@ def measure(repository: Repository, *, paths: int | None) -> Usage:
         catalog_bytes=files["catalog"],
         other_bytes=files["other"],
         unneeded_bytes=_unneeded(repository, object_sizes),
+        git_bytes=_git(repository, object_sizes, readable),
         checkpoints=[
             CheckpointUsage(each, own[each.id], max(0, whole[each.id] - own[each.id])) for each in reversed(readable)
         ],
@@ -49,6 +50,26 @@ def _unneeded(repository: Repository, object_sizes: ObjectSizes) -> int:
         return object_sizes.total_bytes - object_sizes.needed_bytes(repository.objects.commits())
     except Damaged:
         return 0
+
+
+def _git(repository: Repository, object_sizes: ObjectSizes, checkpoints: Iterable[Checkpoint]) -> int:
+    """Return the bytes of what checkpoints hold of the user's git; what they share counts once."""
+    found: set[bytes] = set()
+    for checkpoint in checkpoints:
+        try:
+            contents = repository.contents(checkpoint)
+            stack = [contents.git_data] if contents.git_data else []
+            found |= {contents.git} if contents.git else set()
+            while stack:
+                tree = stack.pop()
+                if tree not in found:
+                    found.add(tree)
+                    below = object_sizes.below(tree)
+                    stack += below.trees
+                    found.update(below.blobs)
+        except (Damaged, NotFound):
+            continue
+    return sum(object_sizes.sizes.get(oid, 0) for oid in found)
 
 
 def _files(repository: Repository) -> dict[str, int]:

@@ -446,6 +446,7 @@ class TestCompacting:
             "GIT_NO_LAZY_FETCH=1",
             "GIT_ALLOW_PROTOCOL=none",
             "GIT_NO_REPLACE_OBJECTS=1",
+            "GIT_OPTIONAL_LOCKS=0",
             "GIT_TERMINAL_PROMPT=0",
             "",
         }

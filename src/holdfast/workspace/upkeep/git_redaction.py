@@ -1,0 +1,158 @@
+"""Removing purged contents from what checkpoints hold of the user's git: its packs, and its configuration.
+
+The git program reads each pack, and writes it again without the files, commits and tags that contain what is purged.
+Which they were is stored, so that they are not held again. Changes nothing itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Set
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast import durable
+from holdfast.errors import Damaged, Remedy, Unavailable
+from holdfast.scan.git_scratch import GitScratch
+from holdfast.scan.read import LARGE_BYTES
+from holdfast.shadowgit import ObjectKind, object_id
+from holdfast.workspace.stored.chunking import LARGE_FILES, cut, group_parts
+from holdfast.workspace.stored.git_data import GitPack, content, extract, read_git_data, write_git_data
+from holdfast.workspace.stored.object_sink import ObjectSink, PackSink
+from holdfast.workspace.stored.repository import GIT_PURGE, Repository
+from holdfast.workspace.upkeep.secret_spellings import Needles
+
+_PIECE_BYTES = 1 << 20
+
+
+class RedactedGit(NamedTuple):
+    """The folder `git/` of a checkpoint after a purge."""
+
+    tree: bytes
+    is_cut: bool
+
+
+class GitRedaction:
+    """Rewrites the folders `git/` of checkpoints; what they share, once (P8)."""
+
+    def __init__(
+        self, repository: Repository, sink: ObjectSink, program: Callable[[], str | None], needles: Needles
+    ) -> None:
+        self._objects = repository.objects
+        self._own = repository.own
+        self._sink = sink
+        self._program = program
+        self._needles = needles
+        self._packs: dict[bytes, tuple[GitPack, frozenset[str]]] = {}
+        self._trees: dict[bytes, RedactedGit] = {}
+
+    def rewrite(self, tree: bytes, format_of: Callable[[], str], doomed: Set[bytes]) -> RedactedGit:
+        """Rewrite one folder. `format_of` returns how the repository names objects. `doomed`: the purged contents.
+
+        Unavailable if a pack cannot be read; Damaged if the folder cannot be.
+        """
+        if not tree or not (doomed or self._needles):
+            return RedactedGit(tree, False)
+        if tree not in self._trees:
+            self._trees[tree] = self._rewrite(tree, format_of, doomed)
+        return self._trees[tree]
+
+    def _rewrite(self, tree: bytes, format_of: Callable[[], str], doomed: Set[bytes]) -> RedactedGit:
+        try:
+            data = read_git_data(self._objects, tree)
+        except (ValueError, KeyError, TypeError):
+            raise Damaged("what a checkpoint holds of git cannot be read", remedy=Remedy("verify")) from None
+        files = tuple(each for each in data.files if each.name == b"index" or not self._has(each.mode, each.oid))
+        packs, gone = [], set(data.purged)
+        for pack in data.packs:
+            if pack.oid not in self._packs:
+                self._packs[pack.oid] = self._rewrite_pack(pack, format_of(), doomed)
+            made, removed = self._packs[pack.oid]
+            packs.append(made._replace(tips=pack.tips))
+            gone |= removed
+        new = data._replace(packs=tuple(packs), files=files, purged=tuple(sorted(gone)))
+        if new == data:
+            return RedactedGit(tree, False)
+        new = new._replace(problem=data.problem or "objects of git were purged")
+        return RedactedGit(write_git_data(self._sink, new), True)
+
+    def _has(self, mode: int, oid: bytes) -> bool:
+        return self._needles.is_in(b"".join(content(self._objects, mode, oid)))
+
+    def _rewrite_pack(self, pack: GitPack, object_format: str, doomed: Set[bytes]) -> tuple[GitPack, frozenset[str]]:
+        program = self._program()
+        if program is None:
+            raise Unavailable(
+                "checkpoints hold objects of your git, and the git program, which searches them, was not found",
+                hint="Install git. Nothing was changed.",
+            )
+        with self._scratch(program, object_format) as scratch:
+            file = scratch.folder / "objects" / "pack" / "pack-0.pack"
+            extract(self._objects, pack, file)
+            _check(scratch.run("index-pack", os.fspath(file)).error)
+            every = scratch.folder / "contents"
+            with open(every, "wb") as out:
+                done = scratch.run("cat-file", "--batch", "--batch-all-objects", "--buffer", stdout=out)
+            _check(done.error if done.code else "")
+            found = {name: self._is_purged(kind, data, doomed) for name, kind, data in _objects(every)}
+            gone = {name for name, is_purged in found.items() if is_purged}
+            if not gone:
+                return pack, frozenset()
+            new = scratch.folder / "rest.pack"
+            listed = "".join(f"{name}\n" for name in found if name not in gone).encode()
+            with open(new, "wb") as out:
+                done = scratch.run(
+                    "pack-objects", "-q", "--stdout", "--delta-base-offset", input_data=listed, stdout=out
+                )
+            _check(done.error if done.code else "")
+            return self._stored(pack, new), frozenset(gone)
+
+    def _is_purged(self, kind: str, data: bytes, doomed: Set[bytes]) -> bool:
+        """Whether an object is a purged content, or contains what is purged. Names in folders are left."""
+        if kind == "tree":
+            return False
+        if kind == "blob" and object_id(ObjectKind.BLOB, data) in doomed:
+            return True
+        is_large = kind == "blob" and len(data) > LARGE_BYTES
+        if is_large and any(object_id(ObjectKind.BLOB, part) in doomed for part in cut([data], LARGE_FILES)):
+            return True
+        return self._needles.is_in(data)
+
+    def _stored(self, pack: GitPack, file: Path) -> GitPack:
+        add = self._sink.writer.add if isinstance(self._sink, PackSink) else self._sink.add  # the first keeps no copy
+        with open(file, "rb") as source:
+            pieces = iter(lambda: source.read(_PIECE_BYTES), b"")
+            parts = [add(ObjectKind.BLOB, part) for part in cut(pieces, LARGE_FILES)]
+        mode, oid = group_parts(self._sink, parts)
+        return pack._replace(mode=mode, oid=oid, size_bytes=file.stat().st_size)
+
+    @contextlib.contextmanager
+    def _scratch(self, program: str, object_format: str) -> Iterator[GitScratch]:
+        folder = self._own / GIT_PURGE
+        with durable.Lock(self._own / f"{GIT_PURGE}.lock"):
+            try:
+                _remove(folder)
+                durable.make_folder(folder)
+                yield GitScratch(folder / "scratch", program, None, object_format)
+            finally:
+                _remove(folder)  # it has what is purged
+
+
+def _remove(folder: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        durable.remove_tree(str(folder))
+
+
+def _check(error: str) -> None:
+    if error:
+        raise Unavailable(f"git cannot read a pack of the store: {error}", hint="Nothing was changed.")
+
+
+def _objects(file: Path) -> Iterator[tuple[str, str, bytes]]:
+    """Read what `git cat-file --batch` wrote: name, kind and content of each object."""
+    with open(file, "rb") as source:
+        while header := source.readline():
+            name, kind, size = header.decode().split()
+            yield name, kind, source.read(int(size))
+            source.read(1)

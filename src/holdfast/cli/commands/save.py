@@ -79,19 +79,12 @@ def save(
     if text is not None and message is not None:
         raise click.UsageError("the message is given twice")
     message = text or message or ""
-    metadata: dict[str, JSON] = dict(_pairs(meta, "--meta"))
-    if kind is not None:
-        if metadata.setdefault(TYPE, kind) != kind:
-            raise click.UsageError("--type and --meta type= differ")
-        allow_empty = True
+    metadata = _metadata(meta, kind)
     states = {key: _json_file(file) for key, file in _pairs(state, "--state")}
     said = bool(message or session or actor or metadata) or step is not None
     workspace = app.open(create=True, exclude=exclude)
-    if actor is None and (around := find_enclosing_tool(workspace.store, caller.pid())):  # an agent's own tool saves
-        running, tool, others = around
-        actor, session = tool.actor, session or running.session or None
-        known: dict[str, JSON] = {"turn": tool.turn, "perhaps": [*others]}
-        metadata = {key: value for key, value in known.items() if value} | metadata
+    if actor is None:
+        actor, session, metadata = _attribute(workspace, session, metadata)
     with progress.shown() as shown:
         saved = workspace.save(
             message,
@@ -102,7 +95,7 @@ def save(
             metadata=metadata,
             name=name,
             pinned=pin,
-            allow_empty=allow_empty,
+            allow_empty=allow_empty or kind is not None,
             rehash=rehash,
             progress=shown,
         )
@@ -113,6 +106,30 @@ def save(
         show_saved(workspace, saved, lost=said)
     streams.notes(map(render.escape, notices))
     return Exit.DONE if saved.complete else Exit.INCOMPLETE
+
+
+def _attribute(
+    workspace: Workspace, session: str | None, metadata: dict[str, JSON]
+) -> tuple[str | None, str | None, dict[str, JSON]]:
+    """Actor, session and metadata: those of the agent whose tool runs this command, if there is one."""
+    around = find_enclosing_tool(workspace.store, caller.pid())
+    if around is None:
+        return None, session, metadata
+    running, tool, others = around
+    known: dict[str, JSON] = {"turn": tool.turn, "perhaps": [*others]}
+    return (
+        tool.actor,
+        session or running.session or None,
+        {key: value for key, value in known.items() if value} | metadata,
+    )
+
+
+def _metadata(meta: Sequence[str], kind: str | None) -> dict[str, JSON]:
+    """The values of `--meta` and `--type`."""
+    found: dict[str, JSON] = dict(_pairs(meta, "--meta"))
+    if kind is not None and found.setdefault(TYPE, kind) != kind:
+        raise click.UsageError("--type and --meta type= differ")
+    return found
 
 
 def _pairs(options: Sequence[str], flag: str) -> Iterator[tuple[str, str]]:

@@ -103,13 +103,7 @@ def save_checkpoint(
     mode = "max" if mode.lower().startswith("max") else "min"
     if metric_value is None:
         metric_value = _metric_of(metadata, metric_key)
-    meta = CheckpointMeta(
-        schema_version=SCHEMA_VERSION, created_at=int(time.time()), git_sha=git_commit(Path.cwd()),
-        config_hash=_config_hash(config), rng=rng.capture() if include_rng else {}, env=capture_environment_summary(),
-        metric_key=metric_key, metric_value=metric_value, sha256=None,
-        config_snapshot=None if config is None else dict(config),
-        config_version=_version(config, "config_version"), dataset_version=_version(config, "dataset_version"),
-    )  # fmt: skip
+    meta = _describe(config, metric_key, metric_value, include_rng=include_rng)
     body = {"state": payload if payload is not None else (state or {}), "meta": asdict(meta)}
     if metadata:
         body["meta"]["user_metadata"] = metadata
@@ -134,6 +128,19 @@ def save_checkpoint(
     if keep_last or best_k is not None:
         _keep_folders(root, entry | {"path": root.name}, chosen, keep_last, best_k)
     return path, meta
+
+
+def _describe(
+    config: dict[str, Any] | None, metric_key: str, metric_value: float | None, *, include_rng: bool
+) -> CheckpointMeta:
+    """Return what is recorded with a state; its digest is not known yet."""
+    return CheckpointMeta(
+        schema_version=SCHEMA_VERSION, created_at=int(time.time()), git_sha=git_commit(Path.cwd()),
+        config_hash=_config_hash(config), rng=rng.capture() if include_rng else {}, env=capture_environment_summary(),
+        metric_key=metric_key, metric_value=metric_value, sha256=None,
+        config_snapshot=None if config is None else dict(config),
+        config_version=_version(config, "config_version"), dataset_version=_version(config, "dataset_version"),
+    )  # fmt: skip
 
 
 def _write(path: Path, body: dict[str, Any]) -> str:

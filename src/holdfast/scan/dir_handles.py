@@ -82,7 +82,7 @@ class Handles:
         return fd
 
     def _add(self, path: str, name: str, parent: int) -> int:
-        fd = os.open(name, _FLAGS, dir_fd=parent)
+        fd = os.open(name, _FLAGS, dir_fd=parent)  # P1: one step at a time, so that no link leads out of the folder
         if len(self._open) >= _MOST_OPEN:
             os.close(self._open.pop(next(iter(self._open))))  # the least recently used
         self._open[path] = fd

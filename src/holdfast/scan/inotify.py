@@ -129,5 +129,5 @@ def _close_in_child() -> None:
         each.close()
 
 
-if hasattr(os, "register_at_fork"):
+if hasattr(os, "register_at_fork"):  # a child shares the queue: what it reads, its parent would never see (P4)
     os.register_at_fork(after_in_child=_close_in_child)

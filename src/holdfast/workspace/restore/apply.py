@@ -165,13 +165,14 @@ class Application:
         disk().chmod(self._handles.open(path), mode)
 
     def _attempt(self, path: str, step: Callable[[str], None]) -> None:
-        self.is_torn = True
+        self.is_torn = True  # P3: an interruption may come after a rename and before its entry in `_undo`
         try:
             step(path)
         except OSError as error:
             self.is_torn = error.errno is None  # raised by a signal handler, not by the system
             if error.errno in ABORT or self.is_torn:
                 raise
+            # P4: one path that cannot be restored is reported, and does not undo the others
             self.failed[path] = error.strerror or str(error)
         self.is_torn = False
 
@@ -231,7 +232,7 @@ class Application:
         with self._writable(path) as (fd, name):
             disk().place(name, slot, src_dir_fd=fd, dst_dir_fd=self._stage.fd, private=True)
             self._undo.append(lambda: self._put_back(slot, path))
-        if not self._is_the_saved_one(path, slot):
+        if not self._is_the_saved_one(path, slot):  # P1: it was written to between the snapshot and the move
             self._give_back(path, slot)
             return
         self._taken.add(path)
@@ -278,6 +279,7 @@ class Application:
         fd = self._handles.open(parent)
         row, status = self._row(path), os.stat(name, dir_fd=fd, follow_symlinks=False)
         if row is None or [status.st_ino, status.st_size, status.st_mtime_ns] != [row[INO], row[SIZE], row[MTIME]]:
+            # P1: not the file that the safety checkpoint has
             self.failed[path] = "changed during the restore; left as it is"
             return
         if before is not None:

@@ -13,6 +13,8 @@ from holdfast import __version__
 from holdfast.cli.group import COMMANDS, SECTIONS
 from holdfast.flow import open_states
 
+from .conftest import Program
+
 
 def test_version_loads_neither_the_engine_nor_the_drawing(holdfast):
     code = (
@@ -219,3 +221,13 @@ def test_the_demo_fails_when_something_does_not_come_back(holdfast, monkeypatch)
     monkeypatch.setattr(demo, "snapshot", forgetful)
     ran = holdfast("demo")
     assert ran.code == 1 and "✗ every byte, mode, time" in ran.out and "src/app.py is missing" in ran.out
+
+
+@pytest.mark.parametrize("words", [("--version", "--verbose"), ("--verbose", "--version"), ("doctor",)], ids=" ".join)
+def test_implementation_of_the_scan_is_shown(words: tuple[str, ...], holdfast: Program) -> None:
+    def said(**environ: str) -> str:
+        ran = holdfast.spawn(*words, **environ)
+        return ran.out + ran.err
+
+    assert "native" in said() and "pure Python" not in said()
+    assert "pure Python, because HOLDFAST_NATIVE is 0" in said(HOLDFAST_NATIVE="0")

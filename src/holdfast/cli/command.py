@@ -161,7 +161,13 @@ def output_options(*, hidden: bool = False) -> list[click.Parameter]:
             help="Use colour: always, auto (on a terminal) or never.",
         ),
         click.Option(["--no-pager"], **flag, callback=set_pager, help="Do not show long output in a pager."),
-        click.Option(["--verbose"], **flag, callback=set_verbose, help="Repeat notes that are shown only once."),
+        click.Option(
+            ["--verbose"],
+            **flag,
+            is_eager=True,  # `--version --verbose` says more
+            callback=set_verbose,
+            help="Repeat notes that are shown only once.",
+        ),
     ]
 
 

@@ -148,10 +148,17 @@ def _typed(ours: str, rest: list[str]) -> str:
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if not value or ctx.resilient_parsing:
         return
+    scan = None
+    if streams.settings.verbose:
+        from holdfast.scan.sweep import describe  # start-up cost, only when it is asked for
+
+        scan = describe()
     if ctx.params.get("json"):
-        streams.document({"version": __version__})
+        streams.document({"version": __version__} | ({"scan": scan} if scan else {}))
     else:
         streams.answer(f"holdfast {__version__}")
+        if scan:
+            streams.answer(f"scan: {scan}")
     ctx.exit()
 
 

@@ -36,6 +36,9 @@ def _main(words: list[str]) -> int:
         from holdfast.adapters.agents.client import run
 
         run(words[1:], load_runner)
+    import gc
+
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)  # by default a tenth of a short command goes into collections
     from holdfast.cli.through_helper import ask
 
     if (code := ask(words)) is not None:
@@ -96,7 +99,6 @@ def _command() -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     import gc
 
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)  # by default a tenth of a short command goes into collections
     from holdfast.cli import caller
     from holdfast.cli import main as program  # loading it takes longer than many a command
 

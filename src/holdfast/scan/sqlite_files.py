@@ -164,7 +164,20 @@ def reading(name: str, flags: int, dir_fd: int) -> Iterator[int]:
     try:
         yield fd
     finally:
-        close_file(fd)
+        close_file(fd, is_database=_may_be_database(name, fd))
+
+
+def _may_be_database(name: str, fd: int) -> bool:
+    """Whether closing a file could lose locks of a database: an empty one may be new.
+
+    A restore asks this of every file that it removes, so only for databases are all descriptors looked at."""
+    if name.endswith(PARTS):
+        return True
+    try:
+        header = os.pread(fd, len(MAGIC), 0)
+    except OSError:
+        return True
+    return not header or header == MAGIC
 
 
 def open_file(name: str, flags: int, dir_fd: int) -> int:

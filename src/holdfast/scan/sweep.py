@@ -30,6 +30,15 @@ native = _load()
 """The native module, or None."""
 
 
+def describe() -> str:
+    """Say which implementation compares folders, and why if it is the slower one."""
+    if native is not None:
+        return "native"
+    if os.environ.get("HOLDFAST_NATIVE") == "0":
+        return "pure Python, because HOLDFAST_NATIVE is 0"
+    return "pure Python, because the native module was not built or cannot be loaded"
+
+
 class Sweep:
     """One comparison of a scan cache with the disk. It runs in threads of its own from the moment it is made."""
 

@@ -125,3 +125,30 @@ def test_what_two_read_at_once_is_closed_by_the_last_of_them(root: Path, databas
         assert descriptors(root / "app.db") == 0
     finally:
         os.close(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "is_looked_up"),
+    [
+        ("text", b"text", False),
+        ("almost", sqlite_files.MAGIC[:-1], False),
+        ("app.db", sqlite_files.MAGIC + b"more", True),
+        ("new.db", b"", True),  # SQLite locks a database before it writes to it
+        ("app.db-wal", b"text", True),
+    ],
+)
+def test_descriptors_are_looked_up_for_databases_alone(
+    name: str, content: bytes, is_looked_up: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restore asks this of every file that it removes."""
+    (tmp_path / name).write_bytes(content)
+    looked_up: list[object] = []
+    monkeypatch.setattr(sqlite_files, "_is_open_elsewhere", lambda identity: bool(looked_up.append(identity)))
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with sqlite_files.reading(name, FLAGS, folder):
+            pass
+    finally:
+        os.close(folder)
+    assert bool(looked_up) == is_looked_up
+    assert descriptors(tmp_path / name) == 0

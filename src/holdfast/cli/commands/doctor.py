@@ -20,6 +20,7 @@ from holdfast.cli.context import App, pass_app, typed
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.install_output import command_words, places
 from holdfast.errors import HoldfastError
+from holdfast.scan.sweep import describe
 
 _LOG_LINES = 3
 
@@ -42,13 +43,14 @@ def doctor(app: App, *, agents: tuple[str, ...]) -> int:
     found = [examine(find_agent(name), around, command_words(name), sessions) for name in agents or AGENT_NAMES]
     log = _last_lines()
     if app.json:
-        app.items(map(_document, found), log=log)
+        app.items(map(_document, found), log=log, scan=describe())
     else:
         for each in found:
             _show(each, whole=bool(agents))
         if log:
             streams.note(f"The last lines of {render.escape(str(log_file(os.environ)))}:")
             streams.notes(f"    {render.escape(line)}" for line in log)
+        streams.note(f"Scans are {describe()}.")
     return Exit.DONE if all(each.is_well for each in found) else Exit.INCOMPLETE
 
 

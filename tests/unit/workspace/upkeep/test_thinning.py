@@ -88,11 +88,11 @@ class TestWhatGoes:
         ]
         stay = [
             scene.save("by hand").id,
+            scene.save(metadata={"before": "the release", "watch": "yes", "protection": "yes"}).id,  # as `--meta`
+            scene.save(metadata={"agent": "me", "type": "session"}).id,
             scene.by_hook("before the last turn").id,
             scene.by_hook("last turn").id,
             scene.save(metadata={"type": "manual"}).id,
-            scene.save(metadata={"before": "the release", "watch": "yes", "protection": "yes"}).id,  # as `--meta`
-            scene.save(metadata={"agent": "me", "type": "session"}).id,
             scene.save(metadata={"type": "feature"}).id,
             scene.save(metadata={"type": "automatic", "project": "p"}).id,
             scene.save(metadata={"type": "automatic"}, name="named").id,

@@ -97,6 +97,15 @@ class TestTimeline:
         assert "What does total() do?" in text
         assert "changed nothing" in text
 
+    def test_checks_are_green_or_red(self, pages: Pages, workspace: Workspace) -> None:
+        first, _, third = workspace.list(3)
+        workspace.mark(first, "check", {"passed": True, "command": "true"})
+        workspace.mark(third, "check", {"passed": False, "command": "false"})
+        text = pages.get("timeline").text
+        assert text.count("check green") == 1
+        assert text.count("check red") == 1
+        assert "check green" in pages.get(f"turn/{first.id}").text
+
     def test_nothing_yet(self, pages: Pages) -> None:
         assert "No checkpoint matches" in pages.get("timeline", text="nothing like it").text
 

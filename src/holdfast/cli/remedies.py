@@ -34,7 +34,7 @@ COMMAND_LINE = {
     "other_store": "Pass another --store.",
     "purge_secret": "Remove it with: holdfast purge --secret {id}",
     "allow_check": "Read it, then allow it with: holdfast check --allow",
-    "configure_check": 'Set one in holdfast.toml, such as check = "pytest -q"; then run: holdfast check',
+    "configure_check": 'Set one in holdfast.toml, such as check = "pytest"; then run: holdfast check',
     "list_secrets": "List them with: holdfast secrets",
     "purge_lines": "Pass --lines to remove them.",
     "restore_missing": "Bring it back with: holdfast -C {path} restore latest",

@@ -15,6 +15,7 @@ from holdfast.web.answers import Answer, Query, query_of, site_of
 from holdfast.web.graph import Lane, Step, draw
 from holdfast.web.take_back import COMPUTED, banner, restore_title
 from holdfast.workspace import Workspace
+from holdfast.workspace.check import CHECK
 from holdfast.workspace.location import WorkspaceLocation, message
 from holdfast.workspace.stored.attribution import USER
 from holdfast.workspace.stored.history import Summary, Turn
@@ -47,6 +48,11 @@ class TimelineRow(NamedTuple):
         return self.turn.checkpoints[-1].id if self.turn.checkpoints else f"turn-{self.turn.number}"
 
     @property
+    def check(self) -> str:
+        """`green`, `red`, or empty if its newest checkpoint was not checked."""
+        return verdict(self.newest)
+
+    @property
     def who(self) -> str:
         return "you" if self.turn.actor == USER else self.turn.actor
 
@@ -72,6 +78,13 @@ class Rail(NamedTuple):
     bars: list[Bar]
     most: int
     total: int
+
+
+def verdict(checkpoint: Checkpoint | None) -> str:
+    """Whether the check of a checkpoint passed: `green`, `red`, or empty without one."""
+    known = checkpoint.metadata.get(CHECK) if checkpoint else None
+    passed = known.get("passed") if isinstance(known, dict) else None
+    return "" if passed is None else "green" if passed else "red"
 
 
 def show(request: Request) -> Answer:

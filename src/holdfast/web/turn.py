@@ -13,6 +13,7 @@ from holdfast.web.answers import Answer, query_of, site_of
 from holdfast.web.conversation import Conversation, read_conversation
 from holdfast.web.diff_view import ROWS_MAX, FileView, view_changes
 from holdfast.web.take_back import banner, restore_title
+from holdfast.web.timeline import verdict
 from holdfast.workspace import Workspace
 from holdfast.workspace.location import message
 from holdfast.workspace.stored.attribution import USER
@@ -78,6 +79,7 @@ def _values(
         "conversation": _conversation(workspace, turn, whole=whole),
         "older": earlier.id if earlier else None,
         "newer": _newer(workspace, newest),
+        "check": verdict(newest),
         "uncovered": _failures(newest),
     }
 

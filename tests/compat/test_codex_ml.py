@@ -51,6 +51,8 @@ class TestNames:
             ("utils.storage", "FSSpecStorage StorageProvider"),
             ("utils.checkpoint_event", "maybe_emit_checkpoint_saved_event toggle_checkpoint_json_logging"),
             ("checkpointing.bestk", "update_and_prune"),
+            ("checkpointing.best_k_retention", "CheckpointEntry CheckpointIndex prune_checkpoints"),
+            ("checkpointing.best_k_retention", "save_checkpoint_with_retention"),
             ("checkpointing.atomic_io", "atomic_write_bytes file_sha256"),
             ("io.atomic", "atomic_write_json canonical_json_dumps"),
             ("cli.checkpoint", "main"),
@@ -806,6 +808,35 @@ class TestNeighbours:
         index.write_text("{ invalid")
         with pytest.raises(ValueError, match="JSON"):
             update(tmp_path / "checkpoint_0.pt", metric=1.0, k=3, index_path=index)
+
+    def test_retention_of_the_best(self, tmp_path: Path) -> None:
+        module = names_of("codex_ml.checkpointing.best_k_retention")
+        folder = tmp_path / "ckpt"
+        saved = [
+            module.save_checkpoint_with_retention(folder, {"step": step}, metric, step, keep_top_k=2)
+            for step, metric in enumerate([0.5, float("nan"), 0.3, 0.9], start=1)
+        ]
+        assert saved[0].name == "checkpoint_step_1_metric_0.5000.pt"
+        assert [path.exists() for path in saved] == [True, False, True, True], "the one just saved stays"
+        index = module.CheckpointIndex(folder)
+        assert {each.step for each in index.load()} == {1, 3, 4}
+        planned = module.prune_checkpoints(folder, keep_top_k=1, keep_last=True, dry_run=True)
+        assert planned["kept"] == [saved[3].name] and len(planned["deleted"]) == 2 and saved[0].exists()
+        done = module.prune_checkpoints(folder, keep_top_k=1, metric_lower_better=False)
+        assert (done["kept"], done["errors"]) == ([saved[3].name], [])
+        assert sorted(path.name for path in folder.glob("*.pt")) == [saved[3].name]
+
+    def test_retention_removes_nothing_elsewhere(self, tmp_path: Path) -> None:
+        module = names_of("codex_ml.checkpointing.best_k_retention")
+        (tmp_path / "other.pt").write_bytes(b"x")
+        index = module.CheckpointIndex(tmp_path / "ckpt")
+        (tmp_path / "ckpt" / "notes.txt").write_text("x")
+        index.save([module.CheckpointEntry(name, 1.0, 1, 0.0) for name in ("../other.pt", "notes.txt")])
+        assert len(module.prune_checkpoints(tmp_path / "ckpt", keep_top_k=0)["errors"]) == 2
+        assert (tmp_path / "other.pt").exists() and (tmp_path / "ckpt" / "notes.txt").exists()
+        index.index_path.write_text("{")
+        with pytest.warns(UserWarning, match="not an index"):
+            assert index.load() == []
 
     def test_bestk_removes_nothing_elsewhere(self, tmp_path: Path) -> None:
         update = names_of("codex_ml.checkpointing.bestk").update_and_prune

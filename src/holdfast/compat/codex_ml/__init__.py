@@ -6,7 +6,7 @@
     utils.storage, utils.checkpoint_event         copies elsewhere; a line of JSON for each save
     training.checkpointing                        files named after epoch and metric
     training.checkpoint_manager, training.checkpoint    files of steps, the best one linked
-    checkpointing, io                             best-k index, manifests, atomic files
+    checkpointing, io                             best-k indexes, manifests, atomic files
     cli.checkpoint, cli.checkpoint_validate       `python -m … --info latest`, `python -m … validate PATH`
     files, payload, rng and others                what these modules share; not names of codex_ml
 

@@ -23,12 +23,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast.adapters.agents.protocol import is_listening
 from trees import edit, realistic, spread
 from upkeep import generate
 
 GOAL = 1.2
 COUNTS = (10, 10_000)
 HOLDFAST = (sys.executable, "-m", "holdfast.cli")
+HELPER = (
+    "import os; from holdfast.adapters.agents.helper import stay; from holdfast.cli.start import load_runner; "
+    "stay(dict(os.environ), load_runner)"
+)
 PASS = (sys.executable, "-c", "pass")
 
 
@@ -72,6 +77,43 @@ def _status(area: Path, files: int, rounds: int) -> None:
             print(f"{files:,} files, {what:<17} {name:<16} {_shown(cost)}  {ratios}", flush=True)
         edit(tree, spread(tree, 10, seed=7), seed=8)
     print(f"The goal is {GOAL} ×.")
+    _with_helper(tree.root, environ, files, rounds)
+
+
+def _with_helper(folder: Path, environ: Mapping[str, str], files: int, rounds: int) -> None:
+    """`status` and `save` by the clock, in a helper, against git. The helper's own time is not the process's, so it is
+    shown apart."""
+    process = subprocess.Popen([sys.executable, "-c", HELPER], env=environ, stdin=subprocess.DEVNULL)
+    try:
+        while not is_listening(environ):
+            time.sleep(0.01)
+        for name, theirs, ours in (
+            ("status", ["git status"], [*HOLDFAST, "status"]),
+            (
+                "save",
+                ["git add -A", "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x"],
+                [*HOLDFAST, "save"],
+            ),
+        ):
+            works = {"git": ("sh", "-c", " && ".join(theirs)), "holdfast": ours}
+            before = _spent_by(process.pid)
+            costs = _measured(works, folder, environ, rounds)
+            helper = (_spent_by(process.pid) - before) / (rounds + 1)
+            cost, git = costs["holdfast"], costs["git"]
+            ratios = f"{(cost.processor + helper) / git.processor:5.2f} × ({cost.clock / git.clock:.2f} ×)"
+            print(
+                f"{files:,} files, in the helper: {name:<8} {_shown(cost)} + {helper * 1000:.0f} ms  {ratios}",
+                flush=True,
+            )
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _spent_by(pid: int) -> float:
+    """The processor's time of a running process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _many(area: Path, rounds: int) -> None:

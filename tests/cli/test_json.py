@@ -81,10 +81,11 @@ def test_lists_have_one_shape(holdfast, project):
         (("log", "-n", "2"), 2), (("usage", "-n", "2"), 2), (("search", "t"), 2), (("why", "a.txt"), 1),
         (("blame", "a.txt"), 1), (("prune", "--keep-last", "1", "--dry-run"), 2), (("rm", "a1", "--yes"), 1),
         (("prune", "--keep-last", "1", "--yes"), 1), (("prune", "--keep-last", "1"), 0), (("doctor", "codex"), 1),
-        (("install", "codex", "--dry-run"), 1),
+        (("install", "codex", "--dry-run"), None),  # its hooks, and one for each of its commands
     ):  # fmt: skip
         found = holdfast(*words, "--json").json
-        assert list(found)[:2] == ["items", "next"] and len(found["items"]) == count, (words, found)
+        assert list(found)[:2] == ["items", "next"], (words, found)
+        assert len(found["items"]) == count if count is not None else len(found["items"]) > 1, (words, found)
         assert (found["next"] is not None) == (words[0] == "log"), words
 
 

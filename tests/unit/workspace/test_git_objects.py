@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.adapters.agents.hook import open_workspace
 from holdfast.workspace import Workspace
 from holdfast.workspace.git_losses import read_recorded
 from holdfast.workspace.stored.git_data import extract
@@ -318,6 +319,12 @@ def _shallow(place: Path, tmp_path: Path) -> None:
     _git(tmp_path, "clone", "-q", "--depth=1", f"file://{tmp_path}/origin", str(place))
 
 
+def _shallow_without_remote(place: Path, tmp_path: Path) -> None:
+    _shallow(place, tmp_path)
+    _git(place, "remote", "set-head", "origin", "--delete")
+    _git(place, "remote", "remove", "origin")
+
+
 def _partial(place: Path, tmp_path: Path) -> None:
     _packed_refs(tmp_path / "origin", tmp_path)
     _commit(tmp_path / "origin", "two", "other.txt")
@@ -357,7 +364,7 @@ def _submodule_itself(place: Path, tmp_path: Path) -> None:
 
 _KINDS = [
     _sha256, _packed_refs, _alternates, _shallow, _partial, _worktree, _bare_hub, _separate, _split_index,
-    _submodule_itself,
+    _submodule_itself, _shallow_without_remote,
 ]  # fmt: skip
 
 
@@ -509,3 +516,29 @@ def test_deleted_checkpoints_free_what_they_held(folder: Path, workspace: Worksp
     workspace.merge()
     assert workspace.usage().git_bytes < 100_000 and not workspace.git_losses().not_held
     assert workspace.verify().ok
+
+
+def test_merging_packs_loses_no_dropped_stash(folder: Path, workspace: Workspace) -> None:
+    for number in range(7):
+        _commit(folder, f"commit {number}")
+        workspace.save()
+    (folder / "file.txt").write_text("stashed")
+    _git(folder, "stash", "-q")
+    workspace.save()
+    workspace.defer_git()
+    _commit(folder, "last")
+    checkpoint = workspace.save()
+    _git(folder, "stash", "drop", "-q")
+    _forget(folder)
+    workspace.after_save()
+    assert [each.ref for each in workspace.rescue_git(checkpoint).refs] == ["refs/stash"]
+    assert _git(folder, "show", "stash@{0}:file.txt") == "stashed"
+
+
+def test_hooks_answer_before_objects_are_held(folder: Path, tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "PATH": os.environ["PATH"]}
+    opened = open_workspace(folder, environ)
+    opened.save()
+    assert opened.git_losses().not_held
+    opened.after_save()
+    assert not opened.git_losses().not_held

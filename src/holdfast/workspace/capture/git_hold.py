@@ -150,8 +150,9 @@ class GitHolder:
         """Return the data of the checkpoint, with packs that were added to others since it was saved."""
         row = self._repository.catalog.greatest()
         newest = self._read(self._repository.checkpoint(row)) if row is not None else None
-        ours, theirs = pending.data.packs, newest.data.packs if newest else ()
-        return pending.data if len(theirs) <= len(ours) else pending.data._replace(packs=theirs)
+        if newest is None or not wanted_tips(pending.refs) & pending.data.tips <= newest.data.tips:
+            return pending.data
+        return pending.data._replace(packs=newest.data.packs)
 
     # packing, without the lock
 
@@ -313,6 +314,8 @@ class GitHolder:
             pending = self._read(self._repository.checkpoint(row)) if row is not None else None
             if pending is None or not pending.data.wanted:
                 continue  # deleted or purged meanwhile
+            if key != target.id and not wanted_tips(pending.refs) & pending.data.tips <= data.tips:
+                continue  # it holds something else: its own turn comes
             wanted = frozenset(wanted_tips(pending.refs) - data.tips) if key != target.id else data.wanted
             self._replace(pending, pending.data._replace(packs=data.packs, problem=data.problem, wanted=wanted))
 

@@ -119,8 +119,8 @@ class GitRecorder:
         try:
             row = self._repository.catalog.greatest()
             trees = [bytes.fromhex(cached.get("data", ""))]
-            if row is not None:
-                trees.append(read_contents(objects, objects.commit(bytes.fromhex(row.commit))).git_data)
+            if row is not None:  # first: the cache is not written while git's files have just changed
+                trees.insert(0, read_contents(objects, objects.commit(bytes.fromhex(row.commit))).git_data)
             for tree in filter(None, trees):
                 if objects.has(tree):
                     data = read_git_data(objects, tree)

@@ -33,8 +33,13 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+# Also as on macOS, and as on Windows what is to run there.
+WINDOWS := $(addprefix src/holdfast/,errors.py model retention.py serde durable flow indexing)
+
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 $(WINDOWS)
 
 layers: $(VENV)/.installed-dev
 	$(BIN)/lint-imports

@@ -88,7 +88,7 @@ def without_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:  # as NFS does
         raise OSError(errno.EINVAL, "no flags")
 
-    monkeypatch.setattr(sys.modules["holdfast.durable.disk"], "_renameat2", refuse)
+    monkeypatch.setattr(sys.modules["holdfast.durable.platform"], "rename_with_flags", refuse)
 
 
 @pytest.mark.usefixtures("without_exchange")

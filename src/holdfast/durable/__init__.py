@@ -1,7 +1,8 @@
 """The only package that changes a disk: writes, syncs, renames into place, takes locks; SQLite and PostgreSQL.
 
 Everything goes through `disk()`, one small object, so that a test can put a faulty one in its place and interrupt
-every write, rename, sync and removal in turn (`holdfast.testing.faulty_disks`).
+every write, rename, sync and removal in turn (`holdfast.testing.faulty_disks`). What not every system can do is in
+`platform`.
 """
 
 from holdfast.durable.disk import ASIDE, Disk, disk, open_to_owner, use_disk

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import mmap
 import os
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -102,6 +102,10 @@ def _buffer() -> memoryview:
 def _go_direct(fd: int, *, on: bool) -> bool:
     """Send what is written to a file past the page cache, or no longer; False where that cannot be."""
     flag = getattr(os, "O_DIRECT", 0)
+    if sys.platform == "win32" or not flag:
+        return False
+    import fcntl  # Windows has none
+
     flags = fcntl.fcntl(fd, fcntl.F_GETFL)
     try:
         fcntl.fcntl(fd, fcntl.F_SETFL, flags | flag if on else flags & ~flag)

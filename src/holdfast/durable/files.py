@@ -6,9 +6,11 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
+from holdfast.durable import platform
 from holdfast.durable.disk import disk
 
 _MOST_DOTS = 1000
@@ -61,7 +63,7 @@ def read_file(
     Never waits for a pipe and never reads a device; raises OSError with a readable `strerror` if it is not a
     regular file or is larger than `max_bytes`.
     """
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow_links else os.O_NOFOLLOW)
+    flags = platform.READ_ONLY | platform.O_NONBLOCK | (0 if follow_links else platform.O_NOFOLLOW)
     try:
         fd = os.open(path, flags, dir_fd=dir_fd)
     except ValueError as error:  # a NUL in the name
@@ -118,8 +120,10 @@ def make_folder(path: Path, *, mode: int = 0o700) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Make the names in a folder durable. Windows has no call for that, and writes them with the files."""
+    if sys.platform == "win32":
+        return
+    fd = os.open(path, platform.READ_ONLY | platform.O_DIRECTORY)
     try:
         disk().fsync(fd)
     finally:
@@ -128,7 +132,7 @@ def sync_folder(path: Path) -> None:
 
 def remove_tree(name: str, *, dir_fd: int | None = None) -> None:
     """Remove a folder and everything in it, never following a link. A folder that does not exist is no error."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = platform.READ_ONLY | platform.O_DIRECTORY | platform.O_NOFOLLOW
     try:
         fd = os.open(name, flags, dir_fd=dir_fd)
     except FileNotFoundError:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
+import sys
 import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from holdfast.durable import platform
 from holdfast.durable.disk import open_to_owner
 from holdfast.errors import Unavailable
 
@@ -39,7 +40,7 @@ class Lock:
 
     def acquire(self, *, wait: bool = True) -> bool:
         """Take the lock; without `wait`, return at once whether it was free. Unavailable after the timeout."""
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | platform.O_CLOEXEC, 0o600)
         try:
             open_to_owner(fd, 0o600)
             is_ours = self._take(fd, wait=wait)
@@ -57,12 +58,10 @@ class Lock:
         begun, is_told = time.monotonic(), False
         give_up = begun + (self._timeout_s if wait else 0.0)
         while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if platform.lock_file(fd):
                 return True
-            except BlockingIOError:
-                if time.monotonic() >= give_up:
-                    break
+            if time.monotonic() >= give_up:
+                break
             if not is_told and time.monotonic() >= begun + _TOLD_AFTER_S:
                 is_told = True
                 for listener in _listeners:
@@ -79,9 +78,7 @@ class Lock:
         """Free the lock."""
         fd = self._part()  # first: once the kernel has freed the lock, another thread may set these fields
         if fd >= 0:
-            fcntl.flock(
-                fd, fcntl.LOCK_UN
-            )  # explicitly: a child that was forked meanwhile has a copy of `fd`, which would keep the lock
+            platform.unlock_file(fd)  # explicitly: a child forked meanwhile has a copy of `fd`, which keeps the lock
             os.close(fd)
 
     def forget(self) -> None:
@@ -120,4 +117,5 @@ def _forget_in_child() -> None:
         lock.forget()
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_forget_in_child)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 from collections.abc import Iterator
 
 from holdfast.errors import Unavailable
@@ -52,6 +53,10 @@ def _other_owner(file: str | bytes | os.PathLike[str], folder: str | os.PathLike
 
     with contextlib.suppress(OSError, ValueError):
         name, above = os.fsdecode(file), os.fspath(folder)
-        if os.path.commonpath([name, above]) == above and os.lstat(name).st_uid != (me := os.geteuid()):
+        if (
+            sys.platform != "win32"
+            and os.path.commonpath([name, above]) == above
+            and os.lstat(name).st_uid != (me := os.geteuid())
+        ):
             return f"Another user owns it, as after sudo. Take it over: sudo chown -R {me} {shlex.quote(above)}"
     return ""

@@ -14,6 +14,7 @@ import errno
 import os
 import sqlite3
 import stat
+import sys
 import threading
 import time
 from collections import deque
@@ -46,14 +47,15 @@ def journal_mode(path: str | os.PathLike[str]) -> str:
     """
     folder = os.path.dirname(os.path.realpath(path))
     with contextlib.suppress(OSError):
-        if os.statvfs(folder).f_bsize < _WAL_INDEX_STEP_BYTES:
+        if sys.platform != "win32" and os.statvfs(folder).f_bsize < _WAL_INDEX_STEP_BYTES:
             return "DELETE"
     return "WAL"
 
 
 def connect(path: str, *, timeout_s: float = _TIMEOUT_S, create: bool = True) -> sqlite3.Connection:
     """Connect with Python's own SQLite; transactions begin only where the caller begins one."""
-    name = path if path == MEMORY else f"file:{quote(os.fsencode(path))}?mode={'rwc' if create else 'rw'}"
+    place = f"///{quote(path.replace(os.sep, '/'), safe='/:')}" if os.sep == "\\" else quote(os.fsencode(path))
+    name = path if path == MEMORY else f"file:{place}?mode={'rwc' if create else 'rw'}"
     return sqlite3.connect(name, uri=path != MEMORY, timeout=timeout_s, isolation_level=None, check_same_thread=False)
 
 

@@ -8,19 +8,21 @@ import operator
 import os
 import re
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, Protocol
 
+from holdfast.durable import platform
 from holdfast.errors import HoldfastError, NotFound, Refused, Unavailable
 from holdfast.indexing.validation import as_texts
 from holdfast.validation import check_count, check_place
 
 TEXTS = ("*.md", "*.txt", "*.rst", "*.py")
 _PORTION = 500
-_READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_READING = platform.READ_ONLY | platform.O_NOFOLLOW | platform.O_NONBLOCK
 _SETTLED_NS = 2_000_000_000
 """A file that changed this recently may change again within one tick of the clock; its stamp is not trusted."""
 
@@ -108,9 +110,10 @@ class FolderSource:
         excluded, included = _pattern(tuple(self.exclude)), _pattern(tuple(self.include))
         place = os.path.join(self.path, under)
         found: list[tuple[str, Document | str]] = []
-        handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # entries are read relative to this
+        is_windows = sys.platform == "win32"  # there a folder has no handle
+        handle = -1 if is_windows else os.open(place, platform.READ_ONLY | platform.O_DIRECTORY)
         try:
-            with os.scandir(handle) as entries:
+            with os.scandir(place if is_windows else handle) as entries:  # entries are read relative to the handle
                 for entry in entries:
                     name = entry.name
                     path = under + name
@@ -132,7 +135,8 @@ class FolderSource:
                     elif kind == stat.S_IFDIR:
                         found.append((printable(path + "/"), path + "/"))
         finally:
-            os.close(handle)
+            if not is_windows:
+                os.close(handle)
         found.sort(key=_first)
         return found
 

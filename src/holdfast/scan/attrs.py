@@ -17,6 +17,7 @@ import stat
 from base64 import b64decode, b64encode
 from typing import NamedTuple
 
+from holdfast.durable import platform
 from holdfast.errors import Damaged, Remedy
 
 NOTHING = b"-"
@@ -130,13 +131,13 @@ def extras_of(fd: int | None, status: os.stat_result, owner: tuple[int, int]) ->
 
 def _xattrs(fd: int) -> list[bytes]:
     try:
-        names = os.listxattr(fd)
+        names = platform.list_xattrs(fd)
     except OSError:
         return []  # a file system without them
     found = []
     for name in sorted(names):
         if is_kept_xattr(name):
-            value = os.getxattr(fd, name)
+            value = platform.get_xattr(fd, name)
             found.append(b"xattr.%s=%s" % (_quote(os.fsencode(name)), b64encode(value)))
     return found
 

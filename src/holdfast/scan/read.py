@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
+from holdfast.durable import platform
 from holdfast.errors import Conflict
 from holdfast.model import Reason
 from holdfast.scan import sqlite_files
@@ -187,7 +188,7 @@ def _zeros(count: int) -> Iterator[bytes]:
 
 def _open(name: str, fd: int) -> int:
     try:
-        return sqlite_files.open_file(name, _FLAGS | os.O_NOATIME, fd)
+        return sqlite_files.open_file(name, _FLAGS | platform.O_NOATIME, fd)
     except PermissionError:
         return sqlite_files.open_file(name, _FLAGS, fd)  # Linux: only the owner may open with O_NOATIME
 

@@ -17,8 +17,9 @@ import fcntl
 import os
 import stat
 import struct
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 MAGIC = b"SQLite format 3\0"
 PARTS = ("-wal", "-journal", "-shm")
@@ -32,10 +33,12 @@ _SIDECAR_MAGICS = (  # first bytes of logs, journals and the indexes of logs, al
 )
 _READ_ONLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
-_FLOCK = struct.Struct("hhqqi")  # struct flock of 64-bit Linux
+_IS_DARWIN = sys.platform == "darwin"
+_FLOCK = struct.Struct("qqihh" if _IS_DARWIN else "hhqqi")  # struct flock of macOS, and of 64-bit Linux
 _LOCK_BYTES = (0x40000000, 512)  # where SQLite locks the database file
 _SHM_LOCK_BYTES = (120, 9)  # where it locks the -shm file of a database with a write-ahead log
-_DESCRIPTORS = "/proc/self/fd"
+_DESCRIPTORS = ("/proc/self/fd", "/dev/fd")
+_MOST_DESCRIPTORS = 4096  # that are tried where no folder lists them
 
 _kept: dict[tuple[int, int], list[int]] = {}  # by file; the first of each list is the one to read
 _lent: list[int] = []  # descriptors that are being read
@@ -113,7 +116,11 @@ class Writers:
 def _open_files() -> dict[str, list[str]]:
     """Descriptors of other processes, by file name; `readlink` never waits for a dead network server, `stat` may."""
     found: dict[str, list[str]] = {}
-    for process in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        processes = os.listdir("/proc")
+    except OSError:
+        return {}  # the system does not show them: only locks tell that a database is in use
+    for process in filter(str.isdigit, processes):
         with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
             if int(process) == os.getpid():
                 continue  # for `_is_open_elsewhere`
@@ -149,10 +156,11 @@ def _is_locked(name: str, dir_fd: int, where: tuple[int, int], *, magic: bytes =
         with reading(name, _READ_ONLY, dir_fd) as fd:
             if magic and os.pread(fd, len(magic), 0) != magic:
                 return False
-            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, *where, 0)
+            kind = (fcntl.F_WRLCK, os.SEEK_SET)
+            asked = _FLOCK.pack(*((*where, 0, *kind) if _IS_DARWIN else (*kind, *where, 0)))
             # F_GETLK shows locks of other processes only; those of this one are found by its descriptors
-            kind, *_ = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked)[: _FLOCK.size])
-            return bool(kind != fcntl.F_UNLCK) or _is_open_elsewhere(_identity(os.fstat(fd)))
+            told = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked)[: _FLOCK.size])
+            return bool(told[3 if _IS_DARWIN else 0] != fcntl.F_UNLCK) or _is_open_elsewhere(_identity(os.fstat(fd)))
     except OSError:
         return False
 
@@ -215,11 +223,18 @@ def close_what_is_free() -> None:
 def _is_open_elsewhere(identity: tuple[int, int]) -> bool:
     """Whether this process has a file open by descriptors that are not from here."""
     ours = {*_lent, *_kept.get(identity, ())}
-    for number in map(int, os.listdir(_DESCRIPTORS)):
+    for number in _own_descriptors():
         with contextlib.suppress(OSError):  # closed meanwhile
             if number not in ours and _identity(os.fstat(number)) == identity:
                 return True
     return False
+
+
+def _own_descriptors() -> Iterable[int]:
+    for folder in _DESCRIPTORS:
+        with contextlib.suppress(OSError):
+            return [int(name) for name in os.listdir(folder) if name.isdigit()]
+    return range(_MOST_DESCRIPTORS)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -43,14 +44,13 @@ def describe(folder: Path) -> dict[str, EntryDescription]:
         name = str(path.relative_to(folder))
         status = path.lstat()
         same_as = name if path.is_dir() else first.setdefault((status.st_dev, status.st_ino), name)
-        names = sorted(os.listxattr(path, follow_symlinks=False))
         found[name] = EntryDescription(
             kind=_KINDS[stat.S_IFMT(status.st_mode)],
             content=_content(path, status),
             mode=stat.S_IMODE(status.st_mode),
             mtime_ns=status.st_mtime_ns,
             owner=(status.st_uid, status.st_gid),
-            xattrs=tuple((each, os.getxattr(path, each, follow_symlinks=False)) for each in names),
+            xattrs=_xattrs(path),
             same_as=same_as if status.st_nlink > 1 else name,
         )
     return found
@@ -67,6 +67,13 @@ def differences(before: dict[str, EntryDescription], after: dict[str, EntryDescr
             changed = [each.name for each in fields(old) if getattr(old, each.name) != getattr(new, each.name)]
             found.append(f"{path}: {', '.join(_change(old, new, name) for name in changed)}")
     return found
+
+
+def _xattrs(path: Path) -> tuple[tuple[str, bytes], ...]:
+    if sys.platform != "linux":
+        return ()
+    names = sorted(os.listxattr(path, follow_symlinks=False))
+    return tuple((each, os.getxattr(path, each, follow_symlinks=False)) for each in names)
 
 
 def _content(path: Path, status: os.stat_result) -> bytes:

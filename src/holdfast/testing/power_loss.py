@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -181,8 +182,9 @@ def _id(status: os.stat_result) -> _Id:
 
 def _meta(path: str, status: os.stat_result) -> _Meta:
     is_link = stat.S_ISLNK(status.st_mode)
-    names = [] if is_link else sorted(os.listxattr(path))
-    xattrs = tuple((name, os.getxattr(path, name)) for name in names)
+    xattrs: tuple[tuple[str, bytes], ...] = ()
+    if sys.platform == "linux" and not is_link:
+        xattrs = tuple((name, os.getxattr(path, name)) for name in sorted(os.listxattr(path)))
     return _Meta(status.st_mode, (status.st_uid, status.st_gid), status.st_mtime_ns, xattrs)
 
 
@@ -192,11 +194,12 @@ def _set_meta(path: Path, meta: _Meta) -> None:
         return
     if now.owner != meta.owner:
         os.chown(path, *meta.owner, follow_symlinks=False)
-    if not stat.S_ISLNK(meta.mode):
+    if sys.platform == "linux" and not stat.S_ISLNK(meta.mode):
         for name in dict(now.xattrs).keys() - dict(meta.xattrs).keys():
             os.removexattr(path, name)
         for name, value in meta.xattrs:
             os.setxattr(path, name, value)
+    if not stat.S_ISLNK(meta.mode):
         path.chmod(stat.S_IMODE(meta.mode))
     os.utime(path, ns=(meta.mtime_ns, meta.mtime_ns), follow_symlinks=False)
 

@@ -8,6 +8,7 @@ import errno
 import mmap
 import os
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -210,7 +211,8 @@ def map_file(fd: int, size: int) -> memoryview | None:
         return None
     with contextlib.suppress(AttributeError, OSError):  # only Linux has it, and not all of its file systems
         # Pages of 2 MiB: a cold file is read in two thirds of the time, a warm one is mapped in a tenth
-        mapped.madvise(mmap.MADV_HUGEPAGE)
+        if sys.platform == "linux":
+            mapped.madvise(mmap.MADV_HUGEPAGE)
     return memoryview(mapped)
 
 

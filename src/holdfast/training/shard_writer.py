@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import stat
+import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -123,7 +124,8 @@ def _drop_from_cache(path: Path) -> None:
     with contextlib.suppress(OSError, AttributeError):  # macOS has no posix_fadvise
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            if sys.platform == "linux":
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(fd)
 

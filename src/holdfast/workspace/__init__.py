@@ -28,7 +28,15 @@ The folder is looked at by `capture`, written down by `stored`, and brought back
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
+
+if sys.platform == "win32":
+    from holdfast.errors import Unavailable
+
+    raise Unavailable(
+        "on Windows, folders can be saved inside WSL only", hint="Install Holdfast in WSL and run it there."
+    )
 
 from holdfast.workspace.workspace import Workspace
 

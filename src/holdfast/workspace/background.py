@@ -30,8 +30,9 @@ def give_way() -> None:
     Its share of the processor stays the same: one of low priority would be interrupted while it has the store's lock,
     and an agent would wait for it. On a busy computer that is many times as long as its work.
     """
-    with contextlib.suppress(OSError, AttributeError):
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    with contextlib.suppress(OSError):
+        if sys.platform == "linux":
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _has_ended(child: int) -> bool:

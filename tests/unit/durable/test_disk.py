@@ -38,8 +38,8 @@ def _refuse_renameat2(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     def refuse(_src: str, dst: str, _src_dir_fd: int, _dst_dir_fd: int, _flags: int) -> None:
         raise OSError(code, os.strerror(code), dst)
 
-    module = importlib.import_module("holdfast.durable.disk")  # the package has a function of the same name
-    monkeypatch.setattr(module, "_renameat2", refuse)
+    module = importlib.import_module("holdfast.durable.platform")
+    monkeypatch.setattr(module, "rename_with_flags", refuse)
 
 
 class TestCreate:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 from collections.abc import Mapping
 
 _STATUS = ("Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp", "CapEff")
@@ -30,6 +31,8 @@ _VARIABLES = ("TZ", "TZDIR", "LD_PRELOAD", "LD_LIBRARY_PATH", "HOLDFAST_NATIVE")
 def acts_alike(pid: int, environ: Mapping[str, str], own: Mapping[str, str]) -> bool:
     """Whether a process has the same rights, limits and view of the system as this one. `environ` is its environment,
     `own` the one that this process was started with."""
+    if sys.platform != "linux":
+        return False  # there is no helper
     try:
         if any(environ.get(name) != own.get(name) for name in _VARIABLES):
             return False

@@ -75,6 +75,8 @@ def socket_name(identity: bytes) -> str:
 
 def socket_path(folder_fd: int, name: str) -> str:
     """The path of a socket in an open folder: short, since the kernel takes 107 bytes, however long the folder's is."""
+    if not sys.platform.startswith("linux"):
+        raise OSError("there is no helper on this system")  # hooks do the work themselves
     return f"/proc/self/fd/{folder_fd}/{name}"
 
 
@@ -98,12 +100,16 @@ def is_listening(environ: Mapping[str, str]) -> bool:
 
 def is_same_user(connection: _socket.socket) -> bool:
     """Whether the process at the other end runs as this user."""
+    if sys.platform != "linux":
+        return False  # `socket_path` has refused
     found = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
     return int.from_bytes(found[4:8], sys.byteorder) == os.geteuid()
 
 
 def pid_of(connection: _socket.socket) -> int:
-    """The process at the other end."""
+    """The process at the other end; 0 if the system does not tell."""
+    if sys.platform != "linux":
+        return 0
     return int.from_bytes(connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)[:4], sys.byteorder)
 
 
@@ -121,7 +127,7 @@ def confirm(connection: _socket.socket, fds: list[int]) -> None:
 def receive_confirmation(connection: _socket.socket, fds: list[int]) -> bool:
     """Whether the client confirms. Open files that come with it are added to `fds`; the caller closes them."""
     room = _socket.CMSG_SPACE(4 * _MAX_FILES)
-    data, ancillary, _, _ = connection.recvmsg(1, room, _socket.MSG_CMSG_CLOEXEC)
+    data, ancillary, _, _ = connection.recvmsg(1, room, getattr(_socket, "MSG_CMSG_CLOEXEC", 0))
     for level, kind, files in ancillary:
         if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
             fds += [int.from_bytes(files[at : at + 4], sys.byteorder) for at in range(0, len(files) - 3, 4)]

@@ -6,14 +6,12 @@ import errno
 import os
 import stat
 
-from holdfast.durable import disk
+from holdfast.durable import disk, platform
 from holdfast.scan.attrs import Attr, is_kept_xattr
 from holdfast.scan.dir_handles import SHORTAGES, Handles
 
 ABORT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, *SHORTAGES)
 """Errors of the disk or the process rather than of one path; they end the restore."""
-
-_PATH_ONLY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # works whatever the mode, and never opens a device or a pipe
 
 
 class Metadata:
@@ -26,7 +24,7 @@ class Metadata:
 
     def set_all(self, name: str, dir_fd: int, path: str, attr: Attr) -> None:
         """Set owner, extended attributes, mode and time, in this order, since each may change the ones before."""
-        fd = os.open(name, _PATH_ONLY, dir_fd=dir_fd)
+        fd = platform.open_handle(name, dir_fd)
         try:
             self.set_owner(name, dir_fd, path, attr, fd)
             self._set_xattrs(fd, path, attr.xattrs)
@@ -51,16 +49,15 @@ class Metadata:
             self.notes.setdefault(path, f"restored, but its owner {uid}:{gid} could not be set")
 
     def _set_xattrs(self, fd: int, path: str, wanted: dict[str, bytes]) -> None:
-        where = f"/proc/self/fd/{fd}"  # Linux: the calls for attributes refuse an O_PATH descriptor, but not this path
         try:
-            present = {name for name in os.listxattr(where) if is_kept_xattr(name)}
+            present = {name for name in platform.list_xattrs(fd) if is_kept_xattr(name)}
         except OSError:
             present = set()
         try:
             for name in present - wanted.keys():
                 disk().removexattr(fd, name)
             for name, value in wanted.items():
-                if name not in present or os.getxattr(where, name) != value:
+                if name not in present or platform.get_xattr(fd, name) != value:
                     disk().setxattr(fd, name, value)
         except OSError as error:
             if error.errno in ABORT:

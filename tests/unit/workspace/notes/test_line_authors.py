@@ -196,11 +196,11 @@ def test_moved_lines_stay_the_agents(scene: Scene) -> None:
 
 
 def test_short_equal_lines_are_not_taken_for_moved(scene: Scene) -> None:
-    scene.agents("app.py", "x\n}\n\n")
+    scene.agents("app.py", "x\n}\n\nend of it\n")
     scene.write("app.py", "x\n")
-    scene.mine("other.py", "}\n\n")
+    scene.mine("other.py", "}\n\nend of it\n")
     scene.commit()
-    assert scene.authors() == {"app.py": "a", "other.py": "pp"}
+    assert scene.authors() == {"app.py": "a", "other.py": "ppp"}
 
 
 def test_a_copy_that_the_person_typed_is_the_persons(scene: Scene) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.workspace import Workspace
+from holdfast.workspace.notes.notes_ref import NotesRef
 
 from .conftest import Scene, authors_in
 
@@ -280,6 +281,26 @@ def test_writers_at_once_lose_nothing(noted: Scene, tmp_path: Path) -> None:
     assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
     assert set(_statuses(noted.workspace, *commits).values()) == {"true"}
     assert noted.git("rev-list", "--count", REF) == "8"
+
+
+@pytest.mark.parametrize("has_notes", [False, True])
+def test_a_note_written_between_objects_and_ref(noted: Scene, monkeypatch: pytest.MonkeyPatch, has_notes: bool) -> None:
+    if has_notes:
+        noted.git("notes", "--ref=holdfast", "add", "-m", "first", "HEAD~1")
+    whole, calls = NotesRef._commit, []
+
+    def commit(self: NotesRef, *arguments: Any) -> Any:
+        made = whole(self, *arguments)
+        if not calls:
+            noted.git("notes", "--ref=holdfast", "append", "-m", "meanwhile", "HEAD~1")
+        calls.append(made)
+        return made
+
+    monkeypatch.setattr(NotesRef, "_commit", commit)
+    assert noted.workspace.write_notes()[0].changed
+    assert len(calls) == 2
+    assert noted.git("notes", "--ref=holdfast", "show", "HEAD~1").endswith("meanwhile")
+    assert authors_in(noted.note()) == {"app.py": "aapp"}
 
 
 _KILLED = """

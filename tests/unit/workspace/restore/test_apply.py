@@ -188,7 +188,7 @@ class TestWithoutExchange:
         def refuse(*_: object) -> None:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
-        monkeypatch.setattr(sys.modules["holdfast.durable.disk"], "_renameat2", refuse)
+        monkeypatch.setattr(sys.modules["holdfast.durable.platform"], "rename_with_flags", refuse)
 
     @pytest.mark.parametrize("name", ["edited", "new"])
     def test_editor_write_between_any_two_steps_is_not_lost(

@@ -1,0 +1,280 @@
+"""Calls that not every system has, each with what is done where it is absent.
+
+| call | Linux | macOS | elsewhere |
+|---|---|---|---|
+| rename to a free name, exchange of two names | `renameat2` | `renameatx_np` | ENOSYS: `Disk` links and renames |
+| sync of one file | `fsync` | `F_FULLFSYNC`, else `fsync` | `fsync` |
+| sync of a file system | `syncfs` | `sync`, then `F_FULLFSYNC` | `sync` |
+| extended attributes | `os.listxattr` and others | `flistxattr` and others | none: ENOTSUP |
+| a handle of what cannot be opened | `O_PATH` | the owner gets the right to read first | as on macOS |
+| mode and owner of such a handle | `/proc/self/fd` | `fchmod`, `fchown` | as on macOS |
+| reading without a new access time | `O_NOATIME` | not possible | not possible |
+| the helper of hooks, which needs `SO_PEERCRED` and `/proc` | yes | no: hooks do the work themselves | as on macOS |
+| a lock that a dead owner frees | `flock` | `flock` | Windows: `msvcrt.locking` |
+| hints about changed folders | `inotify` | none: every save looks at all files | as on macOS |
+
+Linux is tested; the column of macOS is written from its documentation and was never run. `tests/portable.py` takes
+every Linux-only call away, so that the last column is tested, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import ctypes
+
+T = TypeVar("T")
+
+NO_REPLACE = 1
+EXCHANGE = 2
+NOT_SUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP)
+O_CLOEXEC: int = getattr(os, "O_CLOEXEC", 0)  # Windows gives no descriptor to a child
+O_NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
+O_NONBLOCK: int = getattr(os, "O_NONBLOCK", 0)
+O_DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
+READ_ONLY: int = os.O_RDONLY | O_CLOEXEC | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+O_NOATIME: int = getattr(os, "O_NOATIME", 0)
+_O_PATH: int = getattr(os, "O_PATH", 0)
+_PROC_FDS = "/proc/self/fd" if sys.platform == "linux" and os.path.isdir("/proc/self/fd") else ""
+_F_FULLFSYNC = 51  # of macOS
+_loaded: ctypes.CDLL | None = None
+
+
+# ---- Names ----
+
+
+def rename_with_flags(src: str, dst: str, src_dir_fd: int, dst_dir_fd: int, flag: int) -> None:
+    """Rename with NO_REPLACE or EXCHANGE, in one step. OSError with one of NOT_SUPPORTED where that is impossible."""
+    function, flags = _renaming(flag)
+    if function is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if function(src_dir_fd, os.fsencode(src), dst_dir_fd, os.fsencode(dst), flags):
+        raise_errno(dst)
+
+
+def _renaming(flag: int) -> tuple[Any, int]:
+    if sys.platform == "darwin":
+        return getattr(_libc(), "renameatx_np", None), 4 if flag == NO_REPLACE else 2  # RENAME_EXCL, RENAME_SWAP
+    return getattr(_libc(), "renameat2", None), flag
+
+
+# ---- Durability ----
+
+
+def fsync(fd: int) -> None:
+    """Make a file, or the names in a folder, durable. On macOS `fsync` alone leaves it in the cache of the disk."""
+    if sys.platform == "darwin":
+        try:
+            fcntl.fcntl(fd, _F_FULLFSYNC)
+            return
+        except OSError:  # a network or foreign file system
+            pass
+    os.fsync(fd)
+
+
+def sync_file_system(fd: int) -> None:
+    """Make everything on the file system of `fd` durable."""
+    function = getattr(_libc(), "syncfs", None)
+    if function is None:
+        if sys.platform != "win32":
+            os.sync()
+        fsync(fd)
+    elif function(fd):
+        raise_errno()
+
+
+# ---- Locks ----
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def lock_file(fd: int) -> bool:
+        """Take the lock of an open file; False if another has it. It ends with its owner, however that ends."""
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+    def unlock_file(fd: int) -> None:
+        """Free the lock of an open file."""
+        msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def lock_file(fd: int) -> bool:
+        """Take the lock of an open file; False if another has it. It ends with its owner, however that ends."""
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def unlock_file(fd: int) -> None:
+        """Free the lock of an open file, also if a forked child has a copy of the descriptor."""
+        fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+# ---- Handles ----
+
+
+def open_handle(name: str, dir_fd: int | None) -> int:
+    """Open what a name stands for, to set its metadata; also if it cannot be read. A link is refused or not followed.
+
+    Without `O_PATH` the owner gets the right to read first: the caller sets the mode after this.
+    """
+    if _O_PATH:
+        return os.open(name, _O_PATH | O_NOFOLLOW | O_CLOEXEC, dir_fd=dir_fd)
+    flags = os.O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC
+    try:
+        return os.open(name, flags, dir_fd=dir_fd)
+    except PermissionError:
+        status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            raise
+        os.chmod(name, stat.S_IMODE(status.st_mode) | stat.S_IRUSR, dir_fd=dir_fd)
+        return os.open(name, flags, dir_fd=dir_fd)
+
+
+def chmod(fd: int, mode: int) -> None:
+    """Set the mode of what `fd`, perhaps from `open_handle`, stands for."""
+    if _PROC_FDS:
+        os.chmod(f"{_PROC_FDS}/{fd}", mode)
+    else:
+        os.chmod(fd, mode)
+
+
+def chown(fd: int, uid: int, gid: int) -> None:
+    """Set the owner of what `fd`, perhaps from `open_handle`, stands for."""
+    if sys.platform == "win32":
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if _PROC_FDS:
+        os.chown(f"{_PROC_FDS}/{fd}", uid, gid)
+    else:
+        os.chown(fd, uid, gid)
+
+
+def chown_link(name: str, uid: int, gid: int, dir_fd: int) -> None:
+    """Set the owner of what a name stands for, a link itself included."""
+    if sys.platform == "win32":
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    os.chown(name, uid, gid, dir_fd=dir_fd, follow_symlinks=False)
+
+
+def mknod(name: str, mode: int, device: int, dir_fd: int) -> None:
+    """Make a pipe, a socket or a device."""
+    if sys.platform == "win32":
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    os.mknod(name, mode, device, dir_fd=dir_fd)
+
+
+def pwrite(fd: int, data: memoryview, offset: int) -> int:
+    """Write at an offset; on Windows that moves the position of the file."""
+    if sys.platform == "win32":
+        os.lseek(fd, offset, os.SEEK_SET)
+        return os.write(fd, data)
+    return os.pwrite(fd, data, offset)
+
+
+# ---- Extended attributes ----
+
+if sys.platform == "linux":
+
+    def _on(fd: int, work: Callable[[str | int], T]) -> T:
+        """Do something with a file. The calls refuse an `O_PATH` descriptor, but not its path in /proc."""
+        try:
+            return work(fd)
+        except OSError as error:
+            if error.errno != errno.EBADF or not _PROC_FDS:
+                raise
+            return work(f"{_PROC_FDS}/{fd}")
+
+    def list_xattrs(fd: int) -> list[str]:
+        """Return the names of extended attributes. OSError where there are none."""
+        return _on(fd, os.listxattr)
+
+    def get_xattr(fd: int, name: str) -> bytes:
+        return _on(fd, lambda place: os.getxattr(place, name))
+
+    def set_xattr(fd: int, name: str, value: bytes) -> None:
+        _on(fd, lambda place: os.setxattr(place, name, value))
+
+    def remove_xattr(fd: int, name: str) -> None:
+        _on(fd, lambda place: os.removexattr(place, name))
+
+elif sys.platform == "darwin":
+
+    def list_xattrs(fd: int) -> list[str]:
+        """Return the names of extended attributes. OSError where there are none."""
+        import ctypes
+
+        size = _checked(_libc().flistxattr(fd, None, ctypes.c_size_t(0), 0))
+        text = ctypes.create_string_buffer(size)
+        size = _checked(_libc().flistxattr(fd, text, ctypes.c_size_t(size), 0))
+        return [os.fsdecode(name) for name in text.raw[:size].split(b"\0") if name]
+
+    def get_xattr(fd: int, name: str) -> bytes:
+        import ctypes
+
+        function, key = _libc().fgetxattr, os.fsencode(name)
+        function.restype = ctypes.c_ssize_t
+        size = _checked(function(fd, key, None, ctypes.c_size_t(0), ctypes.c_uint32(0), 0))
+        value = ctypes.create_string_buffer(size)
+        size = _checked(function(fd, key, value, ctypes.c_size_t(size), ctypes.c_uint32(0), 0))
+        return value.raw[:size]
+
+    def set_xattr(fd: int, name: str, value: bytes) -> None:
+        import ctypes
+
+        size = ctypes.c_size_t(len(value))
+        _checked(_libc().fsetxattr(fd, os.fsencode(name), value, size, ctypes.c_uint32(0), 0))
+
+    def remove_xattr(fd: int, name: str) -> None:
+        _checked(_libc().fremovexattr(fd, os.fsencode(name), 0))
+
+    def _checked(result: int) -> int:
+        if result < 0:
+            raise_errno()
+        return result
+
+else:
+
+    def list_xattrs(fd: int) -> list[str]:
+        """Return the names of extended attributes. OSError where there are none."""
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    def get_xattr(fd: int, name: str) -> bytes:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    def set_xattr(fd: int, name: str, value: bytes) -> None:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    def remove_xattr(fd: int, name: str) -> None:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+
+# ---- The C library ----
+
+
+def _libc() -> ctypes.CDLL:
+    global _loaded
+    if _loaded is None:
+        import ctypes  # start-up cost: only a restore needs it
+
+        _loaded = ctypes.CDLL(None, use_errno=True)
+    return _loaded
+
+
+def raise_errno(name: str | None = None) -> None:
+    """Raise the error that the last call of the C library left."""
+    import ctypes
+
+    code = ctypes.get_errno()
+    raise OSError(code, os.strerror(code), name)

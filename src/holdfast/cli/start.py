@@ -33,6 +33,8 @@ def _main(words: list[str]) -> int:
     if sys.getfilesystemencoding() != "utf-8":  # a name must not be another text here than where it was saved
         _begin_anew(["-X", "utf8"])
     if len(words) > 1 and words[0] == "hook" and not words[1].startswith("-"):
+        if words[1] == "generic":
+            return _generic()
         from holdfast.adapters.agents.client import run
 
         run(words[1:], load_runner)
@@ -44,6 +46,16 @@ def _main(words: list[str]) -> int:
     if (code := ask(words)) is not None:
         os._exit(code)  # nothing was written here; the clean-up of the interpreter takes longer than all of this
     return _command()
+
+
+def _generic() -> int:
+    from holdfast.adapters.agents.generic import serve
+
+    try:
+        serve(sys.stdin.buffer, sys.stdout.buffer, dict(os.environ), os.getcwd())
+    except (OSError, AttributeError, KeyboardInterrupt):  # a stream was closed: the agent has gone
+        os._exit(0)  # not even a flush
+    return 0
 
 
 def start_helper() -> None:

@@ -27,7 +27,7 @@ from holdfast.adapters.agents.attribution import (
     turn_of_author,
     with_change,
 )
-from holdfast.adapters.agents.base import Agent, find_agent
+from holdfast.adapters.agents.base import AGENT_NAMES, Agent, find_agent
 from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind, plain
 from holdfast.adapters.agents.hook_log import log
 from holdfast.adapters.agents.protocol import state_folder
@@ -104,12 +104,12 @@ def handle_event(call: HookCall, *, opened: Opened = open_workspace) -> bytes:
         messages = []
         for folder in find_workspaces(event, cwd=call.cwd, home=home_of(call.environ), environ=call.environ):
             try:
-                messages.append(_handle(event, folder, call, opened))
+                messages.append(save_event(event, folder, call, opened))
             except (HoldfastError, OSError) as error:
                 _log(call, f"{event.name}: {_in_short(error)}")
                 messages.append(_refused(event, folder, error, call) or _not_saved(event, error))
         text = " ".join(filter(None, messages))
-        return json.dumps({"systemMessage": text}).encode() + b"\n" if text and find_agent(event.agent).speaks else b""
+        return json.dumps({"systemMessage": text}).encode() + b"\n" if text and _speaks(event.agent) else b""
     except Exception as error:  # a failing hook would end the agent's turn; the log has the error
         _log(call, f"unexpected {type(error).__name__}: {error}")
         return b""
@@ -124,7 +124,7 @@ def _read(agent: Agent, call: HookCall) -> AgentEvent:
     return agent.read(fields, call.environ)
 
 
-def _handle(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) -> str:
+def save_event(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) -> str:
     """Save, attribute the changes, and record the event; in that order, so that a kill in between is harmless.
 
     If a checkpoint was saved and the event not recorded, the next event finds nothing changed.
@@ -170,9 +170,14 @@ def _handle(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) -> 
         _log(call, f"{workspace.path} was {workspace.moved_from} before: its checkpoints continue")
     if workspace.recovered is not None:
         _log(call, f"an interrupted restore was {workspace.recovered.outcome}")
-    if not message and find_agent(event.agent).speaks and (notice := take_notice(workspace.store)):
+    if not message and _speaks(event.agent) and (notice := take_notice(workspace.store)):
         return f"Holdfast: {notice}"
     return message
+
+
+def _speaks(agent: str) -> bool:
+    """Whether messages for the user are shown; so are those of an agent that speaks the generic protocol."""
+    return agent not in AGENT_NAMES or find_agent(agent).speaks
 
 
 def _branch(folder: Path) -> str:

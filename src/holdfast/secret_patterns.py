@@ -65,9 +65,9 @@ _PRIVATE = _Pattern(
 _URL = _Pattern(rb"[A-Za-z][A-Za-z0-9+.]{1,20}://[^\s:/@\"'<>`\\]{0,80}:([^\s/@\"'<>`\\]{4,200})@[A-Za-z0-9\[.$-]")
 _WORDS = (b"passw", b"passphrase", b"pwd", b"secret", b"token", b"credential", b"key")
 _KEY = _Pattern(rb"(?:api|access|auth|account|private|encryption|signing|master|shared)[_-]?$")
-_VALUE = _Pattern(
-    rb"[A-Za-z0-9_]{0,24}[\"'\]]{0,2}[ \t]{0,8}(?::=|=>|=|:)[ \t]{0,8}([bru]{0,2}[\"'`]?)"
-    rb"([A-Za-z0-9_+/=.~!@#$%^&*:-]{8,200})(?=([\"'`]?))"
+_VALUE = _Pattern(  # in JSON inside of JSON, backslashes precede the quotes
+    rb"[A-Za-z0-9_]{0,24}[ \\]{0,8}[\"'\]]{0,2}[ \t]{0,8}(?::=|=>|=|:)[ \t\\]{0,8}([bru]{0,2}[\"'`]?)"
+    rb"([A-Za-z0-9_+/=.~!@#$%^&*:-]{8,200})(?=[ \\]{0,8}([\"'`]?))"
 )
 _PASSWORDS = _WORDS[:3]
 _PLACEHOLDER = _Pattern(

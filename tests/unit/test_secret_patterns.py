@@ -106,3 +106,15 @@ def test_hostile_texts_take_linear_time() -> None:
         b"-----BEGIN " * 20_000,
     ):
         find_secrets(text, is_json=True)
+
+
+@pytest.mark.parametrize("depth", range(4))
+def test_json_inside_of_json_is_redacted(depth: int) -> None:
+    """Agents write the arguments and results of tools as text into their conversations."""
+    secrets = {"password": "S3cr3tPass99x", "api_key": "q8Zk3LmN0pQr7StUv2Wx"}
+    text = json.dumps(secrets)
+    for _ in range(depth):
+        text = json.dumps({"text": text})
+    redacted = redact(text)
+    assert not any(secret in redacted for secret in secrets.values())
+    json.loads(redacted)

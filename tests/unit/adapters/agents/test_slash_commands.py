@@ -211,6 +211,15 @@ class TestRunning:
         said = run("slash", "claude-code", "undo")
         assert "D made.txt" in said and not (project / "made.txt").exists()
 
+    def test_a_command_begins_no_turn_and_saves_nothing(self, agent: ScriptedAgent, project: Path) -> None:
+        common = {"session_id": "s", "cwd": str(project), "hook_event_name": "UserPromptSubmit"}
+        agent.hook("claude-code", {**common, "prompt": "x", "prompt_id": "p1"})
+        (project / "a.txt").write_text("by the user\n")
+        agent.hook("claude-code", {**common, "prompt": "/holdfast:status", "prompt_id": "p2"})
+        assert len(history(project)) == 1
+        agent.hook("claude-code", {**common, "prompt": "go on", "prompt_id": "p3"})
+        assert len(history(project)) == 2
+
     def test_a_model_that_runs_undo_in_its_shell_undoes_the_turn_before(
         self, agent: ScriptedAgent, project: Path
     ) -> None:

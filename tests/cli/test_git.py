@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.workspace import Workspace
+from holdfast.workspace.capture import git_hold
 
 
 def _git(folder: Path, *words: str) -> str:
@@ -25,6 +26,12 @@ def _commit(folder: Path, text: str) -> str:
     _git(folder, "add", ".")
     _git(folder, "commit", "-q", "-m", text)
     return _git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a save wait for git as long as a busy machine needs."""
+    monkeypatch.setattr(git_hold, "IN_SAVE_S", 600.0)
 
 
 @pytest.fixture

@@ -276,18 +276,18 @@ class Workspace:
 
         False if there is no git program or no repository. A save does this by itself, as far as it takes seconds only.
         """
-        return self._hold_git(timeout_s=None)
+        return self._hold_git(in_save=False)
 
-    def _hold_git(self, *, timeout_s: float | None = 2.0) -> bool:
+    def _hold_git(self, *, in_save: bool = True) -> bool:
         from holdfast.scan.user_git import git_program
-        from holdfast.workspace.capture.git_hold import GitHolder  # start-up cost: most saves find git unchanged
+        from holdfast.workspace.capture import git_hold  # start-up cost: most saves find git unchanged
 
         git, program = self._engine.scanner.git_dir(), git_program(self._environ)
         if git is None or program is None:
             return False
         recorder = self._engine.saver.git
-        holder = GitHolder(self._repository, recorder, self._writing, program, max_bytes=self._git_max_bytes)
-        is_done = holder.hold(git, timeout_s=timeout_s)
+        holder = git_hold.GitHolder(self._repository, recorder, self._writing, program, max_bytes=self._git_max_bytes)
+        is_done = holder.hold(git, timeout_s=git_hold.IN_SAVE_S if in_save else None)
         recorder.is_wanting = recorder.is_wanting and not is_done
         return is_done
 

@@ -14,6 +14,7 @@ import pytest
 
 from holdfast.adapters.agents.hook import open_workspace
 from holdfast.workspace import Workspace
+from holdfast.workspace.capture import git_hold
 from holdfast.workspace.git_losses import read_recorded
 from holdfast.workspace.stored.git_data import extract
 
@@ -38,6 +39,12 @@ def _forget(folder: Path) -> None:
     """Have git remove whatever no ref reaches."""
     _git(folder, "reflog", "expire", "--expire=now", "--all")
     _git(folder, "gc", "-q", "--prune=now")
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a save wait for git as long as a busy machine needs."""
+    monkeypatch.setattr(git_hold, "IN_SAVE_S", 600.0)
 
 
 @pytest.fixture

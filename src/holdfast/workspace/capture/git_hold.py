@@ -35,7 +35,7 @@ from holdfast.workspace.stored.repository import GIT_WORK, Repository
 
 MAX_BYTES = 512 << 20
 """The greatest pack of the user's objects that a checkpoint holds, unless the configuration says otherwise."""
-IN_SAVE_S = 2.0
+IN_SAVE_S = 5.0
 """How long a save waits for this at most. What takes longer is left to a process of its own."""
 SLOW = "git-slow"
 """A file of the store while holding objects takes longer than a save may."""

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import NotFound, Refused
 from holdfast.model import Blame
-from holdfast.workspace.blame import _changed_lines
+from holdfast.workspace.blame import changed_lines
 from holdfast.workspace.stored.text_merge import split_lines
 
 
@@ -178,7 +178,7 @@ def test_skipping_common_lines_does_not_change_the_answer():
             new[dice.randrange(len(new) + 1) : dice.randrange(len(new) + 1)] = [dice.choice([b"x\n", b"a\n"])]
         before, after = (b"".join(lines)[: -1 if dice.random() < 0.2 else None] for lines in (old, new))
         made, at = [], 0
-        for start, end, first, last in _changed_lines(before, after):
+        for start, end, first, last in changed_lines(before, after):
             made += split_lines(before)[at:start] + split_lines(after)[first:last]
             at = end
         assert b"".join(made + split_lines(before)[at:]) == after

@@ -299,4 +299,4 @@ def _step(target: Any, part: str) -> Any:
     return target[part] if isinstance(target, Mapping) else getattr(target, part)
 
 
-deprecate(__name__, dict.fromkeys(__all__, "holdfast.indexing.IndexRun.plan"))
+deprecate(__name__, dict.fromkeys(__all__, "holdfast.indexing.IndexRun and its plan()"))

@@ -9,7 +9,7 @@ deprecate(
     __name__,
     {
         "CollectionMetadata": "holdfast.indexing.IndexRun",
-        "CollectionPolicy": "holdfast.indexing.IndexRun, whose plan() says what a change costs",
+        "CollectionPolicy": "holdfast.indexing.IndexRun and its plan(), which says what a change costs",
         "TransformationRecord": "holdfast.indexing.IndexRun",
     },
 )

@@ -12,7 +12,7 @@ from typing import IO
 
 from holdfast import durable
 from holdfast.errors import Unavailable
-from holdfast.git_program import GitDone, run_git
+from holdfast.git_program import GitDone, private, run_git
 from holdfast.scan.user_git import common_dir
 
 _MAX_BYTES = 64 << 20
@@ -28,19 +28,24 @@ class GitScratch:
         version, extension = (
             (0, "") if object_format == "sha1" else (1, f"[extensions]\n\tobjectFormat = {object_format}\n")
         )
-        for name in ("objects/pack", "objects/info", "refs"):
-            os.makedirs(folder / name, mode=0o700, exist_ok=True)
+        for name in ("", "objects", "objects/pack", "objects/info", "refs"):
+            os.mkdir(folder / name, 0o700)
         config = f"[core]\n\trepositoryformatversion = {version}\n\tbare = true\n{extension}"
-        (folder / "config").write_text(config)
+        self.write("config", config.encode())
         if git is not None:
             self.borrow(common_dir(git) / "objects")
             self._copy_shallow(common_dir(git))
-        (folder / "HEAD").write_text("ref: refs/heads/none\n")
+        self.write("HEAD", b"ref: refs/heads/none\n")
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file into it."""
+        with open(self.folder / name, "wb", opener=private) as file:
+            file.write(data)
 
     def borrow(self, objects: Path) -> None:
         """Read objects of another folder, too."""
         path = os.fsencode(os.path.abspath(objects))
-        with open(self.folder / "objects" / "info" / "alternates", "ab") as file:
+        with open(self.folder / "objects" / "info" / "alternates", "ab", opener=private) as file:
             file.write(_quoted(path) + b"\n")
 
     def run(
@@ -67,7 +72,7 @@ class GitScratch:
     def kinds(self, names: Iterable[str], *, timeout_s: float | None = None) -> dict[str, str]:
         """Return the kind of each object that is there: `commit`, `tree`, `blob` or `tag`."""
         wanted = sorted(set(names))
-        data = "".join(f"{name}\n" for name in wanted).encode()
+        data = "".join(f"{name}\n" for name in wanted).encode("utf-8", "surrogateescape")
         options = "--batch-check=%(objectname) %(objecttype)"
         said = self.run("cat-file", options, "--buffer", input_data=data, timeout_s=timeout_s).output.decode()
         rows = (line.split(" ") for line in said.splitlines())
@@ -101,7 +106,7 @@ class GitScratch:
             data = durable.read_file(shared / "shallow", max_bytes=_MAX_BYTES)
         except OSError:
             return
-        (self.folder / "shallow").write_bytes(data)
+        self.write("shallow", data)
 
 
 def _quoted(path: bytes) -> bytes:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from holdfast import durable
 from holdfast.errors import Conflict, Unavailable
-from holdfast.git_program import run_git
+from holdfast.git_program import private, run_git
 from holdfast.scan.git_refs import GitRefs, read_git_refs
 from holdfast.scan.git_scratch import GitScratch
 from holdfast.scan.user_git import common_dir, own_settings
@@ -137,7 +137,9 @@ class Rescuer:
         there = scratch.kinds(tips)
         data = "".join(f"{line}\n" for line in (*wanted, *(f"^{tip}" for tip in sorted(there)))).encode()
         pack = scratch.folder / "rescued.pack"
-        with open(pack, "xb") as file:  # --local: not what the scratch repository borrows from the user's
+        with open(
+            pack, "xb", opener=private
+        ) as file:  # --local: not what the scratch repository borrows from the user's
             command = ("pack-objects", "-q", "--revs", "--local", "--stdout", "--missing=allow-any")
             done = scratch.run(*command, input_data=data, stdout=file)
         if done.code:

@@ -295,7 +295,7 @@ class Workspace:
         """Hold what a new checkpoint names, unless that is deferred; return it as it is then. Fails no save (P4)."""
         if self._defers_git or not self._engine.saver.git.is_wanting:
             return checkpoint
-        with contextlib.suppress(HoldfastError, OSError):
+        with contextlib.suppress(HoldfastError, OSError, ValueError):
             self._hold_git()
             return checkpoint.replace(commit=self._repository.objects.ref(checkpoint.id).hex())
         return checkpoint

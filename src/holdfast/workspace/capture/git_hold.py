@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from holdfast import durable
 from holdfast.errors import Damaged, NotFound, Unavailable
+from holdfast.git_program import private
 from holdfast.model import Checkpoint
 from holdfast.scan.git_refs import GitRefs, decode_git_refs, remote_tips
 from holdfast.scan.git_scratch import GitScratch
@@ -233,7 +234,11 @@ class GitHolder:
         for name, target in (("index", "index"), ("shared-index", data.shared_index_name)):
             entry = data.file(name)
             if entry is not None and target:
-                (scratch.folder / target).write_bytes(b"".join(content(objects, entry.mode, entry.oid)))
+                scratch.write(target, b"".join(content(objects, entry.mode, entry.oid)))
+        if b"sdir" in (scratch.folder / "index").read_bytes():
+            # a sparse index; git would expand it, and touch objects that it borrows (P6)
+            listed = scratch.run("ls-files", "--stage", "--sparse", "-z", timeout_s=self._left()).output.split(b"\0")
+            return {row.split(b" ")[1].decode() for row in listed if row and not row.startswith(b"160000")}
         head = refs.refs.get(refs.head.removeprefix("ref: "), refs.head)
         if head not in scratch.kinds([head], timeout_s=self._left()):
             head = _EMPTY_TREES[refs.object_format]
@@ -260,7 +265,7 @@ class GitHolder:
             data = "".join(f"{name}\n" for name in names if name not in purged).encode()
         else:
             command, data = ["--revs"], "".join(f"{line}\n" for line in (*tips, *without)).encode()
-        with open(file, "xb") as out:
+        with open(file, "xb", opener=private) as out:
             done = scratch.run(
                 "pack-objects", "-q", "--stdout", "--delta-base-offset", "--missing=allow-any", *command,
                 input_data=data, stdout=out, timeout_s=self._left(),

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from holdfast.git_program import private
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, ObjectKind, TreeEntry, encode_tree
 from holdfast.workspace.stored.chunking import LARGE_FILES, Sink, Source, list_parts, write_parts
 from holdfast.workspace.stored.record import to_json
@@ -108,6 +109,6 @@ def content(source: Source, mode: int, oid: bytes) -> Iterator[bytes]:
 
 def extract(source: Source, pack: GitPack, path: Path) -> None:
     """Write a pack into a new file."""
-    with open(path, "xb") as file:
+    with open(path, "xb", opener=private) as file:
         for piece in content(source, pack.mode, pack.oid):
             file.write(piece)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from holdfast import durable
 from holdfast.errors import Damaged, Remedy, Unavailable
+from holdfast.git_program import private
 from holdfast.scan.git_scratch import GitScratch
 from holdfast.scan.read import LARGE_BYTES
 from holdfast.shadowgit import ObjectKind, object_id
@@ -92,7 +93,7 @@ class GitRedaction:
             extract(self._objects, pack, file)
             _check(scratch.run("index-pack", os.fspath(file)).error)
             every = scratch.folder / "contents"
-            with open(every, "wb") as out:
+            with open(every, "wb", opener=private) as out:
                 done = scratch.run("cat-file", "--batch", "--batch-all-objects", "--buffer", stdout=out)
             _check(done.error if done.code else "")
             found = {name: self._is_purged(kind, data, doomed) for name, kind, data in _objects(every)}
@@ -101,7 +102,7 @@ class GitRedaction:
                 return pack, frozenset()
             new = scratch.folder / "rest.pack"
             listed = "".join(f"{name}\n" for name in found if name not in gone).encode()
-            with open(new, "wb") as out:
+            with open(new, "wb", opener=private) as out:
                 done = scratch.run(
                     "pack-objects", "-q", "--stdout", "--delta-base-offset", input_data=listed, stdout=out
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
@@ -43,13 +44,40 @@ def read_index(git: Path, *, hash_bytes: int = 20) -> Index:
     return Index(data, shared, name, sha1(data + shared).hexdigest())
 
 
+def staged_objects(data: bytes, *, hash_bytes: int = 20) -> set[str]:
+    """Return the contents that the entries of an index name, of every stage; of a sparse index also folders.
+
+    git itself would expand a sparse index, and change the times of objects that it borrows (P6). Submodules are left
+    out, and what `git add --intent-to-add` noted, which has no content yet. Nothing of a damaged index.
+    """
+    found = set()
+    flags_at = _STAT_BYTES + hash_bytes
+    try:
+        for at, _, _ in _entries(data, hash_bytes):
+            is_extended = data[at + flags_at] & 0x40
+            is_intended = is_extended and data[at + flags_at + 2] & 0x20
+            if not is_intended and data[at + 26] & 0xF0 != 0xE0:  # 0xE000: a submodule
+                found.add(data[at + _STAT_BYTES : at + flags_at].hex())
+    except (IndexError, ValueError):
+        return set()
+    return found
+
+
 def _digest(data: bytes, hash_bytes: int) -> tuple[str, int]:
     """Return the digest of the entries and where they end. IndexError or ValueError if the index is damaged."""
+    parts, last = [data[4:12]], 12
+    for at, end, after in _entries(data, hash_bytes):
+        parts += (data[at + 24 : at + 28], data[at + _STAT_BYTES : end])
+        last = after
+    return sha1(b"\0".join(parts)).hexdigest(), last
+
+
+def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[int, int, int]]:
+    """Where each entry begins, where its name ends, and where the next begins. IndexError or ValueError if damaged."""
     version = int.from_bytes(data[4:8])
     if data[:4] != b"DIRC" or version not in (2, 3, 4):
         raise ValueError("not an index")
     flags_at = _STAT_BYTES + hash_bytes
-    parts = [data[4:12]]
     at = 12
     for _ in range(int.from_bytes(data[8:12])):
         start = at + flags_at + (4 if data[at + flags_at] & 0x40 else 2)
@@ -61,6 +89,5 @@ def _digest(data: bytes, hash_bytes: int) -> tuple[str, int]:
         else:
             end = data.index(0, start)
             after = at + ((end - at + 8) & ~7)
-        parts += (data[at + 24 : at + 28], data[at + _STAT_BYTES : end])
+        yield at, end, after
         at = after
-    return sha1(b"\0".join(parts)).hexdigest(), at

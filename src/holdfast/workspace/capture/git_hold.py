@@ -23,6 +23,7 @@ from holdfast import durable
 from holdfast.errors import Damaged, NotFound, Unavailable
 from holdfast.git_program import private
 from holdfast.model import Checkpoint
+from holdfast.scan.git_index import staged_objects
 from holdfast.scan.git_refs import GitRefs, decode_git_refs, remote_tips
 from holdfast.scan.git_scratch import GitScratch
 from holdfast.scan.user_git import common_dir
@@ -45,10 +46,6 @@ _MOST_PACKS = 8
 _FEWER_COMMITS = (10_000, 1_000, 100, 10, 1)
 _EMPTY_PACK_BYTES = 44  # a pack without objects, with a SHA-256 checksum
 _PIECE_BYTES = 1 << 20
-_EMPTY_TREES = {
-    "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
-    "sha256": "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
-}
 
 
 class _Pending(NamedTuple):
@@ -231,21 +228,17 @@ class GitHolder:
     def _staged(self, scratch: GitScratch, pending: _Pending) -> set[str]:
         """Return the contents in the recorded index that HEAD does not have."""
         data, refs, objects = pending.data, pending.refs, self._repository.objects
-        for name, target in (("index", "index"), ("shared-index", data.shared_index_name)):
-            entry = data.file(name)
-            if entry is not None and target:
-                scratch.write(target, b"".join(content(objects, entry.mode, entry.oid)))
-        if b"sdir" in (scratch.folder / "index").read_bytes():
-            # a sparse index; git would expand it, and touch objects that it borrows (P6)
-            listed = scratch.run("ls-files", "--stage", "--sparse", "-z", timeout_s=self._left()).output.split(b"\0")
-            return {row.split(b" ")[1].decode() for row in listed if row and not row.startswith(b"160000")}
         head = refs.refs.get(refs.head.removeprefix("ref: "), refs.head)
+        staged: set[str] = set()
+        for name in ("index", "shared-index"):
+            entry = data.file(name)
+            if entry is not None:
+                index = b"".join(content(objects, entry.mode, entry.oid))
+                staged |= staged_objects(index, hash_bytes=32 if refs.object_format == "sha256" else 20)
         if head not in scratch.kinds([head], timeout_s=self._left()):
-            head = _EMPTY_TREES[refs.object_format]
-        command = ("diff-index", "--cached", "--raw", "--no-renames", "-z", "--no-abbrev", "--ignore-submodules", head)
-        done = scratch.run(*command, timeout_s=self._left())
-        rows = (part.split(b" ") for part in done.output.split(b"\0") if part.startswith(b":"))
-        return {row[3].decode() for row in rows if len(row) > 4 and row[3].strip(b"0")}
+            return staged
+        listed = scratch.run("ls-tree", "-r", "-t", "-z", "--full-tree", head, timeout_s=self._left()).output
+        return staged - {row.split(b" ", 3)[2][: len(head)].decode() for row in listed.split(b"\0") if row}
 
     def _pack_objects(
         self, scratch: GitScratch, git: Path, tips: list[str], without: list[str], purged: frozenset[str], file: Path

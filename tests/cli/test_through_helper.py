@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast import Workspace
 from holdfast.adapters.agents import protocol
 from holdfast.cli.through_helper import command_of
@@ -204,6 +205,11 @@ class TestAlone:
     def test_input_is_read(self, through: Through) -> None:
         assert through.spawn("save", "--state", "x=-", stdin=b"{}").code == ALONE
 
+    @pytest.mark.parametrize("word", ["/dev/stdin", "x=/dev/fd/63", "/proc/self/cwd"])
+    def test_open_file_of_the_client(self, word: str, through: Through) -> None:
+        assert through.spawn("save", "--state", word).code == ALONE
+        assert through.spawn("-C", word, "save").code == ALONE
+
     def test_limit_of_the_client(self, through: Through) -> None:
         command = ["/bin/sh", "-c", 'ulimit -f 1000; exec "$@"', "sh", *through.command, "save"]
         assert subprocess.run(command, check=False).returncode == ALONE
@@ -260,6 +266,29 @@ class TestStoppedHelper:
 
 
 class TestEndsMidway:
+    def test_new_code_ends_the_helper_after_the_command(self, project: Path, tmp_path: Path) -> None:
+        package = Path(holdfast.__file__).parent
+        shutil.copytree(package, tmp_path / "code" / "holdfast", ignore=shutil.ignore_patterns("__pycache__"))
+        environ = os.environ | {"PYTHONPATH": str(tmp_path / "code"), "HOLDFAST_HELPER_IDLE_S": "120"}
+        through = Through(project)
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            subprocess.Popen([sys.executable, "-c", _HELPER], env=environ, stdin=subprocess.DEVNULL) as process,
+        ):
+            patch.setenv("PYTHONPATH", environ["PYTHONPATH"])
+            try:
+                assert wait_for(lambda: through.spawn("save").code == 0)
+                with _started(through, "save", "--allow-empty") as client, _held(project):
+                    assert _is_running(client)
+                    os.utime(tmp_path / "code" / "holdfast" / "errors.py", (1, 1))
+                    assert through.spawn("log").code == ALONE
+                    assert client.poll() is None
+                assert client.returncode == 0
+                process.wait(30)
+            finally:
+                process.kill()
+        assert _count(project) == 2
+
     def test_killed_helper_is_reported(self, through: Through, helper: int, project: Path) -> None:
         through.spawn("save")
         with _started(through, "save", "--allow-empty") as client, _held(project):

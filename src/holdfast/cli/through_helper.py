@@ -45,7 +45,7 @@ def ask(words: Sequence[str], *, wait_s: float = WAIT_S) -> int | None:
     """Have the helper run a command and return its exit code; None if the command has to run alone, as it has to if the
     helper does not accept it within `wait_s`."""
     command = command_of(words)
-    if command not in _COMMANDS or any(word == "-" or word.endswith("=-") for word in words) or not _is_usual():
+    if command not in _COMMANDS or any(_means_this_process(word) for word in words) or not _is_usual():
         return None
     here = folder = -1
     try:
@@ -69,6 +69,11 @@ def command_of(words: Sequence[str]) -> str:
         elif not word.startswith("-"):
             return word
     return "" if words else "status"
+
+
+def _means_this_process(word: str) -> bool:
+    """Whether a word names an open file of this process, as `<(...)` of a shell does, or may do so."""
+    return word == "-" or word.endswith("=-") or "/dev/" in word or "/proc/" in word
 
 
 def _is_usual() -> bool:

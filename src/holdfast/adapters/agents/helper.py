@@ -194,7 +194,8 @@ class Helper:
                 continue
             if not self._code.is_current():
                 _send(connection, None)
-                return
+                self._retire()  # not at once: a command of somebody else may be under way
+                continue
             with self._lock:
                 self._busy += 1
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()

@@ -76,6 +76,7 @@ def _plain(ran: Ran) -> tuple[int, str, str]:
         text = re.sub(r"\b[0-9a-f]{40}\b", "HASH", text)
         text = re.sub(r"\b(a\d+)-[0-9a-z]{8}\b", r"\1-ID", text)
         text = re.sub(r'("(free|store)_bytes": )\d+', r"\1N", text)
+        text = re.sub(r"(disk used +)[\d.]+ \w+", r"\1N", text)  # a helper has written its scan cache
         texts.append(re.sub(r"\b\d+ s ago *", "AGO ", text))
     return ran.code, texts[0], texts[1]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import durable
+from holdfast.scan.user_git import read_varint
 
 _MAX_BYTES = 1 << 30
 _STAT_BYTES = 40  # times, device, inode, mode, owner, size: git rewrites these whenever it looks at files
@@ -44,8 +45,8 @@ def read_index(git: Path, *, hash_bytes: int = 20) -> Index:
     return Index(data, shared, name, sha1(data + shared).hexdigest())
 
 
-def staged_objects(data: bytes, *, hash_bytes: int = 20) -> set[str]:
-    """Return the contents that the entries of an index name, of every stage; of a sparse index also folders.
+def staged_objects(data: bytes, *, hash_bytes: int = 20) -> set[tuple[bytes, str]]:
+    """Return the paths and contents of the entries of an index, of every stage; of a sparse index also folders.
 
     git itself would expand a sparse index, and change the times of objects that it borrows (P6). Submodules are left
     out, and what `git add --intent-to-add` noted, which has no content yet. Nothing of a damaged index.
@@ -53,11 +54,11 @@ def staged_objects(data: bytes, *, hash_bytes: int = 20) -> set[str]:
     found = set()
     flags_at = _STAT_BYTES + hash_bytes
     try:
-        for at, _, _ in _entries(data, hash_bytes):
+        for at, name, _, _ in _entries(data, hash_bytes):
             is_extended = data[at + flags_at] & 0x40
             is_intended = is_extended and data[at + flags_at + 2] & 0x20
             if not is_intended and data[at + 26] & 0xF0 != 0xE0:  # 0xE000: a submodule
-                found.add(data[at + _STAT_BYTES : at + flags_at].hex())
+                found.add((name, data[at + _STAT_BYTES : at + flags_at].hex()))
     except (IndexError, ValueError):
         return set()
     return found
@@ -66,28 +67,30 @@ def staged_objects(data: bytes, *, hash_bytes: int = 20) -> set[str]:
 def _digest(data: bytes, hash_bytes: int) -> tuple[str, int]:
     """Return the digest of the entries and where they end. IndexError or ValueError if the index is damaged."""
     parts, last = [data[4:12]], 12
-    for at, end, after in _entries(data, hash_bytes):
+    for at, _, end, after in _entries(data, hash_bytes):
         parts += (data[at + 24 : at + 28], data[at + _STAT_BYTES : end])
         last = after
     return sha1(b"\0".join(parts)).hexdigest(), last
 
 
-def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[int, int, int]]:
-    """Where each entry begins, where its name ends, and where the next begins. IndexError or ValueError if damaged."""
+def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[int, bytes, int, int]]:
+    """Where each entry begins, its path, where that ends, and where the next begins.
+
+    The path is empty for an entry that replaces one of the shared file. IndexError or ValueError if damaged.
+    """
     version = int.from_bytes(data[4:8])
     if data[:4] != b"DIRC" or version not in (2, 3, 4):
         raise ValueError("not an index")
     flags_at = _STAT_BYTES + hash_bytes
-    at = 12
+    at, name = 12, b""
     for _ in range(int.from_bytes(data[8:12])):
         start = at + flags_at + (4 if data[at + flags_at] & 0x40 else 2)
         if version == 4:
-            while data[start] & 128:  # how much of the name before is dropped
-                start += 1
-            end = data.index(0, start + 1)
-            after = end + 1
+            dropped, start = read_varint(data, start)
+            end = data.index(0, start)
+            name, after = name[: max(0, len(name) - dropped)] + data[start:end], end + 1
         else:
             end = data.index(0, start)
-            after = at + ((end - at + 8) & ~7)
-        yield at, end, after
+            name, after = data[start:end], at + ((end - at + 8) & ~7)
+        yield at, name, end, after
         at = after

@@ -305,7 +305,7 @@ def _entries(data: bytes, hash_bytes: int) -> tuple[list[bytes], int]:
         is_submodule = data[at + 26] >> 4 == 0xE
         start = at + flags_at + (4 if data[at + flags_at] & 0x40 else 2)
         if version == 4:
-            dropped, start = _varint(data, start)
+            dropped, start = read_varint(data, start)
             if dropped > len(name):
                 raise ValueError("a name is shorter than nothing")
             end = data.index(0, start)
@@ -322,7 +322,8 @@ def _entries(data: bytes, hash_bytes: int) -> tuple[list[bytes], int]:
     return names, at
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read a number as indexes of version 4 have it, and where it ends. IndexError if the data ends before."""
     value = data[at] & 127
     while data[at] & 128:
         at += 1

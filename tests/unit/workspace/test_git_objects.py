@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.adapters.agents.hook import open_workspace
+from holdfast.errors import NotFound
 from holdfast.workspace import Workspace
 from holdfast.workspace.capture import git_hold
 from holdfast.workspace.git_losses import read_recorded
@@ -476,6 +477,48 @@ def test_purge_searches_what_is_held_of_git(tmp_path: Path, object_format: str) 
     recorded = read_recorded(workspace._repository, "latest", place)
     assert blob in recorded.data.purged and len(recorded.data.packs) < 9
     assert f"key = {SECRET}".encode() not in _held_bytes(workspace)
+
+
+@pytest.mark.parametrize("inner", ["", "app/"])
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+def test_purge_of_a_path_reaches_its_history_in_git(tmp_path: Path, object_format: str, inner: str) -> None:
+    place = tmp_path / "project"
+    (place / inner / "conf").mkdir(parents=True)
+    _git(place, "init", "-q", f"--object-format={object_format}")
+    env = f"{inner}conf/env"
+    for text in ("secret committed first\n", "secret committed second\n"):
+        (place / env).write_text(text)
+        _git(place, "add", ".")
+        _git(place, "commit", "-q", "-m", "change the settings")
+    _commit(place, "kept text\n", f"{inner}conf/env.example")
+    (place / env).write_text("secret staged only\n")
+    _git(place, "add", ".")
+    (place / env).write_text("secret of the folder\n")
+    workspace = Workspace(place / inner, store=tmp_path / "store")
+    workspace.save()
+    assert b"secret committed first" in _held_bytes(workspace) and b"secret staged" in _held_bytes(workspace)
+    workspace.purge("conf/env")
+    held = _held_bytes(workspace)
+    assert b"secret " not in held and b"kept text" in held and workspace.verify().ok
+    (place / inner / "other").write_text("x")
+    workspace.save()
+    assert b"secret " not in _held_bytes(workspace)
+
+
+def test_purge_of_a_path_that_only_git_has(folder: Path, workspace: Workspace) -> None:
+    (folder / "old.env").write_text("secret")
+    _git(folder, "add", ".")
+    _git(folder, "commit", "-q", "-m", "add settings")
+    (folder / "old.env").unlink()
+    _git(folder, "commit", "-q", "-a", "-m", "remove them")
+    workspace.save()
+    with pytest.raises(NotFound):
+        workspace.purge("never.env")
+    purged = workspace.purge("old.env")
+    assert purged.plan.paths == ["old.env"] and "(git)" in next(iter(purged.plan.states.values()))
+    assert b"secret" not in _held_bytes(workspace)
+    with pytest.raises(NotFound):
+        workspace.purge("old.env")
 
 
 def test_held_objects_are_verified_compacted_and_measured(folder: Path, workspace: Workspace) -> None:

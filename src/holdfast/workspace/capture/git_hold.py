@@ -234,7 +234,8 @@ class GitHolder:
             entry = data.file(name)
             if entry is not None:
                 index = b"".join(content(objects, entry.mode, entry.oid))
-                staged |= staged_objects(index, hash_bytes=32 if refs.object_format == "sha256" else 20)
+                hash_bytes = 32 if refs.object_format == "sha256" else 20
+                staged |= {oid for _, oid in staged_objects(index, hash_bytes=hash_bytes)}
         if head not in scratch.kinds([head], timeout_s=self._left()):
             return staged
         listed = scratch.run("ls-tree", "-r", "-t", "-z", "--full-tree", head, timeout_s=self._left()).output

@@ -21,6 +21,7 @@ from holdfast import durable
 from holdfast.durable import disk
 from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused, Remedy, Unavailable
 from holdfast.model import Checkpoint, Progress, Purged, PurgePlan, Reason, Uncovered
+from holdfast.scan import user_git
 from holdfast.scan.dir_handles import Handles, upwards
 from holdfast.scan.git_refs import decode_git_refs
 from holdfast.secret_patterns import unescaped
@@ -33,7 +34,7 @@ from holdfast.workspace.stored.object_sink import TEXT_MAX_BYTES, ObjectSink, Pa
 from holdfast.workspace.stored.record import Contents, Node, encode_record, encode_uncovered, to_json, write_commit
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import TreeReader
-from holdfast.workspace.upkeep.git_redaction import GitRedaction
+from holdfast.workspace.upkeep.git_redaction import GitPlaces, GitRedaction
 from holdfast.workspace.upkeep.object_sizes import ObjectSizes
 from holdfast.workspace.upkeep.purge_journal import PurgeInProgress, read_begun, write_begun
 from holdfast.workspace.upkeep.purge_remains import (
@@ -218,9 +219,10 @@ class Purger:
         """
         scope = open_scope(purge.paths, self._root, self._repository.has_path)
         earlier = self._lines_left(scope)
-        found, contents, needles = self._rewrite(purge, scope, earlier, sink, progress)
+        places = GitPlaces(scope, self._prefix())
+        found, contents, needles = self._rewrite(purge, places, earlier, sink, progress)
         changed = [each for each in found if each.gone or each.cut]
-        if not purge.objects and purge.paths and not any(each.gone for each in changed):
+        if not purge.objects and purge.paths and not any(each.gone or GIT in each.cut for each in changed):
             self._check_earlier(purge, earlier)
         elif not purge.objects and purge.paths:
             check_matched(scope)
@@ -229,7 +231,7 @@ class Purger:
         old = [bytes.fromhex(each.checkpoint.commit) for each in changed]
         doomed = contents | purge.objects | (reachable(self._objects, old) - needed.keys())
         self._check_others(doomed - needed.keys())
-        gone = sorted({path for each in changed for path in each.gone})
+        gone = sorted({path for each in changed for path in each.gone} or places.found)
         plan = PurgePlan(
             paths=gone,
             checkpoints=list(commits),
@@ -269,12 +271,13 @@ class Purger:
     def _rewrite(
         self,
         purge: PurgeInProgress,
-        scope: Scope,
+        places: GitPlaces,
         earlier: list[_Earlier],
         sink: ObjectSink,
         progress: Progress | None,
     ) -> tuple[list[_Found], set[bytes], Needles]:
         """Return every checkpoint as rewritten, oldest first; the purged contents; what to search for."""
+        scope = places.scope
         if not (purge.paths or purge.secrets) or scope.has_folder(""):
             raise Refused("this would purge the whole workspace", remedy=Remedy("delete_checkpoints"))
         rewriter = Rewriter(sink, scope)
@@ -290,9 +293,15 @@ class Purger:
         more = [line for each in earlier if each.is_chosen for line in each.lines]
         told = [each.lines for each in earlier if not each.is_chosen or not purge.lines]
         cutter = Cutter(sink, texts, lines=purge.lines, more=more, told=told)
-        git = GitRedaction(self._repository, sink, self._git, cutter.needles)
+        git = GitRedaction(self._repository, sink, self._git, cutter.needles, places)
         doomed = rewriter.doomed | purge.contents
         return [self._cut_git(_cut(each, cutter), git, doomed) for each in found], rewriter.doomed, cutter.needles
+
+    def _prefix(self) -> str:
+        """Return the path of the workspace in the user's repository; empty if there is none."""
+        repository = user_git.repository_of(self._root)
+        prefix = "." if repository is None else os.path.relpath(self._root, repository)
+        return "" if prefix == "." else prefix
 
     def _cut_git(self, found: _Found, git: GitRedaction, doomed: Set[bytes]) -> _Found:
         """Remove what is purged from what a checkpoint holds of the user's git."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, Route, expect, sync_playwright
 
 from holdfast.workspace import Workspace
 
@@ -97,6 +97,20 @@ def test_new_checkpoints_appear_by_themselves(page: Page, session: Session, work
     session.write("algae.txt", "more\n")
     expect(page.locator(".row").first).to_contain_text("More algae.", timeout=15_000)
     expect(page.locator(".row")).to_have_count(6)
+
+
+def test_what_is_saved_before_the_events_begin(page: Page, session: Session, workspace: Workspace) -> None:
+    expect(page.locator(".row")).to_have_count(4)
+
+    def save_first(route: Route) -> None:
+        if not (session.project / "kelp.txt").exists():
+            (session.project / "kelp.txt").write_text("kelp\n")
+            workspace.save("kelp")
+        route.continue_()
+
+    page.route("**/events", save_first)
+    page.reload()
+    expect(page.locator(".row").first).to_contain_text("kelp", timeout=15_000)
 
 
 def press(page: Page, key: str) -> None:

@@ -27,12 +27,12 @@ async def events(request: Request) -> Response:
 
 
 async def _told(request: Request, workspace: Workspace) -> AsyncIterator[str]:
-    last = await asyncio.to_thread(_newest, workspace)
+    last = await asyncio.to_thread(newest_id, workspace)
     yield f"data: {json.dumps({'newest': last})}\n\n"
     silent_s = 0.0
     while not await request.is_disconnected():
         await asyncio.sleep(POLL_S)
-        newest = await asyncio.to_thread(_newest, workspace)
+        newest = await asyncio.to_thread(newest_id, workspace)
         silent_s += POLL_S
         if newest != last:
             last, silent_s = newest, 0.0
@@ -42,7 +42,7 @@ async def _told(request: Request, workspace: Workspace) -> AsyncIterator[str]:
             yield ": still here\n\n"
 
 
-def _newest(workspace: Workspace) -> str:
+def newest_id(workspace: Workspace) -> str:
     """The newest checkpoint; empty if that cannot be read now."""
     try:
         found = workspace.list(1, safety=True)

@@ -13,6 +13,7 @@ from holdfast.errors import HoldfastError, NotFound
 from holdfast.model import Checkpoint
 from holdfast.web.answers import Answer, Query, query_of, site_of
 from holdfast.web.graph import Lane, Step, draw
+from holdfast.web.live import newest_id
 from holdfast.web.take_back import COMPUTED, banner, restore_title
 from holdfast.workspace import Workspace
 from holdfast.workspace.check import CHECK
@@ -102,12 +103,14 @@ def show(request: Request) -> Answer:
         return {"items": [item.document for item in page.items], "next": page.next, **page.extra}
 
     def values() -> dict[str, Any]:
+        newest = newest_id(workspace)  # before the rest: what is saved meanwhile is new to the page
         found = workspace.turns(limit, before=before, up_to=up_to, safety=not is_filtered, **filters)
         shown = [at for at, turn in enumerate(found.turns) if not _is_computed(turn)]
         rows = _rows(workspace, [found.turns[at] for at in shown], [found.summaries[at] for at in shown])
         rail = _rail(workspace, rows)
         return {
             "place": place,
+            "newest": newest,
             "rows": rows,
             "next": found.next,
             "query": {name: query.get(name) for name in FILTERS},

@@ -150,7 +150,7 @@ document.addEventListener("click", async (event) => {
 
 const rows = document.getElementById("rows");
 if (rows && rows.dataset.live) {
-  let known = null;
+  let known = rows.dataset.newest; // what is saved before the events begin is noticed, too
   let waiting = false;
   const update = async () => {
     waiting = false;
@@ -169,7 +169,7 @@ if (rows && rows.dataset.live) {
   const events = new EventSource(rows.dataset.live);
   events.onmessage = (event) => {
     const { newest } = JSON.parse(event.data);
-    if (known !== null && newest !== known && !waiting) {
+    if (newest !== known && !waiting) {
       waiting = true;
       setTimeout(() => update().catch(() => {}), 1000);
     }

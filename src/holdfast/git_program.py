@@ -26,11 +26,6 @@ SETTINGS = {
 """These win over the settings of the repository that git works in."""
 
 
-def private(path: str, flags: int) -> int:
-    """Open a file that only its owner can read, from its first instant: an opener for `open`."""
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
 class GitDone(NamedTuple):
     """How a git command ended."""
 

@@ -6,7 +6,15 @@ every write, rename, sync and removal in turn (`holdfast.testing.faulty_disks`).
 """
 
 from holdfast.durable.disk import ASIDE, Disk, disk, open_to_owner, use_disk
-from holdfast.durable.files import make_folder, parse_toml, read_file, remove_tree, sync_folder, write_atomically
+from holdfast.durable.files import (
+    make_folder,
+    parse_toml,
+    private,
+    read_file,
+    remove_tree,
+    sync_folder,
+    write_atomically,
+)
 from holdfast.durable.lock import Lock
 
 __all__ = [
@@ -17,6 +25,7 @@ __all__ = [
     "make_folder",
     "open_to_owner",
     "parse_toml",
+    "private",
     "read_file",
     "remove_tree",
     "sync_folder",

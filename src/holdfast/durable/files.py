@@ -105,6 +105,11 @@ def _size(count: int) -> str:
     return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count:,} bytes"
 
 
+def private(path: str, flags: int) -> int:
+    """Open a file that only its owner can read, from its first instant: an opener for `open`."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
 def make_folder(path: Path, *, mode: int = 0o700) -> None:
     """Make a folder that (unless `mode` says otherwise) only its owner can enter, and its missing parents."""
     if path.is_dir():

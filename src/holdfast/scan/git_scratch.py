@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import IO
 
 from holdfast import durable
+from holdfast.durable import private
 from holdfast.errors import Unavailable
-from holdfast.git_program import GitDone, private, run_git
+from holdfast.git_program import GitDone, run_git
 from holdfast.scan.user_git import common_dir
 
 _MAX_BYTES = 64 << 20

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast import durable
+from holdfast.durable import private
 from holdfast.errors import Conflict, Unavailable
-from holdfast.git_program import private, run_git
+from holdfast.git_program import run_git
 from holdfast.scan.git_refs import GitRefs, read_git_refs
 from holdfast.scan.git_scratch import GitScratch
 from holdfast.scan.user_git import common_dir, own_settings

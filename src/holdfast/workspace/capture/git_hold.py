@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import durable
+from holdfast.durable import private
 from holdfast.errors import Damaged, NotFound, Unavailable
-from holdfast.git_program import private
 from holdfast.model import Checkpoint
 from holdfast.scan.git_index import staged_objects
 from holdfast.scan.git_refs import GitRefs, decode_git_refs, remote_tips

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from holdfast.git_program import private
+from holdfast.durable import private
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, ObjectKind, TreeEntry, encode_tree
 from holdfast.workspace.stored.chunking import LARGE_FILES, Sink, Source, list_parts, write_parts
 from holdfast.workspace.stored.record import to_json

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import durable
+from holdfast.durable import private
 from holdfast.errors import Damaged, Remedy, Unavailable
-from holdfast.git_program import private
 from holdfast.scan.git_index import staged_objects
 from holdfast.scan.git_scratch import GitScratch
 from holdfast.scan.read import LARGE_BYTES

@@ -107,7 +107,7 @@ def _size(count: int) -> str:
 
 def private(path: str, flags: int) -> int:
     """Open a file that only its owner can read, from its first instant: an opener for `open`."""
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+    return os.open(path, flags, 0o600)  # Python keeps it from other programs
 
 
 def make_folder(path: Path, *, mode: int = 0o700) -> None:

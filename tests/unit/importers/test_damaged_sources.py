@@ -1,4 +1,4 @@
-"""Sources of every kind with one damaged file: one error of ours or a report, and no damage done on either side."""
+"""Sources of every kind with one damaged file: one clear error or a report, and no damage done on either side."""
 
 from __future__ import annotations
 

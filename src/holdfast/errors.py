@@ -5,6 +5,7 @@ HoldfastError
 ├── Conflict      something changed since you read it: read it again
 ├── Damaged       stored bytes are not what was written: use another checkpoint, run verify
 ├── Refused       the request is wrong: change it
+│   └── UnknownOption  a call has no such keyword: correct its name
 └── Unavailable   the disk, a lock or a permission prevents it: fix that, try again
     └── NotInstalled  an optional package is missing: install the extra that is named
 """
@@ -64,6 +65,10 @@ class Damaged(HoldfastError):
 
 class Refused(HoldfastError):
     """The request would do harm, or makes no sense."""
+
+
+class UnknownOption(Refused, TypeError):
+    """A call has no such keyword. Also a TypeError, which Python raises for this."""
 
 
 class Unavailable(HoldfastError):

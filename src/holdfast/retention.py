@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from holdfast.errors import Refused
-from holdfast.validation import check_limit
+from holdfast.validation import check_limit, checked_options
 
 _FOR_EVER = "kept until it is deleted"
 _DAY = timedelta(days=1)
@@ -47,6 +47,7 @@ SPANS = ("keep_for", "keep_turns_for", "keep_hourly_for")
 """The reasons of a policy that are time spans."""
 
 
+@checked_options
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Reasons to keep a checkpoint; each that is not None counts for itself. With none at all everything is kept."""

@@ -10,9 +10,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from holdfast.errors import Refused
+from holdfast.errors import Refused, UnknownOption
+
+T = TypeVar("T")
 
 
 def check_int(value: object, what: str) -> int:
@@ -104,12 +106,29 @@ def check_known(options: Mapping[str, object], known: Iterable[str], what: str) 
     names = sorted(name for name in known if not name.startswith("_"))
     near = get_close_matches(unknown[0], names, 1)
     hint = f"Did you mean {near[0]}?" if near else f"The options are {', '.join(names)}."
-    raise Refused(f"{what} has no option {unknown[0]!r}", hint=hint)
+    raise UnknownOption(f"{what} has no option {unknown[0]!r}", hint=hint)
+
+
+def checked_options(cls: type[T]) -> type[T]:
+    """Make a constructor raise UnknownOption at the call, in place of Python's TypeError. A class decorator."""
+    inner: Any = cls.__init__
+    known = frozenset(parameters_of(inner))
+
+    def construct(self: Any, /, *args: Any, **options: Any) -> None:
+        if not options.keys() <= known:
+            check_known(options, known, cls.__name__)
+        inner(self, *args, **options)
+
+    construct.__wrapped__ = inner  # type: ignore[attr-defined]  # for `inspect.signature` and `parameters_of`
+    construct.__name__, construct.__qualname__ = "__init__", inner.__qualname__
+    construct.__doc__, construct.__module__ = inner.__doc__, inner.__module__
+    cls.__init__ = construct  # type: ignore[method-assign,assignment]
+    return cls
 
 
 def parameters_of(function: Callable[..., object]) -> list[str]:
     """The names of the parameters of a function, without `self` and without what it collects as `**options`."""
-    code = function.__code__  # `inspect` takes longer to import than this
+    code = getattr(function, "__wrapped__", function).__code__  # `inspect` takes longer to import than this
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return [name for name in names if name != "self"]
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import enum
+import importlib
+import inspect
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast import validation
-from holdfast.errors import Refused
+from holdfast.errors import Refused, UnknownOption
 from holdfast.validation import check_known, check_place, parameters_of, without_driver
 
 _WRONG: list[tuple[Callable[[Any, str], Any], Any]] = [
@@ -117,3 +121,68 @@ def test_tilde_is_the_home_folder(given: object, found: str, monkeypatch: pytest
 )
 def test_a_url_without_its_driver(given: str, found: str) -> None:
     assert without_driver(given) == found
+
+
+CONFIGURING = [
+    "flow.Checkpointer",
+    "flow.States",
+    "importers.ImportRequest",
+    "indexing.Channel",
+    "indexing.CheckpointManager",
+    "indexing.CheckpointSettingsFingerprint",
+    "indexing.FlatStore",
+    "indexing.FolderSource",
+    "indexing.HashedWords",
+    "indexing.IndexRun",
+    "indexing.IndexingCheckpoint",
+    "indexing.Pipeline",
+    "indexing.PlainChunker",
+    "indexing.Splitter",
+    "project.CheckpointManager",
+    "project.SyncCheckpointManager",
+    "retention.Policy",
+    "serde.Envelope",
+    "serde.Keys",
+    "serde.Registry",
+    "serde.Serde",
+    "training.CheckpointManager",
+    "workspace.CheckpointConfig",
+    "workspace.CheckpointService",
+    "workspace.Workspace",
+]
+SURFACES = ("flow", "importers", "indexing", "project", "retention", "serde", "training", "workspace")
+
+
+def _made(name: str) -> Any:
+    module, _, cls = name.rpartition(".")
+    return getattr(importlib.import_module(f"holdfast.{module}"), cls)
+
+
+@pytest.mark.parametrize("name", CONFIGURING)
+def test_unknown_keyword_of_a_constructor(name: str) -> None:
+    with pytest.raises(UnknownOption, match="has no option 'no_such_option'") as caught:
+        _made(name)(no_such_option=1)
+    assert isinstance(caught.value, Refused) and isinstance(caught.value, TypeError)
+    assert "no_such_option" not in inspect.signature(_made(name)).parameters
+
+
+def test_nearest_option_is_named() -> None:
+    with pytest.raises(UnknownOption, match="Did you mean max_checkpoints"):
+        _made("workspace.CheckpointConfig")(max_checkpoint=3)
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_every_public_constructor_names_the_keyword(surface: str) -> None:
+    """At the call itself: ours for what configures something, else Python's own."""
+    module = importlib.import_module(f"holdfast.{surface}")
+    for cls in [getattr(module, name) for name in getattr(module, "__all__", ())]:
+        plain = (BaseException, enum.Enum, dict)
+        if not inspect.isclass(cls) or issubclass(cls, plain) or inspect.isabstract(cls):
+            continue
+        if getattr(cls, "_is_protocol", False) or "url" in inspect.signature(cls).parameters:
+            continue
+        with pytest.raises(TypeError) as caught:
+            cls(no_such_option=1)
+        is_ours = isinstance(caught.value, UnknownOption)
+        depth = len(traceback.extract_tb(caught.value.__traceback__))
+        assert is_ours or depth == 1, cls

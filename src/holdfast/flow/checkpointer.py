@@ -16,7 +16,7 @@ from holdfast.durable.aio import WorkerThreads, awaited
 from holdfast.flow.model import Checkpoint, Copied
 from holdfast.flow.states import States
 from holdfast.flow.urls import check_store_options, open_states
-from holdfast.validation import check_known, parameters_of
+from holdfast.validation import check_known, checked_options, parameters_of
 
 R = TypeVar("R")
 Checkpoints: TypeAlias = list[Checkpoint]  # `list` is a verb of the classes below
@@ -47,6 +47,7 @@ class BaseCheckpointer(ABC):
         """Delete everything."""
 
 
+@checked_options
 class Checkpointer(BaseCheckpointer):
     """A store for programs with an event loop; opened when it is first used, closed by `async with` or `close`."""
 

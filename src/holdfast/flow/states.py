@@ -46,7 +46,7 @@ from holdfast.flow.validation import as_place, check_checkpoint, check_name, che
 from holdfast.model import Progress, VerifyReport
 from holdfast.retention import Policy
 from holdfast.serde import Envelope, Keys, NoKey, Serde
-from holdfast.validation import check_limit
+from holdfast.validation import check_limit, checked_options
 
 # `list` is a method of the class below
 Checkpoints: TypeAlias = list[Checkpoint]
@@ -73,6 +73,7 @@ class RowQuery(NamedTuple):
     run_id: str | None
 
 
+@checked_options
 class States:
     """The states of sessions, step by step, in one store."""
 
@@ -350,9 +351,11 @@ class States:
         return session is not None and self.is_old(session.saved_at)
 
     def is_old(self, saved_at: int) -> bool:
+        """Tell whether what was saved at this time has expired."""
         return self.ttl is not None and self.micros() - saved_at >= self.ttl // timedelta(microseconds=1)
 
     def micros(self) -> int:
+        """The time in microseconds, by the clock of this object."""
         return int(self.now() * 1e6)
 
     def forget(self, session_id: str | None = None) -> None:
@@ -664,6 +667,7 @@ class States:
         return upkeep.verify(self, session_id, progress)
 
     def close(self) -> None:
+        """Close the store and its connections."""
         self.store.close()
 
     def __enter__(self) -> Self:

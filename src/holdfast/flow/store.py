@@ -203,7 +203,8 @@ class StateStore(Protocol):
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
         """The refs of those of these parts that exist; empty for a part that is not a group."""
 
-    def session(self, session: str) -> SessionRow | None: ...
+    def session(self, session: str) -> SessionRow | None:
+        """The row of a session, or None if there is no such session."""
 
     def sessions(self, *, before: int | None = None, limit: int | None = None) -> list[SessionRow]:
         """Sessions that are not deleted, newest first; `before`: only those whose newest row has a smaller number."""
@@ -259,7 +260,8 @@ class StateStore(Protocol):
     def writes(self, places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
         """The writes of these checkpoints, by task path, task and index."""
 
-    def usage(self) -> UsageRow: ...
+    def usage(self) -> UsageRow:
+        """Count sessions, checkpoints and bytes."""
 
     def sizes(self, sessions: Sequence[str]) -> list[SizeRow]:
         """The sizes of these sessions; missing ones are left out."""
@@ -267,7 +269,8 @@ class StateStore(Protocol):
     def tenants(self) -> list[str]:
         """The names of all tenants that have a session or a write in this back end."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close all connections."""
 
     def __enter__(self) -> Self: ...
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdfast.model import Progress
+from holdfast.validation import checked_options
 
 if TYPE_CHECKING:
     from holdfast.serde import Keys
 
 
+@checked_options
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
     """What to import, and where to."""

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from holdfast.digest import digest
 from holdfast.errors import Damaged, Refused
 from holdfast.indexing.settings import plain, relevant, without_secrets
-from holdfast.validation import check_count, check_place
+from holdfast.validation import check_count, check_place, checked_options
 
 SCHEMA_VERSION = 1
 
@@ -68,6 +68,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+@checked_options
 @dataclass(slots=True, kw_only=True)
 class IndexingCheckpoint:
     """The progress of a run. Pass the settings of the run: they are stored, and compared with later ones."""
@@ -138,10 +139,16 @@ class IndexingCheckpoint:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> IndexingCheckpoint:
-        """Read what `to_dict` returned. Damaged for anything else; Refused for a newer version."""
-        version = values.get("schema_version")
-        if isinstance(version, int) and version > SCHEMA_VERSION:
-            raise Refused(f"the checkpoint has the version {version}", hint="Use a newer Holdfast.")
+        """Read what `to_dict` returned, or CodeWeaver wrote, which has no version.
+
+        Damaged for anything else; Refused for another version.
+        """
+        version = values.get("schema_version", SCHEMA_VERSION)
+        if type(version) is not int or version != SCHEMA_VERSION:
+            raise Refused(
+                f"the checkpoint has schema_version {version!r}, which is unknown",
+                hint=f"This version of Holdfast reads {SCHEMA_VERSION}; a newer one may read it.",
+            )
         stored = {each.name: values[each.name] for each in fields(cls) if each.name in values}
         try:
             for name in ("start_time", "last_checkpoint"):

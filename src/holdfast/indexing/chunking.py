@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from holdfast.errors import Refused
+from holdfast.validation import checked_options
 
 _BREAKS = ("\n\n", "\n", ". ", " ")
 
 
+@checked_options
 @dataclass(frozen=True, slots=True)
 class PlainChunker:
     """Splits a text into chunks of at most `size` characters, each starting `overlap` before the end of the last."""

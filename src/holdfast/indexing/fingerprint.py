@@ -7,10 +7,12 @@ from typing import Literal
 
 from holdfast.indexing import vectors
 from holdfast.indexing.impact import ChangeImpact
+from holdfast.validation import checked_options
 
 ConfigType = Literal["symmetric", "asymmetric"]
 
 
+@checked_options
 @dataclass(frozen=True, slots=True)
 class CheckpointSettingsFingerprint:
     """The settings that decide whether an index can be reused."""

@@ -21,6 +21,7 @@ from holdfast.indexing.sqlite_store import COLLECTION_COLUMNS, SQLiteCollections
 from holdfast.indexing.validation import resolve_path
 from holdfast.indexing.vector_store import Hit, Point, no_collection, nothing_to_search
 from holdfast.indexing.vectors import Query, Shape
+from holdfast.validation import checked_options
 
 _VERSION = 2
 _APPLICATION = 0x486F466C  # "HoFl"
@@ -50,6 +51,7 @@ _FIRST_TABLES = frozenset({"collection", "point", "vector"})
 """Of files of version 1, which took four times the space: B-trees are made for short rows."""
 
 
+@checked_options
 class FlatStore(SQLiteCollections):
     """A store in one file. Many may read it while one writes."""
 
@@ -68,6 +70,7 @@ class FlatStore(SQLiteCollections):
         return f"flat:{self._path.resolve()}"
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
+        """Add points, or replace those with the same ids."""
         with self._db.writing() as db:
             found = _find(db, collection)
             if found is None:
@@ -78,12 +81,14 @@ class FlatStore(SQLiteCollections):
                 found.put(points[at : at + _BATCH_ROWS])
 
     def delete(self, collection: str, ids: Sequence[str]) -> None:
+        """Delete points; ids that do not exist are skipped."""
         with self._db.writing() as db:
             found = _find(db, collection)
             for at in range(0, len(ids) if found else 0, _BATCH_ROWS):
                 found.delete(ids[at : at + _BATCH_ROWS])  # type: ignore[union-attr] # there are none to delete then
 
     def scan(self, collection: str) -> Iterator[tuple[str, str, Mapping[str, int]]]:
+        """Yield id, document and the size in bytes of each vector, for every point."""
         with self._db.reading() as db:
             found = _find(db, collection)
             rows, sizes = (found.rows(), found.sizes()) if found else ([], {})
@@ -92,6 +97,7 @@ class FlatStore(SQLiteCollections):
             yield each, document, sizes.get(key, {})
 
     def read(self, collection: str, ids: Sequence[str]) -> dict[str, Point]:
+        """Read points by their ids; missing ones are left out."""
         with self._db.reading() as db:
             found = _find(db, collection)
             parts = [found.read(ids[at : at + _BATCH_ROWS]) for at in range(0, len(ids), _BATCH_ROWS)] if found else []
@@ -104,12 +110,14 @@ class FlatStore(SQLiteCollections):
             return found.count() if found else 0
 
     def drop(self, collection: str) -> None:
+        """Delete a collection, if it exists."""
         with self._db.writing() as db:
             found = _find(db, collection)
             if found:
                 found.drop()
 
     def search(self, channel: str, query: Query, *, limit: int = 10) -> list[Hit]:
+        """Find the points of the live collection that are nearest to a query."""
         with self._db.reading() as db:  # one transaction: another process may drop the collection
             live = db.execute("SELECT name FROM collection WHERE live = 1").fetchone()
             found = _find(db, live[0]) if live else None

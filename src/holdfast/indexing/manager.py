@@ -23,7 +23,7 @@ from holdfast.indexing import settings as kinds
 from holdfast.indexing.checkpoint import CheckpointSettingsMap, IndexingCheckpoint, settings_hash
 from holdfast.indexing.fingerprint import CheckpointSettingsFingerprint, of_datatype, of_dimension
 from holdfast.indexing.impact import ChangeImpact
-from holdfast.validation import check_mapping, check_place
+from holdfast.validation import check_mapping, check_place, checked_options
 
 KEPT = 10
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -37,6 +37,7 @@ _BY_KIND = {
 }
 
 
+@checked_options
 class CheckpointManager:
     """Saves and loads the checkpoints of one project, and checks whether an index fits other settings."""
 

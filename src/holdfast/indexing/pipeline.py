@@ -16,6 +16,7 @@ from holdfast.indexing.sources import DocumentSource, as_source
 from holdfast.indexing.stages import PipelineStage, stage_of
 from holdfast.indexing.vector_store import VectorStore
 from holdfast.indexing.vectors import DATATYPES
+from holdfast.validation import checked_options
 
 Embed = Callable[[Sequence[str]], Any]
 """Texts to vectors, one each, in this order. A sparse vector is a mapping of positions to numbers."""
@@ -23,6 +24,7 @@ _BYTES_PER_TOKEN = 4
 _SPARSE_STORES = "Use a FlatStore or a QdrantStore."
 
 
+@checked_options
 @dataclass(frozen=True)
 class Channel:
     """A model, and how its vectors are stored."""
@@ -144,6 +146,7 @@ vars(text_of).update(
 )
 
 
+@checked_options
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
     """What turns documents into points of a store. Every part may be a plain function."""

@@ -28,6 +28,7 @@ from holdfast.indexing.spaces import resolve_one
 from holdfast.indexing.vector_store import Hit
 from holdfast.indexing.vectors import Query
 from holdfast.indexing.verify import IndexReport
+from holdfast.validation import checked_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class IndexStatus:
     can_roll_back: bool
 
 
+@checked_options
 class IndexRun:
     """One index: a ledger and the pipeline that fills it."""
 

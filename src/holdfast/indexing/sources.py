@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 from holdfast.durable import platform
 from holdfast.errors import HoldfastError, NotFound, Refused, Unavailable
 from holdfast.indexing.validation import as_texts
-from holdfast.validation import check_count, check_place
+from holdfast.validation import check_count, check_place, checked_options
 
 TEXTS = ("*.md", "*.txt", "*.rst", "*.py")
 _PORTION = 500
@@ -49,6 +49,7 @@ class DocumentSource(Protocol):
 _first = operator.itemgetter(0)
 
 
+@checked_options
 @dataclass(frozen=True)
 class FolderSource:
     """The files of a folder whose names match; links are not followed, hidden files are left out."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from holdfast.errors import Refused
 from holdfast.indexing.stages import stage_of
+from holdfast.validation import checked_options
 
 
 class HasSplitText(Protocol):
@@ -22,6 +23,7 @@ class HasSplitText(Protocol):
         ...
 
 
+@checked_options
 class Splitter:
     """A chunker that calls another splitter: `chunk=Splitter(RecursiveCharacterTextSplitter(chunk_size=800))`.
 

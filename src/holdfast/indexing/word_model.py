@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from hashlib import blake2s
 
 from holdfast.errors import Refused
+from holdfast.validation import checked_options
 
 _WORD = re.compile(r"\w+")
 _PARTS = re.compile(r"[^\W_]+")
 
 
+@checked_options
 @dataclass(frozen=True)
 class HashedWords:
     """Words weighted as in BM25: `embed={"sparse": HashedWords()}`.

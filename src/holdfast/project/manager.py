@@ -24,7 +24,7 @@ from holdfast.project.retention import Retention, as_policy
 from holdfast.project.rollback import Rollback
 from holdfast.project.tracked_files import FEATURES, PROGRESS
 from holdfast.project.types import Adopted, Checkpoint, CheckpointType, Forked, RolledBack, type_of
-from holdfast.validation import check_limit, check_mapping, check_place, check_text
+from holdfast.validation import check_limit, check_mapping, check_place, check_text, checked_options
 from holdfast.workspace import Workspace
 from holdfast.workspace.store_paths import home_folder
 from holdfast.workspace.stored.ids import looks_like_id
@@ -38,6 +38,7 @@ Approve = Callable[[Plan], object]
 _STAMP = re.compile(r"checkpoint-\d{8}-\d{6}")
 
 
+@checked_options
 class SyncCheckpointManager:
     """Saves, rolls back, forks and prunes the checkpoints of a project. Nothing is opened before the first call."""
 

@@ -25,6 +25,7 @@ from holdfast.serde.msgpack import Ext, encode, make_decoder
 from holdfast.serde.registry import UNSET, Registry, Unknown, Unset, default_registry
 from holdfast.serde.subclasses import plainly
 from holdfast.serde.types import Unstorable, is_plain
+from holdfast.validation import checked_options
 
 _HINT = "Register its class with holdfast.serde.register, or convert it to a plain value first, as with str(value)."
 
@@ -66,6 +67,7 @@ _MOSTLY_ATOMS = _ATOMS | {int, str}
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 
+@checked_options
 class Serde:
     """Values of a closed table of types, and of registered classes, as MessagePack.
 

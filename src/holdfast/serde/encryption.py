@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import Damaged, Extra, NotFound, Refused, Unavailable
+from holdfast.validation import checked_options
 
 _NONCE = 12
 _HINT = 'Write {"2026-01": "32 bytes in base64"}; the last one encrypts, all of them decrypt.'
@@ -24,6 +25,7 @@ class NotEncrypted(Refused):
     """Bytes that are not encrypted, though a key was given: anybody may have put them there."""
 
 
+@checked_options
 class Keys:
     """Keys by their ids. New bytes are encrypted with the active one; the others only decrypt.
 

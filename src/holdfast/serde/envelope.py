@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast.errors import Damaged, Refused, Remedy, Unavailable
 from holdfast.serde.encryption import Keys, NoKey, NotEncrypted
+from holdfast.validation import checked_options
 
 _PLAIN, _ZSTD, _ENCRYPTED = b"\x00", b"\x01", b"\x02"
 _WORTH_BYTES = 4096
@@ -20,6 +21,7 @@ _LEVEL = 3
 _local = threading.local()  # its objects are not for several threads at once
 
 
+@checked_options
 class Envelope:
     """Wraps and unwraps bytes. `identity` names the place where they are stored: encrypted bytes open nowhere else."""
 

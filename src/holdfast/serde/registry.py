@@ -17,6 +17,7 @@ from holdfast.errors import Refused
 from holdfast.serde import msgpack, pydantic_models
 from holdfast.serde.list_prefix import Shown
 from holdfast.serde.types import Unstorable
+from holdfast.validation import checked_options
 
 T = TypeVar("T", bound=type)
 _BUILT_IN = (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex, BaseException)
@@ -58,6 +59,7 @@ class Registration:
         return self.kind.make(data, fill=upgraded or self.fill)
 
 
+@checked_options
 class Registry:
     """The classes that may be stored."""
 

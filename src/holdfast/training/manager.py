@@ -21,7 +21,7 @@ from holdfast.training.preemption import Preemption
 from holdfast.training.run_store import StoredCheckpoint, best_of, log_skipped
 from holdfast.training.save import SaveRequest
 from holdfast.training.stored.layout import check_step
-from holdfast.validation import check_known
+from holdfast.validation import check_known, checked_options
 
 _log = logging.getLogger("holdfast")
 _SAVE_OPTIONS = frozenset(SaveRequest.__slots__) - {"metrics", "needs_best"}
@@ -58,6 +58,7 @@ class Resumed:
         return self.checkpoint.step
 
 
+@checked_options
 class CheckpointManager:
     """Saves every `save_steps` steps, prunes by the policy, and finds the checkpoint to continue from.
 

@@ -26,6 +26,7 @@ from holdfast.validation import (
     check_patterns,
     check_place,
     check_text,
+    checked_options,
     parameters_of,
 )
 from holdfast.workspace import store_paths
@@ -90,6 +91,7 @@ _UNCHANGED = "Nothing was saved or changed."
 _PAGE = 100
 
 
+@checked_options
 class Workspace:
     """A folder and its checkpoints.
 

@@ -36,7 +36,7 @@ from holdfast.flow.store import CheckpointRow
 from holdfast.flow.urls import check_store_options
 from holdfast.model import Restored
 from holdfast.serde import Registry, default_registry
-from holdfast.validation import check_known, check_limit, parameters_of
+from holdfast.validation import check_known, check_limit, checked_options, parameters_of
 from holdfast.workspace import Workspace
 
 T = TypeVar("T")
@@ -46,6 +46,7 @@ _MAX_WAIT_SECONDS = 0.005
 _STRATEGIES = ("keep_latest", "delete")
 
 
+@checked_options
 class HoldfastSaver(BaseCheckpointSaver[Any]):
     """Stores the checkpoints of graphs. Use it in `with` or `async with`, or call `close`.
 

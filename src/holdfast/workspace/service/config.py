@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from holdfast.errors import Refused
-from holdfast.validation import check_flag, check_limit, check_patterns
+from holdfast.validation import check_flag, check_limit, check_patterns, checked_options
 
 
 class CheckpointEvent(str, Enum):  # noqa: UP042  str() gives the value, as with the predecessor
@@ -34,6 +34,7 @@ def event_of(value: object) -> CheckpointEvent:
         raise Refused(f"there is no event {value!r}", hint=f"Choose one of CheckpointEvent: {known}.") from None
 
 
+@checked_options
 @dataclass(frozen=True, slots=True)
 class CheckpointConfig:
     """Options of a checkpoint service. Refused if a value is not valid."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from holdfast.errors import Damaged, HoldfastError, Refused, Unavailable
 from holdfast.model import JSON, Checkpoint, CheckpointDiff, CheckpointRef, LoadedParts, Plan, Restored
 from holdfast.retention import Policy
-from holdfast.validation import check_known, check_place, parameters_of
+from holdfast.validation import check_known, check_place, checked_options, parameters_of
 from holdfast.workspace import store_paths
 from holdfast.workspace.config import Settings, read_settings
 from holdfast.workspace.pathspec import Paths
@@ -45,6 +45,7 @@ _OFF = NoCheckpoint()
 _MOST = 100  # a policy without `keep_last` is applied once there are more than this
 
 
+@checked_options
 class CheckpointService:
     """Saves, restores, rewinds and prunes checkpoints of a folder without blocking the event loop.
 

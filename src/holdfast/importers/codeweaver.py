@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
+from holdfast.digest import digest
 from holdfast.errors import Damaged, HoldfastError, Refused
 from holdfast.importers.model import Imported, ImportPlan, ImportRequest, Losses
 from holdfast.indexing import CheckpointManager, IndexingCheckpoint
@@ -136,6 +137,11 @@ def _values(path: Path) -> dict[str, Any]:
 
 
 def _checkpoint(values: Mapping[str, Any]) -> IndexingCheckpoint:
+    """Read a checkpoint of CodeWeaver, which has no version, or one of Holdfast in the same form."""
+    checksum = values.get("checksum")
+    others = {name: value for name, value in values.items() if name != "checksum"}
+    if checksum is not None and checksum != digest("checkpoint", others):
+        raise Damaged("it does not match its checksum")
     given = {name: value for name, value in values.items() if name in _KNOWN - {"settings", "fingerprint"}}
     for name in ("start_time", "last_checkpoint"):
         try:
@@ -143,4 +149,4 @@ def _checkpoint(values: Mapping[str, Any]) -> IndexingCheckpoint:
         except ValueError:
             raise Damaged(f"{name} is not a time") from None
         given[name] = (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).isoformat()
-    return IndexingCheckpoint.from_dict({**given, "schema_version": 1})
+    return IndexingCheckpoint.from_dict(given)

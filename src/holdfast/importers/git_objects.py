@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +33,11 @@ _KINDS = {1: ObjectKind.COMMIT, 2: ObjectKind.TREE, 3: ObjectKind.BLOB, 4: Objec
 _OID = re.compile(rb"[0-9a-f]{40}")
 _COMMITTER = re.compile(rb"^committer (?:(.*) )?<[^>\n]*> (-?\d{1,18})(?: [+-]\d{4})?$", re.MULTILINE)
 _ENCODING = re.compile(rb"^encoding (\S+)$", re.MULTILINE)
+_EXTENSIONS = (
+    "compatobjectformat", "noop", "noop-v1", "objectformat", "partialclone", "preciousobjects", "refstorage",
+    "relativeworktrees", "worktreeconfig",
+)  # fmt: skip
+"""Extensions of the repository format that change nothing about the objects, or are refused by their value."""
 _FSCK = "Check the source with git fsck."
 
 
@@ -64,7 +69,9 @@ class GitObjects:
 
         self._git = git
         common = user_git.common_dir(git)
+        self._file(common / "config")  # Unavailable if it cannot be read: its settings decide what is refused
         self.settings = user_git.own_settings(git)
+        _check_version(git, self.settings)
         if self.settings.get("extensions.objectformat", "sha1").lower() != "sha1":
             raise Refused(f"{git} has SHA-256 objects, which cannot be imported", hint="Only SHA-1 is supported.")
         if (common / "reftable").exists():
@@ -241,6 +248,18 @@ class GitObjects:
             return b""
         except OSError as error:
             raise Unavailable(f"{path} cannot be read: {error.strerror}", hint="Check its permissions.") from None
+
+
+def _check_version(git: Path, settings: Mapping[str, str]) -> None:
+    """Refused for a version of the repository format, or an extension of it, that may store objects in another way."""
+    version = settings.get("core.repositoryformatversion", "0")
+    if version not in ("0", "1"):
+        raise Refused(
+            f"{git} has the repository format version {escape(version)}, which is unknown", hint="Known are 0 and 1."
+        )
+    extensions = {name for name in settings if name.startswith("extensions.")}
+    if unknown := sorted(extensions - {f"extensions.{name}" for name in _EXTENSIONS}):
+        raise Refused(f"{git} needs {escape(unknown[0])}, which is unknown", hint="Only SHA-1 objects can be imported.")
 
 
 def _check_regular(folder: Path) -> None:

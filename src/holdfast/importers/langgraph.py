@@ -30,6 +30,8 @@ _PG_TABLES = {
     "checkpoint_blobs": {"thread_id", "checkpoint_ns", "channel", "version", "type", "blob"},
     "checkpoint_writes": {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "type", "blob"},
 }
+_LATEST = 4
+"""The newest version of a checkpoint (its `v`) that is known."""
 _TASKS = "__pregel_tasks"
 _MIGRATED = 4
 """Since this version of LangGraph's format, tasks to be sent are in a channel, and no longer in the parent's writes."""
@@ -140,6 +142,9 @@ class LangGraphSource:
         checkpoint = self._reader.read(row.type or "json", row.checkpoint, losses)
         if not isinstance(checkpoint, dict) or checkpoint.get("id") != row.place.checkpoint_id:
             raise Damaged("it is not a checkpoint of LangGraph")
+        version = checkpoint.get("v", 1)
+        if not isinstance(version, int) or not 1 <= version <= _LATEST:
+            raise Refused(f"its version v={escape(str(version))} is unknown; known are 1 to {_LATEST}")
         values = checkpoint.setdefault("channel_values", {})
         versions = checkpoint.setdefault("channel_versions", {})
         if not isinstance(values, dict) or not isinstance(versions, dict) or not isinstance(checkpoint.get("ts"), str):

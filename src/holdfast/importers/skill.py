@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from holdfast import durable
 from holdfast.errors import Damaged, HoldfastError, NotFound, Refused
+from holdfast.escaping import escape
 from holdfast.importers.git_objects import GitObjects
 from holdfast.importers.model import ImportRequest, NotCarried
 from holdfast.importers.workspace_target import OutsideEntry, WorkspaceImport, WorkspaceTarget
@@ -36,6 +37,8 @@ _RECORDS = ("metadata.json", "checkpoint.json")
 _FEATURES = "feature_list.json"
 _GIT_REF = "git-ref.txt"
 _NEVER_SAVED = "changed when it was saved, and the skill did not store its content"
+_VERSIONS = ("1", "1.0", "1.0.0")
+"""What a record may give as its version. The skill itself, which is version 1.0.0, writes none."""
 _KEPT = ("*",)
 """Whatever a checkpoint of the skill does not contain, a restore keeps: the skill never removed files."""
 
@@ -172,7 +175,11 @@ def _json(path: Path) -> Any:
 
 
 def _stored(place: Path) -> Stored:
-    record = Checkpoint.from_dict(_values(place))
+    values = _values(place)
+    version = values.get("schema_version", values.get("version"))
+    if version is not None and str(version) not in _VERSIONS:
+        raise Refused(f"its schema_version {escape(str(version)[:40])} is unknown")
+    record = Checkpoint.from_dict(values)
     if not record.id:
         raise Damaged("it has no id")
     try:

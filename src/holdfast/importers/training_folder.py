@@ -42,6 +42,8 @@ _METRIC = re.compile(r"metric(-?\d+(?:\.\d+)?)")
 _COPIES = ("best", "best_candidates")
 _OLDEST_TORCH = (2, 6)
 _YEAR_10000 = 253402300800
+_SCHEMAS = ("1", "1.0", "2", "2.0")
+"""Versions that the writers of codex_ml stored, as numbers or text."""
 _SKIPPED = ("scheduler.pt", "training_args.bin")
 
 
@@ -192,7 +194,7 @@ class TrainingImport:
     def _found(self) -> list[Found]:
         """The checkpoints, in the order of their steps."""
         self._notes = []
-        self._markers = _read_markers(self._folder)
+        self._markers = self._read_markers()
         found = [self._described(name, files) for name, files in _candidates(self._folder)]
         found.sort(key=lambda each: (each.step, each.name))
         if len({each.step for each in found}) < len(found):
@@ -204,9 +206,31 @@ class TrainingImport:
             self._notes.append(f"The source says that its last checkpoint is {escape(last)}.")
         return found
 
+    def _read_markers(self) -> Markers:
+        """Read codex_ml's marker files. Refused if they are of an unknown version."""
+        folder = self._folder
+        index, best = self._json(folder / "index.json"), self._json(folder / "best.json")
+        for name, values in (("index.json", index), ("best.json", best)):
+            if why := _unknown_schema(name, values):
+                raise Refused(f"{folder / name} cannot be imported: {why}", hint="Nothing was imported.")
+        metrics: dict[str, float] = {}
+        for each in index.get("entries") or () if isinstance(index.get("entries"), list) else ():
+            if isinstance(each, dict) and _is_number(each.get("metric")):
+                metrics[Path(str(each.get("path"))).name] = float(each["metric"])
+        key = index.get("metric_key") or best.get("metric")
+        mode = index.get("mode") or best.get("mode")
+        last = None
+        try:
+            if (folder / "last").is_file():
+                text = durable.read_file(folder / "last", max_bytes=4096).decode("utf-8", "replace")
+                last = Path(text.strip()).name
+        except OSError:
+            pass
+        return Markers(key if isinstance(key, str) else None, "max" if mode == "max" else "min", last, metrics)
+
     def _described(self, name: str, files: Mapping[str, Path]) -> Found:
         first = next(iter(files.values()))
-        sides = dict(_side_files(self._folder / name, first))
+        sides = dict(self._side_files(self._folder / name, first))
         metrics = _metrics_of(sides)
         own = self._markers.metrics.get(Path(name).name)
         key = self._markers.best_key or "metric"
@@ -218,12 +242,41 @@ class TrainingImport:
         when = first.stat().st_mtime if seconds is None else seconds
         return Found(name, files, _step_of(name), datetime.fromtimestamp(when, UTC), metrics, sides)
 
+    def _side_files(self, place: Path, first: Path) -> Iterator[tuple[str, Any]]:
+        """The JSON objects that belong to a checkpoint, by file name."""
+        for path in _side_paths(place, first):
+            if found := self._json(path):
+                yield path.name, found
+
+    def _json(self, path: Path) -> dict[str, Any]:
+        """The object in a JSON file; empty if there is none. One that cannot be read is a loss: tensors matter more."""
+        name = escape(os.fspath(path.relative_to(self._folder)))
+        try:
+            found = json.loads(durable.read_file(path, max_bytes=_SIDE_MAX_BYTES, follow_links=False))
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            self._losses.add(name, f"it cannot be read: {error.strerror}")
+            return {}
+        except (ValueError, RecursionError):
+            self._losses.add(name, "it is not JSON")
+            return {}
+        return found if isinstance(found, dict) else {}
+
     def _state(self, found: Found) -> Any:
-        """Read a checkpoint; None, and a loss, if nothing of it can be read."""
+        """Read a checkpoint; None, and a loss, if nothing of it can be read or its version is unknown."""
         values = {}
+        for name, side in found.sides.items():
+            if why := _unknown_schema(name, side):
+                self._losses.add(escape(found.name), why)
+                return None
         for name, path in found.files.items():
             try:
-                values[name] = _read(path)
+                value = _read(path)
+                meta = value.get("meta") if isinstance(value, dict) else None
+                if why := _unknown_schema("meta.json", meta):
+                    raise Refused(why)
+                values[name] = value
             except (Damaged, Refused) as error:
                 self._losses.add(escape(found.name if len(found.files) == 1 else f"{found.name}/{name}"), error.message)
         if len(found.files) == 1:
@@ -257,44 +310,22 @@ def _step_of(name: str) -> int:
     return int(numbers[-1][:15]) if numbers else 0
 
 
-def _read_markers(folder: Path) -> Markers:
-    index, best = _json(folder / "index.json"), _json(folder / "best.json")
-    metrics: dict[str, float] = {}
-    for each in index.get("entries") or () if isinstance(index.get("entries"), list) else ():
-        if isinstance(each, dict) and _is_number(each.get("metric")):
-            metrics[Path(str(each.get("path"))).name] = float(each["metric"])
-    key = index.get("metric_key") or best.get("metric")
-    mode = index.get("mode") or best.get("mode")
-    last = None
-    try:
-        if (folder / "last").is_file():
-            text = durable.read_file(folder / "last", max_bytes=4096).decode("utf-8", "replace")
-            last = Path(text.strip()).name
-    except OSError:
-        pass
-    return Markers(key if isinstance(key, str) else None, "max" if mode == "max" else "min", last, metrics)
-
-
-def _side_files(place: Path, first: Path) -> Iterator[tuple[str, Any]]:
-    """The JSON files that belong to a checkpoint: in its folder, or named after its file."""
+def _side_paths(place: Path, first: Path) -> list[Path]:
+    """The JSON files that may belong to a checkpoint: in its folder, or named after its file."""
     if place.is_dir():
         names = [name for name in sorted(os.listdir(place)) if name.endswith(".json") and "safetensors" not in name]
-        paths = [place / name for name in names]
-    else:
-        paths = [Path(f"{first}.meta.json"), first.with_suffix(".meta.json"), first.with_suffix(".json")]
-    for path in paths:
-        found = _json(path)
-        if found:
-            yield path.name, found
+        return [place / name for name in names]
+    return [Path(f"{first}.meta.json"), first.with_suffix(".meta.json"), first.with_suffix(".json")]
 
 
-def _json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty if there is none, or it cannot be read: tensors matter more."""
-    try:
-        found = json.loads(durable.read_file(path, max_bytes=_SIDE_MAX_BYTES, follow_links=False))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def _unknown_schema(name: str, values: Any) -> str:
+    """Say that metadata of codex_ml has a version that is unknown; empty if it has none, or a known one."""
+    if not isinstance(values, dict) or not name.endswith(("meta.json", "metadata.json", "index.json", "best.json")):
+        return ""
+    version = values.get("_schema_version", values.get("schema_version"))
+    if version is None or str(version) in _SCHEMAS:
+        return ""
+    return f"its schema_version {escape(str(version)[:40])} is unknown; known are {', '.join(_SCHEMAS)}"
 
 
 def _metrics_of(sides: Mapping[str, Any]) -> dict[str, float]:
@@ -329,11 +360,12 @@ def _is_number(value: Any) -> bool:
 
 def _read(path: Path) -> Any:
     """Read the content of one file. Damaged or Refused if that is not possible without executing it."""
-    if path.suffix == ".pkl":
-        try:
+    try:
+        if path.suffix == ".pkl":
             return read_pickle(durable.read_file(path, max_bytes=_PLAIN_MAX_BYTES))
-        except OSError as error:
-            raise Damaged(f"it cannot be read: {error.strerror}") from None
+        path.open("rb").close()  # the libraries report a missing permission as a malformed file
+    except OSError as error:
+        raise Damaged(f"it cannot be read: {error.strerror}") from None
     if path.suffix == ".safetensors":
         with Extra("training"):
             from safetensors import SafetensorError
@@ -369,9 +401,9 @@ def _unsafe_name(error: Exception) -> str:
 
 def _check_zip(path: Path) -> None:
     """Refused if an archive unpacks to far more than its size."""
-    if not zipfile.is_zipfile(path):
-        return
     try:
+        if not zipfile.is_zipfile(path):
+            return
         with zipfile.ZipFile(path) as archive:
             total = sum(each.file_size for each in archive.infolist())
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:

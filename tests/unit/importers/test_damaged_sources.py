@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import random
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ormsgpack
 import pytest
+import torch
+from safetensors.torch import save_file
 
-from holdfast.errors import HoldfastError
-from unit.importers import test_claude_code, test_codeweaver, test_llmfy, test_skill
+from holdfast.digest import digest
+from holdfast.errors import Damaged, HoldfastError, NotFound, Refused, Unavailable
+from unit.importers import graphs, test_claude_code, test_codeweaver, test_llmfy, test_skill
 from unit.importers.scenes import bytes_and_times, praisonai, run
+from unprivileged import unprivileged
 
 DAMAGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "empty": lambda data, chance: b"",
@@ -85,7 +92,31 @@ def _claude(folder: Path) -> Scene:
     return Scene(made.transcript, None, folder / "in")
 
 
-SCENES = {"git": _git, "llmfy": _llmfy, "codeweaver": _codeweaver, "skill": _skill, "claude": _claude}
+def _langgraph(folder: Path) -> Scene:
+    path = folder / "in" / "lg.db"
+    path.parent.mkdir()
+    return Scene(graphs.database(path, threads=("t1",)), f"sqlite:///{folder}/out/states.db", path.parent)
+
+
+def _training(folder: Path) -> Scene:
+    source = folder / "in"
+    source.mkdir()
+    torch.save({"w": torch.ones(3)}, source / "ckpt-1.pt")
+    save_file({"w": torch.ones(3)}, source / "ckpt-2.safetensors")
+    (source / "ckpt-3.pkl").write_bytes(pickle.dumps({"epoch": 3}))
+    (source / "ckpt-1.meta.json").write_text(json.dumps({"schema_version": "1.0", "metrics": {"val_loss": 0.5}}))
+    return Scene(source, f"{folder}/out/run", source)
+
+
+SCENES = {
+    "git": _git,
+    "llmfy": _llmfy,
+    "langgraph": _langgraph,
+    "codeweaver": _codeweaver,
+    "skill": _skill,
+    "claude": _claude,
+    "training": _training,
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -104,6 +135,132 @@ def test_one_damaged_file(kind: str, damage: str, tmp_path: Path) -> None:
         before, out = bytes_and_times(scene.folder), _stored(tmp_path, number)
         _import(scene, unchanged=lambda at=number, was=out: _stored(tmp_path, at) == was)
         assert bytes_and_times(scene.folder) == before, f"{name} was changed"
+
+
+def _settings(name: str, value: str) -> Callable[[Scene], object]:
+    def change(scene: Scene) -> None:
+        path = scene.folder / "config"
+        path.write_text(f"{path.read_text()}[{name}]\n{value}\n")
+
+    return change
+
+
+def _sql(*statements: str) -> Callable[[Scene], None]:
+    def change(scene: Scene) -> None:
+        with closing(sqlite3.connect(scene.source)) as db, db:
+            for each in statements:
+                db.execute(each)
+
+    return change
+
+
+def _newer_checkpoints(scene: Scene) -> None:
+    """Give every checkpoint the version 99 of LangGraph's format."""
+    with closing(sqlite3.connect(scene.source)) as db, db:
+        for own, data in db.execute("SELECT checkpoint_id, checkpoint FROM checkpoints").fetchall():
+            body = ormsgpack.unpackb(data, ext_hook=ormsgpack.Ext, option=ormsgpack.OPT_NON_STR_KEYS)
+            packed = ormsgpack.packb(body | {"v": 99}, option=ormsgpack.OPT_NON_STR_KEYS)
+            db.execute("UPDATE checkpoints SET checkpoint = ? WHERE checkpoint_id = ?", (packed, own))
+
+
+def _json_values(name: str, **values: Any) -> Callable[[Scene], object]:
+    def change(scene: Scene) -> None:
+        for path in [scene.folder / each for each in _files(scene.folder) if each.endswith(name)]:
+            path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+    return change
+
+
+def _other_records(scene: Scene) -> None:
+    """Rename what a snapshot of Claude Code consists of."""
+    scene.source.write_text(scene.source.read_text().replace("trackedFileBackups", "files").replace("backup", "copy"))
+
+
+def _torch_meta(scene: Scene) -> None:
+    for path in scene.source.iterdir():
+        path.unlink()
+    torch.save({"state": {"w": torch.ones(3)}, "meta": {"schema_version": 99}}, scene.source / "ckpt-1.pt")
+
+
+VERSIONS: dict[str, tuple[str, Callable[[Scene], object], str]] = {
+    "git format": ("git", _settings("core", "repositoryformatversion = 99"), "version 99, which is unknown"),
+    "git extension": ("git", _settings("extensions", "newhash = true"), "extensions.newhash, which is unknown"),
+    "llmfy": ("llmfy", _sql("ALTER TABLE llmfy_checkpoint RENAME COLUMN state TO body"), "other columns"),
+    "langgraph table": ("langgraph", _sql("ALTER TABLE writes RENAME COLUMN value TO body"), "no column value"),
+    "langgraph checkpoint": ("langgraph", _newer_checkpoints, "v=99 is unknown"),
+    "codeweaver": ("codeweaver", _json_values(".json", schema_version=99), "schema_version 99, which is unknown"),
+    "codeweaver text": ("codeweaver", _json_values(".json", schema_version="2"), "schema_version '2', which is"),
+    "codeweaver checksum": ("codeweaver", _json_values(".json", checksum=digest("other")), "match its checksum"),
+    "skill": ("skill", _json_values("metadata.json", schema_version=99), "schema_version 99 is unknown"),
+    "claude": ("claude", _other_records, "no file history"),
+    "training index": (
+        "training",
+        lambda scene: (scene.source / "index.json").write_text('{"schema_version": 99}'),
+        "schema_version 99 is unknown",
+    ),
+    "training file": ("training", _torch_meta, "schema_version 99 is unknown"),
+}
+
+
+@pytest.mark.parametrize("name", VERSIONS)
+def test_wrong_version(name: str, tmp_path: Path) -> None:
+    kind, change, message = VERSIONS[name]
+    scene = _make(kind, tmp_path / "0")
+    change(scene)
+    before, out = bytes_and_times(scene.folder), _stored(tmp_path, 0)
+    with pytest.raises((Refused, Damaged, NotFound), match=re.escape(message)):
+        run(scene.source, scene.target)
+    assert (bytes_and_times(scene.folder), _stored(tmp_path, 0)) == (before, out)
+
+
+def test_wrong_version_of_one_training_checkpoint_is_reported(tmp_path: Path) -> None:
+    scene = _make("training", tmp_path / "0")
+    (scene.source / "ckpt-1.meta.json").write_text('{"schema_version": 99}')
+    done = run(scene.source, scene.target)
+    assert done.added == 2
+    assert [(each.what, "99 is unknown" in each.why) for each in done.not_carried] == [("ckpt-1.pt", True)]
+
+
+def test_own_checksum_of_codeweaver_checkpoint(tmp_path: Path) -> None:
+    scene = _make("codeweaver", tmp_path / "0")
+    values = test_codeweaver.VALUES | {"schema_version": 1}
+    scene.source.write_text(json.dumps(values | {"checksum": digest("checkpoint", values)}))
+    assert run(scene.source, scene.target).added == 1
+
+
+@pytest.mark.parametrize("kind", SCENES)
+def test_no_permission_to_read(kind: str, tmp_path: Path) -> None:
+    scene = _make(kind, tmp_path / "0")
+    before, out = bytes_and_times(scene.folder), _stored(tmp_path, 0)
+    modes = {scene.folder / name: (scene.folder / name).stat().st_mode for name in _files(scene.folder)}
+    for path in modes:
+        path.chmod(0)
+    with pytest.raises((Unavailable, Damaged), match="ermission denied"):
+        unprivileged(lambda: run(scene.source, scene.target))
+    for path, mode in modes.items():
+        path.chmod(mode)
+    assert (bytes_and_times(scene.folder), _stored(tmp_path, 0)) == (before, out)
+
+
+@pytest.mark.parametrize("name", ["ckpt-1.pt", "ckpt-2.safetensors", "ckpt-3.pkl", "ckpt-1.meta.json"])
+def test_no_permission_to_read_one_training_file(name: str, tmp_path: Path) -> None:
+    scene = _make("training", tmp_path / "0")
+    (scene.source / name).chmod(0)
+    done = unprivileged(lambda: run(scene.source, scene.target))
+    assert [each[:2] for each in done.not_carried] == [(name, "it cannot be read: Permission denied")]
+
+
+@pytest.mark.parametrize("kind", SCENES)
+def test_empty_source(kind: str, tmp_path: Path) -> None:
+    """Nothing was ever saved there, or all of it is gone."""
+    scene = _make(kind, tmp_path / "0")
+    for name in _files(scene.folder):
+        (scene.folder / name).chmod(0o644)
+        (scene.folder / name).write_bytes(b"")
+    before, out = bytes_and_times(scene.folder), _stored(tmp_path, 0)
+    with pytest.raises((Refused, Damaged, NotFound)):
+        run(scene.source, scene.target)
+    assert (bytes_and_times(scene.folder), _stored(tmp_path, 0)) == (before, out)
 
 
 def _make(kind: str, folder: Path) -> Scene:

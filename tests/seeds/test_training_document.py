@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from holdfast import durable
-from holdfast.errors import Damaged, HoldfastError
+from holdfast.errors import Damaged, HoldfastError, Refused
 from holdfast.testing.faulty_disks import FailingDisk
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
 
@@ -214,3 +214,24 @@ class TestTestingGuidance:
         assert load_checkpoint(f"{RUN}/last")["w"].tolist() == [1] * 4
         _save(3)
         assert load_checkpoint(f"{RUN}/last")["w"].tolist() == [3] * 4
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_save_returned_can_be_loaded(tmp_path: Path) -> None:
+    from holdfast.compat.codex_ml.utils import checkpointing
+
+    meta = save_checkpoint(tmp_path / "run", 3, {"epoch": 3})
+    assert load_checkpoint(meta) == {"epoch": 3}
+    assert checkpointing.load_checkpoint(meta) == {"epoch": 3}
+    with pytest.raises(Refused, match="without a path"):
+        load_checkpoint({"step": 3})
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_returned_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.compat.codex_ml.checkpointing.checkpoint_core import load_checkpoint, save_checkpoint
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    place = save_checkpoint("~/ck", state={"n": 1}, meta={})
+    assert place == str(tmp_path / "ck")
+    assert load_checkpoint(place)[0] == {"n": 1}

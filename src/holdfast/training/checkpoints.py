@@ -112,7 +112,7 @@ def _save_in_background(store: RunStore, pending: PendingSave, optimizers: list[
 
 
 def load_checkpoint(
-    path: str | os.PathLike[str] | HasPath,
+    path: str | os.PathLike[str] | HasPath | Mapping[str, Any],
     *,
     step: Step | None = None,
     weights_only: bool = False,
@@ -126,8 +126,8 @@ def load_checkpoint(
 ) -> Any:
     """Load the state of a checkpoint. Every byte is verified, and nothing is unpickled (P7).
 
-    path: a checkpoint (`meta["path"]`, or what `history` returned), `OUT_DIR/last`, `OUT_DIR/best.json`, or OUT_DIR
-    with a `step`.
+    path: a checkpoint (its path, or what `save_checkpoint` or `history` returned), `OUT_DIR/last`,
+    `OUT_DIR/best.json`, or OUT_DIR with a `step`.
     weights_only: load tensors and plain values (numbers, text, bytes, containers), and no object of a class, as
     `torch.load(weights_only=True)` does. only: load what has one of these names or prefixes. mmap: map
     tensors, and verify each when it is first used. restore_rng: restore the random states. loader: restore the
@@ -139,7 +139,7 @@ def load_checkpoint(
     request = LoadRequest(
         weights_only=weights_only, map_location=map_location, mmap=mmap, only=only, verify=verify, like=like
     )
-    place = path if isinstance(path, str | os.PathLike) else path.path
+    place = _place_of(path)
     for tries_left in reversed(range(_TRIES)):
         opened = open_checkpoint(place, step, verify=verify)
         try:
@@ -152,6 +152,18 @@ def load_checkpoint(
         for note in opened.restore(rng=restore_rng, loader=loader):
             _log.warning("%s: %s", opened.found.path, note)
     return state
+
+
+def _place_of(checkpoint: str | os.PathLike[str] | HasPath | Mapping[str, Any]) -> str | os.PathLike[str]:
+    if isinstance(checkpoint, str | os.PathLike):
+        return checkpoint
+    place: Any = checkpoint.get("path") if isinstance(checkpoint, Mapping) else getattr(checkpoint, "path", None)
+    if not isinstance(place, str | os.PathLike):
+        raise Refused(
+            f"a {type(checkpoint).__name__} without a path is not a checkpoint",
+            hint='Pass meta["path"].',
+        )
+    return place
 
 
 def open_run(out_dir: str | os.PathLike[str]) -> RunStore:

@@ -25,7 +25,7 @@ def save_checkpoint(
         with files.staged(weights, lambda out: payload.write(body, out, use_torch=payload.has_torch())) as new:
             checksums.record(weights, new.sha256, new.n_bytes)
         files.write_json(folder / "metadata.json", meta | told)
-    return os.fspath(out_dir)
+    return os.fspath(folder)
 
 
 def load_checkpoint(path: str | os.PathLike[str], map_location: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -155,7 +155,7 @@ def _environment() -> dict[str, Any]:
 
 
 def load_checkpoint(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Mapping[str, Any],
     map_location: Any = "cpu",
     *,
     format: str | None = None,  # noqa: A002 the name is codex_ml's
@@ -166,6 +166,8 @@ def load_checkpoint(
 
     Of a folder that `holdfast.training` saved, or with its options, this is `holdfast.training.load_checkpoint`.
     """
+    if isinstance(path, Mapping):
+        return training.load_checkpoint(path, map_location=map_location, **options)
     place = Path(path).expanduser()
     if place.is_dir() or options.keys() - {"weights_only"}:
         return training.load_checkpoint(place, map_location=map_location, **options)

@@ -121,8 +121,14 @@ def _positive(rng: random.Random) -> Iterator[tuple[str, str]]:
         "generic-token": lambda: f"'auth_token': '{text(URL64, 32)}'",
         "password": lambda: f'DB_PASSWORD="{text(ALNUM, 6)}{rng.randrange(10)}{text(ALNUM + "!#$%", 8)}"',
     }
+    makers |= {
+        "yaml-password": lambda: f"  password: {text(ALNUM, 6)}{rng.randrange(10)}{text(ALNUM + '!#$%', 8)}",
+        "authorization": lambda: f"Authorization: Bearer {text(URL64, 40)}",
+        "curl": lambda: f"curl -s -u admin:{text(ALNUM + '!_', 12)} https://host.internal/",
+    }
     wrapped = ("{}", 'KEY = "{}"', "export TOKEN={}", '{{"value": "{}"}}', "curl -H 'Authorization: Bearer {}'", "- {}")
     bare = {"private-key", "aws-secret", "generic-hex", "generic-base64", "generic-token", "password"}
+    bare |= {"yaml-password", "authorization", "curl"}
     for kind, make in makers.items():
         for number in range(EACH):
             body = make()

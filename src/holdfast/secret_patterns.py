@@ -70,6 +70,13 @@ _VALUE = _Pattern(  # in JSON inside of JSON, backslashes precede the quotes
     rb"([A-Za-z0-9_+/=.~!@#$%^&*:-]{8,200})(?=[ \\]{0,8}([\"'`]?))"
 )
 _PASSWORDS = _WORDS[:3]
+_HEADER = _Pattern(
+    rb"uthorization[ \\\"']{0,8}[:=][ \\\"']{0,8}(?:bearer|basic|token)[ ]{1,4}([A-Za-z0-9_+/=.~-]{12,2000})",
+    re.IGNORECASE,
+)
+_CURL = _Pattern(rb"curl[ ][^\n]{0,300}?[ ](?:-u|--user)[ =]{0,4}[\\\"']{0,8}([^\s:\"'\\]{1,80}):([^\s\"'\\`]{4,200})")
+_NAME = _Pattern(rb"[A-Za-z_]+[0-9]{1,3}$")  # such as `sha256` or `uint8`, which code has after a colon
+_ENDS = b" \t\r\n,;\"'}\\"
 _PLACEHOLDER = _Pattern(
     rb"(?i)example|placeholder|changeme|change[_-]me|dummy|your[_-]|xxxx|\*\*\*|\.\.\.|1234567890|abcdef(?:gh|01)|redacted|"
     rb"purged|^(?:user|pass|test|foo|none|null|true|false|secret|password|passwd|hunter2|tiger|mypassword|[%{<\[].*)$|\$\{|\$\(|^\$[A-Z_]+$|\{\{|%\(|%s"
@@ -149,6 +156,7 @@ def _spans(text: bytes) -> Iterator[tuple[int, int, str]]:
                 yield match.start(1), match.end(1), "url-password"
         at = text.find(b"://", at + 3)
     lower = text.lower()
+    yield from _credentials(text, lower)
     for word in _WORDS:
         at = lower.find(word)
         while at >= 0:
@@ -157,6 +165,20 @@ def _spans(text: bytes) -> Iterator[tuple[int, int, str]]:
             if match and (word != b"key" or _KEY.search(lower, at - 16, at - 3)) and (kind := _judge(match, word)):
                 yield match.start(2), match.end(2), kind
             at = lower.find(word, at)
+
+
+def _credentials(text: bytes, lower: bytes) -> Iterator[tuple[int, int, str]]:
+    """Yield what follows `Authorization: Bearer`, and the password of `curl -u user:password`."""
+    at = lower.find(b"uthorization")
+    while at >= 0:
+        if (match := _HEADER.match(text, at)) and not _PLACEHOLDER.search(match[1]) and _DIGIT.search(match[1]):
+            yield match.start(1), match.end(1), "authorization"
+        at = lower.find(b"uthorization", at + 12)
+    at = text.find(b"curl ")
+    while at >= 0:
+        if (match := _CURL.match(text, at)) and match[1] != match[2] and not _PLACEHOLDER.search(match[2]):
+            yield match.start(2), match.end(2), "password"
+        at = text.find(b"curl ", at + 5)
 
 
 def _starts(text: bytes) -> Iterator[int]:
@@ -185,9 +207,16 @@ def _judge(match: re.Match[bytes], word: bytes) -> str:
     if _PLACEHOLDER.search(value) or _UUID.match(value) or _CODE.search(value):
         return ""
     if word in _PASSWORDS:
-        return "password" if quote or b"=" in match[0][: match.start(2) - match.start()] else ""
+        is_assigned = quote or b"=" in match[0][: match.start(2) - match.start()]
+        return "password" if is_assigned or _is_plain_value(match, value) else ""
     is_random = len(value) >= (24 if _HEX.match(value) else 16) and _entropy(value) >= 3.3 and not _is_counted(value)
     return "assigned-secret" if is_random else ""
+
+
+def _is_plain_value(match: re.Match[bytes], value: bytes) -> bool:
+    """Whether `password: value` is written as in YAML, and not a type or a call of code."""
+    after = match.string[match.end(2) : match.end(2) + 1]
+    return (not after or after in _ENDS) and not _NAME.match(value)
 
 
 def _is_counted(value: bytes) -> bool:

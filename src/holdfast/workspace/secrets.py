@@ -4,8 +4,9 @@ A save scans what it stored, after its commit point, if that is little; more is 
 the helper once it has answered, by `status`, or on request. Files that git tracks are left out: git has them already.
 
 `secrets.json` is written only if there is something to list. It contains no secret: where each is, its kind, and 32
-bits of its hash, so that the same secret in many checkpoints is listed once. A crash before it is written loses the
-findings of one save; `scan(every=True)` reads all checkpoints again.
+bits of its hash, so that the same secret in many checkpoints is listed once. `unscanned` names the checkpoints that a
+process has saved and not scanned yet: if it is killed in between, they are pending for the next one. It is not synced:
+after a power loss `scan(every=True)` reads all checkpoints again.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ class SecretScan:
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._path = repository.own / "secrets.json"
+        self._unscanned = repository.own / "unscanned"
 
     # reading
 
@@ -111,6 +113,23 @@ class SecretScan:
 
     # scanning
 
+    def begin(self, checkpoint_id: str) -> None:
+        """Note, before the commit point, that a checkpoint is not scanned yet. If that fails, the save goes on."""
+        with contextlib.suppress(OSError):
+            names = [*self._begun(), checkpoint_id]
+            durable.write_atomically(self._unscanned, "\n".join(names).encode(), sync=False)
+
+    def _begun(self) -> list[str]:
+        try:
+            return self._unscanned.read_text("ascii", "replace").split()
+        except OSError:
+            return []
+
+    def _end(self) -> None:
+        """Forget what `begin` noted; what of it is pending is in the list now."""
+        with contextlib.suppress(OSError):
+            disk().unlink(str(self._unscanned))
+
     def after_save(
         self,
         checkpoint: Checkpoint,
@@ -125,13 +144,17 @@ class SecretScan:
         size = sum(self._repository.objects.kind_and_size(part.blobs[0])[1] for part in parts)
         if size + sum(each[2] for each in new) > SAVE_MAX_BYTES:
             new = [each for each in new if not is_tracked(each[0])]  # reads git's index, so only then
+        stored = self._read()  # with what a killed process left
+        stored["pending"] = [each for each in stored["pending"] if each != checkpoint.id]
         if size + sum(each[2] for each in new) > SAVE_MAX_BYTES:
-            self._write(self._read(), pending=[checkpoint.id])
+            self._write(stored, pending=[checkpoint.id])
+            self._end()
             return
         parts += [_Part(path, False, (oid,)) for path, oid, _ in new]
         found = [*self._scanned(parts, checkpoint.id, is_tracked)]
-        if found:
-            self._write(self._read(), found=found)
+        if found or stored["pending"]:
+            self._write(stored, found=found)
+        self._end()
 
     def scan(
         self, is_tracked: IsTracked, *, max_bytes: int | None = None, every: bool = False, also: Sequence[str] = ()
@@ -153,10 +176,12 @@ class SecretScan:
                 left -= sum(self._repository.objects.kind_and_size(part.blobs[0])[1] for part in parts)
                 if left < 0:
                     self._write({**stored, "pending": todo[at:]})
+                    self._end()
                     return self.report()
             stored["found"] += self._scanned(parts, checkpoint_id, is_tracked)
             stored["skipped"] = [*dict.fromkeys([*stored["skipped"], *skipped])][:_LISTED_MAX]
         self._write({**stored, "pending": []})
+        self._end()
         return self.report()
 
     def forget_purged(self) -> None:
@@ -242,7 +267,12 @@ class SecretScan:
         return [each for each in stored["found"] if all(has(bytes.fromhex(blob)) for blob in each["blobs"])]
 
     def _read(self) -> dict[str, Any]:
-        """Return what the file says; one that is missing or damaged says nothing."""
+        """Return what the files say; one that is missing or damaged says nothing."""
+        stored = self._read_list()
+        stored["pending"] = [*dict.fromkeys([*stored["pending"], *self._begun()])]
+        return stored
+
+    def _read_list(self) -> dict[str, Any]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             stored = json.loads(self._path.read_bytes())
             found = [{**dict.fromkeys(SecretFinding._fields), **each} for each in stored["found"]]

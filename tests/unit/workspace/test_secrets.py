@@ -152,7 +152,36 @@ def test_a_scan_that_fails_does_not_fail_a_save(ws: Workspace, monkeypatch: pyte
     write(ws, ".env", f"TOKEN={KEY}\n")
     assert ws.save("one").is_new
     monkeypatch.undo()
-    assert ws.secrets().found == () and len(ws.secrets(every=True).found) == 1
+    assert len(ws.secrets().found) == 1  # it was still pending
+
+
+class _Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+def test_a_kill_before_the_scan_leaves_it_to_the_next_save(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch, deferred: bool
+) -> None:
+    def killed(*args: object, **keywords: object) -> None:
+        raise _Killed
+
+    write(ws, ".env", f"TOKEN={KEY}\n")
+    if deferred:  # a helper that is killed before it scans
+        ws.defer_scans()
+        ws.save("one")
+    else:
+        with monkeypatch.context() as patch, pytest.raises(_Killed):
+            patch.setattr(scanning.SecretScan, "after_save", killed)
+            ws.save("one")
+    later = Workspace(ws.path, store=ws.store)
+    assert len(later.list()) == 1
+    write(later, "b.txt", "nothing secret\n")
+    later.save("two")
+    assert len(scanning.SecretScan(later._repository).report().pending) == 1
+    assert [each.path for each in later.secrets().found] == [".env"]
+    assert scanning.SecretScan(later._repository).report().pending == ()
+    assert not (ws.store / "holdfast" / "unscanned").exists()
 
 
 def test_a_damaged_list_is_rebuilt(ws: Workspace) -> None:

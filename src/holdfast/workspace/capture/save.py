@@ -220,6 +220,8 @@ class Saver:
             git_data=git.data,
         )
         commit = write_commit(sink, checkpoint, contents)
+        if self.scans_secrets:
+            self._begin_scan(checkpoint)
         self._repository.publish(sink.writer, checkpoint, contents, commit)
         self._large_files |= snapshot.large_new_files()
         if self.scans_secrets and self.unscanned is not None:
@@ -227,6 +229,11 @@ class Saver:
         elif self.scans_secrets:
             self._scan_secrets(sink, snapshot, checkpoint, contents)
         return checkpoint.replace(commit=commit.hex(), is_new=True, _lazy=self._repository)
+
+    def _begin_scan(self, checkpoint: Checkpoint) -> None:
+        from holdfast.workspace.secrets import SecretScan  # start-up cost: most saves find no change
+
+        SecretScan(self._repository).begin(checkpoint.id)
 
     def _scan_secrets(self, sink: PackSink, snapshot: Snapshot, checkpoint: Checkpoint, contents: Contents) -> None:
         """Look for secrets in what is new, after the commit point."""

@@ -82,6 +82,9 @@ class Agent:
     """Given the name and the content of a conversation, its id and a new id: name and content with the new id."""
     commands: Callable[[Places, SettingsScope, Sequence[str]], Mapping[Path, str]] | None = None
     """The files of its slash commands, by path, given the program that they run; see `slash_commands`."""
+    plugin: Callable[[Places, SettingsScope, Sequence[str], Sequence[str]], Mapping[Path, str]] | None = None
+    """The files of a plugin with hooks, commands and MCP server, by path, those with the hooks last; given the command
+    of a hook and the program of a slash command."""
     not_covered: tuple[str, ...] = ()
     """What the hooks of this agent do not cover, in sentences."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import holdfast
 from holdfast.adapters.agents.base import (
     TIMEOUT_S,
     Agent,
@@ -112,6 +114,28 @@ def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> d
     }
 
 
+def _plugin(places: Places, scope: SettingsScope, words: Sequence[str], program: Sequence[str]) -> dict[Path, str]:
+    """A plugin in the folder of skills, where current versions load it without a marketplace."""
+    folder = (_data(places) if scope is SettingsScope.USER else places.project / ".claude") / "skills" / "holdfast"
+    about = {
+        "name": "holdfast",
+        "version": holdfast.__version__,
+        "description": "Saves checkpoints before and after every tool; /holdfast:undo takes back the last turn.",
+        "author": {"name": "Holdfast"},
+    }
+    hooks: dict[str, list[object]] = {}
+    for entry in _entries(words):
+        hooks.setdefault(entry.event, []).append(entry.value)
+    files = {folder / ".claude-plugin" / "plugin.json": _json(about)}
+    files |= {folder / "commands" / f"{each.name}.md": markdown_with_stdin(each, program) for each in SLASH_COMMANDS}
+    files[folder / ".mcp.json"] = _json({"mcpServers": {"holdfast": {"command": words[0], "args": ["mcp"]}}})
+    return {**files, folder / "hooks" / "hooks.json": _json({"hooks": hooks})}
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2) + "\n"
+
+
 AGENT = Agent(
     name=NAME,
     title="Claude Code",
@@ -123,6 +147,7 @@ AGENT = Agent(
     resume="claude --resume {}",
     forked=_forked,
     commands=_commands,
+    plugin=_plugin,
     not_covered=(
         "Files outside the project folder are not saved.",
         "A background command continues after its tool has ended; what it changes during a turn is attributed to the"

@@ -15,7 +15,13 @@ from holdfast.adapters.agents.attribution import AgentSessions, LastEvent
 from holdfast.adapters.agents.base import Agent, HookEntry, Places, SettingsScope
 from holdfast.adapters.agents.codex import trusted_hash
 from holdfast.adapters.agents.settings.hook_entries import are_same, found_entries, is_ours
-from holdfast.adapters.agents.settings.install import decode_settings, read_settings_file
+from holdfast.adapters.agents.settings.install import (
+    SettingsChange,
+    decode_settings,
+    plan_install_commands,
+    plan_install_plugin,
+    read_settings_file,
+)
 from holdfast.adapters.agents.settings.jsonc import NotJSON, parse
 from holdfast.adapters.agents.settings.shim import is_current
 from holdfast.errors import HoldfastError, Refused
@@ -36,6 +42,8 @@ class AgentReport:
     """The settings file with the hooks, by scope."""
     trusted: bool | None = None
     """None: the agent does not require it."""
+    commands: dict[str, str] = field(default_factory=dict)
+    """The files of its commands and of its plugin, each with "as installed", "edited", "old" or "missing"."""
     fired: LastEvent | None = None
     """The last event in this workspace."""
     problems: tuple[str, ...] = ()
@@ -53,8 +61,7 @@ def examine(agent: Agent, places: Places, words: Sequence[str], known: AgentSess
     installed: dict[str, str] = {}
     problems: list[str] = []
     trusted: bool | None = None
-    for scope in SettingsScope:
-        path = agent.settings(places, scope)
+    for scope, path in _hook_files(agent, places, words):
         try:
             text = decode_settings(path, read_settings_file(path))
             entries = _ours(agent, text, words)
@@ -78,10 +85,46 @@ def examine(agent: Agent, places: Places, words: Sequence[str], known: AgentSess
         is_used=agent.data(places).is_dir(),
         installed=installed,
         trusted=trusted,
+        commands=_commands(agent, places, words, problems),
         fired=known.fired.get(agent.name),
         problems=tuple(dict.fromkeys(problems)),
         not_covered=agent.not_covered,
     )
+
+
+def _hook_files(agent: Agent, places: Places, words: Sequence[str]) -> list[tuple[SettingsScope, Path]]:
+    """Return the files that may have the hooks: the settings, and the last file of a plugin."""
+    files = [(scope, agent.settings(places, scope)) for scope in SettingsScope]
+    if agent.plugin is not None:
+        files += [(scope, list(agent.plugin(places, scope, words, words))[-1]) for scope in SettingsScope]
+    return files
+
+
+def _commands(agent: Agent, places: Places, words: Sequence[str], problems: list[str]) -> dict[str, str]:
+    """Return the state of each file of the commands, for each place that has at least one."""
+    program = [words[0], "slash", agent.name]
+    found: dict[str, str] = {}
+    for scope in SettingsScope:
+        try:
+            sets = [plan_install_commands(agent, scope, places, program)]
+            sets += [plan_install_plugin(agent, scope, places, words, program)] if agent.plugin else []
+        except NotADirectoryError:
+            continue
+        except (OSError, Refused) as error:
+            problems.append(f"the commands cannot be read ({_why(error)})")
+            continue
+        for files in sets:
+            if any(each.before is not None and not each.is_kept for each in files):
+                found |= {str(each.path): _state(each) for each in files}
+    return found
+
+
+def _state(change: SettingsChange) -> str:
+    if change.before is None:
+        return "missing"
+    if change.is_kept:
+        return "edited"
+    return "old" if change else "as installed"
 
 
 def _no_project(places: Places) -> list[str]:

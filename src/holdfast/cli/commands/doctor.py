@@ -23,6 +23,7 @@ from holdfast.errors import HoldfastError
 from holdfast.scan.sweep import describe
 
 _LOG_LINES = 3
+_FINE = "as installed"
 
 
 @command()
@@ -31,7 +32,8 @@ _LOG_LINES = 3
 def doctor(app: App, *, agents: tuple[str, ...]) -> int:
     """Check whether the hooks of coding agents work here.
 
-    For each agent: whether the hooks are installed, trusted and have run in this workspace, and what they do not cover.
+    For each agent: whether the hooks are installed, trusted and have run in this workspace, whether its commands are as
+    they were installed, and what the hooks do not cover.
     Exits with 8 if something keeps installed hooks from working.
 
     \b
@@ -72,6 +74,7 @@ def _show(each: AgentReport, *, whole: bool) -> None:
         ("installed", render.escape(where) or "no"),
         ("trusted", {True: "yes", False: "no", None: "not needed"}[each.trusted]),
         ("last run", _fired(each.fired)),
+        ("commands", _commands(each)),
     ]
     streams.answer(render.paint(each.title, "bold"))
     streams.answer("\n".join(f"  {line}" for line in render.fields(pairs).splitlines()))
@@ -96,6 +99,19 @@ def _moment(seconds: float) -> datetime:
         return (datetime.max if seconds > 0 else datetime.min).replace(tzinfo=UTC)
 
 
+def _commands(each: AgentReport) -> str:
+    """Where the commands are, and which are not as they were installed."""
+    if not each.commands:
+        return "none"
+    folder = os.path.commonpath([os.path.dirname(path) for path in each.commands])
+    odd = [f"{os.path.relpath(path, folder)} {state}" for path, state in each.commands.items() if state != _FINE]
+    count = render.count(len(each.commands), "file")
+    option = ["--plugin"] if any(path.endswith("plugin.json") for path in each.commands) else []
+    is_fixable = any(state in ("missing", "old") for state in each.commands.values())  # edited ones are left alone
+    again = f"; install again with: {typed('install', each.agent, *option)}" if is_fixable else ""
+    return render.escape(f"{count} in {folder}, {', '.join(odd) or _FINE}{again}")
+
+
 def _fired(fired: LastEvent | None) -> str:
     if fired is None:
         return "never in this workspace"
@@ -117,6 +133,7 @@ def _document(each: AgentReport) -> dict[str, object]:
         "installed": each.installed,
         "trusted": each.trusted,
         "fired": fired,
+        "commands": each.commands,
         "problems": list(each.problems),
         "not_covered": list(each.not_covered),
     }

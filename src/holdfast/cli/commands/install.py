@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import click
 
-from holdfast.adapters.agents.base import SettingsScope, find_agent
-from holdfast.adapters.agents.settings.install import SettingsChange, plan_install, plan_install_commands
+from holdfast.adapters.agents.base import Places, SettingsScope, find_agent
+from holdfast.adapters.agents.settings.install import (
+    SettingsChange,
+    plan_install,
+    plan_install_commands,
+    plan_install_plugin,
+    plan_uninstall,
+    plan_uninstall_commands,
+    plan_uninstall_plugin,
+)
 from holdfast.adapters.agents.settings.skill import SKILL, plan_install_skill
 from holdfast.cli import streams
 from holdfast.cli.agent_name import AgentName
@@ -18,9 +28,10 @@ from holdfast.cli.install_output import KEPT, change, command_words, places, sco
 @click.argument("agents", metavar="AGENT...", nargs=-1, required=True, type=AgentName(SKILL))
 @click.option("--user", is_flag=True, help="In your own settings, for every project. [default]")
 @click.option("--project", is_flag=True, help="In the settings of this project.")
+@click.option("--plugin", is_flag=True, help="As a plugin: hooks, commands and MCP server in one folder. Claude Code.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @pass_app
-def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry_run: bool) -> None:
+def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, plugin: bool, dry_run: bool) -> None:
     """Have a coding agent save checkpoints before and after its tools.
 
     Adds hooks to the agent's settings; everything else in them stays, comments too. Adds commands to the agent, such as
@@ -29,6 +40,7 @@ def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry
 
     \b
     holdfast install claude-code
+    holdfast install claude-code --plugin
     holdfast install skill --project
     holdfast install codex --project --dry-run
     holdfast doctor
@@ -39,18 +51,32 @@ def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry
         if name == SKILL:
             changes += plan_install_skill(scope, around)
         else:
-            changes.append(plan_install(find_agent(name), scope, around, command_words(name)))
-            changes += plan_install_commands(find_agent(name), scope, around, slash_words(name))
+            changes += _planned(name, scope, around, plugin=plugin)
     change(app, changes, dry_run=dry_run, done=_done, nothing=_nothing)
     if not (app.json or dry_run) and any(each for each in changes if each.agent != SKILL):
         if "codex" in agents:
             streams.note("Codex runs no hook that you have not trusted: start it once and accept them (/hooks).")
         if scope is SettingsScope.PROJECT and set(agents) - {SKILL}:
             streams.note("The files contain paths of this computer: do not commit them.")
+        if plugin and importlib.util.find_spec("mcp") is None:
+            streams.note("The MCP server of the plugin cannot start without: pip install 'holdfast[mcp]'")
         streams.note(f"Restart the agent, then check that the hooks run: {typed('doctor')}")
 
 
+def _planned(name: str, scope: SettingsScope, around: Places, *, plugin: bool) -> list[SettingsChange]:
+    """Plan one form of the hooks, then the removal of the other: in between, an event that comes twice counts once."""
+    agent, words, program = find_agent(name), command_words(name), slash_words(name)
+    if not plugin:
+        changes = [plan_install(agent, scope, around, words), *plan_install_commands(agent, scope, around, program)]
+        return changes + plan_uninstall_plugin(agent, scope, around, words, program)
+    changes = plan_install_plugin(agent, scope, around, words, program)
+    old = [*plan_uninstall_commands(agent, scope, around, program), plan_uninstall(agent, scope, around)]
+    return changes + [each for each in old if each]
+
+
 def _done(change: SettingsChange) -> str:
+    if change.removes:
+        return "removed" if change.is_command else "hooks removed from"
     if change.is_command:
         return "installed"
     return "wrote" if change.agent == SKILL else "hooks installed in"

@@ -5,12 +5,17 @@ from __future__ import annotations
 import click
 
 from holdfast.adapters.agents.base import find_agent
-from holdfast.adapters.agents.settings.install import SettingsChange, plan_uninstall, plan_uninstall_commands
+from holdfast.adapters.agents.settings.install import (
+    SettingsChange,
+    plan_uninstall,
+    plan_uninstall_commands,
+    plan_uninstall_plugin,
+)
 from holdfast.adapters.agents.settings.skill import SKILL, plan_uninstall_skill, remove_bytecode
 from holdfast.cli.agent_name import AgentName
 from holdfast.cli.command import command
 from holdfast.cli.context import App, pass_app
-from holdfast.cli.install_output import KEPT, change, places, scope_of, slash_words
+from holdfast.cli.install_output import KEPT, change, command_words, places, scope_of, slash_words
 
 
 @command()
@@ -22,8 +27,8 @@ from holdfast.cli.install_output import KEPT, change, places, scope_of, slash_wo
 def uninstall(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry_run: bool) -> None:
     """Remove the hooks from an agent's settings.
 
-    Its commands are removed too, except those that you edited. A settings file that was not changed since gets back
-    exactly its old content. Checkpoints stay.
+    Its commands and its plugin are removed too, except files that you edited. A settings file that was not changed
+    since gets back exactly its old content. Checkpoints stay.
 
     \b
     holdfast uninstall claude-code
@@ -37,8 +42,10 @@ def uninstall(app: App, *, agents: tuple[str, ...], user: bool, project: bool, d
             if not dry_run:
                 remove_bytecode(scope, around)
         else:
-            changes += plan_uninstall_commands(find_agent(name), scope, around, slash_words(name))
-            changes.append(plan_uninstall(find_agent(name), scope, around))
+            agent, program = find_agent(name), slash_words(name)
+            changes += plan_uninstall_plugin(agent, scope, around, command_words(name), program)
+            changes += plan_uninstall_commands(agent, scope, around, program)
+            changes.append(plan_uninstall(agent, scope, around))
     change(app, changes, dry_run=dry_run, done=_done, nothing=_nothing)
 
 

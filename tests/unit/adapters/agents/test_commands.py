@@ -43,6 +43,74 @@ def test_install_then_doctor_then_uninstall(name: str, project: Path, home: Path
     assert sorted(path for path in home.rglob("*") if ".local" not in path.parts) == before
 
 
+def test_doctor_lists_the_commands(project: Path, home: Path) -> None:
+    assert doctor("claude-code")["commands"] == {}
+    run("install", "claude-code")
+    files = doctor("claude-code")["commands"]
+    assert {Path(path).stem for path in files} == {"undo", "timeline", "restore", "status"}
+    assert set(files.values()) == {"as installed"} and "4 files in" in run("doctor", "claude-code")
+    undo, status, old, *_ = map(Path, files)
+    undo.write_text(undo.read_text() + "mine\n")
+    status.unlink()
+    _as_installed_by_an_older_version(old)
+    assert list(doctor("claude-code")["commands"].values()) == ["edited", "missing", "old", "as installed"]
+    assert "undo.md edited" in run("doctor", "claude-code")
+
+
+def _as_installed_by_an_older_version(path: Path) -> None:
+    """Change a file, and the receipt of its installation with it."""
+    was = path.read_bytes()
+    path.write_bytes(was + b"older\n")
+    for receipt in Path(os.environ["HOME"]).rglob("receipt.json"):
+        text = receipt.read_text()
+        receipt.write_text(text.replace(sha256(was).hexdigest(), sha256(path.read_bytes()).hexdigest()))
+
+
+class TestPlugin:
+    def files(self, home: Path) -> dict[str, bytes]:
+        found = (path for path in home.rglob("*") if ".local" not in path.parts)
+        return {str(path.relative_to(home)): path.read_bytes() if path.is_file() else b"/" for path in found}
+
+    def test_installed_and_removed_exactly(self, project: Path, home: Path) -> None:
+        before = self.files(home)
+        run("install", "claude-code", "--plugin")
+        found = doctor("claude-code")
+        folder = home / ".claude" / "skills" / "holdfast"
+        assert found["installed"] == {"user": str(folder / "hooks" / "hooks.json")}
+        assert {str(Path(path).relative_to(folder)) for path in found["commands"]} == {
+            ".claude-plugin/plugin.json", ".mcp.json", "hooks/hooks.json",
+            "commands/undo.md", "commands/timeline.md", "commands/restore.md", "commands/status.md",
+        }  # fmt: skip
+        assert not (home / ".claude" / "settings.json").exists()
+        assert "already" in run("install", "claude-code", "--plugin")
+        run("uninstall", "claude-code")
+        assert self.files(home) == before
+
+    def test_replaces_the_other_form_and_back(self, project: Path, home: Path) -> None:
+        (home / ".claude").mkdir()
+        (home / ".claude" / "settings.json").write_text('{"mine": 1}')
+        before = self.files(home)
+        run("install", "claude-code")
+        plain = self.files(home)
+        run("install", "claude-code", "--plugin")
+        assert (home / ".claude" / "settings.json").read_text() == '{"mine": 1}'
+        assert not (home / ".claude" / "commands").exists()
+        run("install", "claude-code")
+        assert self.files(home).keys() == plain.keys()
+        run("uninstall", "claude-code")
+        assert self.files(home) == before
+
+    def test_edited_files_stay(self, project: Path, home: Path) -> None:
+        run("install", "claude-code", "--plugin")
+        mine = home / ".claude" / "skills" / "holdfast" / "commands" / "undo.md"
+        mine.write_text("mine\n")
+        assert "stays" in run("uninstall", "claude-code")
+        assert mine.read_text() == "mine\n" and sum(path.is_file() for path in (home / ".claude").rglob("*")) == 1
+
+    def test_another_agent_has_none(self, project: Path) -> None:
+        run("install", "gemini", "--plugin", code=6)
+
+
 def _pipe(place: Path) -> None:
     os.mkfifo(place)
 

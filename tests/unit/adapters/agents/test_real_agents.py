@@ -99,6 +99,19 @@ def test_claude_code_is_protected_and_resumes_a_conversation(project: Path) -> N
         assert "Done." in claude(address, "--resume", said["session"])
 
 
+def test_plugin_of_claude_code_is_valid_and_works(project: Path, home: Path) -> None:
+    holdfast("install", "claude-code", "--plugin")
+    folder = home / ".claude" / "skills" / "holdfast"
+    assert "Validation passed" in run([program("CLAUDE"), "plugin", "validate", str(folder)])
+    with served(ForClaude) as address:
+        claude(address)
+        first, second = history(project)
+        assert (first.actor, second.actor, second.files_changed) == (None, "claude-code", ["made.txt"])
+        assert any("checkpoint_preview" in text for text in ForClaude.asked)  # a tool of the MCP server
+        claude(address, prompt="/holdfast:undo")
+        assert "D made.txt" in shown() and not (project / "made.txt").exists()
+
+
 def test_commands_of_claude_code_run_and_nothing_else_does(project: Path) -> None:
     holdfast("install", "claude-code")
     with served(ForClaude) as address:

@@ -111,6 +111,26 @@ def plan_uninstall_commands(
     return [replace(each, is_command=True, is_kept=each.before is not None and not each) for each in planned]
 
 
+def plan_install_plugin(
+    agent: Agent, scope: SettingsScope, places: Places, words: Sequence[str], program: Sequence[str]
+) -> list[SettingsChange]:
+    """Plan to write the plugin of an agent. A file that was edited, or is not Holdfast's, stays (P1)."""
+    if agent.plugin is None:
+        raise Refused(f"{agent.title} has no plugins of this kind", hint="Install its hooks in its settings.")
+    files = agent.plugin(places, scope, words, program)
+    return [_plan_command(agent, path, text, places) for path, text in files.items()]
+
+
+def plan_uninstall_plugin(
+    agent: Agent, scope: SettingsScope, places: Places, words: Sequence[str], program: Sequence[str]
+) -> list[SettingsChange]:
+    """Plan to remove the plugin of an agent, the hooks first; nothing if it is not there."""
+    files = agent.plugin(places, scope, words, program) if agent.plugin else {}
+    planned = [plan_remove_file(agent.name, path, places) for path in reversed(list(files))]
+    kept = [replace(each, is_command=True, is_kept=each.before is not None and not each) for each in planned]
+    return [each for each in kept if each or each.is_kept]
+
+
 def _plan_command(agent: Agent, path: Path, text: str, places: Places) -> SettingsChange:
     path = _real(path)
     before = read_settings_file(path)

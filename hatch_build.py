@@ -16,7 +16,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from setuptools import Distribution, Extension
 
-SOURCE = "src/holdfast/_native.c"
+SOURCES = ("src/holdfast/_native.c", "src/holdfast/_native_read.c")
 BUILT = "src/holdfast/_native.abi3.so"
 
 
@@ -32,7 +32,7 @@ class NativeBuildHook(BuildHookInterface[Any]):
                 raise RuntimeError("The free-threaded Python has no stable ABI, which the native module needs.")
             self.app.display_warning("Holdfast is built without its native module: this is a free-threaded Python.")
             return
-        if not _compile(Path(self.root, SOURCE), Path(self.root, BUILT), is_optional=choice != "1"):
+        if not _compile([Path(self.root, each) for each in SOURCES], Path(self.root, BUILT), is_optional=choice != "1"):
             self.app.display_warning("Holdfast is built without its native module: the compiler failed.")
             return
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
@@ -40,10 +40,16 @@ class NativeBuildHook(BuildHookInterface[Any]):
         build_data["force_include"][BUILT] = "holdfast/_native.abi3.so"
 
 
-def _compile(source: Path, built: Path, *, is_optional: bool) -> bool:
+def _compile(sources: list[Path], built: Path, *, is_optional: bool) -> bool:
     """Compile beside, and move into place: a program that runs keeps the module that it has loaded."""
     options = ["-std=c11", "-O2", "-Wall", "-Wextra", "-pthread"]
-    module = Extension("_native", [str(source)], py_limited_api=True, extra_compile_args=options, optional=is_optional)
+    module = Extension(
+        "_native",
+        [str(each) for each in sources],
+        py_limited_api=True,
+        extra_compile_args=options,
+        optional=is_optional,
+    )
     with tempfile.TemporaryDirectory(dir=built.parent) as folder:
         command = Distribution({"ext_modules": [module]}).get_command_obj("build_ext")
         command.build_lib = command.build_temp = folder  # type: ignore[attr-defined]

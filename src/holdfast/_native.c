@@ -9,7 +9,7 @@
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
 #define _GNU_SOURCE /* O_DIRECTORY and the like under -std=c11 */
-#include <Python.h>
+#include "_native.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -259,7 +259,16 @@ static PyObject *sweep(PyObject *module, PyObject *args) {
     return result;
 }
 
-static PyMethodDef methods[] = {{"sweep", sweep, METH_VARARGS, sweep_doc}, {NULL, NULL, 0, NULL}};
+PyDoc_STRVAR(read_files_doc,
+    "read_files(folder, names, places, rows, uid, gid, most_bytes)\n--\n\n"
+    "Return for each place the content of that file of an open folder, if it is ordinary and as its row says.\n\n"
+    "Otherwise None, or a descriptor: of what may be a database, for the caller to close with care.");
+
+static PyMethodDef methods[] = {
+    {"sweep", sweep, METH_VARARGS, sweep_doc},
+    {"read_files", read_files, METH_VARARGS, read_files_doc},
+    {NULL, NULL, 0, NULL},
+};
 
 static PyModuleDef_Slot slots[] = {{0, NULL}};
 

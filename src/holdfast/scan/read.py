@@ -25,7 +25,8 @@ LARGE_BYTES = 8 << 20
 _PIECE_BYTES = 1 << 20
 _TRIES = 4
 _PAUSE_S = 0.02
-_TICK_NS = 20_000_000  # longer than a tick of the clock that stamps files
+TICK_NS = 20_000_000
+"""Longer than a tick of the clock that stamps files."""
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # NONBLOCK: a name may be a pipe by now
 _ZEROS = bytes(_PIECE_BYTES)
 
@@ -139,7 +140,7 @@ def _read_small(
     data = os.pread(file, size + 1, 0)  # one byte more, so that a file that grew is noticed
     if len(data) != size:
         return None
-    if rows[at + CTIME] > clock() - _TICK_NS and os.pread(file, size + 1, 0) != data:
+    if rows[at + CTIME] > clock() - TICK_NS and os.pread(file, size + 1, 0) != data:
         return None  # P2: changed within one tick of the clock, which its times cannot show
     return consumer.whole(data), data.startswith(sqlite_files.MAGIC)
 

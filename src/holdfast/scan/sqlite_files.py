@@ -211,6 +211,18 @@ def close_file(fd: int, *, is_database: bool = True) -> None:
         close_what_is_free()
 
 
+def has_kept() -> bool:
+    """Whether descriptors of databases stay open: files are then to be opened with `open_file`."""
+    return bool(_kept)
+
+
+def close_unread(fd: int) -> None:
+    """Close a descriptor of a file that may be a database and was not opened with `open_file`."""
+    with _guard:
+        _lent.append(fd)
+        close_file(fd)
+
+
 def close_what_is_free() -> None:
     """Close kept descriptors of databases that nothing else in this process has open any more."""
     with _guard:

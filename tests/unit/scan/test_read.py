@@ -90,6 +90,7 @@ def test_a_file_of_any_size_is_read_whole(tmp_path: Path, file: Path, data: byte
     assert reading.attr.parts_bytes == (len(data) if len(data) > LARGE_BYTES else None)
 
 
+@pytest.mark.linux
 def test_extended_attributes_and_holes_are_told(tmp_path: Path, file: Path) -> None:
     os.truncate(file, 1 << 20)
     os.setxattr(file, "user.tag", b"blue")

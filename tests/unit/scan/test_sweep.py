@@ -339,6 +339,7 @@ def test_turned_off() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True) == "None\n"
 
 
+READING = Path(__file__).parents[1] / "workspace" / "capture" / "test_file_reader.py"
 SANITIZED = """
 import importlib.machinery, importlib.util, sys
 import pytest
@@ -348,24 +349,25 @@ loader.exec_module(module)
 sys.modules["holdfast._native"] = module
 from holdfast.scan import sweep
 assert sweep.native is module
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow", sys.argv[2]]))
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow", *sys.argv[2:]]))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
 def test_with_sanitizers(tmp_path: Path) -> None:
-    """The tests of this file find no wrong access and no undefined behaviour; the compiler has nothing to warn of."""
-    source, built = Path(sweep.__file__).parent.parent / "_native.c", tmp_path / "_native.so"
+    """The tests of the native module find no wrong access and no undefined behaviour; the compiler does not warn."""
+    package, built = Path(sweep.__file__).parent.parent, tmp_path / "_native.so"
+    sources = [str(package / "_native.c"), str(package / "_native_read.c")]
     flags = ["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
     checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     include = f"-I{sysconfig.get_paths()['include']}"
-    subprocess.run(["gcc", *flags, *checks, include, str(source), "-o", str(built)], check=True)
+    subprocess.run(["gcc", *flags, *checks, include, *sources, "-o", str(built)], check=True)
     library = subprocess.check_output(["gcc", "-print-file-name=libasan.so"], text=True).strip()
     environment = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0", "HOLDFAST_NATIVE": "1"}
     environment.pop("PYTEST_ADDOPTS", None)  # its folder belongs to this run
     done = subprocess.run(
-        [sys.executable, "-c", SANITIZED, str(built), __file__],
+        [sys.executable, "-c", SANITIZED, str(built), __file__, str(READING)],
         env=environment,
         cwd=Path(__file__).parents[3],
         capture_output=True,

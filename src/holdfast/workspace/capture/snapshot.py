@@ -152,21 +152,33 @@ def _read_pending(
         return True, set()
     total, done, quiet = sum(folder.rows[WIDTH * place + SIZE] for folder, place in listing.pending), 0, True
     with Handles(os.fspath(root)) as handles, Reading(handles, listing.owner, sink, clock=clock) as reading:
-        for number, (folder, place) in enumerate(listing.pending):
-            size = folder.rows[WIDTH * place + SIZE]
-            if progress and (not number % _PROGRESS_FILES or size >= _PROGRESS_BYTES):
+        for folder, places in _by_folder(listing.pending):
+            size = sum(folder.rows[WIDTH * place + SIZE] for place in places)
+            if progress:
                 progress("reading", done, total)
-            if progress and size >= _PROGRESS_BYTES:  # one large file may take long
-                stage = f"reading {join(folder.path, folder.names[place])}"
-                quiet = reading.read((folder, place), of_one_file(progress, stage, size)) and quiet
+            if progress and len(places) == 1 and size >= _PROGRESS_BYTES:  # one large file may take long
+                stage = f"reading {join(folder.path, folder.names[places[0]])}"
+                quiet = reading.read((folder, places[0]), of_one_file(progress, stage, size)) and quiet
                 progress(stage, size, size)
             else:
-                quiet = reading.read((folder, place)) and quiet
+                quiet = reading.read_folder(folder, places) and quiet
             done += size
         reading.finish()
     if progress:
         progress("reading", total, total)
     return quiet, reading.databases
+
+
+def _by_folder(pending: Sequence[tuple[Folder, int]]) -> Iterator[tuple[Folder, list[int]]]:
+    """Group entries by their folder, a limited number together, and large files alone, so that progress is shown."""
+    places: list[int] = []
+    for number, (folder, place) in enumerate(pending):
+        places.append(place)
+        following, next_place = pending[number + 1] if number + 1 < len(pending) else (None, 0)
+        sizes = folder.rows[WIDTH * place + SIZE], following.rows[WIDTH * next_place + SIZE] if following else 0
+        if following is not folder or len(places) == _PROGRESS_FILES or max(sizes) >= _PROGRESS_BYTES:
+            yield folder, places
+            places = []
 
 
 # databases: a file and its sidecars belong together (P2)

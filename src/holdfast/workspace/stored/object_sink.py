@@ -26,7 +26,9 @@ class ObjectSink:
         return False
 
     def show(self, oid: bytes, data: bytes) -> None:
-        """Keep a small file in memory, if `keep_files` is set and the store does not have it."""
+        """Keep a small file in memory, if `keep_files` is set and the store does not have it.
+
+        Several threads may call this."""
         if self._keep_files and len(data) <= TEXT_MAX_BYTES:
             self._objects[oid] = data
 

@@ -91,6 +91,7 @@ def open_queues() -> int:
 
 
 class TestLooking:
+    @pytest.mark.linux
     def test_only_the_folder_of_a_changed_file_is_looked_at(self, project, ws: Workspace, looks: Looks) -> None:
         project.write("a/file", b"new")
         saved = ws.save()
@@ -98,11 +99,13 @@ class TestLooking:
         assert saved.files_changed == ["a/file"]
         assert content(ws, saved.id, "a/file", project.area) == b"new"
 
+    @pytest.mark.linux
     def test_nothing_is_looked_at_when_nothing_changed(self, ws: Workspace, looks: Looks) -> None:
         first = ws.save()
         assert looks.last == set()
         assert first == ws.get("latest")
 
+    @pytest.mark.linux
     def test_of_a_folder_only_the_changed_files_are_looked_at(
         self, project, ws: Workspace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -119,6 +122,7 @@ class TestLooking:
         monkeypatch.undo()
         assert [path for path in asked if path in {str(number) for number in range(50)}] == ["7"]
 
+    @pytest.mark.linux
     def test_new_folders_are_watched_as_they_appear(self, project, ws: Workspace, looks: Looks) -> None:
         project.write("new/deep/file", b"1")
         ws.save()
@@ -128,6 +132,7 @@ class TestLooking:
         assert ws.save().files_changed == ["new/deep/file"]
         assert looks.last == {"new/deep"}
 
+    @pytest.mark.linux
     def test_a_diff_and_a_preview_look_only_there_too(self, project, ws: Workspace, looks: Looks) -> None:
         project.write("b/file", b"new")
         assert ws.diff("latest").modified_files == ["b/file"]
@@ -136,6 +141,7 @@ class TestLooking:
         assert looks.last == {"b"}
         assert ws.save().files_changed == ["b/file"]  # a look that stores nothing takes nothing away
 
+    @pytest.mark.linux
     def test_folders_that_are_left_out_are_not_watched(self, project) -> None:
         project.write("node_modules/package/file")
         with project.open().watch() as watching:
@@ -151,6 +157,7 @@ class TestLooking:
         assert content(ws, saved.id, "e/d/file", project.area) == b"new"
         assert content(ws, saved.id, "c/d/file", project.area) is None
 
+    @pytest.mark.linux
     def test_a_folder_that_is_moved_out_is_watched_no_more(self, project, ws: Workspace, looks: Looks) -> None:
         (project.root / "c").rename(project.area / "elsewhere")
         ws.save()
@@ -233,6 +240,7 @@ class TestWhatIsNotTold:
             monkeypatch.setattr(module, "FULL_LOOK_EVERY_S", -1.0)
             assert content(ws, ws.save().id, "a/file", project.area) == b"new"
 
+    @pytest.mark.linux
     def test_after_so_many_saves_everything_is_looked_at(
         self, project, ws: Workspace, looks: Looks, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -262,6 +270,7 @@ class TestWhatIsNotTold:
 
 
 class TestDoubt:
+    @pytest.mark.linux
     def test_ctrl_c_while_reading_events_causes_a_full_scan(
         self, project, ws: Workspace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -275,6 +284,7 @@ class TestDoubt:
                 ws.save()
         assert ws.save().files_changed == ["a/file"]
 
+    @pytest.mark.linux
     def test_more_than_the_queue_holds(self, project, ws: Workspace, looks: Looks) -> None:
         for _ in range(MANY_EVENTS // 2):
             os.utime(project.root / "a/file")
@@ -288,6 +298,7 @@ class TestDoubt:
         ws.save()
         assert looks.last == {"a"}  # and it goes on as before
 
+    @pytest.mark.linux
     def test_no_more_watches(self, project, monkeypatch: pytest.MonkeyPatch) -> None:
         project.write("a/file", b"old")
         monkeypatch.setattr(inotify.Inotify, "add", _no_more)
@@ -298,6 +309,7 @@ class TestDoubt:
         project.write("a/file", b"new")
         assert ws.save().files_changed == ["a/file"]
 
+    @pytest.mark.linux
     def test_after_the_limit_was_met_it_is_not_tried_at_every_save(
         self, project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -364,6 +376,7 @@ class TestDoubt:
 
 
 class TestEnding:
+    @pytest.mark.linux
     def test_a_child_takes_no_events_from_its_parent(self, project, ws: Workspace, looks: Looks) -> None:
         project.write("a/file", b"new")
         child = os.fork()
@@ -379,6 +392,7 @@ class TestEnding:
         ws.watch()._watch.drain()
         assert set(ws.watch()._watch.dirt().folders) == {"a", "b"}
 
+    @pytest.mark.linux
     def test_a_child_watches_for_itself(self, project, ws: Workspace, looks: Looks) -> None:
         child = os.fork()
         if not child:
@@ -419,6 +433,7 @@ class TestEnding:
         cache = project.store / "holdfast" / "scan.cache"
         assert not cache.exists() or name not in cache.read_bytes()
 
+    @pytest.mark.linux
     def test_close_leaves_a_scan_cache_for_the_next_process(self, project, ws: Workspace) -> None:
         project.write("a/file", b"new")
         settle(project.root)
@@ -439,6 +454,7 @@ class TestEnding:
         del ws
         assert open_queues() == before
 
+    @pytest.mark.linux
     def test_a_second_thread_does_without_the_hint(self, project, ws: Workspace, looks: Looks) -> None:
         project.write("a/file", b"new")
         with ws.watch().turn() as turn:
@@ -452,6 +468,7 @@ class TestEnding:
 
 
 class TestWaiting:
+    @pytest.mark.linux
     def test_it_waits_until_something_changes(self, project, ws: Workspace) -> None:
         watching = ws.watch()
         assert not watching.wait(0.01)

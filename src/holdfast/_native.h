@@ -1,0 +1,5 @@
+/* What the parts of the native module share. */
+
+#include <Python.h>
+
+PyObject *read_files(PyObject *module, PyObject *args); /* _native_read.c */

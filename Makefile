@@ -2,14 +2,16 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-BUILD := pyproject.toml hatch_build.py src/holdfast/_native.c
+BUILD := pyproject.toml hatch_build.py src/holdfast/_native.c src/holdfast/_native_read.c src/holdfast/_native.h
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # The tiers: `make test` leaves out what has one of these marks, `make test-all` runs it too.
 FULL_TIER := slow or server or crash or extras or agents or browser or gpu
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: demo test test-all test-python lint types layers quick full bench screens install-all clean
+PORTABLE := tests/cases tests/cli tests/unit/durable tests/unit/scan tests/unit/shadowgit tests/unit/workspace
+
+.PHONY: demo test test-all test-python portable lint types layers quick full bench docs screens install-all clean
 
 demo: $(VENV)/.installed
 	$(BIN)/holdfast demo
@@ -47,14 +49,21 @@ layers: $(VENV)/.installed-dev
 quick: $(VENV)/.installed-dev
 	$(PYTEST) -m "not ($(FULL_TIER))"
 
+# The quick tests of folders without any call that only Linux has, as on macOS.
+portable: $(VENV)/.installed-dev
+	$(PYTEST) -p portable -m "not ($(FULL_TIER))" $(PORTABLE)
+
 # What `quick` left out, and property tests with all their examples.
-full: install-all
+full: install-all portable
 	$(PYTEST) -m "$(FULL_TIER) or hypothesis" --hypothesis-profile=thorough
 
 bench: install-all
-	$(BIN)/python benchmarks/workspace.py
-	$(BIN)/python benchmarks/upkeep.py
-	$(BIN)/python benchmarks/hook.py --large
+	$(BIN)/python benchmarks/all.py
+
+# The site, in build/site: open index.html, no server is needed.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo build/site/index.html
 
 # The pictures in docs/, of a session that is played for them. Needs Chromium.
 screens: install-all
@@ -72,6 +81,10 @@ $(VENV)/.installed: $(VENV)/bin/python $(BUILD)
 
 $(VENV)/.installed-dev: $(VENV)/bin/python $(BUILD)
 	$(PIP) -e '.[dev]'
+	touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: $(VENV)/bin/python $(BUILD)
+	$(PIP) -e '.[docs]'
 	touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-all: $(VENV)/bin/python $(BUILD)

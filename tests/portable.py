@@ -1,7 +1,9 @@
-"""A plugin of pytest that takes every Linux-only call away: `pytest -p portable tests/cases`.
+"""A plugin of pytest that takes every Linux-only call away: `make portable`, or `pytest -p portable tests/cases`.
 
 What remains is what macOS and other systems have too. Only calls of Holdfast are taken away, not those of a test:
-a test may still read an extended attribute. Files in /proc look absent to Python code of Holdfast.
+a test may still read an extended attribute. Files in /proc look absent to Python code of Holdfast. Tests with the mark
+`linux` are left out: extended attributes, bind mounts, inotify, and what /proc says about other processes. Processes
+that a test starts have all calls.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ import errno
 import os
 import sys
 from typing import Any
+
+import pytest
 
 from holdfast.durable import platform
 from holdfast.scan import inotify
@@ -43,6 +47,13 @@ def _hide_proc(event: str, arguments: tuple[Any, ...]) -> None:
     is_hidden = event in _PATH_EVENTS and isinstance(path, str) and path.startswith("/proc")
     if is_hidden and FROM in (caller := sys._getframe(1).f_code.co_filename) and "testing" not in caller:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests of what only Linux has."""
+    left_out = [item for item in items if item.get_closest_marker("linux")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if not item.get_closest_marker("linux")]
 
 
 platform._loaded = _Bare(platform._libc())  # type: ignore[assignment]

@@ -249,6 +249,7 @@ def test_a_lock_whose_owner_was_killed_is_free(case: Case) -> None:
     assert time.monotonic() - begin < 60  # of 600 that a lock is waited for
 
 
+@pytest.mark.linux
 def test_held_lock_times_out_and_names_its_owner(case: Case) -> None:
     """Case 117."""
     case.save("first")

@@ -136,6 +136,7 @@ def test_unopenable_folder_does_not_stop_the_others(case: Case) -> None:
 
 
 @by_somebody
+@pytest.mark.linux
 def test_xattr_of_a_file_that_became_read_only_is_restored(case: Case) -> None:
     case.write("file", b"content", mode=0o644)
     os.setxattr(case.path("file"), "user.tag", b"blue")

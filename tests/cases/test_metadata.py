@@ -245,6 +245,7 @@ ACCESS_LIST = acl(
 
 
 @by_everyone
+@pytest.mark.linux
 def test_extended_attributes_come_back(case: Case) -> None:
     """Case 46."""
     case.write("file", b"content")
@@ -266,6 +267,7 @@ def test_extended_attributes_come_back(case: Case) -> None:
 
 
 @by_everyone
+@pytest.mark.linux
 def test_access_control_lists_come_back(case: Case) -> None:
     """Case 46."""
     case.write("file", b"content")

@@ -273,6 +273,7 @@ def test_a_thousand_folders_deep_is_not_too_deep(case: Case) -> None:
 
 
 @needs_root
+@pytest.mark.linux
 def test_what_another_file_system_cannot_hold_is_reported(case: Case) -> None:
     """Case 143."""
     case.write("file", b"content")

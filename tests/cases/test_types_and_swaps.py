@@ -19,6 +19,8 @@ from . import repository
 from .harness import Case, require_same
 from .people import by_everyone, needs_root
 
+MOUNTS = ["tmpfs", pytest.param("bind", marks=pytest.mark.linux)]
+
 
 def test_a_folder_in_the_place_of_a_file_makes_way_for_it(case: Case) -> None:
     """Case 17."""
@@ -487,7 +489,7 @@ def test_new_folder_with_protected_content_stays(case: Case, content: str) -> No
 
 
 @needs_root
-@pytest.mark.parametrize("kind", ["tmpfs", "bind"])
+@pytest.mark.parametrize("kind", MOUNTS)
 def test_a_mount_is_not_crossed_not_deleted_and_reported(case: Case, kind: str) -> None:
     """Case 36."""
     case.write("mnt/under.txt", b"hidden by the mount")
@@ -505,7 +507,7 @@ def test_a_mount_is_not_crossed_not_deleted_and_reported(case: Case, kind: str) 
 
 
 @needs_root
-@pytest.mark.parametrize("kind", ["tmpfs", "bind"])
+@pytest.mark.parametrize("kind", MOUNTS)
 def test_a_mount_that_appeared_after_the_save_is_left_alone(case: Case, kind: str) -> None:
     """Case 36."""
     checkpoint = case.save()

@@ -223,6 +223,7 @@ def test_a_refusal_that_is_not_for_want_of_support_is_an_error(
 
 
 class TestMetadata:
+    @pytest.mark.linux
     def test_a_mode_is_set_on_a_file_that_cannot_be_opened(self, tmp_path: Path) -> None:
         (tmp_path / "closed").touch(mode=0o000)
         fd = os.open(tmp_path / "closed", os.O_PATH)

@@ -206,6 +206,7 @@ def test_child_forked_during_a_wait_does_not_keep_the_lock(path: Path) -> None:
     assert ran.stdout == "True\n"
 
 
+@pytest.mark.linux
 def test_timeout_names_the_owner_and_what_to_do(path: Path, start: Start) -> None:
     owner = start(HOLD, path)
     first_line(owner)

@@ -111,12 +111,14 @@ class TestExtrasOf:
         "name", ["user.plain", "user.with space", "user.a,b=c", "user.100%", "user.%2C", "user.a\nb"]
     )
     @pytest.mark.parametrize("value", [b"", b"value", b"\0\xff,=\n ", bytes(range(256))])
+    @pytest.mark.linux
     def test_an_attribute_comes_back_whatever_its_name_and_value(self, file: Path, name: str, value: bytes) -> None:
         os.setxattr(file, name, value)
         told = extras(file)
         assert not set(told) & set(b" \n")
         assert Attr(0, 0, told).xattrs == {name: value}
 
+    @pytest.mark.linux
     def test_attributes_are_told_in_one_order(self, file: Path) -> None:
         for name in ("user.b", "user.a", "user.c"):
             os.setxattr(file, name, b"")

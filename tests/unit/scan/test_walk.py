@@ -150,6 +150,7 @@ class TestFolderAttributes:
         [("user.tag", b"value"), ("user.a,b", b""), ("user.sparse", b"value"), ("user.tag", b64decode("sparsely"))],
         ids=["plain", "comma", "a name that says sparse", "a value that says sparse in base64"],
     )
+    @pytest.mark.linux
     def test_extended_attributes_of_a_folder_are_told_as_they_are(
         self, root: Path, look: Look, name: str, value: bytes
     ) -> None:

@@ -380,7 +380,7 @@ class TestWhatGoesTogether:
         assert rows(path) == left or Reason.LIVE_DATABASE in [each.reason for each in found.uncovered]
         assert rows(path) == left
 
-    @pytest.mark.parametrize("mode", MODES)
+    @pytest.mark.parametrize("mode", [MODES[0], *(pytest.param(mode, marks=pytest.mark.linux) for mode in MODES[1:])])
     def test_a_database_with_an_idle_connection_is_not_replaced(self, root: Path, ws: Workspace, mode: str) -> None:
         path = root / "app.db"
         make(path)

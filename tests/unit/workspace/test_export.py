@@ -37,6 +37,7 @@ def full(project, ws: Workspace) -> Path:
     return root
 
 
+@pytest.mark.linux
 def test_everything_is_as_it_was(project, ws: Workspace, full: Path, tmp_path: Path) -> None:
     before = describe(full)
     (full / "hard-a").unlink()

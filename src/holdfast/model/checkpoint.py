@@ -34,9 +34,17 @@ def of_one_file(progress: Progress, stage: str, size: int) -> Callable[[int], No
 class Lazy(Protocol):
     """Reads the larger parts of a checkpoint when they are first used."""
 
-    def state(self, checkpoint: "Checkpoint") -> dict[str, JSON]: ...
-    def files_changed(self, checkpoint: "Checkpoint") -> list[str]: ...
-    def uncovered(self, checkpoint: "Checkpoint") -> "tuple[Uncovered, ...]": ...
+    def state(self, checkpoint: "Checkpoint") -> dict[str, JSON]:
+        """Read the named state."""
+        ...
+
+    def files_changed(self, checkpoint: "Checkpoint") -> list[str]:
+        """Read the paths that differ from the checkpoint before."""
+        ...
+
+    def uncovered(self, checkpoint: "Checkpoint") -> "tuple[Uncovered, ...]":
+        """Read the paths that the checkpoint does not contain."""
+        ...
 
 
 class Operation(NamedTuple):
@@ -72,12 +80,15 @@ class LoadedParts:
         self._state, self._changes, self._uncovered = state, changes, uncovered
 
     def state(self, checkpoint: "Checkpoint") -> dict[str, JSON]:
+        """The named state."""
         return dict(self._state)
 
     def files_changed(self, checkpoint: "Checkpoint") -> list[str]:
+        """The paths that differ from the checkpoint before."""
         return list(self._changes)
 
     def uncovered(self, checkpoint: "Checkpoint") -> "tuple[Uncovered, ...]":
+        """The paths that the checkpoint does not contain."""
         return self._uncovered
 
 

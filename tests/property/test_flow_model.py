@@ -53,6 +53,11 @@ class Against(RuleBasedStateMachine):
         self.written: dict[Place, dict[str, int]] = {}
         self.used: list[States] = [States(self.open()), States(self.open(), memory_bytes=0)]
 
+    def is_of_old(self, who: int, session: str) -> bool:
+        """Whether one of the two knows the session only as it was before it was deleted and begun again."""
+        known = self.known[who].get(session)
+        return known is not None and session not in self.deleted and self.generation.get(session, known) != known
+
     def newest(self, session: str, namespace: str) -> str | None:
         return next((each[2] for each in reversed(self.saved) if each[:2] == (session, namespace)), None)
 
@@ -67,8 +72,7 @@ class Against(RuleBasedStateMachine):
         entry = (session, namespace, checkpoint_id, (parent, state))
         there = next((at for at, each in enumerate(self.saved) if each[:3] == entry[:3]), None)
         same = there is not None and self.saved[there] == entry
-        known = self.known[who].get(session)
-        is_late = known is not None and (session in self.deleted or self.generation.get(session, known) != known)
+        is_late = self.is_of_old(who, session) or (session in self.known[who] and session in self.deleted)
         is_wrong = (
             is_late
             or (session in self.deleted and (parent is not None or namespace != ""))
@@ -97,6 +101,10 @@ class Against(RuleBasedStateMachine):
     @rule(who=st.integers(0, 1), session=SESSIONS, namespace=NAMESPACES, checkpoint_id=IDS)
     def delete(self, who: int, session: str, namespace: str, checkpoint_id: str) -> None:
         kept = [each for each in self.saved if each[:3] != (session, namespace, checkpoint_id)]
+        if self.is_of_old(who, session):
+            with pytest.raises(Conflict):
+                self.used[who].delete(session, checkpoint_id, namespace=namespace)
+            return
         assert self.used[who].delete(session, checkpoint_id, namespace=namespace) == len(self.saved) - len(kept)
         self.saved = kept
         self.written.pop(Place(session, namespace, checkpoint_id), None)
@@ -121,12 +129,13 @@ class Against(RuleBasedStateMachine):
     )  # fmt: skip
     def write(self, who: int, session: str, checkpoint_id: str, task: str, value: int, replace: bool) -> None:
         place = Place(session, "", checkpoint_id)
+        is_late = session in self.deleted or self.is_of_old(who, session)
         try:
             self.used[who].put_writes(place, [Write(task, 0, "x", value)], replace=replace)
         except Conflict:
-            assert session in self.deleted
+            assert is_late
             return
-        assert session not in self.deleted
+        assert not is_late
         held = self.written.setdefault(place, {})
         if replace or task not in held:
             held[task] = value

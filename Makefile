@@ -18,7 +18,7 @@ demo: $(VENV)/.installed
 
 test: lint types layers quick
 
-test-all: install-all test full
+test-all: install-all test portable full
 
 # The quick tests with each Python that is found, by name or in pyenv, in an environment of its own.
 test-python:
@@ -54,7 +54,7 @@ portable: $(VENV)/.installed-dev
 	$(PYTEST) -p portable -m "not ($(FULL_TIER))" $(PORTABLE)
 
 # What `quick` left out, and property tests with all their examples.
-full: install-all portable
+full: install-all
 	$(PYTEST) -m "$(FULL_TIER) or hypothesis" --hypothesis-profile=thorough
 
 bench: install-all

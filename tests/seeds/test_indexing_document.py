@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from holdfast.digest import digest
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, Refused
 from holdfast.indexing import (
     ChangeImpact,
     CheckpointManager,
@@ -240,6 +240,43 @@ class TestFingerprint:
     @pytest.mark.parametrize("optional", ["embed_model_family", "query_model", "sparse_model"])
     def test_optional_attributes(self, optional: str) -> None:
         assert getattr(replace(SYMMETRIC, **{optional: None}), optional) is None
+
+    @pytest.mark.parametrize("missing", [None, ""])
+    def test_query_model_is_required_for_asymmetric_configs(
+        self, missing: str | None, manager: CheckpointManager, old: Callable[[str], Any]
+    ) -> None:
+        values = {**_values(ASYMMETRIC), "query_model": missing}
+        old_class = old("codeweaver.engine.managers.checkpoint_manager").CheckpointSettingsFingerprint
+        for cls in (CheckpointSettingsFingerprint, old_class):
+            with pytest.raises(Refused, match="query_model"):
+                cls(**values)
+        with pytest.raises(Refused, match="query_model"):
+            manager.is_index_valid_for_config(saved(manager), values)
+
+    def test_a_stored_one_without_query_model_can_be_compared(self, manager: CheckpointManager) -> None:
+        """Written before it was required: documents and queries were embedded with the same model."""
+        made = saved(manager, settings=None, fingerprint={**_values(ASYMMETRIC), "query_model": None})
+        same = replace(ASYMMETRIC, query_model=ASYMMETRIC.embed_model)
+        assert manager.is_index_valid_for_config(made, same) == (True, ChangeImpact.NONE)
+        assert manager.is_index_valid_for_config(made, ASYMMETRIC) == (True, ChangeImpact.COMPATIBLE)
+
+    def test_config_hash_is_of_the_full_configuration(self, manager: CheckpointManager) -> None:
+        """For validation: equal fields do not prove an index valid if the hash of the whole differs."""
+        made = saved(manager, settings=None)
+        assert manager.is_index_valid_for_config(made, replace(SYMMETRIC)) == (True, ChangeImpact.NONE)
+        changed = replace(SYMMETRIC, config_hash="of another configuration")
+        assert manager.is_index_valid_for_config(made, changed) == (False, ChangeImpact.UNPROVEN)
+        assert changed.is_compatible_with(SYMMETRIC) == (True, ChangeImpact.NONE)
+
+    def test_config_hash_may_be_that_of_the_settings(self, manager: CheckpointManager) -> None:
+        made = saved(manager)
+        new = replace(SYMMETRIC, config_hash=made.settings_hash or "")
+        assert manager.is_index_valid_for_config(made, new) == (True, ChangeImpact.NONE)
+
+    @pytest.mark.parametrize("kind", ["Symmetric", "both", None])
+    def test_another_config_type_is_refused(self, kind: Any) -> None:
+        with pytest.raises(Refused, match="embedding_config_type"):
+            replace(SYMMETRIC, embedding_config_type=kind)
 
     def test_query_model_may_change_within_its_family(self) -> None:
         """Asymmetric: same family + same embed model + different query model = COMPATIBLE."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib.resources
 import json
-import re
 import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -299,10 +298,28 @@ class TestFiles:
         assert name in (self.SKILL / "SKILL.md").read_text("utf-8")
         assert len((self.SKILL / name).read_text("utf-8")) > 500
 
-    def test_front_matter(self) -> None:
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("name", "checkpoint-manager"),
+            ("version", "1.0.0"),
+            ("category", "autonomous-coding"),
+            ("layer", "verification-recovery"),
+        ],
+    )
+    def test_front_matter(self, key: str, value: str) -> None:
+        assert self._front_matter()[key] == value
+
+    @pytest.mark.parametrize("use", ["checkpoint", "roll back", "recover", "risky", "snapshot", "experiment"])
+    def test_description(self, use: str) -> None:
+        """When an agent is to use it: the words of the document."""
+        assert use in self._front_matter()["description"].casefold()
+
+    def _front_matter(self) -> dict[str, str]:
         text = (self.SKILL / "SKILL.md").read_text("utf-8")
-        assert re.search(r"^name: checkpoint-manager$", text, re.MULTILINE)
-        assert re.search(r"^description: \S", text, re.MULTILINE)
+        opened, front, _ = text.split("---\n", 2)
+        assert not opened
+        return dict(line.split(": ", 1) for line in front.splitlines())
 
     @pytest.mark.parametrize("name", ["checkpoint_manager", "git_snapshot", "state_snapshot", "rollback_handler"])
     def test_scripts(self, name: str, old: Callable[[str], Any]) -> None:

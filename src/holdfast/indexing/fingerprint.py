@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+from holdfast.errors import Refused
 from holdfast.indexing import vectors
 from holdfast.indexing.impact import ChangeImpact
 from holdfast.validation import checked_options
@@ -22,13 +23,22 @@ class CheckpointSettingsFingerprint:
     """The model that embeds documents."""
     embed_model_family: str | None
     query_model: str | None
-    """The model that embeds queries, if it is another one."""
+    """The model that embeds queries. Required if asymmetric; not used if symmetric."""
     sparse_model: str | None
     vector_store: str
     config_hash: str
     """Of the whole configuration. Shows that something changed, not what: see `CheckpointManager`."""
     dimension: int | None = None
     datatype: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refused for another kind of configuration, and for an asymmetric one without a query model."""
+        if self.embedding_config_type not in get_args(ConfigType):
+            raise Refused(
+                f"embedding_config_type is {self.embedding_config_type!r}", hint="Use 'symmetric' or 'asymmetric'."
+            )
+        if self.embedding_config_type == "asymmetric" and not self.query_model:
+            raise Refused("an asymmetric configuration needs query_model", hint="Name the model that embeds queries.")
 
     def is_compatible_with(self, other: CheckpointSettingsFingerprint) -> tuple[bool, ChangeImpact]:
         """Whether an index made under `other` answers under this one, and the greatest impact of all differences."""
@@ -58,7 +68,7 @@ class CheckpointSettingsFingerprint:
     @property
     def _asking(self) -> str:
         is_asymmetric = self.embedding_config_type == "asymmetric"
-        return self.query_model or self.embed_model if is_asymmetric else self.embed_model
+        return self.query_model if is_asymmetric and self.query_model else self.embed_model
 
     def _shape(self, other: CheckpointSettingsFingerprint) -> ChangeImpact:
         return max(of_dimension(self.dimension, other.dimension), of_datatype(self.datatype, other.datatype))

@@ -178,6 +178,12 @@ def make_fingerprint(values: Mapping[str, Any]) -> CheckpointSettingsFingerprint
     return CheckpointSettingsFingerprint(**known)
 
 
+def stored_fingerprint(values: Mapping[str, Any]) -> CheckpointSettingsFingerprint:
+    """Make a fingerprint from stored values. `query_model` was not required once: then the model was the same."""
+    is_old = values.get("embedding_config_type") == "asymmetric" and not values.get("query_model")
+    return make_fingerprint({**values, "query_model": values.get("embed_model")} if is_old else values)
+
+
 @dataclass(frozen=True, slots=True)
 class _NewConfig:
     """A configuration to check an index against."""
@@ -217,7 +223,7 @@ def _of_fingerprint(
     stored: Mapping[str, Any],
 ) -> ChangeImpact:
     """Compare fingerprints. If only the hashes of the whole configurations differ, something unknown has changed."""
-    old = make_fingerprint(stored)
+    old = stored_fingerprint(stored)
     impact = fingerprint.is_compatible_with(old)[1]
     is_judged_by_hash = impact is ChangeImpact.NONE and new.settings is None and new.has_hash
     if is_judged_by_hash and fingerprint.config_hash not in (old.config_hash, checkpoint.settings_hash):

@@ -121,7 +121,7 @@ class TestContent:
     def test_the_instructions_have_a_name_and_a_description(self, places: Places) -> None:
         install(places)
         text = (places.project / ".claude/skills/checkpoint-manager/SKILL.md").read_text()
-        head = re.match(r"---\nname: ([a-z0-9-]{1,64})\ndescription: (.{1,1024})\n---\n", text)
+        head = re.match(r"---\nname: ([a-z0-9-]{1,64})\ndescription: (.{1,1024})\n", text)
         assert head is not None and head[1] == "checkpoint-manager"
 
     def test_every_file_and_command_that_is_named_exists(self, places: Places) -> None:

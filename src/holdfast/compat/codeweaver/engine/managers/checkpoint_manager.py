@@ -27,7 +27,7 @@ from holdfast.compat.deprecation import deprecate
 from holdfast.errors import Damaged
 from holdfast.indexing import ChangeImpact, CheckpointSettingsMap
 from holdfast.indexing.checkpoint import settings_hash
-from holdfast.indexing.manager import make_fingerprint
+from holdfast.indexing.manager import stored_fingerprint
 
 __all__ = [
     "EXCEPTION_PATTERN",
@@ -158,7 +158,7 @@ class CheckpointManager(indexing.CheckpointManager):
     def _extract_fingerprint(self, checkpoint: indexing.IndexingCheckpoint) -> CheckpointSettingsFingerprint:
         """Return the fingerprint that a checkpoint contains; if it contains none, that of the current settings."""
         if checkpoint.fingerprint is not None:
-            return CheckpointSettingsFingerprint(**asdict(make_fingerprint(checkpoint.fingerprint)))
+            return CheckpointSettingsFingerprint(**asdict(stored_fingerprint(checkpoint.fingerprint)))
         settings = get_settings()
         values = fingerprint_values(_needed(first_embedding(settings)), settings.provider)
         return CheckpointSettingsFingerprint(**values, config_hash=checkpoint.settings_hash or "")

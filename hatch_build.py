@@ -42,7 +42,8 @@ class NativeBuildHook(BuildHookInterface[Any]):
 
 def _compile(sources: list[Path], built: Path, *, is_optional: bool) -> bool:
     """Compile beside, and move into place: a program that runs keeps the module that it has loaded."""
-    options = ["-std=c11", "-O2", "-Wall", "-Wextra", "-pthread"]
+    # Without debug information, which names the folder of the build: two builds give the same bytes.
+    options = ["-std=c11", "-O2", "-g0", "-Wall", "-Wextra", "-pthread"]
     module = Extension(
         "_native",
         [str(each) for each in sources],

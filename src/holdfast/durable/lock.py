@@ -37,6 +37,7 @@ class Lock:
         self._path = path
         self._timeout_s = timeout_s
         self._fd = -1
+        self._since = 0.0
 
     def acquire(self, *, wait: bool = True) -> bool:
         """Take the lock; without `wait`, return at once whether it was free. Unavailable after the timeout."""
@@ -50,9 +51,13 @@ class Lock:
         if not is_ours:
             os.close(fd)
             return False
-        self._fd = fd
+        self._fd, self._since = fd, time.monotonic()
         _held.add(self)
         return True
+
+    def held_s(self) -> float:
+        """Return for how many seconds the lock has been held, if it is."""
+        return time.monotonic() - self._since
 
     def _take(self, fd: int, *, wait: bool) -> bool:
         begun, is_told = time.monotonic(), False

@@ -37,11 +37,12 @@ MAX_BYTES = 5 << 30
 """The store's greatest size, unless the configuration says otherwise; or a tenth of the free disk, if that is less."""
 MIN_CAP_BYTES = 256 << 20
 """A cap is not less than this by default: on a disk that others filled, the checkpoints are not what to delete."""
-STEP_S = 0.02
-"""How long the changes of one step may take; with what opening a step takes, it stays below 50 ms."""
+STEP_S = 0.025
+"""A step begins no deletion that would end later than this, counted from taking the lock. One deletion cannot be
+interrupted: half of the 50 ms that others wait at most is left for one that the disk or the scheduler delays."""
+_BATCH_S = 0.005  # for how long a step deletes before it looks at the clock again
 _PAUSE_S = 0.06  # longer than file times need to tell two changes of the refs apart, and than others wait for the lock
-_MOST_REFS = 256
-_FEW_REFS = 8
+_MOST_REFS = 64
 _PLANS = 5
 _TRIES = 20
 _TRAIL_MOST = 1000
@@ -50,7 +51,11 @@ _SLACK_BYTES = 1 << 20
 
 
 class Thinner:
-    """Thins one store. `writing` is a context manager that takes the store's lock, `wait` a function that sleeps."""
+    """Thins one store.
+
+    `writing` is a context manager that takes the lock of the store, `wait` sleeps, `held_s` says how long the lock has
+    been held.
+    """
 
     def __init__(
         self,
@@ -59,12 +64,15 @@ class Thinner:
         clock: Callable[[], datetime],
         *,
         wait: Callable[[float], None] = time.sleep,
+        held_s: Callable[[], float] | None = None,
     ) -> None:
         self._repository = repository
         self._upkeep = Upkeep(repository)
         self._writing = writing
         self._clock = clock
         self._wait = wait
+        self._held_s = held_s or repository.lock.held_s
+        self._size = 1
         self._folder = repository.own / THINNING
 
     def run(self, policy: Policy, keep: Policy | None = None) -> Thinned:
@@ -161,19 +169,33 @@ class Thinner:
         # as in `Repository.delete`: what can be undone follows from the safety checkpoints that are left
         todo = sorted(plan.removed, key=lambda each: each.operation is None)
         newest = max(plan.kept, default="")
-        size, done = _FEW_REFS, 0
-        while todo:
-            batch, todo = todo[:size], todo[size:]
+        done = 0
+        while done < len(todo):
             self._pause()
             with self._writing():
-                begun = time.monotonic()
-                if not self._is_current(plan, batch, newest):
-                    break
-                self._upkeep.note_tally(self._upkeep.tally() + len(batch))  # first: a kill leaves a number too great
-                self._repository.delete(*batch)
-                took = time.monotonic() - begun
+                deleted = self._step(plan, todo[done:], newest)
+            if not deleted:
+                break
+            done += deleted
+        return done
+
+    def _step(self, plan: Pruned, todo: Sequence[Checkpoint], newest: str) -> int:
+        """Delete some, at least one, until the time of a step is over; none if the plan is out of date.
+
+        Needs the lock. The clock is read after every batch, as a disk or a scheduler may delay any of them.
+        """
+        done = 0
+        while done < len(todo):
+            batch, begun = todo[done : done + self._size], self._held_s()
+            if not self._is_current(plan, batch, newest):
+                break
+            self._upkeep.note_tally(self._upkeep.tally() + len(batch))  # first: a kill leaves a number too great
+            self._repository.delete(*batch)
             done += len(batch)
-            size = max(1, min(_MOST_REFS, 2 * size, int(size * STEP_S / max(took, 1e-6))))
+            now = self._held_s()
+            self._size = max(1, min(_MOST_REFS, 2 * len(batch), int(len(batch) * _BATCH_S / max(now - begun, 1e-6))))
+            if now + _BATCH_S > STEP_S:
+                break
         return done
 
     def _is_current(self, plan: Pruned, batch: Sequence[Checkpoint], newest: str) -> bool:

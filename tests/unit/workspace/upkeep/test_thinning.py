@@ -16,9 +16,9 @@ import pytest
 
 from holdfast import Checkpoint, Conflict, Damaged, Refused, Workspace, durable
 from holdfast.retention import AUTOMATIC, Policy
-from holdfast.testing.faulty_disks import CountingDisk
+from holdfast.testing.faulty_disks import CountingDisk, DiskCall
 from holdfast.workspace.upkeep.growth import Thinned, read_report, thin
-from holdfast.workspace.upkeep.thinning import MAX_BYTES, MIN_CAP_BYTES, Thinner, _Needed, default_cap
+from holdfast.workspace.upkeep.thinning import MAX_BYTES, MIN_CAP_BYTES, STEP_S, Thinner, _Needed, default_cap
 
 START = datetime(2026, 1, 1, 9, tzinfo=UTC)
 DAY, HOUR, MINUTE = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
@@ -339,43 +339,94 @@ class TestDamage:
         assert report.error
 
 
-class TestLock:
-    """Under the lock a step deletes a bounded number of refs, or renames the files of one pack."""
+def test_no_pack_is_written_or_removed_under_the_lock(scene: Scene) -> None:
+    """A step that replaces a pack renames its files."""
+    for number in range(60):
+        scene.save(f"{number}", metadata={"before": "tool", "protection": True}, size=2000)
+    scene.ws.merge()
+    steps: list[list[DiskCall]] = []
+    writing = scene.ws._writing
+    disk = CountingDisk()
 
-    @pytest.fixture
-    def steps(self, scene: Scene) -> Iterator[list[list[str]]]:
-        """The calls that change the disk, by hold of the lock; a step is a call of `_writing`."""
-        for number in range(300):
-            scene.save(f"{number}", metadata={"before": "tool", "protection": True}, size=2000)
-        scene.ws.merge()
-        found: list[list[str]] = []
-        writing = scene.ws._writing
-        disk = CountingDisk()
+    @contextlib.contextmanager
+    def counted() -> Iterator[None]:
+        begun = len(disk.calls)
+        with writing():
+            yield
+        steps.append(disk.calls[begun:])
+
+    with durable.use_disk(disk):
+        Thinner(scene.ws._repository, counted, scene.clock, wait=lambda _: None).run(NOTHING_KEPT)
+    assert len(scene.ids()) == 1
+    scene.check()
+    packs = {call.name for calls in steps for call in calls if ".pack" in call.about or ".idx" in call.about}
+    assert packs == {"rename"}
+    for calls in steps:
+        if any(".pack" in call.about for call in calls):
+            assert {call.name for call in calls} <= {"rename", "fsync", "unlink"}
+            assert sum(call.name == "rename" for call in calls) <= 2 + 5
+
+
+class TestTime:
+    """A step ends when its time is over, however long its deletions take. The clock is not a real one."""
+
+    OPENING_S = 0.002
+
+    def steps(self, scene: Scene, cost_s: Callable[[int], float], *, opening_s: float = OPENING_S) -> list[list[float]]:
+        """Thin where deletion number N takes `cost_s(N)`: for each step, when each of its deletions ended."""
+        for number in range(61):
+            scene.save(f"{number}", metadata={"before": "tool", "protection": True})
+        found: list[list[float]] = []
+        now = 0.0
+        writing, delete_ref = scene.ws._writing, scene.ws._repository.objects.delete_ref
+        count = 0
 
         @contextlib.contextmanager
-        def counted() -> Iterator[None]:
-            begun = len(disk.calls)
+        def timed() -> Iterator[None]:
+            nonlocal now
             with writing():
+                now = opening_s
+                found.append([])
                 yield
-            found.append([call.name for call in disk.calls[begun:]])
 
-        with durable.use_disk(disk):
-            Thinner(scene.ws._repository, counted, scene.clock, wait=lambda _: None).run(NOTHING_KEPT)
-        assert len(scene.ids()) == 1
-        scene.check()
-        yield found
+        def slow(*names: str) -> None:
+            nonlocal now, count
+            for name in names:
+                delete_ref(name)
+                now += cost_s(count)
+                count += 1
+                found[-1].append(now)
 
-    def test_steps_are_small(self, steps: list[list[str]]) -> None:
-        assert len(steps) > 3
-        assert max(calls.count("unlink") for calls in steps) <= 256
-        assert max(len(calls) for calls in steps) <= 256 + 16
+        scene.ws._repository.objects.delete_ref = slow  # type: ignore[method-assign]
+        thinner = Thinner(scene.ws._repository, timed, scene.clock, wait=lambda _: None, held_s=lambda: now)
+        assert thinner.run(NOTHING_KEPT).removed == 60
+        return [ended for ended in found if ended]
 
-    def test_no_pack_is_written_or_removed_under_the_lock(self, steps: list[list[str]]) -> None:
-        swaps = [calls for calls in steps if calls.count("rename") > 2]
-        assert swaps
-        for calls in swaps:
-            assert set(calls) <= {"rename", "fsync", "unlink"}
-            assert calls.count("rename") <= 2 + 5
+    @pytest.mark.parametrize("cost_s", [0.0001, 0.001, 0.003, 0.011])
+    def test_ends_in_time(self, scene: Scene, cost_s: float) -> None:
+        steps = self.steps(scene, lambda _: cost_s)
+        assert max(ended[-1] for ended in steps) <= STEP_S + 0.005
+        assert len(steps) <= 5 + 60 * cost_s / (STEP_S - self.OPENING_S - 2 * max(cost_s, 0.005))
+
+    def test_disk_that_becomes_slow(self, scene: Scene) -> None:
+        """A batch whose size was chosen for a quick disk is the only one in its step, and the next are smaller."""
+        steps = self.steps(scene, lambda number: 0.0002 if number < 30 else 0.02)
+        sizes = [len(ended) for ended in steps]
+        assert sum(ended[-1] > 0.05 for ended in steps) <= 1
+        assert sizes[-1] == 1 and sizes[-10:] == [1] * 10
+
+    def test_disk_that_becomes_fast(self, scene: Scene) -> None:
+        steps = self.steps(scene, lambda number: 0.02 if number < 10 else 0.0002)
+        assert len(steps) < 18
+
+    def test_opening_that_takes_longer_than_a_step(self, scene: Scene) -> None:
+        """One batch, which grows to five milliseconds, is deleted all the same: otherwise it would never end."""
+        steps = self.steps(scene, lambda _: 0.001, opening_s=0.06)
+        assert [len(ended) for ended in steps[:4]] == [1, 2, 4, 4]
+        assert max(len(ended) for ended in steps) <= 5
+
+    def test_deletion_that_takes_longer_than_a_step(self, scene: Scene) -> None:
+        assert [len(ended) for ended in self.steps(scene, lambda _: 0.06)] == [1] * 60
 
 
 class TestConfigured:

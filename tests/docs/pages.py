@@ -9,18 +9,19 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(\w*)(?: title=\"([^\"\n]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 _CODE = re.compile(r"`([^`\n]+)`")
 
 
 class Block(NamedTuple):
-    """A block of code in a page."""
+    """A block of code in a page; with a title, it is the content of the file of that name."""
 
     language: str
     text: str
     line: int
+    title: str
 
 
 class Page:
@@ -37,7 +38,7 @@ class Page:
     def blocks(self) -> Iterator[Block]:
         """The blocks of code, in order."""
         for match in _BLOCK.finditer(self.text):
-            yield Block(match[1], match[2], self.text.count("\n", 0, match.start()) + 2)
+            yield Block(match[1], match[3], self.text.count("\n", 0, match.start()) + 2, match[2] or "")
 
     def links(self) -> Iterator[str]:
         """The targets of the links that stay within the repository."""

@@ -6,6 +6,9 @@ Blocks of a page share a folder, a namespace and an environment, and run in orde
     console  every `$` line must end with 0, or with N where it says `# exits N`, and must print what follows it, where
              `…` stands for anything; a line that begins with `> ` goes on with the command before it
     others   not run
+
+A block with a title is not run: it is saved as the file of that name, in the folder where the page is. In tutorials and
+how-to pages a `cd` lasts until the next one, as in the reader's own shell; elsewhere each block begins at the top.
 """
 
 from __future__ import annotations
@@ -38,11 +41,19 @@ def _marked() -> list[Any]:
 def test_every_example_runs_and_gives_what_it_says(page: Page, folder: Path) -> None:
     names: dict[str, Any] = {"__name__": "example", "shown": _shown}
     environ = dict(os.environ)
+    is_lesson = page.path.parent.name in ("tutorials", "how-to")
+    here = folder
     for block in page.blocks():
-        if block.language == "python":
+        if block.title:
+            (here / block.title).parent.mkdir(parents=True, exist_ok=True)
+            (here / block.title).write_text(block.text, "utf-8")
+        elif block.language == "python":
             _run_python(page, block, names)
         elif block.language == "console":
-            environ = _run_console(page, block, environ, folder)
+            environ = _run_console(page, block, environ, here)
+            if is_lesson:
+                here = Path(environ["PWD"])
+                os.chdir(here)
 
 
 def test_an_example_is_found_in_the_readme_and_in_the_pages() -> None:
@@ -69,7 +80,7 @@ def _run_console(page: Page, block: Block, environ: dict[str, str], folder: Path
     script = ["exec 2>&1"]
     for command, code in commands:
         script.append(f"{command}\nstatus=$?; echo '{_MARK}'; [ $status = {code} ] || exit 99")
-    script.append("env -0 > .environ")
+    script.append('env -0 > "$HOME/.environ"')
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", "\n".join(script)],
         cwd=folder, env=environ, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=False,
@@ -80,7 +91,7 @@ def _run_console(page: Page, block: Block, environ: dict[str, str], folder: Path
     for (command, _), wanted, found in zip(commands, expected, printed, strict=False):
         pattern = ".*?".join(map(re.escape, wanted.split("…")))
         assert re.fullmatch(pattern, found, re.DOTALL), f"{where}: {command}\nwanted:\n{wanted}\nfound:\n{found}"
-    return _environ_after(folder)
+    return _environ_after(Path(environ["HOME"]) / ".environ")
 
 
 def _commands(block: Block) -> tuple[list[tuple[str, int]], list[str]]:
@@ -98,8 +109,7 @@ def _commands(block: Block) -> tuple[list[tuple[str, int]], list[str]]:
     return commands, expected
 
 
-def _environ_after(folder: Path) -> dict[str, str]:
-    [written] = folder.rglob(".environ")
+def _environ_after(written: Path) -> dict[str, str]:
     pairs = [text.partition("=") for text in written.read_text("utf-8", "surrogateescape").split("\0") if text]
     written.unlink()
     return {name: value for name, _, value in pairs}

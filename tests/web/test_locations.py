@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,45 @@ class TestFlow:
         assert "c5" in steps
         wanted = printed(environ, "log", url, "--session", "talk")["items"]
         assert client.get(".json", session="talk").json()["items"] == wanted
+
+    def test_a_session_is_a_line_of_steps(self, tmp_path: Path, environ: dict[str, str]) -> None:
+        url = f"sqlite:///{tmp_path / 'line.db'}"
+        with open_states(url) as states:
+            for step in (1, 2, 3):
+                parent = f"c{step - 1}" if step > 1 else None
+                at = NOON + timedelta(seconds=step**2 * 10)
+                told = CheckpointMetadata(f"c{step}", "talk", at, f"node-{step}", step, parent_id=parent)
+                states.save(Checkpoint(told, {"n": "x" * 100 * step}))
+            again = CheckpointMetadata("again", "talk", NOON + timedelta(hours=3), "node-2", 2, parent_id="c1")
+            states.save(Checkpoint(again, {"n": 1}))
+            states.fork("talk", "c2", into="other<b>")
+            states.save(Checkpoint(CheckpointMetadata("x", "third", NOON.replace(tzinfo=None), "n", 1), {}))
+        client = Client([url], environ)
+        text = client.get(session="talk").text
+        rows = re.findall(r"<li class=\"row.*?</li>", text, re.DOTALL)
+        assert [re.findall(r"<p class=\"head\"><a[^>]*>([^<]*)<", row)[0] for row in rows] == [
+            "again", "c3", "other&lt;b&gt;", "c2", "c1",
+        ]  # fmt: skip
+        assert "took 2 h 59 min" in rows[0]
+        assert "took 50 s" in rows[1]
+        assert "fork" in rows[2]
+        assert "took 30 s" in rows[3]
+        assert "took" not in rows[4]
+        assert [row.count("<i></i>") for row in rows] == [1] * 5
+        assert "across" in rows[3]  # where the fork leaves the line
+        assert "across" in rows[4]  # where `again` does
+        assert "B</span>" in rows[0]
+        assert "from <a" in client.get(session="other<b>").text
+        document = client.get(".json", session="talk").json()["items"]
+        assert [each["seconds"] for each in document] == [10790.0, 50.0, 30.0, None]
+        assert all(each["bytes"] > 0 for each in document)
+        assert ">x</a>" in client.get(session="third").text
+
+    def test_a_line_goes_on_on_the_next_page(self, url: str, environ: dict[str, str]) -> None:
+        client = Client([url], environ)
+        first = client.get(session="talk", limit=2).text
+        assert first.count('<span class="lane up down node">') == 1
+        assert "Older" in first
 
     def test_a_state_opens_piece_by_piece(self, url: str, environ: dict[str, str]) -> None:
         client = Client([url], environ)

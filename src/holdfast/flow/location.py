@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from holdfast.errors import Damaged, NotFound, Refused, Remedy
 from holdfast.escaping import unescape, without_password
 from holdfast.flow import CheckpointMetadata, Place, PrunedStates, SessionInfo, States, open_states
-from holdfast.flow.store import CheckpointRow
+from holdfast.flow.model import moment
+from holdfast.flow.segments import state_bytes
+from holdfast.flow.store import CheckpointRow, SessionRow
 from holdfast.location import (
     Capability,
     Changed,
@@ -136,6 +138,16 @@ def opened(url: str, keys: Keys | None, *, create: bool = False) -> Iterator[Ten
 _List = list  # within the class, `list` is its method
 
 
+class StateFork(NamedTuple):
+    """A session that began as a fork of a checkpoint of another."""
+
+    session: str
+    place: Place
+    """The checkpoint that it was forked from."""
+    checkpoints: int
+    saved_at: datetime
+
+
 class FlowLocation:
     """The sessions of a store or, with the option `session`, the checkpoints of one."""
 
@@ -215,11 +227,27 @@ class FlowLocation:
         states = tenants[self._tenant or ""]
         session = tenants.session(self._tenant or "", given)
         most = None if limit is None else limit + 1
-        found = states.store.rows(session, self._namespace, before=before, limit=most)
+        found = states.store.rows(session, self._namespace, before=before, limit=most, whole=True)
         shown = found[:limit]
         cursor = str(shown[-1].sequence) if len(found) > len(shown) else None
         nothing = "There are no older ones." if before is not None else "It has no checkpoints there."
-        return Page(_CHECKPOINTS, [_row_item(states, row) for row in shown], cursor, [] if shown else [nothing])
+        known = {row.place: row for row in found}
+        items = [_row_item(states, row, _previous(states, known, found[at + 1 :], row)) for at, row in enumerate(shown)]
+        return Page(_CHECKPOINTS, items, cursor, [] if shown else [nothing])
+
+    def forks(self, limit: int) -> _List[StateFork]:
+        """The sessions that began as a fork of a checkpoint of this one, newest first; looks at `limit` sessions.
+
+        A store that has no fork of the session is not searched (P8).
+        """
+        with self._one_session() as (states, session):
+            store = states.store
+            own = next(iter(store.sizes([session])), None)
+            if own is None or own.family_sessions < 2:
+                return []
+            family = [each for each in store.sessions(limit=limit) if each.family == own.family]
+            others = [each for each in family if each.session != session and not each.is_deleted]
+            return [found for each in others if (found := _fork(states, session, each)) is not None]
 
     # one checkpoint, or two
 
@@ -594,7 +622,59 @@ def _session_item(tenant: str, session: SessionInfo, size: int) -> Item:
     return Item(session.session_id, cells, document)
 
 
-def _row_item(states: States, row: CheckpointRow) -> Item:
+def _previous(
+    states: States, known: Mapping[Place, CheckpointRow], older: Sequence[CheckpointRow], row: CheckpointRow
+) -> CheckpointRow | None:
+    """The row that a row came from: its parent, or, if it names none, the one before it in its namespace."""
+    place = row.place
+    if row.parent_id is None:
+        return next((each for each in older if each.place.namespace == place.namespace), None)
+    parent = place._replace(checkpoint_id=row.parent_id)
+    return known.get(parent) or states.store.find(*parent)
+
+
+def _seconds(states: States, before: CheckpointRow | None, told: CheckpointMetadata) -> float | None:
+    """The time between two steps, by their timestamps; None if these do not tell."""
+    if before is None:
+        return None
+    try:
+        seconds = (told.timestamp - states.codec.metadata(before).timestamp).total_seconds()
+    except (Damaged, TypeError, AttributeError):  # a time without a zone, or of another type
+        return None
+    return seconds if seconds >= 0 else None
+
+
+def _size(states: States, row: CheckpointRow) -> int | None:
+    """The size of a state as it was encoded; None if that cannot be read."""
+    try:
+        return state_bytes(states.codec.open_row(row)[1])
+    except Damaged:
+        return None
+
+
+def _fork(states: States, source: str, session: SessionRow) -> StateFork | None:
+    """The fork that a session began as; None if its oldest checkpoint says nothing of the source."""
+    low, high = 0, session.latest
+    while low < high:  # the least number of its rows: rows are listed from the greatest
+        middle = (low + high) // 2
+        if states.store.rows(session.session, None, before=middle + 1, limit=1):
+            high = middle
+        else:
+            low = middle + 1
+    oldest = next(iter(states.store.rows(session.session, None, before=low + 1, limit=1)), None)
+    if oldest is None:
+        return None
+    try:
+        origin = states.codec.metadata(oldest).extra.get("forked_from")
+    except Damaged:
+        return None
+    if not isinstance(origin, list | tuple) or len(origin) != 2 or origin[0] != source:
+        return None
+    place = Place(source, oldest.place.namespace, str(origin[1]))
+    return StateFork(session.session, place, session.checkpoints, moment(session.saved_at))
+
+
+def _row_item(states: States, row: CheckpointRow, before: CheckpointRow | None) -> Item:
     """A checkpoint; one that cannot be read does not hide the others."""
     place = row.place
     try:
@@ -610,7 +690,8 @@ def _row_item(states: States, row: CheckpointRow) -> Item:
         }
         return Item(place.checkpoint_id, (place.checkpoint_id, None, "damaged", None, (), place.namespace), document)
     cells = (told.checkpoint_id, told.step, str(told.node_name), told.timestamp, told.tags, told.namespace)
-    return Item(told.checkpoint_id, cells, _metadata(states, told))
+    more = {"bytes": _size(states, row), "seconds": _seconds(states, before, told)}
+    return Item(told.checkpoint_id, cells, _metadata(states, told) | more)
 
 
 def _deleted_item(states: States, told: CheckpointMetadata) -> Item:

@@ -70,6 +70,11 @@ def make_root(pieces: Sequence[Piece], size: int, checksum: int, parts: int) -> 
     return make_group(pieces, size, checksum, parts)
 
 
+def state_bytes(root: SegmentGroup) -> int:
+    """The size of an encoded state, from its root alone."""
+    return _head(_shape(root.shape))[0]
+
+
 def checksum(pieces: Iterable[bytes]) -> int:
     """The CRC-32 of consecutive pieces."""
     crc = 0

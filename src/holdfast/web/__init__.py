@@ -15,6 +15,7 @@
     take_back        plans, and carrying them out: take back, restore, undo, redo
     looking          compare, files, blame, search, coverage, usage
     locations, charts    flow stores, training runs, indexes; their metrics as plots
+    steps            a session of a flow store as a line with its forks
     report           a session as one file, with secrets redacted
     live             server-sent events for what is new
 

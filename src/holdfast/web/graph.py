@@ -1,19 +1,19 @@
-"""The line of work beside the timeline: where it went on from an older state, and what was left behind."""
+"""The line beside a list of states: where work went on from an older one, and what was left behind."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import NamedTuple
 
 LANES_MAX = 5
 
 
 class Step(NamedTuple):
-    """What the graph needs to know of a row of the timeline, newest first."""
+    """What the graph needs to know of a row."""
 
-    ids: Collection[str]
+    ids: Collection[Hashable]
     """Its checkpoints; none for a row that is no state of its own."""
-    parents: Collection[str]
+    parents: Collection[Hashable]
     """What these came from, apart from each other."""
 
 
@@ -28,9 +28,9 @@ class Lane(NamedTuple):
 
 
 def draw(steps: Sequence[Step]) -> list[list[Lane]]:
-    """Return the lanes of each row. A lane continues until the state that its newest row came from."""
-    lanes: list[set[str]] = []
-    seen: set[str] = set()
+    """Return the lanes of each row, newest first. A lane continues until the state that its newest row came from."""
+    lanes: list[set[Hashable]] = []
+    seen: set[Hashable] = set()
     drawn = []
     for step in steps:
         above = [bool(lane) for lane in lanes]
@@ -39,7 +39,7 @@ def draw(steps: Sequence[Step]) -> list[list[Lane]]:
             continue
         seen.update(step.ids)
         meeting = [at for at, lane in enumerate(lanes) if lane & set(step.ids)]
-        waiting: set[str] = set()
+        waiting: set[Hashable] = set()
         for at in meeting:
             waiting |= lanes[at] - set(step.ids)
             lanes[at] = set()
@@ -54,7 +54,7 @@ def draw(steps: Sequence[Step]) -> list[list[Lane]]:
     return [row[:LANES_MAX] for row in drawn]
 
 
-def _row(above: Sequence[bool], lanes: Sequence[set[str]], node: int, meeting: Sequence[int]) -> list[Lane]:
+def _row(above: Sequence[bool], lanes: Sequence[set[Hashable]], node: int, meeting: Sequence[int]) -> list[Lane]:
     last = max(meeting, default=node)
     return [
         Lane(up=above[at], down=bool(lanes[at]), node=at == node, across=node < at <= last) for at in range(len(lanes))

@@ -16,6 +16,7 @@ from holdfast.web.answers import Answer, Query, go, json_response, query_of, sit
 from holdfast.web.charts import Chart, Series, draw
 from holdfast.web.places import Place
 from holdfast.web.rendering import address
+from holdfast.web.steps import FORKS_LOOKED_AT, step_rows
 
 if TYPE_CHECKING:
     from holdfast.location import Item, Location
@@ -44,20 +45,26 @@ def show(request: Request) -> Answer:
     with _opened(request, query) as (place, location):
         page = location.list(query.count("limit", _PAGE, 500), query.get("before") or None)
         charts = _charts(request, place, location, query) if place.kind.name == "training" else []
+        is_session = place.kind.name == "flow" and bool(query.get("session"))
+        is_page = is_session and not wants_json(request)
+        forks = location.forks(FORKS_LOOKED_AT) if is_page else []  # type: ignore[attr-defined]
     columns = list(page.columns)
     values = {
+        "steps": step_rows(page.items, forks, is_last=page.next is None) if is_session else [],
         "place": place,
         "columns": columns,
         "rows": [(_href(place, query, item), item) for item in page.items],
         "next": page.next,
         "notes": page.notes,
         "options": _options(query),
+        "session": query.get("session"),
+        "tenant": query.get("tenant"),
         "charts": charts,
         "query": {name: query.get(name) for name in ("from", "to", "with")},
         "others": [each for each in site_of(request).places.named if each.kind == place.kind and each != place],
     }
     document = {"items": [item.document for item in page.items], "next": page.next, **page.extra}
-    return Answer("location.html", values, lambda: document)
+    return Answer("session.html" if is_session else "location.html", values, lambda: document)
 
 
 def checkpoint(request: Request) -> Answer:

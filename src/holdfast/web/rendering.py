@@ -35,8 +35,8 @@ class Templates:
             lstrip_blocks=True,
         )
         self._environment.filters |= {
-            "size": size, "count": count, "ago": ago, "clock": clock, "day": day, "iso": iso, "short": short,
-            "first_line": first_line, "hidden": hidden, "thousands": lambda number: f"{number:,}",
+            "size": size, "count": count, "duration": duration, "ago": ago, "clock": clock, "day": day, "iso": iso,
+            "short": short, "first_line": first_line, "hidden": hidden, "thousands": lambda number: f"{number:,}",
         }  # fmt: skip
         self._environment.globals |= {"url": url, "read_only": read_only, "csrf": keys.csrf, "version": __version__}
 
@@ -93,20 +93,36 @@ def size(count_bytes: int | None) -> str:
     raise Damaged("unreachable")
 
 
+def duration(seconds: float | None) -> str:
+    """A time span in the units that fit; empty if it is unknown."""
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s" if seconds >= 0.1 else f"{seconds:.3f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
 def count(number: int, noun: str) -> str:
     """A number and its noun."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
-def ago(moment: datetime | None) -> str:
-    """How long ago."""
+def ago(moment: Any) -> str:
+    """How long ago. A time that others gave may be none, or have no zone: then it is taken as UTC."""
     if moment is None:
         return "never"
+    if not isinstance(moment, datetime):
+        return str(moment)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     seconds = max((datetime.now(UTC) - moment).total_seconds(), 0)
     for limit, unit, divisor in _STEPS:
         if seconds < limit:
             return f"{int(seconds // divisor)} {unit} ago" if seconds >= 5 else "now"
-    return moment.astimezone().strftime("%Y-%m-%d")
+    return str(moment.astimezone().strftime("%Y-%m-%d"))
 
 
 def clock(moment: datetime) -> str:
@@ -120,6 +136,7 @@ def day(moment: datetime) -> str:
 
 
 def iso(moment: datetime) -> str:
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return moment.astimezone(UTC).isoformat(timespec="seconds")
 
 

@@ -40,6 +40,11 @@ class Templates:
         }  # fmt: skip
         self._environment.globals |= {"url": url, "read_only": read_only, "csrf": keys.csrf, "version": __version__}
 
+    def load(self, *templates: str) -> None:
+        """Compile templates before they are needed."""
+        for each in templates:
+            self._environment.get_template(each)
+
     def page(self, template: str, request: Request, values: Mapping[str, Any]) -> str:
         """Render a page."""
         path, query = str(request.scope["path"]), request.scope["query_string"].decode("latin-1")

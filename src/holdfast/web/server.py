@@ -43,12 +43,13 @@ def serve(
     places = Places(named, environ, home)
     listening = _listen(port)
     taken = int(listening.getsockname()[1])
-    site = Site(places, keys, Templates(keys, read_only=read_only), read_only)
+    templates = Templates(keys, read_only=read_only)
+    site = Site(places, keys, templates, read_only)
     first = places.named[0] if len(places.named) == 1 else None
     page = address("w", first.key, "timeline") if first and first.kind.name == "workspace" else address("home")
     where = f"http://{HOST}:{taken}{page}?{TOKEN}={keys.token}"
     tell(where)
-    threading.Thread(target=_prepare, args=(places,), daemon=True).start()
+    threading.Thread(target=_prepare, args=(places, templates), daemon=True).start()
     if opens:
         webbrowser.open(where)
     config = uvicorn.Config(
@@ -68,8 +69,10 @@ def serve(
         places.close()
 
 
-def _prepare(places: Places) -> None:
-    """Compute what the first page shows of the changes of turns, which is kept, while the browser starts."""
+def _prepare(places: Places, templates: Templates) -> None:
+    """Do what the first page would have to, while the browser starts: compile its template, and compute what its turns
+    changed, which is kept."""
+    templates.load("timeline.html", "timeline_rows.html")
     for place in places.named:
         if place.kind == FOLDER:
             with contextlib.suppress(HoldfastError):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.durable.sqlite import connect
 from holdfast.errors import Damaged, NotFound, Refused, Remedy
@@ -31,12 +31,16 @@ from holdfast.workspace.stored.attribution import (
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.turn_log import TurnLog, TurnStart
 
+if TYPE_CHECKING:
+    from holdfast.workspace.stored.tree import TreeReader
+
 PROMPT_MESSAGE = "before prompt: "
 """The beginning of the message of a checkpoint that was saved when the user sent a prompt."""
 LINES_MAX_FILES = 200
 """With more changed files, lines are not counted: it would take seconds."""
 _PATHS_KEPT = 50
 _KEYS_AT_ONCE = 500  # fewer than the variables that SQLite allows in a statement
+_READS_TOGETHER = 20  # turns: the folders of more are not kept in memory
 _OUTLIVED = 3  # in how many later turns of its session a sub-agent may go on with an earlier one
 _UNKNOWN = LineCount(None, None)
 
@@ -295,13 +299,15 @@ def changes_of(repository: Repository, checkpoint: Checkpoint) -> list[PathChang
     return [PathChange("", path) for path in repository.files_changed(checkpoint)]
 
 
-def _differing(repository: Repository, before: Checkpoint, after: Checkpoint) -> list[PathChange]:
+def _differing(
+    repository: Repository, before: Checkpoint, after: Checkpoint, reader: "TreeReader | None" = None
+) -> list[PathChange]:
     from holdfast.workspace.stored.diff import make_diff  # start-up cost: most lists are in the cache
     from holdfast.workspace.stored.object_sink import ObjectSink
     from holdfast.workspace.stored.tree import TreeReader, files_changed
 
     roots = repository.contents(before).root, repository.contents(after).root
-    changes = list(TreeReader(repository.objects).diff(*roots))
+    changes = list((reader or TreeReader(repository.objects)).diff(*roots))
     sink = ObjectSink(repository.objects)
     has_lines = len(files_changed(changes)) <= LINES_MAX_FILES
     gaps = (before.uncovered, after.uncovered)
@@ -318,6 +324,7 @@ class Summaries:
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._path = repository.own / "summaries.db"
+        self._reader: "TreeReader | None" = None
 
     def of(self, turns: Sequence[Turn]) -> list[Summary]:
         """Return what each of some turns changed."""
@@ -326,22 +333,20 @@ class Summaries:
         known: dict[str, Summary] = {}
         for at in range(0, len(keys), _KEYS_AT_ONCE):
             known |= self._read(keys[at : at + _KEYS_AT_ONCE])
-        fresh: dict[str, Summary] = {}
-        found = []
-        for each in runs:
-            parts = []
-            for run in each:
-                key = _cache_key(run)
-                if key not in known:
-                    compute = partial(self._computed, run)
-                    known[key] = fresh[key] = self._repository.consistently(compute)
-                parts.append(known[key])
-            found.append(_together(parts))
-        if fresh:
+        missing = {key: run for each in runs for run in each if (key := _cache_key(run)) not in known}
+        if missing:
+            with self._repository.catalog.kept_open():
+                fresh = {key: self._computed(at, run) for at, (key, run) in enumerate(missing.items())}
             self._write(fresh)
-        return found
+            known |= fresh
+        return [_together([known[_cache_key(run)] for run in each]) for each in runs]
 
-    def _computed(self, run: Sequence[Checkpoint]) -> Summary:
+    def _computed(self, at: int, run: Sequence[Checkpoint]) -> Summary:
+        if at % _READS_TOGETHER == 0:
+            self._reader = None
+        return self._repository.consistently(partial(self._summary, run))
+
+    def _summary(self, run: Sequence[Checkpoint]) -> Summary:
         changes = self._changes(run)
         counted = [each.lines for each in changes]
         is_known = any(each.added is not None for each in counted)  # not if the parent is deleted
@@ -349,12 +354,20 @@ class Summaries:
         lines = LineCount(sum(each.added or 0 for each in counted), sum(each.removed or 0 for each in counted))
         return Summary(len(changes), lines if has_lines else _UNKNOWN, tuple(changes[:_PATHS_KEPT]))
 
+    def _shared_reader(self) -> "TreeReader":
+        """What a turn ended with, the next one began with: each folder is read once for both."""
+        from holdfast.workspace.stored.tree import TreeReader  # start-up cost: most summaries are in the file
+
+        if self._reader is None:
+            self._reader = TreeReader(self._repository.objects)
+        return self._reader
+
     def _changes(self, run: Sequence[Checkpoint]) -> list[PathChange]:
         """What changed from before the oldest of a row of checkpoints to the newest."""
         newest, oldest = run[0], run[-1]
         with contextlib.suppress(Damaged, NotFound):
             if (parent := self._repository.shown_parent(oldest)) is not None:
-                return _differing(self._repository, parent, newest)
+                return _differing(self._repository, parent, newest, self._shared_reader())
             if oldest.parent is None and len(run) == 1:
                 return changes_of(self._repository, newest)
         paths: set[str] = set()

@@ -145,7 +145,7 @@ class Repository:
         """Read several things without a lock (P9). If that fails, try again with a fresh catalog as long as other
         processes delete, rewrite or merge meanwhile."""
         for attempt in range(_LOOKS):
-            before = self._outside()
+            before = self._outside() if attempt else None  # it reads the name of every ref; the first try needs none
             try:
                 return look()
             except (Damaged, NotFound, FileNotFoundError):

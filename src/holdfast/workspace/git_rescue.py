@@ -10,8 +10,7 @@ rescue makes the rest. A removed repository is built beside its place and rename
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from holdfast.scan.user_git import common_dir, own_settings
 from holdfast.shadowgit import TreeEntry
 from holdfast.workspace.git_losses import HEADS, RESUMED, GitLoss, GitLosses, Recorded, named_commits
 from holdfast.workspace.stored.git_data import content, extract
-from holdfast.workspace.stored.repository import GIT_WORK, Repository
+from holdfast.workspace.stored.repository import Repository
 
 RESCUED = "refs/heads/rescued/"
 _MOST_NAMES = 1000
@@ -78,7 +77,9 @@ class Rescuer:
 
     def rescue(self, found: GitLosses, git: Path | None, *, index: bool) -> GitRescue:
         """Bring back losses; with `index`, the index too. Conflict if another process works on git's objects."""
-        with self._work() as work:
+        lock = self._repository.git_lock()
+        lock.acquire()
+        with self._repository.git_work(lock) as work:
             if git is None:
                 return self._recreate(work, found)
             scratch = GitScratch(work / "scratch", self._program, git, self._refs.object_format)
@@ -294,18 +295,6 @@ class Rescuer:
         durable.write_atomically(new / "config", data, mode=0o644)
 
     # the scratch folder
-
-    @contextmanager
-    def _work(self) -> Iterator[Path]:
-        lock = durable.Lock(self._repository.own / f"{GIT_WORK}.lock")
-        lock.acquire()
-        try:
-            self._repository.sweep_git_work()
-            durable.make_folder(self._repository.own / GIT_WORK)
-            yield self._repository.own / GIT_WORK
-        finally:
-            self._repository.sweep_git_work()
-            lock.release()
 
     def _extract(self, scratch: GitScratch) -> None:
         """Put the packs that the checkpoint holds into the scratch repository."""

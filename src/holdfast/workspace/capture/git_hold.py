@@ -33,7 +33,7 @@ from holdfast.workspace.stored.chunking import LARGE_FILES, cut, group_parts
 from holdfast.workspace.stored.git_data import GitData, GitPack, content, read_git_data, write_git_data
 from holdfast.workspace.stored.object_sink import PackSink
 from holdfast.workspace.stored.record import Contents, write_commit
-from holdfast.workspace.stored.repository import GIT_WORK, Repository
+from holdfast.workspace.stored.repository import Repository
 
 MAX_BYTES = 512 << 20
 """The greatest pack of the user's objects that a checkpoint holds, unless the configuration says otherwise."""
@@ -94,9 +94,13 @@ class GitHolder:
         if timeout_s is not None and self._slow.exists():
             return False
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        lock = durable.Lock(self._repository.own / f"{GIT_WORK}.lock")
+        lock = self._repository.git_lock()
         if not lock.acquire(wait=timeout_s is None):
             return False
+        with self._repository.git_work(lock):
+            return self._hold_all(git, is_limited=timeout_s is not None)
+
+    def _hold_all(self, git: Path, *, is_limited: bool) -> bool:
         try:
             for pending in self._pending():
                 self._hold(git, pending)
@@ -104,13 +108,9 @@ class GitHolder:
             with contextlib.suppress(OSError):
                 durable.write_atomically(self._slow, b"", via=self._slow.with_suffix(".tmp"), sync=False)
             return False
-        else:
-            if timeout_s is None and self._slow.exists():
-                durable.disk().unlink(str(self._slow))
-            return True
-        finally:
-            self._repository.sweep_git_work()
-            lock.release()
+        if not is_limited and self._slow.exists():
+            durable.disk().unlink(str(self._slow))
+        return True
 
     def _pending(self) -> list[_Pending]:
         """Return checkpoints that want objects, oldest first: each may be the only one that names a dropped stash."""
@@ -133,9 +133,7 @@ class GitHolder:
             return None
 
     def _hold(self, git: Path, pending: _Pending) -> None:
-        self._repository.sweep_git_work()
-        work = self._repository.own / GIT_WORK
-        durable.make_folder(work)
+        work = self._repository.new_git_work()
         before = self._newest_packs(pending)
         try:
             data, pack = self._packed(work, git, pending, before)
@@ -304,8 +302,7 @@ class GitHolder:
         if pack is not None:
             for suffix in (".idx", ".pack"):  # readers skip an index without a pack
                 place = self._repository.objects.pack_folder / f"{pack}{suffix}"
-                durable.disk().rename(str(work / f"{pack}{suffix}"), str(place))
-            durable.sync_folder(self._repository.objects.pack_folder)  # P3: before anything refers to it
+                durable.disk().rename(str(work / f"{pack}{suffix}"), str(place))  # `Repository.replace` syncs it
             self._repository.objects.refresh()
         newest = self._repository.catalog.greatest()
         for key in dict.fromkeys([target.id, newest.id if newest else target.id]):

@@ -118,7 +118,7 @@ class Repository:
         if (self.own / THINNING).exists() and _is_free(self.own / f"{THINNING}.lock"):
             self.sweep_thinning()
         if (self.own / GIT_WORK).exists() and _is_free(self.own / f"{GIT_WORK}.lock"):
-            self.sweep_git_work()
+            self._sweep_git_work()
         if (self.own / GIT_PURGE).exists() and _is_free(self.own / f"{GIT_PURGE}.lock"):
             durable.remove_tree(str(self.own / GIT_PURGE))  # it has what was to be purged
         for folder in (self.folder, self.own):
@@ -132,8 +132,28 @@ class Repository:
         with contextlib.suppress(FileNotFoundError):
             durable.remove_tree(str(self.own / THINNING))
 
-    def sweep_git_work(self) -> None:
-        """Remove what the git program worked with. Call it only while no other process can be at it."""
+    def git_lock(self) -> durable.Lock:
+        """Return the lock of the process that works with the git program in the folder of `git_work`."""
+        return durable.Lock(self.own / f"{GIT_WORK}.lock")
+
+    @contextlib.contextmanager
+    def git_work(self, lock: durable.Lock) -> Iterator[Path]:
+        """Have an empty folder in which the git program works; then remove it, and release `git_lock`."""
+        try:
+            yield self.new_git_work()
+        finally:
+            try:
+                self._sweep_git_work()
+            finally:  # whatever the disk says: this process may live long, and nobody else could hold anything
+                lock.release()
+
+    def new_git_work(self) -> Path:
+        """Empty the folder in which the git program works; for the process that has it."""
+        self._sweep_git_work()
+        durable.make_folder(self.own / GIT_WORK)
+        return self.own / GIT_WORK
+
+    def _sweep_git_work(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             durable.remove_tree(str(self.own / GIT_WORK))
 
@@ -345,6 +365,8 @@ class Repository:
         """
         before = self.objects.ref(checkpoint.id)
         pack = writer.commit()
+        if pack is None:  # P3: all of it is in packs that a process may have named and not synced before it died
+            durable.sync_folder(self.objects.pack_folder)
         try:
             self.objects.set_ref(checkpoint.id, commit)
         except OSError:

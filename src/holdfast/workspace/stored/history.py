@@ -324,7 +324,7 @@ class Summaries:
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._path = repository.own / "summaries.db"
-        self._reader: "TreeReader | None" = None
+        self._reader: TreeReader | None = None
 
     def of(self, turns: Sequence[Turn]) -> list[Summary]:
         """Return what each of some turns changed."""

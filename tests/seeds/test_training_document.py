@@ -27,6 +27,17 @@ def _save(step: int, loss: float | None = None, **more: Any) -> dict[str, Any]:
     return save_checkpoint(RUN, step, {"w": np.full(4, step)}, metrics=metrics, best_key=key, **more)
 
 
+MODULES = [
+    pytest.param(("holdfast.compat.codex_ml.cli.checkpoint",), marks=pytest.mark.slow),  # imports torch, if installed
+    ("holdfast", "training"),
+]
+
+
+def _info(place: str, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "ignore", "-m", *words]
+    return subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+
+
 class TestOverview:
     @pytest.mark.parametrize(
         ("module", "name"),
@@ -149,21 +160,31 @@ class TestSnippets:
             _save(step, float(-step), keep_last_k=3)
         assert [each.step for each in CheckpointManager(RUN).history()] == [3, 4, 5]
 
-    @pytest.mark.parametrize(
-        "words",
-        [
-            pytest.param(("holdfast.compat.codex_ml.cli.checkpoint",), marks=pytest.mark.slow),
-            ("holdfast", "training"),
-            ("holdfast.cli", "training"),
-        ],
-    )
-    def test_cli(self, words: tuple[str, ...]) -> None:
-        """`python -m codex_ml.cli.checkpoint --info latest`."""
+    @pytest.mark.parametrize("module", MODULES)
+    @pytest.mark.parametrize("place", [".", RUN, "runs"])
+    def test_cli(self, module: tuple[str, ...], place: str) -> None:
+        """`python -m codex_ml.cli.checkpoint --info latest`, where the Python snippet ran, or in the run's folder."""
+        _save(6, 2.0)
         _save(7, 1.0)
-        command = [sys.executable, "-W", "ignore", "-m", *words, "--info", "latest", "--dir", RUN, "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        told = json.loads(done.stdout)
+        done = _info(place, *module, "--info", "latest")
+        assert done.returncode == 0 and done.stderr == ""
+        shown = dict(line.replace(":", " ", 1).split(None, 1) for line in done.stdout.splitlines())
+        assert (shown["step"], Path(shown["path"])) == ("7", Path(RUN, "step-00000007").resolve())
+
+    @pytest.mark.parametrize("module", [*MODULES, ("holdfast.cli", "training")])
+    def test_cli_as_json(self, module: tuple[str, ...]) -> None:
+        _save(7, 1.0)
+        told = json.loads(_info(".", *module, "--info", "latest", "--dir", RUN, "--json").stdout)
         assert told.get("checkpoint", told)["step"] == 7
+
+    @pytest.mark.parametrize("module", MODULES)
+    def test_cli_chooses_no_run(self, module: tuple[str, ...]) -> None:
+        """With two runs below, it names them; with none, it says so."""
+        assert "no checkpoint latest" in _info(".", *module, "--info", "latest").stderr
+        save_checkpoint("runs/a", 1, {})
+        save_checkpoint("runs/b", 1, {})
+        done = _info(".", *module, "--info", "latest")
+        assert done.returncode and all(each in done.stderr for each in ("runs/a", "runs/b"))
 
 
 class TestDeprecation:

@@ -18,12 +18,14 @@ from holdfast.training.folder import FolderRunStore
 from holdfast.training.load import LoadRequest, OpenCheckpoint, find_in_folder
 from holdfast.training.run_store import RunStore
 from holdfast.training.save import PendingSave, SaveRequest, check_is_free, prepare, save
-from holdfast.training.stored.layout import step_name
+from holdfast.training.stored.layout import LAST, PRIVATE, step_name, step_of
 
 _log = logging.getLogger("holdfast")
 _TRIES = 5
 Step = int | Literal["latest", "best"]
 
+_LEVELS_BELOW = 4  # `runs/exp1/checkpoints` is three below a project
+_FOLDERS_MAX = 5000  # so that a question in a home folder ends
 _FILE = "file://"
 _URL = re.compile("[a-z][a-z0-9+.-]+:/")
 
@@ -173,6 +175,29 @@ def open_run(out_dir: str | os.PathLike[str]) -> RunStore:
     from holdfast.training.objects import ObjectRunStore  # an extra: `holdfast[s3]`
 
     return ObjectRunStore(str(out_dir))
+
+
+def find_run(folder: str | os.PathLike[str]) -> Path:
+    """Return the folder of the only run in the folders below this one; this one if it is a run, or none is below.
+
+    Refused if there are several. Hidden folders are not searched.
+    """
+    top = folder_of(folder)
+    found: list[Path] = []
+    for count, (place, folders, files) in enumerate(os.walk(top)):
+        path = Path(place)
+        if PRIVATE in folders and (LAST in files or any(step_of(each) is not None for each in folders)):
+            found.append(path)
+            folders.clear()
+        elif len(path.relative_to(top).parts) == _LEVELS_BELOW:
+            folders.clear()
+        folders[:] = sorted(each for each in folders if not each.startswith(".") and each != "node_modules")
+        if count == _FOLDERS_MAX:
+            break
+    if len(found) > 1:
+        names = ", ".join(os.fspath(each.relative_to(top)) for each in found[:5])
+        raise Refused(f"{top} contains several runs: {names}{', …' * (len(found) > 5)}", hint="Name one of them.")
+    return found[0] if found else top
 
 
 @functools.lru_cache(maxsize=64)

@@ -7,10 +7,10 @@ import click
 from holdfast.cli.command import Command, Group, json_option
 from holdfast.cli.commands.show import print_details
 from holdfast.cli.context import App, pass_app
-from holdfast.location import KINDS
+from holdfast.location import KINDS, is_url
 
 _DIR = click.option(
-    "--dir", "folder", metavar="PLACE", help="The folder of the checkpoints, or s3://…  [default: as -C]"
+    "--dir", "folder", metavar="PLACE", help="The folder of the checkpoints, or s3://…  [default: as -C, or below]"
 )
 
 
@@ -20,6 +20,8 @@ _DIR = click.option(
 @click.pass_context
 def training(ctx: click.Context, /, *, ref: str | None, folder: str | None) -> None:
     """Look at the checkpoints of a training run.
+
+    Without --dir, the run is that of the current folder, or the only one in the folders below it.
 
     log, show, diff, verify, usage, prune, rm and pin work on a run too, in a folder or in an object store.
 
@@ -52,6 +54,11 @@ def info(app: App, *, ref: str, folder: str | None) -> None:
 
 
 def _show(app: App, ref: str, folder: str | None) -> None:
-    place = str(app.directory or app.folder()) if folder is None else folder
+    from holdfast.training.checkpoints import find_run  # start-up cost
+
+    place = folder
+    if place is None:
+        place = str(app.directory or app.folder())
+        place = place if is_url(place) else str(find_run(place))
     location = next(kind for kind in KINDS if kind.name == "training").load()(place)
     print_details(app, location.get(ref))

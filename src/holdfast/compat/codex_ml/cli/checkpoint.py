@@ -13,6 +13,7 @@ from holdfast import training
 from holdfast.compat.codex_ml import files
 from holdfast.compat.deprecation import deprecate
 from holdfast.errors import HoldfastError, NotFound
+from holdfast.training.checkpoints import find_run
 
 __all__ = ["info", "main"]
 
@@ -33,6 +34,11 @@ def info(which: str, folder: Path) -> dict[str, Any]:
     if chosen is None:
         raise NotFound(f"{folder} has no checkpoint {which}", hint="Name the folder of its checkpoints.")
     return chosen
+
+
+def _here() -> Path:
+    here = Path()
+    return here if _of_epochs(here) or _of_steps(here) else find_run(here)
 
 
 def _of_holdfast(folder: Path) -> dict[int, dict[str, Any]]:
@@ -76,11 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print what is known of a checkpoint; return the exit status."""
     parser = argparse.ArgumentParser(prog="checkpoint", description="Show a checkpoint of a training run.")
     parser.add_argument("--info", default="latest", metavar="WHICH", help="latest, best, or a step")
-    parser.add_argument("--dir", default=".", type=Path, help="the folder of the checkpoints")
+    parser.add_argument("--dir", type=Path, help="the folder of the checkpoints; else this one, or the run below it")
     parser.add_argument("--json", action="store_true", help="print JSON")
     chosen = parser.parse_args(argv)
     try:
-        told = info(chosen.info, chosen.dir.expanduser())
+        told = info(chosen.info, chosen.dir.expanduser() if chosen.dir else _here())
     except HoldfastError as error:
         print(error, file=sys.stderr)
         return 1

@@ -8,12 +8,14 @@ have only plain values (P7).
 from __future__ import annotations
 
 import io
+import re
 from collections import OrderedDict
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 from holdfast.compat.codex_ml.frameworks import torch
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Refused
 from holdfast.safe_pickle import read_pickle
 from holdfast.serde import Serde, from_json, to_json
 
@@ -72,7 +74,13 @@ def _read_other(data: bytes, refused: Exception | None) -> Any:
     if data[:2] == _ZIP:
         if refused is None:
             raise RuntimeError("torch is required to load checkpoints of torch")
-        raise refused  # a file of PyTorch: damaged, or with objects that are not values
+        if isinstance(refused, UnpicklingError):  # PyTorch's own message advises to run what the file contains
+            named = re.search(r"Unsupported global: GLOBAL (\S+)", str(refused))
+            what = f" such as {named[1]}" if named else ""
+            raise Refused(
+                f"the file contains objects{what}, and is read with weights_only", hint="Save plain values and tensors."
+            ) from refused
+        raise refused  # a damaged file of PyTorch
     return read_pickle(data)
 
 

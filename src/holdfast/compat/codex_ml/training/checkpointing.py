@@ -90,8 +90,13 @@ def load_checkpoint(
     strict: bool = True,
     map_location: Any = None,
     restore_rng: bool = True,
+    weights_only: bool = True,
 ) -> tuple[int, float]:
-    """Load a file of `save_checkpoint` into these objects; return its epoch and metric. Nothing is unpickled (P7)."""
+    """Load a file of `save_checkpoint` into these objects; return its epoch and metric.
+
+    Nothing is unpickled, whatever `weights_only` is (P7): a file with objects is Refused, and the model stays as it is.
+    """
+    del weights_only
     _need_torch()
     location = map_location or ("cuda" if torch.cuda.is_available() else "cpu")
     state = payload.read(Path(path).expanduser(), map_location=location)

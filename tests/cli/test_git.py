@@ -13,6 +13,8 @@ import pytest
 from holdfast.workspace import Workspace
 from holdfast.workspace.capture import git_hold
 
+from .conftest import Program
+
 
 def _git(folder: Path, *words: str) -> str:
     environ = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
@@ -121,6 +123,99 @@ def test_rescue_overwrites_nothing_and_repeats(folder: Path, workspace: Workspac
     assert [each.ref for each in workspace.rescue_git("latest").refs] == first == ["refs/heads/rescued/b-2"]
     assert _git(folder, "rev-parse", "rescued/b") == taken
     assert _git(folder, "rev-parse", "rescued/b-2") == lost
+
+
+class TestLostEarlier:
+    """What is lost before the newest checkpoint: older ones recorded it."""
+
+    def found(self, workspace: Workspace) -> list[tuple[str, str, str, bool, str]]:
+        found = workspace.git_losses()
+        assert found.losses == [] and found.problems == []
+        return [(each.what, each.name, each.commit, each.deleted, each.checkpoint) for each in found.earlier]
+
+    def test_branch(self, folder: Path, workspace: Workspace) -> None:
+        _git(folder, "checkout", "-q", "-b", "topic")
+        _commit(folder, "work")
+        workspace.save()
+        lost = _commit(folder, "more work")
+        held = workspace.save()
+        _git(folder, "checkout", "-q", "main")
+        workspace.save()
+        _git(folder, "branch", "-q", "-D", "topic")
+        workspace.save()
+        between = workspace.list()[1].id
+        assert between != held.id  # the newest that recorded it, not the one that saved it first
+        assert self.found(workspace) == [("branch", "refs/heads/topic", lost, True, between)]
+        assert [each.ref for each in workspace.rescue_git(between).refs] == ["refs/heads/rescued/topic"]
+        assert self.found(workspace) == []
+
+    def test_stash_and_commits_of_one_branch(self, folder: Path, workspace: Workspace) -> None:
+        lost = {}
+        for text in ("first", "second"):
+            commit = _commit(folder, text)
+            lost[commit] = workspace.save().id
+            _git(folder, "reset", "-q", "--hard", "HEAD~1")
+            workspace.save()
+        (folder / "file.txt").write_text("stashed")
+        _git(folder, "stash", "-q")
+        stashed = _git(folder, "rev-parse", "stash@{0}")
+        lost[stashed] = workspace.save().id
+        _git(folder, "stash", "drop", "-q")
+        _commit(folder, "on and on")
+        workspace.save()
+        found = self.found(workspace)
+        assert {commit: checkpoint for _, _, commit, _, checkpoint in found} == lost
+        assert [(what, deleted) for what, _, _, deleted, _ in found] == [
+            ("stash", True), ("branch", False), ("branch", False),
+        ]  # fmt: skip
+
+    def test_after_gc_what_the_store_holds(self, folder: Path, workspace: Workspace) -> None:
+        lost = _commit(folder, "work")
+        kept = workspace.save().id
+        _git(folder, "reset", "-q", "--hard", "HEAD~1")
+        _git(folder, "reflog", "expire", "--expire=now", "--all")
+        _git(folder, "gc", "-q", "--prune=now")
+        workspace.save()
+        assert [(each.commit, each.held, each.available) for each in workspace.git_losses().earlier] == [
+            (lost, True, True)
+        ]
+        workspace.rescue_git(kept)
+        assert _git(folder, "rev-parse", "rescued/main") == lost
+
+    def test_merged_pushed_and_moved_branches_are_no_losses(self, folder: Path, workspace: Workspace) -> None:
+        for name in ("merged", "pushed"):
+            _git(folder, "checkout", "-q", "-b", name)
+            commit = _commit(folder, name)
+            workspace.save()
+            _git(folder, "checkout", "-q", "main")
+            if name == "merged":
+                _git(folder, "merge", "-q", name)
+            else:
+                _git(folder, "update-ref", f"refs/remotes/origin/{name}", commit)
+            _git(folder, "branch", "-q", "-D", name)
+            _commit(folder, f"after {name}")
+            workspace.save()
+        assert self.found(workspace) == []
+
+    def test_another_checkpoint_is_compared_alone(self, folder: Path, workspace: Workspace) -> None:
+        _commit(folder, "work")
+        workspace.save()
+        _git(folder, "reset", "-q", "--hard", "HEAD~1")
+        last = workspace.save()
+        assert len(workspace.git_losses().earlier) == 1
+        assert workspace.git_losses(last.id).earlier == []
+
+    def test_command_names_the_checkpoint(self, holdfast: Program) -> None:
+        _git(holdfast.project, "init", "-q")
+        _commit(holdfast.project, "one")
+        _commit(holdfast.project, "work")
+        holdfast.saved()
+        _git(holdfast.project, "reset", "-q", "--hard", "HEAD~1")
+        holdfast.saved()
+        said = holdfast("git", "status").out.splitlines()
+        assert said[:2] == ["Nothing lost since a2.", "Lost before a2:"]
+        assert said[2].startswith("branch main ") and said[2].endswith(" (in a1)")
+        assert said[3].endswith("git rescue a1")
 
 
 def test_commit_without_file_change_makes_a_checkpoint(folder: Path, workspace: Workspace) -> None:

@@ -79,18 +79,23 @@ class GitScratch:
         rows = (line.split(" ") for line in said.splitlines())
         return {row[0]: row[1] for row in rows if len(row) == 2 and row[1] in ("commit", "tree", "blob", "tag")}
 
-    def unreached(self, names: Iterable[str], tips: Iterable[str]) -> tuple[set[str], set[str]]:
+    def unreached(
+        self, names: Iterable[str], tips: Iterable[str], *, newest: bool = False
+    ) -> tuple[set[str], set[str]]:
         """Return which of these objects are there, and which of them lead to commits that the tips do not reach.
 
-        Unavailable if git cannot tell.
+        `newest`: of the latter, none that another leads to. Unavailable if git cannot tell.
         """
         wanted, ends = set(names), set(tips)
         present = self.kinds(wanted | ends).keys()
         lines = [*sorted(wanted & present), *(f"^{name}" for name in sorted(ends & present))]
-        done = self.run("rev-list", "--stdin", input_data="".join(f"{line}\n" for line in lines).encode())
+        done = self.run("rev-list", "--parents", "--stdin", input_data="".join(f"{line}\n" for line in lines).encode())
         if done.code:
             raise Unavailable(f"git could not list commits: {done.error}", hint="Run git fsck.")
-        new = set(done.output.decode().split())
+        rows = [line.split() for line in done.output.decode().splitlines()]
+        new = {row[0] for row in rows}
+        if newest:
+            new -= {parent for row in rows for parent in row[1:]}
         peeled = self._peeled(wanted & present)
         return wanted & present, {name for name in wanted & present if peeled.get(name, name) in new}
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from holdfast.errors import Damaged, NotFound, Unavailable
 from holdfast.model import Checkpoint, CheckpointRef
 from holdfast.scan import user_git
-from holdfast.scan.git_refs import GitRefs, decode_git_refs, read_git_refs
+from holdfast.scan.git_refs import GitRefs, decode_git_refs, read_git_refs, remote_tips
 from holdfast.scan.git_scratch import GitScratch
 from holdfast.workspace.stored.git_data import GitData, read_git_data
+from holdfast.workspace.stored.record import read_contents
 from holdfast.workspace.stored.repository import Repository
 
 HEADS = "refs/heads/"
+_LOOK_BACK = 1000  # checkpoints among which earlier losses are looked for
 RESUMED = "holdfast-rescue"
 """A file of a git directory that a rescue made, while it lacks commits that only a remote has: the checkpoint's id."""
 
@@ -36,6 +40,8 @@ class GitLoss:
     """Whether the store holds it."""
     message: str = ""
     """Of a stash."""
+    checkpoint: str = ""
+    """The id of the newest checkpoint that recorded it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,8 @@ class GitLosses:
     """Whether something else is staged now than the checkpoint recorded."""
     not_held: str = ""
     """Why objects that the checkpoint names are not in the store; empty if they are."""
+    earlier: list[GitLoss] = field(default_factory=list)
+    """Commits that only older checkpoints recorded, and that no ref reaches now: what was lost before this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +77,32 @@ class Recorded:
 
 
 def find_losses(repository: Repository, root: Path, ref: CheckpointRef | None, program: str | None) -> GitLosses:
-    """Compare the user's git with what a checkpoint recorded; None: the newest that recorded it."""
+    """Compare the user's git with what a checkpoint recorded; None: the newest that recorded it, and then also find
+    what older ones recorded."""
     recorded = read_recorded(repository, ref, root)
     git = git_dir_now(root, recorded)
     before, held = recorded.refs, recorded.data.tips
+    key = recorded.checkpoint.id
     nothing = GitLosses(recorded.checkpoint, [], removed=git is None, problems=[], not_held=recorded.not_held)
     if git is None:
-        losses = [_loss(each, deleted=True, present=False, held=held) for each in named_commits(before)]
+        every = named_commits(before)
+        losses = [_loss(each, deleted=True, present=False, held=held, checkpoint=key) for each in every]
         return replace(nothing, losses=losses, problems=list(filter(None, [before.problem])))
     now, _ = read_git_refs(git)
     problems = list(dict.fromkeys(filter(None, (before.problem, now.problem))))
     if not problems and before.object_format != now.object_format:
         problems = [f"the repository had {before.object_format} objects, and has {now.object_format} objects now"]
-    losses = []
+    losses, earlier = [], []
     if not problems:  # without the refs, everything would look lost
-        losses, problem = _unreached(git, before, now, held, program)
-        problems = [problem] if problem else []
+        try:
+            losses = _unreached(git, recorded, now, program)
+            if ref is None:
+                earlier = _lost_earlier(repository, git, recorded, now, program)
+        except (Unavailable, OSError) as error:
+            problems = [f"commits could not be compared: {error}"]
     problems += [f"not recorded: {gap}" for gap in before.gaps]
-    return replace(nothing, losses=losses, problems=problems, index_differs=before.index_digest != now.index_digest)
+    is_other = before.index_digest != now.index_digest
+    return replace(nothing, losses=losses, problems=problems, index_differs=is_other, earlier=earlier)
 
 
 def read_recorded(repository: Repository, ref: CheckpointRef | None, root: Path) -> Recorded:
@@ -145,36 +161,85 @@ def named_commits(refs: GitRefs) -> list[tuple[str, str, str, str]]:
     return found
 
 
-def _loss(named: tuple[str, str, str, str], *, deleted: bool, present: bool, held: set[str]) -> GitLoss:
+def _loss(
+    named: tuple[str, str, str, str], *, deleted: bool, present: bool, held: set[str], checkpoint: str
+) -> GitLoss:
     what, name, commit, message = named
-    return GitLoss(what, name, commit, deleted, present or commit in held, commit in held, message)
+    return GitLoss(what, name, commit, deleted, present or commit in held, commit in held, message, checkpoint)
 
 
-def _unreached(
-    git: Path, before: GitRefs, now: GitRefs, held: set[str], program: str | None
-) -> tuple[list[GitLoss], str]:
-    """Return deleted names, and commits that no ref reaches; and why that could not be found out."""
+def _unreached(git: Path, recorded: Recorded, now: GitRefs, program: str | None) -> list[GitLoss]:
+    """Return deleted names, and commits that no ref reaches. Unavailable or OSError if that cannot be found out."""
     kept = {commit for _, _, commit, _ in named_commits(now)}
-    names = {(what, name) for what, name, *_ in named_commits(now) if what != "stash"}
-
-    def is_deleted(what: str, name: str, commit: str) -> bool:
-        return commit not in kept if what == "stash" else what != "HEAD" and (what, name) not in names
-
-    every = named_commits(before)
-    candidates = [each for each in every if each[2] not in kept or is_deleted(*each[:3])]
-    if not candidates:
-        return [], ""
-    if program is None:
-        return [], "the git program was not found, so commits could not be compared"
-    try:
-        with tempfile.TemporaryDirectory(prefix="holdfast-git-") as folder:
-            scratch = GitScratch(Path(folder, "scratch"), program, git, now.object_format)
-            present, unreached = scratch.unreached([each[2] for each in candidates], kept)
-    except (Unavailable, OSError) as error:
-        return [], f"commits could not be compared: {error}"
+    every = named_commits(recorded.refs)
+    candidates = [each for each in every if each[2] not in kept or _is_deleted(each, now, kept)]
+    present, unreached = _compare(git, [each[2] for each in candidates], now, program)
     found = []
     for each in candidates:
-        deleted = is_deleted(*each[:3])
+        deleted = _is_deleted(each, now, kept)
         if deleted or each[2] in unreached or each[2] not in present:
-            found.append(_loss(each, deleted=deleted, present=each[2] in present, held=held))
-    return found, ""
+            key, held = recorded.checkpoint.id, recorded.data.tips
+            found.append(_loss(each, deleted=deleted, present=each[2] in present, held=held, checkpoint=key))
+    return found
+
+
+def _lost_earlier(
+    repository: Repository, git: Path, newest: Recorded, now: GitRefs, program: str | None
+) -> list[GitLoss]:
+    """Return commits that only older checkpoints recorded and that no ref reaches; none that another of them leads to,
+    and none that was lost since the newest. A deleted name whose commits are reached is no loss here: merged branches
+    are deleted every day."""
+    kept = {commit for _, _, commit, _ in named_commits(now)}
+    last = {commit for _, _, commit, _ in named_commits(newest.refs)}
+    candidates: dict[str, tuple[tuple[str, str, str, str], str, bytes]] = {}
+    for key, refs, tree in _older(repository, newest):
+        if refs.object_format == now.object_format and not refs.problem:
+            for each in named_commits(refs):
+                if each[2] not in kept and each[2] not in last:
+                    candidates.setdefault(each[2], (each, key, tree))
+    # with what the newest recorded: what leads to it, or what it leads to, is found by comparing with that one
+    present, unreached = _compare(git, [*candidates, *(last - kept)], now, program, newest=True)
+    found = []
+    for commit, (each, key, tree) in candidates.items():
+        if commit in unreached or commit not in present:
+            held = read_git_data(repository.objects, tree).tips if tree else set()
+            deleted = _is_deleted(each, now, kept)
+            found.append(_loss(each, deleted=deleted, present=commit in present, held=held, checkpoint=key))
+    return found
+
+
+def _older(repository: Repository, newest: Recorded) -> Iterator[tuple[str, GitRefs, bytes]]:
+    """Yield records of git that differ, newest first: of which checkpoint, the refs, and what is kept of git."""
+    seen = set()
+    for key, commit in repository.catalog.commits(limit=_LOOK_BACK, session=None, safety=True):
+        if key >= newest.checkpoint.id:
+            continue
+        with contextlib.suppress(Damaged, NotFound, KeyError, TypeError, ValueError):  # `verify` names what is damaged
+            contents = read_contents(repository.objects, repository.objects.commit(bytes.fromhex(commit)))
+            if contents.git and contents.git not in seen:
+                seen.add(contents.git)
+                yield key, decode_git_refs(repository.objects.blob(contents.git)), contents.git_data
+
+
+def _is_deleted(named: tuple[str, str, str, str], now: GitRefs, kept: set[str]) -> bool:
+    what, name, commit, _ = named
+    if what == "stash":
+        return commit not in kept
+    return what != "HEAD" and name not in now.refs
+
+
+def _compare(
+    git: Path, commits: list[str], now: GitRefs, program: str | None, *, newest: bool = False
+) -> tuple[set[str], set[str]]:
+    """Return which commits are there, and which no ref reaches; with `newest`, none that another of these leads to.
+
+    Unavailable or OSError if git cannot tell.
+    """
+    if not commits:
+        return set(), set()
+    if program is None:
+        raise Unavailable("the git program was not found", hint="Install git.")
+    kept = {commit for _, _, commit, _ in named_commits(now)} | remote_tips(git)
+    with tempfile.TemporaryDirectory(prefix="holdfast-git-") as folder:
+        scratch = GitScratch(Path(folder, "scratch"), program, git, now.object_format)
+        return scratch.unreached(commits, kept, newest=newest)

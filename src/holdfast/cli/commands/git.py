@@ -14,6 +14,8 @@ from holdfast.model.documents import short
 from holdfast.workspace.git_losses import GitLoss, GitLosses
 from holdfast.workspace.git_rescue import GitRescue
 
+_MOST_EARLIER = 10
+
 
 @click.group(cls=Group)
 def git() -> None:
@@ -31,7 +33,7 @@ def git() -> None:
 @click.argument("ref", required=False)
 @pass_app
 def status(app: App, *, ref: str | None) -> None:
-    """Show what git has lost since a checkpoint (by default, the newest)."""
+    """Show what git has lost since a checkpoint (by default, the newest, and what only older ones had)."""
     found = app.open().git_losses(ref)
     if app.json:
         app.document(_document(found))
@@ -39,6 +41,7 @@ def status(app: App, *, ref: str | None) -> None:
     _show(found)
     if found.removed or any(loss.available for loss in found.losses):
         streams.answer(f"Bring back what is there: {app.typed('git', 'rescue')}")
+    _show_earlier(app, found)
 
 
 @git.command(cls=Command)
@@ -112,6 +115,20 @@ def _show(found: GitLosses) -> None:
         streams.answer(f"not held: {render.escape(found.not_held)}")
 
 
+def _show_earlier(app: App, found: GitLosses) -> None:
+    """Name what only older checkpoints had, and the command for each of these."""
+    if not found.earlier:
+        return
+    streams.answer(f"Lost before {render.escape(short(found.checkpoint.id))}:")
+    for loss in found.earlier[:_MOST_EARLIER]:
+        streams.answer(f"{_words(loss)}  (in {render.escape(short(loss.checkpoint))})")
+    if (more := len(found.earlier) - _MOST_EARLIER) > 0:
+        streams.answer(f"and {render.count(more, 'commit')} more: {app.typed('git', 'status', '--json')}")
+    if any(loss.available for loss in found.earlier):
+        first = next(loss for loss in found.earlier if loss.available)
+        streams.answer(f"Bring back what a checkpoint had: {app.typed('git', 'rescue', short(first.checkpoint))}")
+
+
 def _words(loss: GitLoss) -> str:
     fate = "deleted" if loss.deleted else "moved; no ref reaches its commit"
     where = "" if loss.available else ", neither in the repository nor in the store"
@@ -127,8 +144,11 @@ def _document(found: GitLosses) -> dict[str, Any]:
         "problems": found.problems,
         "index_differs": found.index_differs,
         "not_held": found.not_held or None,
+        "earlier": [_loss(loss) for loss in found.earlier],
     }
 
 
 def _loss(loss: GitLoss) -> dict[str, Any]:
-    return {name: getattr(loss, name) for name in ("what", "name", "commit", "deleted", "available", "held")}
+    return {
+        name: getattr(loss, name) for name in ("what", "name", "commit", "deleted", "available", "held", "checkpoint")
+    }

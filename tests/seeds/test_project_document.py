@@ -6,6 +6,7 @@ import asyncio
 import importlib.resources
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -47,6 +48,13 @@ def project_dir(tmp_path: Path) -> Path:
 def _git(folder: Path, *words: str) -> str:
     command = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _hook(folder: Path, **event: str) -> None:
+    """Send an event as Claude Code does."""
+    text = json.dumps({"session_id": "s", "cwd": str(folder), **event})
+    command = [sys.executable, "-m", "holdfast.cli", "hook", "claude-code"]
+    subprocess.run(command, cwd=folder, input=text, text=True, check=True)
 
 
 @pytest.fixture
@@ -243,6 +251,24 @@ class TestTypes:
             [made] = manager.list()
             assert made.checkpoint_type is CheckpointType.AUTOMATIC
 
+    @pytest.mark.parametrize(
+        ("event", "kind"), [("SessionStart", CheckpointType.SESSION), ("PreToolUse", CheckpointType.AUTOMATIC)]
+    )
+    def test_triggers_of_an_agent(self, event: str, kind: CheckpointType, project_dir: Path) -> None:
+        """Start of session; before risky operations."""
+        _hook(project_dir, hook_event_name=event, tool_name="Bash", tool_use_id="t1", source="startup")
+        [made] = SyncCheckpointManager(project_dir).list()
+        assert made.checkpoint_type is kind
+
+    @pytest.mark.parametrize("trigger", ["manual", "feature", "session"])
+    def test_triggers_by_hand(self, trigger: str, project_dir: Path) -> None:
+        """A user's or an agent's request; after a feature is complete: one word of the skill's script."""
+        script = TestFiles.SKILL / "scripts" / "checkpoint_manager.py"
+        command = [sys.executable, str(script), "create", "auth-003", "Login works", "--type", trigger]
+        done = subprocess.run(command, cwd=project_dir, capture_output=True, text=True, check=True)
+        [made] = SyncCheckpointManager(project_dir).list()
+        assert (made.checkpoint_type.value, json.loads(done.stdout)["id"]) == (trigger, made.id)
+
     @pytest.mark.parametrize(("kind", "kept"), [("automatic", 5), ("session", 3), ("manual", 8), ("feature", 8)])
     def test_retention(self, kind: str, kept: int, project_dir: Path, manager: SyncCheckpointManager) -> None:
         """Last 5, last 3, until deleted, permanent."""
@@ -278,6 +304,18 @@ class TestIntegrationPoints:
         manager.create_checkpoint("good")
         (project_dir / "src" / "app.ts").write_text("broken\n")
         assert manager.rollback_to_latest().ok
+        assert (project_dir / "src" / "app.ts").read_text() == "not committed\n"
+
+    def test_coding_agent_creates_checkpoints_before_changes(self, project_dir: Path) -> None:
+        """By its hooks, which the agent calls before each tool: nothing has to be asked of the agent."""
+        _hook(project_dir, hook_event_name="PreToolUse", tool_name="Write", tool_use_id="t1")
+        (project_dir / "src" / "app.ts").write_text("the agent's\n")
+        manager = SyncCheckpointManager(project_dir)
+        [made] = manager.list()
+        commit = _git(project_dir, "rev-parse", "HEAD")
+        assert (made.checkpoint_type, made.git_state.commit_hash) == (CheckpointType.AUTOMATIC, commit)
+        assert (made.git_state.branch, made.notes) == ("main", ("dirty files were not recorded",))
+        manager.rollback(made)
         assert (project_dir / "src" / "app.ts").read_text() == "not committed\n"
 
     def test_autonomous_loop_manages_the_lifecycle(self, manager: SyncCheckpointManager) -> None:

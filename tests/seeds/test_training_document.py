@@ -81,6 +81,44 @@ class TestBehaviorContracts:
         stored += [json.loads(Path(RUN, "best.json").read_text())["schema_version"]]
         assert len({*made, *stored}) == 1
 
+    @pytest.mark.slow  # imports torch, where it is installed
+    def test_schema_version_of_the_old_writers(self, old: Callable[[str], Any]) -> None:
+        """Each canonical writer of the table writes version 1, and each reader refuses another."""
+        core, checkpointing = old("codex_ml.utils.checkpoint_core"), old("codex_ml.utils.checkpointing")
+        core.save_checkpoint("core", {"a": 1}, metric_value=0.5, keep_last=2)
+        checkpointing.CheckpointManager("epochs").save(1, metrics={"val_loss": 0.5})
+        checkpointing.save_checkpoint(out_dir=RUN, step=1, state={}, metrics={"val_loss": 0.5}, best_key="val_loss")
+        old("codex_ml.training.checkpoint_manager").CheckpointManager("steps", metric="loss").save_now(
+            1, b"x", {"loss": 0.5}
+        )
+        found = {str(path): json.loads(path.read_text()) for path in Path().rglob("*.json")}
+        versions = {name: told["schema_version"] for name, told in found.items() if "schema_version" in told}
+        assert len(versions) >= 6 and {float(each) for each in versions.values()} == {1}
+
+    @pytest.mark.slow  # as above
+    @pytest.mark.parametrize("version", [1, "1.0", 2, "2.0", None])
+    def test_known_schema_versions_are_read(self, version: object, old: Callable[[str], Any]) -> None:
+        """All that the old writers have written for the same files."""
+        manager = old("codex_ml.utils.checkpointing").CheckpointManager("epochs")
+        meta = manager.save(1, metrics={"val_loss": 0.5}) / "meta.json"
+        told = {key: value for key, value in json.loads(meta.read_text()).items() if key != "schema_version"}
+        meta.write_text(json.dumps(told if version is None else told | {"schema_version": version}))
+        assert manager.load_latest()["epoch"] == 1
+
+    @pytest.mark.slow  # as above
+    @pytest.mark.parametrize("version", ["3.0", 9])
+    def test_another_schema_version_is_refused(self, version: object, old: Callable[[str], Any]) -> None:
+        manager = old("codex_ml.utils.checkpointing").CheckpointManager("epochs")
+        meta = manager.save(1, metrics={"val_loss": 0.5}) / "meta.json"
+        meta.write_text(json.dumps(json.loads(meta.read_text()) | {"schema_version": version}))
+        with pytest.warns(RuntimeWarning), pytest.raises(RuntimeError, match="schema_version"):
+            manager.load_latest()
+        manifest = Path(_save(1)["path"], "manifest.json")
+        manifest.chmod(0o644)
+        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"schema_version": version}))
+        with pytest.raises((Refused, Damaged), match="schema_version"):
+            load_checkpoint(RUN, step="latest")
+
     def test_last_points_to_the_last_completed_step(self) -> None:
         for step in (1, 2, 3):
             _save(step)

@@ -46,7 +46,8 @@ def view(saved: model.Checkpoint) -> Checkpoint:
     stored = saved.metadata.get(PROJECT)
     stored = stored if isinstance(stored, Mapping) else {}
     list_at, not_held = stored.get("list_at"), stored.get("not_held")
-    git, features = git_of(stored.get("git")), _features(stored.get("features"))
+    git = _head_of(saved.git) if "git" not in stored and saved.git else git_of(stored.get("git"))
+    features = _features(stored.get("features"))
     if isinstance(list_at, str) and list_at:
         features = FeatureState(features.current, features.completed, f"{saved.id}:{list_at}", note=features.note)
     lost = [str(each) for each in not_held] if isinstance(not_held, list) else []
@@ -84,6 +85,11 @@ def git_of(stored: Any) -> GitState:
         return GitState.from_dict(stored) if isinstance(stored, Mapping) else GitState()
     except HoldfastError:  # not written by us
         return GitState(note="the stored git state is invalid")
+
+
+def _head_of(git: model.GitHead) -> GitState:
+    """The git state of a checkpoint that no project saved: only the manager looks for dirty files."""
+    return GitState(git.commit, git.branch, note="dirty files were not recorded")
 
 
 def _features(stored: Any) -> FeatureState:

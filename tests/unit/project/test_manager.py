@@ -122,7 +122,10 @@ def test_they_are_listed_by_type_and_by_session(manager: SyncCheckpointManager) 
 def test_what_a_plain_save_made_can_be_seen_too(place: Place, manager: SyncCheckpointManager) -> None:
     saved = manager.workspace.save("by hand")
     seen = manager.get(saved.id)
-    assert (seen.description, seen.checkpoint_type, seen.git_state) == ("by hand", CheckpointType.MANUAL, GitState())
+    assert (seen.description, seen.checkpoint_type) == ("by hand", CheckpointType.MANUAL)
+    git = seen.git_state
+    assert (git.commit_hash, git.branch, git.dirty_files) == (saved.git and saved.git.commit, "main", [])
+    assert git.note in seen.notes and "not recorded" in git.note
 
 
 def test_metadata_that_is_not_ours_is_no_error(manager: SyncCheckpointManager) -> None:

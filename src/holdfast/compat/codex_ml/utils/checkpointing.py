@@ -44,6 +44,7 @@ __all__ = [
 TORCH_AVAILABLE = payload.has_torch()
 NUMPY_AVAILABLE = np is not None
 CHECKPOINT_METADATA_SCHEMA_VERSION = core.SCHEMA_VERSION
+_SCHEMAS = ("1", "1.0", "2", "2.0")  # all that codex_ml has written for the same files
 _log = logging.getLogger("holdfast")
 _PARTS = ("model", "optimizer", "scheduler")
 _OF_AN_EPOCH = frozenset({
@@ -526,11 +527,15 @@ class CheckpointManager:
         """Load an epoch into these objects and restore its random states; return its metadata.
 
         Everything is read and compared before anything is changed. FileNotFoundError if there is no such epoch,
-        RuntimeError if it is damaged, ValueError if the model has other names or shapes.
+        RuntimeError if it is damaged or of an unknown version, ValueError if the model has other names or shapes.
         """
         folder = Path(path).expanduser()
         if not folder.exists():
             raise FileNotFoundError(f"resume path not found: {folder}")
+        meta = files.read_json_or(folder / "meta.json", {}) or files.read_json_or(folder / "metadata.json", {})
+        version = meta.get("schema_version")
+        if version is not None and str(version) not in _SCHEMAS:
+            raise RuntimeError(f"{folder} has schema_version {version!r}; known are {', '.join(_SCHEMAS)}")
         state = self._read_state(folder)
         if model is not None and state.get("model") is not None:
             self._verify_state_dict(model.state_dict(), state["model"])
@@ -543,7 +548,6 @@ class CheckpointManager:
                     raise ValueError(f"{name} state load failed: {error}") from error
         if random_states:
             rng.restore(random_states)
-        meta = files.read_json_or(folder / "meta.json", {}) or files.read_json_or(folder / "metadata.json", {})
         return {"meta": meta, "state": bool(state), "epoch": meta.get("epoch")}
 
     def _read_state(self, folder: Path) -> dict[str, Any]:

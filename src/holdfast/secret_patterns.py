@@ -63,6 +63,7 @@ _PRIVATE = _Pattern(
     rb"(?:[^-]|-(?!----END)){40,8000}(?:-----END[A-Z0-9 ]{0,40}-----)?"
 )
 _URL = _Pattern(rb"[A-Za-z][A-Za-z0-9+.]{1,20}://[^\s:/@\"'<>`\\]{0,80}:([^\s/@\"'<>`\\]{4,200})@[A-Za-z0-9\[.$-]")
+_URL_MAX_BYTES = 284  # of a user and a password
 _WORDS = (b"passw", b"passphrase", b"pwd", b"secret", b"token", b"credential", b"key")
 _KEY = _Pattern(rb"(?:api|access|auth|account|private|encryption|signing|master|shared)[_-]?$")
 _VALUE = _Pattern(  # in JSON inside of JSON, backslashes precede the quotes
@@ -148,13 +149,14 @@ def _spans(text: bytes) -> Iterator[tuple[int, int, str]]:
     for start in _starts(text):
         if (match := _FORMAT.match(text, start)) and not _PLACEHOLDER.search(match[0]):
             yield match.start(), match.end(), _KINDS[(match.lastindex or 1) - 1]
-    at = text.find(b"://")
+    at = text.find(b"@")  # rarer than "://", and a single byte is found fastest
     while at >= 0:
-        if b"@" in text[at : at + 280] and (match := _URL.search(text, max(0, at - 24), at + 300)):
+        place = text.rfind(b"://", max(0, at - _URL_MAX_BYTES), at)
+        if place >= 0 and (match := _URL.search(text, max(0, place - 24), place + _URL_MAX_BYTES + 20)):
             secret = match[1]
             if not _PLACEHOLDER.search(secret) and not _UUID.match(secret):
                 yield match.start(1), match.end(1), "url-password"
-        at = text.find(b"://", at + 3)
+        at = text.find(b"@", at + 1)
     lower = text.lower()
     yield from _credentials(text, lower)
     for word in _WORDS:

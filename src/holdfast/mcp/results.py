@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.escaping import escape, escape_path
 from holdfast.model import Checkpoint, CheckpointDiff, LineCount, Match, Plan, Recovery, Restored, Uncovered
 from holdfast.model.documents import check_word
+from holdfast.workspace.secrets import SecretFinding
 from holdfast.workspace.stored.history import Turn, turn_document
 
 ENTRIES_MAX = 200
@@ -144,6 +145,17 @@ def match(value: Match) -> Answer:
         "last": checkpoint(value.last),
         "disappeared_in": checkpoint(gone) if gone else None,
         "in_folder": value.in_folder,
+    }
+
+
+def secret(value: SecretFinding) -> Answer:
+    """Where a key or password is, and nothing of it but what all of its kind begin with."""
+    return {
+        "id": value.id,
+        "kind": value.kind,
+        "place": words(value.place) if value.path is None else f"{escape_path(value.path)}:{value.line}",
+        "masked": words(value.masked),
+        "checkpoint": value.checkpoint,
     }
 
 

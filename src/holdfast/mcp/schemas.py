@@ -121,3 +121,14 @@ RESTORED = gives(
     total=COUNT,
 )
 FOUND = gives(matches=several(_MATCH, "By path."), total=COUNT, next_offset=NEXT)
+_SECRET = takes(
+    "id", "kind", "place", "masked", "checkpoint",
+    id=TEXT, kind=TEXT, place=TEXT | {"description": "A file with its line, or a saved state."}, masked=TEXT,
+    checkpoint=TEXT | {"description": "The first one that has it."},
+)  # fmt: skip
+SECRETS = gives(
+    secrets=several(_SECRET, "Where keys and passwords are; never what they are."),
+    skipped=several(TEXT, "Files that are too large to be scanned."),
+    total=COUNT,
+    next_offset=NEXT,
+)

@@ -38,7 +38,7 @@ class Tool(NamedTuple):
 
 
 class Tools:
-    """The seven tools on one workspace. Errors are those of the library."""
+    """The tools on one workspace. Errors are those of the library."""
 
     def __init__(self, workspace: Workspace, *, actor: str | None = None, session: str | None = None) -> None:
         self._workspace = workspace
@@ -156,6 +156,14 @@ class Tools:
         capped = [f"There may be more than {MATCHES_MAX:,} matches; name paths."] if len(found) >= MATCHES_MAX else []
         return {"matches": there, **where, "notes": capped}
 
+    def secrets(self, *, offset: int = 0, limit: int = 100) -> Answer:
+        """Keys and passwords in checkpoints, masked. Scans what is pending."""
+        report = self._workspace.secrets()
+        there, where = results.page([results.secret(each) for each in report.found], offset, limit)
+        notes = ["The user removes one from the checkpoints with: holdfast purge --secret ID"] if report.found else []
+        skipped = [results.words(each) for each in report.skipped]
+        return {"secrets": there, "skipped": skipped, **where, "notes": notes}
+
     def _recovered(self) -> Sequence[str]:
         """How an interrupted restore was resolved, once; why one could not be, each time."""
         recovered, error = self._workspace.recovered, self._workspace.recovery_error
@@ -201,6 +209,11 @@ class Tools:
                       paths=schemas.PATHS, offset=schemas.OFFSET,
                       limit=number("Maximum number of results.", 20, least=1, most=results.ENTRIES_MAX)),
                 schemas.FOUND, self.search,
+            ),
+            Tool(
+                "checkpoint_secrets", "List secrets in checkpoints",
+                "Which keys and passwords checkpoints contain: of which kind, where, since when. None is shown.",
+                takes(offset=schemas.OFFSET, limit=schemas.LIMIT), schemas.SECRETS, self.secrets,
             ),
         )  # fmt: skip
 

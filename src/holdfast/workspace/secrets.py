@@ -29,8 +29,8 @@ from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.state import state_names
 from holdfast.workspace.stored.tree import TreeReader
 
-SAVE_MAX_BYTES = 128 << 10
-"""A save scans at most this much itself: a tenth of what it does anyway."""
+SAVE_MAX_BYTES = 48 << 10
+"""A save scans at most this much itself: that costs about a tenth of what it does anyway."""
 STATUS_MAX_BYTES = 4 << 20
 """What `status` scans of what is pending, at most."""
 FILE_MAX_BYTES = 8 << 20
@@ -152,7 +152,7 @@ class SecretScan:
             return
         parts += [_Part(path, False, (oid,)) for path, oid, _ in new]
         found = [*self._scanned(parts, checkpoint.id, is_tracked)]
-        if found or stored["pending"]:
+        if found or self._begun() != [checkpoint.id]:
             self._write(stored, found=found)
         self._end()
 

@@ -112,6 +112,23 @@ def test_failures_are_reported_before_exclusions(ws: Workspace, monkeypatch: pyt
     assert (len(told["uncovered"]), told["uncovered_total"]) == (results.ENTRIES_MAX, results.ENTRIES_MAX + 1)
 
 
+def test_secrets_are_listed_and_not_shown(ws: Workspace) -> None:
+    key = "ghp_Zq3vT8mK1xW6bN4cR7yL2pD9sF5gH0jQ1aEu"
+    tools = Tools(ws)
+    assert answered(tools, "checkpoint_secrets").structured_content["secrets"] == []
+    for name in (".env", "new\nline"):
+        (ws.path / name).write_text(f"A=1\nTOKEN={key}\n")
+    (ws.path / "long.txt").write_text("words " * 20_000)  # more than a save scans
+    saved = ws.save()
+    first = answered(tools, "checkpoint_secrets", limit=1).structured_content
+    second = answered(tools, "checkpoint_secrets", offset=first["next_offset"]).structured_content
+    assert first["total"] == 2 and second["next_offset"] is None
+    found = [*first["secrets"], *second["secrets"]]
+    assert {each["place"] for each in found} == {".env:2", "new\\nline:2"}
+    assert {(each["kind"], each["checkpoint"]) for each in found} == {("github-token", saved.id)}
+    assert key not in str(first) + str(second) and "purge --secret" in first["notes"][0]
+
+
 def answered(tools: Tools, tool: str, *, client: str = "c", **arguments: Any) -> types.CallToolResult:
     """What a client of that name is answered."""
     info = SimpleNamespace(client_info=SimpleNamespace(name=client))

@@ -100,10 +100,10 @@ def test_every_tool_says_what_it_may_change_and_what_it_gives(project: Path) -> 
     tools = run(scene())
     reading = {name for name, tool in tools.items() if tool.annotations.read_only_hint}
     destroying = {name for name, tool in tools.items() if tool.annotations.destructive_hint}
-    assert {name.removeprefix("checkpoint_") for name in reading} == {"list", "diff", "preview", "search"}
+    assert {name.removeprefix("checkpoint_") for name in reading} == {"list", "diff", "preview", "search", "secrets"}
     assert {name.removeprefix("checkpoint_") for name in destroying} == {"restore", "undo"}
     assert not tools["checkpoint_undo"].annotations.idempotent_hint
-    assert len(tools) == 7
+    assert len(tools) == 8
     assert all(tool.output_schema["required"] and tool.description and tool.title for tool in tools.values())
 
 

@@ -118,6 +118,17 @@ def test_much_content_is_scanned_later(ws: Workspace) -> None:
     assert ws.secrets().pending == ()
 
 
+def test_what_is_pending_costs_later_saves_nothing(ws: Workspace) -> None:
+    """Only what changes the list writes it: it is synced, and a save may cost a tenth more at most."""
+    write(ws, "large.txt", "words and more words\n" * 10_000)
+    ws.save("one")
+    listed = ws.store / "holdfast" / "secrets.json"
+    before = listed.stat()
+    write(ws, "b.txt", "nothing\n")
+    ws.save("two")
+    assert listed.stat() == before and len(scanning.SecretScan(ws._repository).report().pending) == 1
+
+
 def test_more_than_status_scans_stays_pending(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanning, "STATUS_MAX_BYTES", 1000)
     write(ws, "big.txt", "word word\n" * 20_000 + f"TOKEN={KEY}\n")

@@ -130,6 +130,30 @@ class TestBehaviorContracts:
         best = json.loads(Path(RUN, "best.json").read_text())
         assert best[key] == {"metric": "val_loss", "value": 0.5, "path": Path(meta["path"]).name}[key]
 
+    @pytest.mark.slow  # imports torch, where it is installed
+    @pytest.mark.parametrize("metric", [None, "val_loss"])
+    def test_markers_of_the_high_level_api(self, metric: str | None, old: Callable[[str], Any]) -> None:
+        manager = old("codex_ml.utils.checkpointing").CheckpointManager("epochs", metric=metric)
+        found = []
+        for epoch, loss in enumerate((0.5, 0.5, 0.7, 0.4, float("nan"), 0.4), 1):
+            folder = manager.save(epoch, metrics={"val_loss": loss})
+            assert Path(Path("epochs/last").read_text()) == folder
+            best = json.loads(Path("epochs/best.json").read_text())
+            assert (best["metric"], Path(best["path"]).name) == ("val_loss", f"epoch-{best['epoch']}")
+            found.append((best["epoch"], best["value"]))
+        assert found == [(1, 0.5), (1, 0.5), (1, 0.5), (4, 0.4), (4, 0.4), (4, 0.4)]
+
+    @pytest.mark.slow  # as above
+    def test_marker_of_the_retention_policy(self, old: Callable[[str], Any]) -> None:
+        manager = old("codex_ml.training.checkpoint_manager").CheckpointManager("steps", metric="val_loss")
+        found = []
+        for step, loss in enumerate((0.5, 0.5, 0.7, 0.4, float("nan"), 0.4), 1):
+            manager.save_now(step, b"x", {"val_loss": loss})
+            best = json.loads(Path("steps/best.json").read_text())
+            assert (best["metric"], best["path"]) == ("val_loss", f"ckpt-{best['step']}.pt")
+            found.append((best["step"], best["value"]))
+        assert found == [(1, 0.5), (1, 0.5), (1, 0.5), (4, 0.4), (4, 0.4), (4, 0.4)]
+
     def test_checksums_manifest_alongside_weights(self) -> None:
         folder = Path(_save(1)["path"])
         manifest = json.loads((folder / "manifest.json").read_text())

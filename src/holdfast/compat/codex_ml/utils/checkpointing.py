@@ -469,22 +469,30 @@ class CheckpointManager:
             if self.metric is not None:
                 new["value"] = metrics.get(self.metric)
             best = sorted([*others, new], key=self._score)[: max(1, self.keep_best)]
-            told = {"schema_version": CHECKPOINT_METADATA_SCHEMA_VERSION, "items": best}
+            first = best[0]
+            name, _ = self._target(first["metrics"])
+            told = {
+                "schema_version": CHECKPOINT_METADATA_SCHEMA_VERSION, "metric": name,
+                "value": first["metrics"].get(name), "epoch": first["epoch"], "path": first["path"], "items": best,
+            }  # fmt: skip
             files.write_json(self.root / "best.json", told)
             if self.metric is not None:
                 self._link(best)
         self.apply_retention()
 
+    def _target(self, metrics: dict[str, Any]) -> tuple[str | None, str]:
+        """Return the metric that epochs are compared by, and its mode: without `metric`, `val_loss`, then `score`."""
+        if self.metric is not None:
+            return self.metric, self.mode
+        return next((each for each in (("val_loss", "min"), ("score", "max")) if each[0] in metrics), (None, ""))
+
     def _score(self, item: dict[str, Any]) -> tuple[Any, ...]:
         """Return a key that sorts the best epoch first; of equal ones, the earlier."""
         metrics = item["metrics"]
-        if self.metric is not None:
-            return *files.rank(metrics.get(self.metric), self.mode), item["epoch"]
-        if "val_loss" in metrics:
-            return 0, *files.rank(metrics["val_loss"], "min"), item["epoch"]
-        if "score" in metrics:
-            return 1, *files.rank(metrics["score"], "max"), item["epoch"]
-        return 2, 0, 0.0, -item["epoch"]
+        name, mode = self._target(metrics)
+        if name is None:
+            return 2, 0, 0.0, -item["epoch"]
+        return int(name == "score" and self.metric is None), *files.rank(metrics.get(name), mode), item["epoch"]
 
     def _link(self, best: list[dict[str, Any]]) -> None:
         """Link the best epochs: `best`, and `best_candidates/best-1` and so on."""

@@ -56,6 +56,10 @@ class Disk:
         """Move to a free name; FileExistsError if something is there.
 
         `private`: no other program writes to `dst`, but perhaps to `src`. Otherwise the other way round.
+
+        Where the file system can neither rename to a free name nor link (exFAT, for example), this looks whether the
+        name is free and then renames. What another program puts there between these two calls is lost: such a file
+        system has no call that would prevent it.
         """
         try:
             platform.rename_with_flags(src, dst, src_dir_fd, dst_dir_fd, platform.NO_REPLACE)
@@ -66,7 +70,15 @@ class Disk:
             if private:
                 os.rename(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
                 return
-            os.link(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=False)
+            try:
+                os.link(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=False)
+            except OSError as refusal:
+                if refusal.errno not in platform.NOT_KEPT:
+                    raise
+                if _is_there(dst, dst_dir_fd):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), dst) from None
+                os.rename(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+                return
             os.unlink(src, dir_fd=src_dir_fd)
 
     def exchange(self, src: str, dst: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
@@ -142,6 +154,14 @@ class Disk:
 
     def removexattr(self, fd: int, name: str) -> None:
         platform.remove_xattr(fd, name)
+
+
+def _is_there(name: str, dir_fd: int) -> bool:
+    try:
+        os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def open_to_owner(fd: int, mode: int) -> None:

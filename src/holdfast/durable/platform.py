@@ -2,7 +2,7 @@
 
 | call | Linux | macOS | elsewhere |
 |---|---|---|---|
-| rename to a free name, exchange of two names | `renameat2` | `renameatx_np` | ENOSYS: `Disk` links and renames |
+| rename to a free name, exchange of two names | `renameat2` | `renameatx_np` | ENOSYS: `Disk` links or renames |
 | sync of one file | `fsync` | `F_FULLFSYNC`, else `fsync` | `fsync` |
 | sync of a file system | `syncfs` | `sync`, then `F_FULLFSYNC` | `sync` |
 | extended attributes | `os.listxattr` and others | `flistxattr` and others | none: ENOTSUP |
@@ -34,6 +34,8 @@ T = TypeVar("T")
 NO_REPLACE = 1
 EXCHANGE = 2
 NOT_SUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP)
+NOT_KEPT = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
+"""What a file system answers, exFAT for example, that has no links, modes or attributes."""
 O_CLOEXEC: int = getattr(os, "O_CLOEXEC", 0)  # Windows gives no descriptor to a child
 O_NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
 O_NONBLOCK: int = getattr(os, "O_NONBLOCK", 0)

@@ -69,7 +69,7 @@ class Exporter:
         temporary = place.parent / f"{PREFIX}{secrets.token_hex(4)}"
         try:
             disk().mkdir(str(temporary), mode=0o700)
-            failed = self._write(temporary, changes, skip_damaged=skip_damaged, progress=progress)
+            failed, notes = self._write(temporary, changes, skip_damaged=skip_damaged, progress=progress)
             _put_in_place(temporary, place)
         except BaseException:
             with contextlib.suppress(OSError):  # the next export reports what remains
@@ -83,7 +83,7 @@ class Exporter:
                 for path in changes
                 if path and self._is_chosen(node, path, entries[path], scope) and path not in failed
             ],
-            failed=failed,
+            failed={**notes, **failed},
             missing={item.path: item.reason.value for item in uncovered if item.path in scope and item.path},
             leftovers=leftovers,
         )
@@ -116,8 +116,8 @@ class Exporter:
 
     def _write(
         self, folder: Path, changes: dict[str, Change], *, skip_damaged: bool, progress: Progress | None
-    ) -> dict[str, str]:
-        """Write everything into an empty folder, durably; return what could not be written, and why."""
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """Write everything into an empty folder, durably; return what was not written, and what not as it was."""
         with Handles(str(folder)) as handles:
             listing = Listing(self._owner(), os.fstat(handles.open("")).st_dev)
             application = Application(
@@ -130,8 +130,9 @@ class Exporter:
             application.check()
             application.discard()
             application.sync()
-        failed = {**application.damaged, **application.notes, **application.failed}
-        return {path or ".": why for path, why in failed.items()}
+        failed = {**application.damaged, **application.failed}
+        notes = application.notes
+        return {path or ".": why for path, why in failed.items()}, {path or ".": why for path, why in notes.items()}
 
     def _owner(self) -> tuple[int, int]:
         """Return the owner for files that store none: the workspace's owner, if we are allowed to set it."""

@@ -180,7 +180,7 @@ def test_editor_write_between_exchange_steps_is_not_lost(
     assert b"old" in left.values() or at == 1  # then the editor itself had replaced it
 
 
-@pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSPC])
+@pytest.mark.parametrize("code", [errno.EACCES, errno.ENOSPC])
 def test_an_exchange_that_fails_between_its_steps_is_taken_back(
     tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
@@ -195,6 +195,39 @@ def test_an_exchange_that_fails_between_its_steps_is_taken_back(
         patch.setattr(os, "link", refuse)
         Disk().exchange("new", "old", src_dir_fd=folder, dst_dir_fd=folder)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"new": b"new", "old": b"old"}
+
+
+class TestWithoutLinks:
+    """exFAT, for example, has neither flags of renames nor links."""
+
+    @pytest.fixture(autouse=True, params=[errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS], ids=errno.errorcode.get)
+    def refused(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(request.param, os.strerror(request.param))
+
+        _refuse_renameat2(monkeypatch, errno.EINVAL)
+        monkeypatch.setattr(os, "link", refuse)
+
+    def test_a_free_name_is_taken(self, tmp_path: Path, folder: int) -> None:
+        (tmp_path / "a").write_bytes(b"a")
+        Disk().place("a", "b", src_dir_fd=folder, dst_dir_fd=folder)
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"b": b"a"}
+
+    @pytest.mark.parametrize("kind", ["file", "folder", "link"])
+    def test_a_name_that_is_taken_is_left(self, tmp_path: Path, folder: int, kind: str) -> None:
+        (tmp_path / "a").mkdir()
+        taken = {"file": Path.touch, "folder": Path.mkdir, "link": lambda path: path.symlink_to("nowhere")}
+        taken[kind](tmp_path / "b")
+        before = (tmp_path / "b").lstat()
+        with pytest.raises(FileExistsError):
+            Disk().place("a", "b", src_dir_fd=folder, dst_dir_fd=folder)
+        assert (tmp_path / "b").lstat() == before
+
+    def test_names_are_exchanged(self, tmp_path: Path, folder: int) -> None:
+        for name in ("new", "old"):
+            (tmp_path / name).write_text(name)
+        Disk().exchange("new", "old", src_dir_fd=folder, dst_dir_fd=folder)
+        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"new": "old", "old": "new"}
 
 
 def test_folders_are_exchanged_in_one_step_or_not_at_all(

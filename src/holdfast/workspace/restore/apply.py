@@ -15,7 +15,6 @@ import contextlib
 import errno
 import os
 import stat
-import unicodedata
 from collections.abc import Callable, Iterator, Set
 from functools import partial
 from itertools import count
@@ -28,10 +27,19 @@ from holdfast.scan.dir_handles import Handles, join, split
 from holdfast.scan.sqlite_files import database_name, family
 from holdfast.scan.walk import Listing
 from holdfast.shadowgit import ObjectKind, ObjectStore, object_id
-from holdfast.workspace.restore.metadata import ABORT, Metadata, make_writable
+from holdfast.workspace.restore.metadata import (
+    ABORT,
+    COARSEST_TIME_NS,
+    MODE_NOT_KEPT,
+    TIME_NOT_KEPT,
+    Metadata,
+    make_writable,
+)
+from holdfast.workspace.restore.plan import folded
 from holdfast.workspace.restore.stage import MANY_FILES, Stage
 from holdfast.workspace.stored.tree import Change, Entry
 
+_BAD_NAME = (errno.EINVAL, errno.EILSEQ, errno.ENOENT)
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -57,7 +65,7 @@ class Application:
         self._undo: list[Callable[[], None]] = []
         self._touched: dict[str, None] = {"": None}  # the stage is in the root
         self._in_place: list[str] = []
-        self._coming = {_folded(path) for path, change in changes.items() if change.after and not change.before}
+        self._coming = {folded(path) for path, change in changes.items() if change.after and not change.before}
         self._taken: set[str] = set()  # moved into the stage
         self._numbers = count()
         self._placed: dict[str, tuple[int, int, int]] = {}  # identity of what was put in place, to recognise it
@@ -95,7 +103,7 @@ class Application:
             if change.before and change.after and change.before.is_folder and not change.after.is_folder
         }
         first = {path for path in going if any(_is_below(path, other) for other in in_the_way)}
-        first |= {path for path in going if _folded(path) in self._coming}  # the same file on a case-insensitive disk
+        first |= {path for path in going if folded(path) in self._coming}  # the same file on a case-insensitive disk
         for path in [path for path in going if path in first]:
             self._attempt(path, self._take_away)
         groups = self._databases(first)
@@ -162,7 +170,7 @@ class Application:
                 self._attempt(path, partial(self._set_mode, mode=mode))
 
     def _set_mode(self, path: str, mode: int) -> None:
-        disk().chmod(self._handles.open(path), mode)
+        self._metadata.set_mode(self._handles.open(path), path, mode)
 
     def _attempt(self, path: str, step: Callable[[str], None]) -> None:
         self.is_torn = True  # P3: an interruption may come after a rename and before its entry in `_undo`
@@ -173,7 +181,8 @@ class Application:
             if error.errno in ABORT or self.is_torn:
                 raise
             # P4: one path that cannot be restored is reported, and does not undo the others
-            self.failed[path] = error.strerror or str(error)
+            is_name = error.errno in _BAD_NAME and not _is_portable(split(path)[1])
+            self.failed[path] = "this disk does not allow that name" if is_name else error.strerror or str(error)
         self.is_torn = False
 
     def _bring(self, path: str) -> None:
@@ -325,14 +334,40 @@ class Application:
         for path, change in self._changes.items():
             if path in self.failed or path in self.kept or path in self.damaged:
                 continue
-            if change.after is None and _folded(path) in self._coming:
+            if change.after is None and folded(path) in self._coming:
                 continue  # gone; on a case-insensitive disk the name finds the new file
-            is_ours = path in self._stage.slots or path in self._in_place
-            why = _difference(self._handles, path, change.after, is_ours=is_ours)
+            why = self._difference(path, change.after)
             if why:
                 self.failed[path] = why
             elif change.after and change.after.attr.is_sparse and _has_no_holes(self._handles, path):
                 self.notes[path] = "restored, but not sparse: this file system has no holes"
+
+    def _difference(self, path: str, after: Entry | None) -> str:
+        """Say how a path differs from the plan; empty if it does not. Metadata that the disk cannot keep is noted."""
+        try:
+            status = _status(self._handles, path)
+        except OSError:
+            return "" if after is None else "removed again after it was restored"
+        if after is None:
+            return "created again after it was removed"
+        again = "changed again after it was restored"
+        is_ours = path in self._stage.slots or path in self._in_place
+        if stat.S_IFMT(status.st_mode) != after.kind:
+            return again
+        if after.is_file and is_ours and not _has_content(self._handles, path, after, status.st_size):
+            return again
+        if not after.is_link and status.st_mode != after.attr.mode:
+            if self._metadata.kept[0]:
+                return "its mode could not be restored"
+            self.notes.setdefault(path, MODE_NOT_KEPT)
+        difference_ns = abs(status.st_mtime_ns - after.attr.mtime_ns)
+        if difference_ns and after.is_file and not is_ours:
+            return again
+        if difference_ns:
+            if difference_ns >= COARSEST_TIME_NS or self._metadata.kept[1]:
+                return "its time could not be restored"
+            self.notes.setdefault(path, TIME_NOT_KEPT)
+        return ""
 
     def sync(self) -> None:
         """Make everything durable."""
@@ -437,33 +472,13 @@ class Application:
         return Attr(folder.key[2], folder.key[3], folder.extra or b"-") if folder else None
 
 
-def _folded(path: str) -> str:
-    """Return the form under which case- and normalisation-insensitive file systems treat names as equal."""
-    return path.casefold() if path.isascii() else unicodedata.normalize("NFC", path).casefold()
+def _is_portable(name: str) -> bool:
+    """Whether every file system in use allows a name."""
+    return name.isprintable() and not set('\\:*?"<>|') & set(name) and name[-1:] not in (".", " ")
 
 
 def _is_below(path: str, other: str) -> bool:
     return path.startswith(f"{other}/")
-
-
-def _difference(handles: Handles, path: str, after: Entry | None, *, is_ours: bool) -> str:
-    """Say how a path differs from the plan; empty if it does not. Reads the content only if `is_ours`."""
-    try:
-        status = _status(handles, path)
-    except OSError:
-        return "" if after is None else "removed again after it was restored"
-    if after is None:
-        return "created again after it was removed"
-    again = "changed again after it was restored"
-    if stat.S_IFMT(status.st_mode) != after.kind:
-        return again
-    if not after.is_link and status.st_mode != after.attr.mode:
-        return "its mode could not be restored"
-    if after.is_file and is_ours and not _has_content(handles, path, after, status.st_size):
-        return again
-    if status.st_mtime_ns != after.attr.mtime_ns:  # finer than this file system stores, or changed by somebody
-        return again if after.is_file and not is_ours else "its time could not be restored"
-    return ""
 
 
 def _has_no_holes(handles: Handles, path: str) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
+import unicodedata
 from collections.abc import Container, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
@@ -289,7 +290,10 @@ class Planner:
             return ""
         if name in found:
             return ""
-        return next((join(folder, other) for other, inode in found.items() if inode == status.st_ino), "")
+        same = [other for other, inode in found.items() if inode == status.st_ino]
+        # FUSE gives each spelling an inode of its own: then the folded name decides
+        same = same or [other for other in found if folded(other) == folded(name)]
+        return join(folder, same[0]) if same else ""
 
     def _makes_way(self, twin: Change | None, change: Change) -> bool:
         """Whether a file under another spelling is removed, which makes room for the right spelling (P1)."""
@@ -486,6 +490,11 @@ def is_shown(change: Change) -> bool:
     if before is None or after is None or not (before.is_folder and after.is_folder):
         return True
     return before.attr._replace(mtime_ns=0) != after.attr._replace(mtime_ns=0)
+
+
+def folded(path: str) -> str:
+    """Return the form under which case- and normalisation-insensitive file systems treat names as equal."""
+    return path.casefold() if path.isascii() else unicodedata.normalize("NFC", path).casefold()
 
 
 def _is_only_unlinked(change: Change) -> bool:

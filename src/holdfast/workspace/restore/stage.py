@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 
 from holdfast import durable
-from holdfast.durable import disk
+from holdfast.durable import disk, platform
 from holdfast.errors import Damaged, NotFound
 from holdfast.model import Progress
 from holdfast.model.checkpoint import of_one_file
 from holdfast.scan.dir_handles import Handles
 from holdfast.shadowgit import FOLDER_MODE, ObjectStore
-from holdfast.workspace.restore.metadata import Metadata, make_writable
+from holdfast.workspace.restore.metadata import LINK_NOT_KEPT, Metadata, make_writable
 from holdfast.workspace.stored.chunking import list_parts
 from holdfast.workspace.stored.tree import Change, Entry
 
@@ -46,6 +47,7 @@ class Stage:
         make_writable(root)
         disk().mkdir(self._name, mode=0o700, dir_fd=root)  # files get their own modes in it; nobody else can enter
         self.fd = os.open(self._name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
+        self._metadata.use_stage(self.fd)
         each = len(coming) <= MANY_FILES
         total, done = sum(map(self._size, coming)) if progress else 0, 0
         for number, change in enumerate(coming):
@@ -105,16 +107,11 @@ class Stage:
 
     def _prepare_one(self, slot: str, path: str, entry: Entry, *, sync: bool) -> None:
         link = entry.attr.link
-        if link is not None and link in self._links:
-            disk().link(self._links[link], slot, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        if link is not None and link in self._links and self._link(slot, path, self._links[link]):
+            pass
         elif entry.is_file:
             self._write_file(slot, path, entry, sync=sync)
-        elif entry.is_link:
-            target = self._store.blob(entry.oid)
-            disk().symlink(os.fsdecode(target), slot, dir_fd=self.fd)
-            self._metadata.set_owner(slot, self.fd, path, entry.attr)
-            disk().set_mtime(slot, entry.attr.mtime_ns, dir_fd=self.fd)
-        elif not self._write_special(slot, path, entry):
+        elif not (self._write_link if entry.is_link else self._write_special)(slot, path, entry):
             return
         if link is not None:
             self._links.setdefault(link, slot)
@@ -147,11 +144,41 @@ class Stage:
                     last, data = part, self._store.blob(part)
                 yield data
 
+    def _link(self, slot: str, path: str, other: str) -> bool:
+        """Make a hard link; False, with a note, if this disk has none."""
+        try:
+            disk().link(other, slot, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        except OSError as error:
+            if error.errno not in platform.NOT_KEPT:
+                raise
+            self._metadata.notes.setdefault(path, LINK_NOT_KEPT)
+            return False
+        return True
+
+    def _write_link(self, slot: str, path: str, entry: Entry) -> bool:
+        target = self._store.blob(entry.oid)
+        try:
+            disk().symlink(os.fsdecode(target), slot, dir_fd=self.fd)
+        except OSError as error:
+            if error.errno not in platform.NOT_KEPT:
+                raise
+            self.failed[path] = "symbolic links cannot be kept on this disk"
+            return False
+        self._metadata.set_owner(slot, self.fd, path, entry.attr)
+        disk().set_mtime(slot, entry.attr.mtime_ns, dir_fd=self.fd)
+        return True
+
     def _write_special(self, slot: str, path: str, entry: Entry) -> bool:
         try:
             disk().mknod(slot, entry.attr.mode, entry.attr.device, dir_fd=self.fd)
-        except PermissionError:
-            self.failed[path] = "only root can create a device"
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EIO, *platform.NOT_KEPT):
+                raise
+            is_device = stat.S_ISCHR(entry.kind) or stat.S_ISBLK(entry.kind)
+            needs_root = is_device and isinstance(error, PermissionError)
+            # EIO is the answer of exFAT through FUSE, which makes a file instead; that goes with the stage
+            not_kept = "pipes, sockets and devices cannot be kept on this disk"
+            self.failed[path] = "only root can create a device" if needs_root else not_kept
             return False
         self._metadata.set_all(slot, self.fd, path, entry.attr)
         return True

@@ -65,8 +65,9 @@ docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo build/site/index.html
 
-# The pictures in docs/, of a session that is played for them. Needs Chromium.
+# The pictures and the terminal casts in docs/, of sessions that are played for them. Needs Chromium.
 screens: install-all
+	cd tests && ../$(BIN)/python -m docs.casts ../docs/pictures
 	cd tests && ../$(BIN)/python -m web.screens ../docs/pictures
 
 install-all: $(VENV)/.installed-all

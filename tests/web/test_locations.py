@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,16 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from holdfast.errors import NotFound
 from holdfast.flow import Checkpoint, CheckpointMetadata, open_states
+from holdfast.indexing.ledger.sqlite import SQLiteLedger
 from holdfast.web.app import make_app
 from holdfast.web.charts import Series, draw
 from holdfast.web.places import Places
 from holdfast.web.rendering import Templates
 from holdfast.web.security import Keys
 from holdfast.web.site import Site
+from waiting import wait_for
 
 from .conftest import PORT
 from .sessions import environment
@@ -31,15 +35,29 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 class Client:
     """The page over some locations."""
 
-    def __init__(self, addresses: list[str], environ: dict[str, str]) -> None:
+    def __init__(self, addresses: list[str], environ: dict[str, str], *, read_only: bool = False) -> None:
         self.keys = Keys()
         self.places = Places(addresses, environ, Path(environ["HOME"]))
-        site = Site(self.places, self.keys, Templates(self.keys, read_only=False))
-        self.client = TestClient(make_app(site, PORT), base_url=f"http://127.0.0.1:{PORT}")
+        self.site = Site(self.places, self.keys, Templates(self.keys, read_only=read_only), read_only)
+        self.client = TestClient(make_app(self.site, PORT), base_url=f"http://127.0.0.1:{PORT}")
         self.client.get("/home", params={"token": self.keys.token})
 
     def get(self, page: str = "", /, number: int = 0, **query: Any) -> Any:
         return self.client.get(f"/l/{self.places.named[number].key}{page}", params=query)
+
+    def post(self, action: str, key: str = "", **fields: str) -> Any:
+        headers = {"origin": f"http://127.0.0.1:{PORT}"}
+        data = {"csrf": self.keys.csrf, **fields}
+        return self.client.post(f"/l/{key or self.places.named[0].key}{action}", data=data, headers=headers)
+
+    def when_done(self, page: str) -> Any:
+        """What a page says in JSON when its job has ended."""
+
+        def ended() -> Any:
+            found = self.get(f"{page}.json").json()
+            return None if found["job"]["running"] else found
+
+        return wait_for(ended)
 
 
 @pytest.fixture
@@ -205,20 +223,192 @@ def test_charts_leave_out_what_is_no_number() -> None:
     assert "nan" not in one.lines[0].path
 
 
-def test_an_index(tmp_path: Path, environ: dict[str, str]) -> None:
-    project = tmp_path / "notes"
-    (project / "docs").mkdir(parents=True)
-    (project / "docs" / "cats.md").write_text("Cats purr and sleep.")
-    (project / "words.py").write_text("def embed(texts):\n    return [[1.0] * 8 for text in texts]\n")
-    (project / "holdfast.toml").write_text(
-        '[index]\ninclude = ["*.md"]\n[index.embed.dense]\ncall = "words:embed"\nmodel = "words-1"\nusd_per_mtok = 0\n'
-    )
-    call = [sys.executable, "-m", "holdfast.cli", "index", "apply", "--yes"]
-    subprocess.run(call, cwd=project, env=environ | {"PYTHONPATH": str(project)}, check=True, capture_output=True)
-    folder = next(path for path in project.iterdir() if (path / "ledger.db").exists())
-    client = Client([os.fspath(folder)], environ)
-    assert "live" in client.get().text
-    assert "docs" not in client.get("/nope").text
-    assert client.get(".json").json()["items"] == printed(environ, "log", os.fspath(folder))["items"]
-    assert "words" in client.get("/checkpoint", ref="latest").text or client.get("/checkpoint").status_code == 200
-    assert client.get("/usage").status_code == 200
+WORDS = """
+def embed(texts):
+    return [[float(text.lower().count(word)) + 0.01 for word in ("cat", "tide", "kelp")] for text in texts]
+"""
+
+
+class TestIndex:
+    @pytest.fixture
+    def project(self, tmp_path: Path, environ: dict[str, str]) -> Path:
+        project = tmp_path / "notes"
+        (project / "docs").mkdir(parents=True)
+        (project / "docs" / "cats.md").write_text("Cats purr and sleep. <b>A cat</b>.")
+        (project / "docs" / "sea.md").write_text("The tide takes the kelp.")
+        (project / "words.py").write_text(WORDS)
+        (project / "holdfast.toml").write_text(
+            '[index]\ninclude = ["*.md"]\n'
+            '[index.embed.dense]\ncall = "words:embed"\nmodel = "words-1"\nusd_per_mtok = 2\n'
+        )
+        self.apply(project, environ)
+        return project
+
+    def apply(self, project: Path, environ: dict[str, str]) -> None:
+        call = [sys.executable, "-m", "holdfast.cli", "index", "apply", "--yes"]
+        subprocess.run(call, cwd=project, env=environ, check=True, capture_output=True)
+
+    @pytest.fixture
+    def folder(self, project: Path) -> str:
+        return os.fspath(next(path for path in project.iterdir() if (path / "ledger.db").exists()))
+
+    def test_generations(self, folder: str, environ: dict[str, str]) -> None:
+        client = Client([folder], environ)
+        assert "live" in client.get().text
+        assert client.get("/nope").status_code == 404
+        assert client.get(".json").json()["items"] == printed(environ, "log", folder)["items"]
+        assert "words" in client.get("/checkpoint").text
+        assert client.get("/usage").status_code == 200
+
+    def test_search_with_scores(self, project: Path, folder: str, environ: dict[str, str]) -> None:
+        client = Client([folder], environ)
+        assert "Search the live generation" in client.get("/search").text
+        text = client.get("/search", q="a cat").text
+        assert text.index("docs/cats.md") < text.index("docs/sea.md")
+        assert "&lt;b&gt;A cat" in text
+        wanted = printed(environ, "-C", os.fspath(project), "index", "search", "a cat")["items"]
+        assert client.get("/search.json", q="a cat").json()["items"] == wanted
+        assert client.get("/search", q="x", channel="nope").status_code == 404
+
+    def test_a_plan_and_its_cost(self, project: Path, folder: str, environ: dict[str, str]) -> None:
+        (project / "docs" / "new.md").write_text("More kelp.")
+        client = Client([folder], environ)
+        assert "No plan yet" in client.get("/plan").text
+        assert client.post("/start-plan").status_code == 200
+        found = client.when_done("/plan")["plan"]
+        assert found == printed(environ, "-C", os.fspath(project), "index", "plan")["plan"]
+        text = client.get("/plan").text
+        assert "docs/new.md" in text
+        assert "$0.00" in text
+        assert "incremental" in text
+
+    def test_what_was_applied_and_its_impact(self, project: Path, folder: str, environ: dict[str, str]) -> None:
+        (project / "docs" / "cats.md").unlink()
+        self.apply(project, environ)
+        client = Client([folder], environ)
+        text = client.get("/runs").text
+        assert text.count("<li data-item>") == 2
+        assert "1 of 1" in text  # taken out
+        document = client.get("/runs.json").json()
+        assert document["items"] == printed(environ, "-C", os.fspath(project), "index", "history")["items"]
+        assert [each["impact"] for each in document["items"]] == ["incremental", "incremental"]
+        assert document["items"][1]["done"]["published"] == 2
+        assert client.get("/runs", limit=1).text.count("<li data-item>") == 1
+        assert "Older" in client.get("/runs", limit=1).text
+
+    def test_a_run_that_goes_on(self, folder: str, environ: dict[str, str]) -> None:
+        plan = {"documents": 10, "deleted": 0, "to_embed": 30, "tokens": 300, "usd": 0.5, "generation": 1}
+        with SQLiteLedger(Path(folder) / "ledger.db") as ledger:
+            number = ledger.begin_record("incremental", plan | {"builds_beside": False, "settings": [], "reasons": []})
+            ledger.update_record(number, {"published": 4, "embedded": 16}, is_end=False)
+        client = Client([folder], environ)
+        text = client.get("/runs", fragment="1").text
+        assert 'value="50"' in text
+        assert "data-poll" in text
+        with SQLiteLedger(Path(folder) / "ledger.db") as ledger:
+            ledger.update_record(number, {"published": 4, "embedded": 16, "stopped": "<i>no"}, is_end=True)
+        text = client.get("/runs", fragment="1").text
+        assert "<progress" not in text
+        assert "&lt;i&gt;no" in text
+
+    def test_verify(self, folder: str, environ: dict[str, str]) -> None:
+        client = Client([folder], environ)
+        client.post("/start-verify")
+        assert client.when_done("/verify")["verify"] == printed(environ, "verify", folder)
+        assert "no damage" in client.get("/verify").text
+
+    def test_code_of_another_project_does_not_run(self, project: Path, environ: dict[str, str], tmp_path: Path) -> None:
+        """A configuration that somebody else wrote names the function; only opening a page must not call it (P7)."""
+        subprocess.run([sys.executable, "-m", "holdfast.cli", "save"], cwd=project, env=environ, check=True)
+        (project / "words.py").write_text(WORDS + f"open({os.fspath(tmp_path / 'ran')!r}, 'w')\n")
+        client = Client(["memory://"], environ)
+        place = client.places.configured()[0]
+        for page in ("search?q=cat", "plan", "runs", "verify", "usage", ""):
+            client.client.get(f"/l/{place.key}/{page}".rstrip("/"))
+        assert client.client.get(f"/l/{place.key}/search?q=cat").status_code == 400
+        for action in ("start-plan", "start-verify"):
+            assert client.post(f"/{action}", key=place.key).status_code == 400
+        assert not (tmp_path / "ran").exists()
+        named = Client([os.fspath(place.address)], environ)
+        assert named.get("/search", q="cat").status_code == 200
+        assert (tmp_path / "ran").exists()
+
+
+class TestConfigured:
+    def test_locations_of_a_configuration(self, tmp_path: Path, environ: dict[str, str]) -> None:
+        project = tmp_path / "agent<b>"
+        project.mkdir()
+        with open_states(f"sqlite:///{project / 'state.db'}") as states:
+            states.save(Checkpoint(CheckpointMetadata("c1", "talk", NOON, "n", 1), {"n": 1}))
+        names = '"sqlite:///state.db", "runs/none", "postgresql://me:secret@nowhere.invalid/db", "/etc", "nope://x"'
+        (project / "holdfast.toml").write_text(f"locations = [{names}]\n")
+        subprocess.run([sys.executable, "-m", "holdfast.cli", "save"], cwd=project, env=environ, check=True)
+        client = Client(["memory://"], environ)
+        home = client.client.get("/home")
+        assert "state.db" in home.text
+        assert "nowhere.invalid" in home.text
+        assert "secret" not in home.text
+        assert "in the configuration of" in home.text
+        assert "agent<b>" not in home.text
+        told = client.client.get("/home.json").json()["locations"]
+        assert [each["kind"] for each in told] == ["flow", "flow", "flow"]
+        place = client.places.configured()[0]
+        assert ">talk" in client.client.get(f"/l/{place.key}").text.replace("\n", "")
+        (project / "holdfast.toml").write_text("locations = 7\n")
+        assert client.client.get("/home").status_code == 200
+
+
+class TestVerify:
+    def test_damage_is_named(self, tmp_path: Path, environ: dict[str, str]) -> None:
+        torch = pytest.importorskip("torch")
+        from holdfast.training import save_checkpoint
+
+        run = tmp_path / "run"
+        for step in (1, 2):
+            save_checkpoint(run, step, {"w": torch.ones(50_000) * step}, rng=False)
+        client = Client([os.fspath(run)], environ)
+        assert "Not verified" in client.get("/verify").text
+        assert client.get("/verify.json").json() == {"job": None, "error": None, "verify": None}
+        client.post("/start-verify")
+        assert client.when_done("/verify")["verify"] == printed(environ, "verify", os.fspath(run))
+        assert "no damage" in client.get("/verify").text
+        shard = next(path for path in run.glob("step-*2/*.safetensors"))
+        shard.chmod(0o600)
+        shard.write_bytes(shard.read_bytes()[:-1] + b"x")
+        client.post("/start-verify")
+        assert not client.when_done("/verify")["verify"]["ok"]
+        assert "its digest differs" in client.get("/verify").text
+
+    def test_progress_is_shown(self, tmp_path: Path, environ: dict[str, str]) -> None:
+        client = Client(["memory://"], environ)
+        place, jobs = client.places.named[0], client.site.jobs
+        go_on, told = threading.Event(), threading.Event()
+
+        def work(progress: Any) -> None:
+            progress("reading", 25, 100)
+            told.set()
+            go_on.wait(60)
+            raise NotFound("it is <gone>", hint="Look elsewhere.")
+
+        job = jobs.start("verify", place.key, work=work)
+        assert told.wait(60)
+        assert jobs.start("verify", place.key, work=lambda progress: pytest.fail("twice")) is job
+        text = client.get("/verify", fragment="1").text
+        assert 'value="25"' in text
+        assert "data-poll" in text
+        go_on.set()
+        assert client.when_done("/verify")["error"]["kind"] == "not-found"
+        assert "It is &lt;gone&gt;" in client.get("/verify", fragment="1").text.replace("it is", "It is")
+
+    def test_who_may_start_it(self, tmp_path: Path, environ: dict[str, str]) -> None:
+        client = Client(["memory://"], environ, read_only=True)
+        assert "read-only" in client.get("/verify").text
+        assert "<form" not in client.get("/verify").text.partition("<main")[2].partition("</main>")[0]
+        assert client.post("/start-verify").status_code == 403
+        client = Client(["memory://"], environ)
+        address = f"/l/{client.places.named[0].key}/start-verify"
+        origin = {"origin": f"http://127.0.0.1:{PORT}"}
+        assert client.client.post(address, data={"csrf": client.keys.csrf}).status_code == 403
+        assert client.client.post(address, data={"csrf": "x"}, headers=origin).status_code == 400
+        assert client.client.get(address).status_code in (404, 405)
+        assert client.site.jobs.find("verify", client.places.named[0].key) is None

@@ -18,6 +18,7 @@ from holdfast.configuration import OWN, SHARED, ByteSize, ConfigTable, find_conf
 from holdfast.durable.os_errors import os_errors
 from holdfast.errors import NotFound, Refused, Remedy
 from holdfast.indexing import Channel, FlatStore, FolderSource, HashedWords, IndexRun, Pipeline, PlainChunker
+from holdfast.indexing.location import LEDGER
 from holdfast.indexing.sources import TEXTS
 from holdfast.indexing.vector_store import VectorStore
 
@@ -140,6 +141,19 @@ def open_index(folder: str | os.PathLike[str], *, create: bool = True) -> Iterat
         )
         families = [index.path(each) for each in index.config.families]
         yield stack.enter_context(IndexRun(ledger=_ledger(index), pipeline=pipeline, families=families))
+
+
+def index_address(folder: str | os.PathLike[str]) -> str | None:
+    """Return the address of the index that the configuration of a folder describes, as a location: the folder of its
+    ledger, or `index+postgresql://…`; None if it describes none, or its ledger has another name."""
+    place = Path(os.path.abspath(folder))
+    table = find_configuration(place)
+    if table is None or "index" not in table.values:
+        return None
+    ledger = _ledger(_read(place))
+    if isinstance(ledger, str):
+        return f"index+{ledger}"
+    return os.fspath(ledger.parent) if ledger.name == LEDGER else None
 
 
 class StoredIndex(NamedTuple):

@@ -18,8 +18,10 @@ from holdfast.location import Capability, Item, Option, PrunePlan, PruneResult, 
 
 if TYPE_CHECKING:
     from holdfast.adapters.index import StoredIndex
+    from holdfast.indexing import IndexRun
     from holdfast.indexing.ledger import Generation
-    from holdfast.indexing.vector_store import VectorStore
+    from holdfast.indexing.plan import IndexPlan
+    from holdfast.indexing.vector_store import Hit, VectorStore
     from holdfast.model import Progress
     from holdfast.retention import Policy
 
@@ -38,12 +40,7 @@ class ConfiguredIndexLocation(IndexLocation):
 
     def verify(self, progress: Progress | None = None) -> Verification:
         """Compare every point of the live generation with the ledger, as `IndexRun.verify` does."""
-        from holdfast.adapters.index import open_index  # start-up cost: `options` is read without it
-
-        folder = self._folder()
-        with self._stored():  # that it is this index
-            pass
-        with open_index(folder, create=False) as run:
+        with self._run() as run:
             report = run.verify()
         problems = [*report.findings]
         problems += [f"{name}: point {point} differs, or is missing" for point, name in report.bad]
@@ -57,6 +54,17 @@ class ConfiguredIndexLocation(IndexLocation):
         cannot = report.points and not report.compared and not report.findings
         notes = ["The store cannot return vectors: only ids were compared."] if cannot else []
         return Verification(report.ok, [(report.points, "point")], None, problems, document, notes)
+
+    def plan(self) -> IndexPlan:
+        """Return what an apply would do and cost; no model is called."""
+        with self._run() as run:
+            return run.plan()
+
+    def search(self, text: str, *, channel: str | None, limit: int) -> tuple[str, list[str], list[Hit]]:
+        """Find the chunks nearest to a text; also return the channel that was asked, and all there are."""
+        with self._run() as run:
+            asked = channel or run.channels[0]
+            return asked, list(run.channels), run.search(asked, text, limit=limit)
 
     def default_policy(self) -> Policy | None:
         return None
@@ -115,6 +123,16 @@ class ConfiguredIndexLocation(IndexLocation):
                     forget(self._ledger, stored.store, each)
                     dropped.append(each.number)
         return dropped
+
+    @contextmanager
+    def _run(self) -> Iterator[IndexRun]:
+        """The index with its models, as the configuration describes it. Refused if that is another index."""
+        from holdfast.adapters.index import open_index  # start-up cost: `options` is read without it
+
+        with self._stored():
+            pass
+        with open_index(self._folder(), create=False) as run:
+            yield run
 
     @contextmanager
     def _stored(self) -> Iterator[StoredIndex]:

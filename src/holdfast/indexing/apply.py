@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
-from holdfast.errors import Conflict, Damaged, Refused, Remedy, Unavailable
+from holdfast.errors import Conflict, Damaged, HoldfastError, Refused, Remedy, Unavailable
 from holdfast.indexing import verify
 from holdfast.indexing.baseline import Baseline, read_baseline
 from holdfast.indexing.canaries import probe
@@ -27,6 +29,8 @@ _CLAIMED = 16
 """How many documents a worker claims at a time."""
 _COMPARED = 1000
 """How many vectors of a new index are compared before it goes live."""
+_NOTED_EVERY_S = 1.0
+"""How often progress is recorded for others to see, by which a killed run tells how far it was."""
 _USED_UP = "the budget is used up"
 
 
@@ -75,11 +79,17 @@ class Applier:
         self._on_progress = on_progress
         self._context = EmbedContext(ledger, families, budget, on_batch=lambda: self._published(0), sleep=sleep)
         self._applied = Applied()
+        self._record: int | None = None
+        self._noted_s = -math.inf
 
     def apply(self, plan: IndexPlan) -> Applied:
         """Carry out a plan. Conflict, before anything is done, if something changed since it was made."""
         with self._ledger.turn():
             begun = self._begin(plan)
+            if begun is not None and not begun[0].is_empty:
+                self._record = self._ledger.begin_record(
+                    begun[0].impact.value, _recorded(begun[0], begun[2].generation)
+                )
         if begun is None:
             self._applied.stopped = "the budget does not cover the canary texts"
             self._ledger.fail(plan.failures)
@@ -90,10 +100,26 @@ class Applier:
             self._publish(self._work(plan, baseline, share, base), share)
             with self._ledger.turn():
                 self._end(plan, baseline, share, base)
+        except HoldfastError as error:
+            self._note(error.message)
+            raise
         finally:
             with contextlib.suppress(Unavailable):  # the lease expires by itself
                 share.release()
+        self._note(self._applied.stopped)
         return self._ended()
+
+    def _note(self, stopped: str | None) -> None:
+        """Record how far the run is; at its end, why it stopped, or an empty text."""
+        if self._record is None:
+            return
+        self._account()
+        applied = self._applied
+        done = {name: getattr(applied, name) for name in ("published", "deleted", "embedded", "tokens", "usd")}
+        if stopped is not None:
+            done |= {"stopped": stopped, "is_live": applied.is_live}
+        with contextlib.suppress(Unavailable):  # it says nothing about what is done
+            self._ledger.update_record(self._record, done, is_end=stopped is not None)
 
     def _begin(self, plan: IndexPlan) -> tuple[IndexPlan, Baseline, Share] | None:
         """Join the run of this plan, or begin it; None if the budget does not even cover the canary texts."""
@@ -269,6 +295,9 @@ class Applier:
         """Count published documents and report progress."""
         self._applied.published += published
         self._account()
+        if time.monotonic() - self._noted_s >= _NOTED_EVERY_S:
+            self._noted_s = time.monotonic()
+            self._note(None)
         if self._on_progress:
             self._on_progress(self._applied)
 
@@ -282,6 +311,15 @@ class Applier:
         applied = self._applied
         applied.tokens, applied.usd = self._budget.tokens, self._budget.usd
         applied.embedded = self._budget.texts - applied.probe_texts
+
+
+def _recorded(plan: IndexPlan, generation: int) -> dict[str, Any]:
+    """Return what the record of a run says of its plan."""
+    names = ("to_embed", "tokens", "usd", "builds_beside")
+    settings = [f"{each.name} was {each.old!r} and is {each.new!r}" for each in plan.settings]
+    reasons = [f"{each.channel}: {one.reason}" for each in plan.channels for one in each.decisions]
+    about = {"documents": len(plan.documents), "deleted": len(plan.deleted), "generation": generation}
+    return about | {name: getattr(plan, name) for name in names} | {"settings": settings, "reasons": reasons}
 
 
 def order_of(plan: IndexPlan) -> Order:

@@ -27,7 +27,7 @@ from holdfast.location import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.indexing.ledger import DocRow, Generation, Ledger
+    from holdfast.indexing.ledger import DocRow, Generation, Ledger, RunRecord
 
 LEDGER = "ledger.db"
 _PREFIX = "index+"
@@ -145,6 +145,10 @@ class IndexLocation:
         }
         table = Table(_COLUMNS, [each.cells for each in shown])
         return UsageReport([each.document for each in shown], len(items) - len(shown), fields, [table], document)
+
+    def history(self, limit: int, before: int | None = None) -> _List[RunRecord]:
+        """Return what was applied, newest first; the first may still go on."""
+        return self._ledger.records(limit, before)
 
     def _generations(self) -> _List[Generation]:
         """Newest first. There are a few: old ones are deleted."""

@@ -17,7 +17,7 @@ from holdfast.indexing.apply import Applied, Applier, forget_old
 from holdfast.indexing.baseline import Baseline, read_baseline
 from holdfast.indexing.channel_changes import SpaceRelation
 from holdfast.indexing.embed import Budget
-from holdfast.indexing.ledger import DocRow, Failure, Generation, Ledger, PrunedIndex, open_ledger
+from holdfast.indexing.ledger import DocRow, Failure, Generation, Ledger, PrunedIndex, RunRecord, open_ledger
 from holdfast.indexing.model_families import load_families
 from holdfast.indexing.pipeline import Pipeline
 from holdfast.indexing.plan import ChannelPlan, IndexPlan
@@ -130,6 +130,13 @@ class IndexRun:
             building=building.number if building else None,
             can_roll_back=self._in("kept") is not None,
         )  # fmt: skip
+
+    def history(self, limit: int = 20, *, before: int | None = None) -> list[RunRecord]:
+        """Return what was applied, newest first, with its impact; the first may still go on.
+
+        `before` is the number of the last record of one page, for the next.
+        """
+        return self._ledger.records(limit, before)
 
     def verify(self, *, repair: bool = False, sample: int | None = None) -> IndexReport:
         """Compare every point of the live index with the ledger; with `repair`, repair what needs no model.

@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.durable import Lock, disk, make_folder, remove_tree, sync_folder, write_atomically
 from holdfast.durable.os_errors import os_errors
 from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused
-from holdfast.model import VerifyReport
+from holdfast.model import Progress, VerifyReport
 from holdfast.training import gc_pause
 from holdfast.training.retention import prune
 from holdfast.training.run_store import (
@@ -58,6 +58,8 @@ _PINS = "pins.json"
 _LOCK = "lock"
 _SCANS = 5
 _MARKER_MAX_BYTES = 1 << 20
+_LINKS_MAX = 50_000
+"""With more files, it is not counted which of them are shared: it would take seconds."""
 
 # Names in the private folder
 _SAVING = "saving"
@@ -220,9 +222,26 @@ class FolderRunStore:
         """Return a reader of its tensors and files."""
         return Reader(found.path, found.manifest, verify=verify)
 
-    def verify(self) -> VerifyReport:
+    def new_bytes(self, found: Sequence[StoredCheckpoint]) -> dict[int, int]:
+        """Return, by step, how many bytes are in files that the checkpoint before does not share."""
+        sizes: dict[int, int] = {}
+        if sum(each.manifest.n_files for each in found) > _LINKS_MAX:
+            return sizes
+        before: set[tuple[int, int]] = set()
+        for each in found:
+            try:
+                with os.scandir(each.path) as entries:
+                    files = [entry.stat(follow_symlinks=False) for entry in entries]
+            except OSError:  # removed meanwhile
+                continue
+            own = {(file.st_dev, file.st_ino): file.st_size for file in files}
+            sizes[each.step] = sum(size for key, size in own.items() if key not in before)
+            before = set(own)
+        return sizes
+
+    def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Read every byte of every checkpoint, and name what is damaged."""
-        return verify_folders(*self.scan())
+        return verify_folders(*self.scan(), progress)
 
     # markers
 

@@ -44,6 +44,8 @@ _COLUMNS = (
 )
 
 
+_LISTED = (*_COLUMNS[:4], Column("new", "bytes"), *_COLUMNS[4:])
+
 _List = list  # within the class, `list` is its method
 
 
@@ -78,9 +80,10 @@ class TrainingLocation:
         notes = [f"broken: {each.error}" for each in broken]
         if not found and following is None:
             notes.insert(0, "There are no older ones." if before else "There are no checkpoints.")
-        return Page(
-            _COLUMNS, self._items(found), None if following is None else str(following), notes, {"broken": wrong}
-        )
+        older = [] if following is None else self._run.page(1, before=following).found
+        new = self._run.new_bytes(sorted([*found, *older], key=lambda each: each.manifest.sequence))
+        items = [_with_new_bytes(item, new.get(item.document["step"])) for item in self._items(found)]
+        return Page(_LISTED, items, None if following is None else str(following), notes, {"broken": wrong})
 
     def get(self, ref: str | None) -> Details:
         found = self._find("latest" if ref is None else ref)
@@ -133,7 +136,7 @@ class TrainingLocation:
         return Comparison(document, table=Table(columns, rows), notes=[(same, ())])
 
     def verify(self, progress: Progress | None = None) -> Verification:
-        report = self._run.verify()
+        report = self._run.verify(progress)
         problems = [
             f"{each.what}: {each.detail}" + (f"  (touches {', '.join(each.checkpoints)})" if each.checkpoints else "")
             for each in report.problems
@@ -247,6 +250,11 @@ def _item(found: StoredCheckpoint, *, is_pinned: bool, is_best: bool) -> Item:
         "files": manifest.n_files, "pinned": is_pinned, "best": is_best,
     }  # fmt: skip
     return Item(str(found.step), (found.step, manifest.timestamp, marks, manifest.total_bytes, metrics), document)
+
+
+def _with_new_bytes(item: Item, size: int | None) -> Item:
+    cells = (*item.cells[:4], size, *item.cells[4:])
+    return Item(item.id, cells, item.document | {"new_bytes": size})
 
 
 def _pruned(plan: Pruned) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused, Unavailable
-from holdfast.model import Problem, VerifyReport
+from holdfast.model import Problem, Progress, VerifyReport
 from holdfast.training.object_client import ListedObject, ObjectClient, VersionedObject
 from holdfast.training.retention import plan, prune
 from holdfast.training.run_store import (
@@ -38,7 +38,7 @@ from holdfast.training.stored.layout import BEST, LAST, MANIFEST, PRIVATE, check
 from holdfast.training.stored.manifest import HINT, VERIFY, Brief, FileEntry, Manifest, TensorEntry, decode, is_foreign
 from holdfast.training.stored.shards import Payload, Shard, header
 from holdfast.training.threads import each
-from holdfast.training.verify import problem_of
+from holdfast.training.verify import ReadCounter, problem_of
 
 _PINS = f"{PRIVATE}/pins.json"
 _SEQUENCE = f"{PRIVATE}/sequence-"
@@ -163,7 +163,12 @@ class ObjectRunStore:
         """Return a reader of its tensors and files."""
         return ObjectReader(self.client, found, verify=verify)
 
-    def verify(self) -> VerifyReport:
+    def new_bytes(self, found: Sequence[StoredCheckpoint]) -> dict[int, int]:
+        """Return nothing: an object store shares no bytes, it copies objects."""
+        del found
+        return {}
+
+    def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Read every byte of every checkpoint, and name what is damaged."""
         found, broken = self.scan()
         problems = [problem_of(one) for one in broken]
@@ -177,8 +182,12 @@ class ObjectRunStore:
                 continue
             jobs += [(whole, name, entry) for name, entry in whole.manifest.files.items()]
 
+        counter = ReadCounter(progress, sum(entry.bytes for _, _, entry in jobs))
+
         def check(job: tuple[StoredCheckpoint, str, FileEntry]) -> tuple[int, str]:
-            return _verify_object(self.client, *job, sizes.get(f"{job[0].path.name}/{job[1]}"))
+            found = _verify_object(self.client, *job, sizes.get(f"{job[0].path.name}/{job[1]}"))
+            counter.add(job[2].bytes)
+            return found
 
         checked = each(check, jobs)
         for (one, name, _), (_, wrong) in zip(jobs, checked, strict=True):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdfast.errors import Damaged, HoldfastError
-from holdfast.model import VerifyReport
+from holdfast.model import Progress, VerifyReport
 from holdfast.training.metrics import MODES
 from holdfast.training.shard_reader import Reader
 from holdfast.training.shard_writer import WrittenShard
@@ -98,7 +98,11 @@ class RunStore(Protocol):
     def reader(self, found: StoredCheckpoint, *, verify: bool) -> Reader:
         """Return a reader of its tensors and files."""
 
-    def verify(self) -> VerifyReport:
+    def new_bytes(self, found: Sequence[StoredCheckpoint]) -> dict[int, int]:
+        """Return, by step, how many bytes a checkpoint does not share with the one before it, of some in the order in
+        which they were saved; nothing where that is not known without reading them."""
+
+    def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Read every byte of every checkpoint, and name what is damaged."""
 
     # markers: for people and other programs; Holdfast itself goes by the manifests

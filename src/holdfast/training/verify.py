@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from holdfast.errors import HoldfastError
-from holdfast.model import Problem, VerifyReport
+from holdfast.model import Problem, Progress, VerifyReport
 from holdfast.training.run_store import BrokenCheckpoint, StoredCheckpoint
 from holdfast.training.shard_reader import read_manifest
 from holdfast.training.stored import digests
@@ -17,11 +19,30 @@ from holdfast.training.threads import each
 
 _CHUNK_BYTES = 4 << 20
 
+
+class ReadCounter:
+    """Tells how much several threads have read."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def add(self, size: int) -> None:
+        if self._progress is not None:
+            with self._lock:
+                self._done += size
+                self._progress("reading", min(self._done, self._total), self._total)
+
+
 _Use = tuple[StoredCheckpoint, str, FileEntry]
 """A checkpoint, and a file of it."""
 
 
-def verify_folders(found: Sequence[StoredCheckpoint], broken: Sequence[BrokenCheckpoint] = ()) -> VerifyReport:
+def verify_folders(
+    found: Sequence[StoredCheckpoint], broken: Sequence[BrokenCheckpoint] = (), progress: Progress | None = None
+) -> VerifyReport:
     """Read every byte. A file that several checkpoints share is read once, and its damage is that of each of them."""
     problems = [problem_of(one) for one in broken]
     jobs: dict[tuple[object, ...], list[_Use]] = {}
@@ -43,7 +64,8 @@ def verify_folders(found: Sequence[StoredCheckpoint], broken: Sequence[BrokenChe
             if name.endswith((".safetensors", ".json")) and name.startswith(("model", "state"))
         ]
     bytes_read = 0
-    checked = each(_check_first, list(jobs.values()))
+    counter = ReadCounter(progress, sum(uses[0][2].bytes for uses in jobs.values()))
+    checked = each(partial(_check_first, counter), list(jobs.values()))
     for uses, (size, wrong) in zip(jobs.values(), checked, strict=True):
         bytes_read += size
         if wrong:
@@ -56,16 +78,16 @@ def problem_of(broken: BrokenCheckpoint) -> Problem:
     return Problem(broken.path.name, broken.error.message, (broken.path.name,))
 
 
-def _check_first(uses: list[_Use]) -> tuple[int, str]:
+def _check_first(counter: ReadCounter, uses: list[_Use]) -> tuple[int, str]:
     """Check a file in the first of its checkpoints that is still there: a pruned one is not damaged (P9)."""
     for user in uses:
-        read, wrong = _check(*user)
+        read, wrong = _check(*user, counter)
         if not wrong or os.path.lexists(user[0].path):
             return read, wrong
     return 0, ""
 
 
-def _check(found: StoredCheckpoint, name: str, entry: FileEntry) -> tuple[int, str]:
+def _check(found: StoredCheckpoint, name: str, entry: FileEntry, counter: ReadCounter) -> tuple[int, str]:
     """Return how many bytes of a file were read, and what is wrong with it."""
     read = 0
     try:
@@ -73,6 +95,7 @@ def _check(found: StoredCheckpoint, name: str, entry: FileEntry) -> tuple[int, s
         for chunk in _chunks(found.path / name):
             hasher.update(chunk)
             read += len(chunk)
+            counter.add(len(chunk))
     except FileNotFoundError:
         return 0, "is missing"
     except OSError as error:

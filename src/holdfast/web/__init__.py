@@ -15,6 +15,8 @@
     take_back        plans, and carrying them out: take back, restore, undo, redo
     looking          compare, files, blame, search, coverage, usage
     locations, charts    flow stores, training runs, indexes; their metrics as plots
+    work, jobs       verify and plan, which go on in the background
+    index_process    plan, search and verify of an index, with its models, in a process of their own
     steps            a session of a flow store as a line with its forks
     report           a session as one file, with secrets redacted
     live             server-sent events for what is new

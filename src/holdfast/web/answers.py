@@ -17,8 +17,8 @@ from holdfast.web.remedies import PAGE
 from holdfast.web.security import CSRF, is_csrf
 from holdfast.web.site import Site
 
-_STATUS = {NotFound: 404, Conflict: 409, Damaged: 500, Refused: 400, Unavailable: 503}
-_KIND = {
+_STATUS: dict[type[BaseException], int] = {NotFound: 404, Conflict: 409, Damaged: 500, Refused: 400, Unavailable: 503}
+_KIND: dict[type[BaseException], str] = {
     NotFound: "not-found",
     Conflict: "conflict",
     Damaged: "damaged",
@@ -114,12 +114,20 @@ def go(address: str) -> Response:
     return RedirectResponse(address, status_code=303)
 
 
+def error_document(error: HoldfastError) -> dict[str, Any]:
+    """An error as the command line prints it, in the words of the page."""
+    remedy = error.remedy.code if error.remedy else None
+    kind = _KIND.get(_kind_of(error), "bug")
+    return {"kind": kind, "message": error.message, "hint": word_hint(error, PAGE), "remedy": remedy}
+
+
+def _kind_of(error: HoldfastError) -> type[BaseException]:
+    return next(kind for kind in type(error).__mro__ if kind in _STATUS or kind is HoldfastError)
+
+
 def error_response(request: Request, error: HoldfastError) -> Response:
     """An error as a page that says what happened and what to do, or as the document of the command line."""
-    kind = next(kind for kind in type(error).__mro__ if kind in _STATUS or kind is HoldfastError)
-    status = _STATUS.get(kind, 500)
-    hint = word_hint(error, PAGE)
-    remedy = error.remedy.code if error.remedy else None
-    document = {"kind": _KIND.get(kind, "bug"), "message": error.message, "hint": hint, "remedy": remedy}
-    values = {"title": _TITLES.get(status, "Error"), "message": error.message, "hint": hint}
+    status = _STATUS.get(_kind_of(error), 500)
+    document = error_document(error)
+    values = {"title": _TITLES.get(status, "Error"), "message": error.message, "hint": document["hint"]}
     return respond(request, Answer("error.html", values, lambda: {"error": document}, status))

@@ -15,7 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from holdfast.errors import HoldfastError, NotFound
-from holdfast.web import home, live, locations, looking, take_back, timeline, turn
+from holdfast.web import home, live, locations, looking, take_back, timeline, turn, work
 from holdfast.web.answers import Answer, Query, error_response, form_of, respond
 from holdfast.web.security import Guard
 from holdfast.web.site import Site
@@ -37,6 +37,10 @@ PAGES: dict[str, Callable[[Request], Answer]] = {
     "/l/{key}/state": locations.state,
     "/l/{key}/compare": locations.compare,
     "/l/{key}/usage": locations.usage,
+    "/l/{key}/search": locations.search,
+    "/l/{key}/runs": locations.runs,
+    "/l/{key}/verify": work.verify,
+    "/l/{key}/plan": work.plan,
 }
 """What is shown at an address; with `.json` behind it, the same as JSON."""
 ACTIONS: dict[str, Callable[[Request, Query], Response]] = {
@@ -45,6 +49,8 @@ ACTIONS: dict[str, Callable[[Request, Query], Response]] = {
     "/w/{key}/redo": take_back.redo,
     "/w/{key}/review": take_back.review,
     "/l/{key}/fork": locations.fork,
+    "/l/{key}/start-verify": work.start_verify,
+    "/l/{key}/start-plan": work.start_plan,
 }
 """What changes something: POST, with a token of one of our pages."""
 

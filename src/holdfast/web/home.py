@@ -36,9 +36,16 @@ def show(request: Request) -> Answer:
     places = site_of(request).places
     rows = [WorkspaceRow(place, store, _hooks(store)) for place, store in places.stores()]
     known = {row.place.key for row in rows}
-    others = [_described(place) for place in places.named if place.kind != FOLDER or place.key not in known]
+    every = {place.key: place for place in [*places.configured(), *places.named]}
+    others = [_described(place) for key, place in every.items() if place.kind != FOLDER or key not in known]
     total = sum(row.store.store_bytes for row in rows)
-    values = {"rows": rows, "others": others, "total": total}
+    folders = [*(row.place for row in rows), *places.named]
+    values = {
+        "rows": rows,
+        "others": others,
+        "total": total,
+        "project_keys": {each.address: each.key for each in folders if each.kind == FOLDER},
+    }
 
     def document() -> dict[str, Any]:
         items = [_document(row.store) for row in rows]
@@ -57,7 +64,7 @@ def _hooks(store: StoreInfo) -> list[HookLife]:
 
 
 def _described(place: Place) -> tuple[Place, dict[str, Any]]:
-    return place, {"kind": place.kind.name, "address": place.shown}
+    return place, {"kind": place.kind.name, "address": place.shown, "project": place.project or None}
 
 
 def _document(store: StoreInfo) -> dict[str, Any]:

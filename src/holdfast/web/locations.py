@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from holdfast.location import Item, Location
 
 _PAGE = 50
+_HITS = 20
+_STILL_S = 600.0  # without progress for longer, a run most likely was killed
 _PLOTTED_MAX = 2_000
 _CHILDREN_MAX = 100
 _TEXT_MAX_CHARS = 2_000
@@ -42,7 +46,7 @@ class Node(NamedTuple):
 def show(request: Request) -> Answer:
     """The checkpoints of a location, or the sessions of a flow store."""
     query = query_of(request)
-    with _opened(request, query) as (place, location):
+    with opened(request, query) as (place, location):
         page = location.list(query.count("limit", _PAGE, 500), query.get("before") or None)
         charts = _charts(request, place, location, query) if place.kind.name == "training" else []
         is_session = place.kind.name == "flow" and bool(query.get("session"))
@@ -56,12 +60,13 @@ def show(request: Request) -> Answer:
         "rows": [(_href(place, query, item), item) for item in page.items],
         "next": page.next,
         "notes": page.notes,
-        "options": _options(query),
+        "options": options_of(query),
         "session": query.get("session"),
         "tenant": query.get("tenant"),
         "charts": charts,
-        "query": {name: query.get(name) for name in ("from", "to", "with")},
-        "others": [each for each in site_of(request).places.named if each.kind == place.kind and each != place],
+        "query": {name: query.get(name) for name in ("from", "to")},
+        "over": query.all("with"),
+        "others": _others(request, place) if charts else [],
     }
     document = {"items": [item.document for item in page.items], "next": page.next, **page.extra}
     return Answer("session.html" if is_session else "location.html", values, lambda: document)
@@ -70,13 +75,13 @@ def show(request: Request) -> Answer:
 def checkpoint(request: Request) -> Answer:
     """One checkpoint in full."""
     query = query_of(request)
-    with _opened(request, query) as (place, location):
+    with opened(request, query) as (place, location):
         details = location.get(query.get("ref") or None)
     values = {
         "place": place,
         "details": details,
         "fields": [each for each in details.fields if each.value not in (None, "", (), [])],
-        "options": _options(query),
+        "options": options_of(query),
         "nodes": list(children(details.state, "", 0)) if details.state is not None else [],
         "more": max(_length(details.state) - _CHILDREN_MAX, 0),
         "at": "",
@@ -90,13 +95,13 @@ def state(request: Request) -> Answer:
     """Some children of a value of a state: a tree opens piece by piece."""
     query = query_of(request)
     start = query.count("start", 0, 1 << 40) if query.get("start") else 0
-    with _opened(request, query) as (place, location):
+    with opened(request, query) as (place, location):
         value = _at(location.get(query.get("ref") or None).state, query.get("at"))
     values = {
         "place": place,
         "nodes": list(children(value, query.get("at"), start)),
         "more": max(_length(value) - start - _CHILDREN_MAX, 0),
-        "options": _options(query),
+        "options": options_of(query),
         "ref": query.get("ref"),
         "at": query.get("at"),
         "start": start,
@@ -107,7 +112,7 @@ def state(request: Request) -> Answer:
 def compare(request: Request) -> Answer:
     """What differs between two checkpoints."""
     query = query_of(request)
-    with _opened(request, query) as (place, location):
+    with opened(request, query) as (place, location):
         found = location.diff(query.get("a") or None, query.get("b") or None)
     changes = [(each.path, each.kind, short_text(each.before), short_text(each.after)) for each in found.changes]
     values = {
@@ -115,7 +120,7 @@ def compare(request: Request) -> Answer:
         "found": found,
         "changes": changes[:_CHANGES_MAX],
         "more": max(len(changes) - _CHANGES_MAX, 0),
-        "options": _options(query),
+        "options": options_of(query),
         "a": query.get("a"),
         "b": query.get("b"),
     }
@@ -125,16 +130,82 @@ def compare(request: Request) -> Answer:
 def usage(request: Request) -> Answer:
     """What takes space."""
     query = query_of(request)
-    with _opened(request, query) as (place, location):
+    with opened(request, query) as (place, location):
         found = location.usage(_PAGE)
     values = {"place": place, "found": found, "fields": [each for each in found.fields if each.value is not None]}
     document = {"items": list(found.items), "next": None, "more": found.more, **found.document}
     return Answer("location_usage.html", values, lambda: document)
 
 
+def search(request: Request) -> Answer:
+    """The chunks of an index that are nearest to a text, with their scores."""
+    query = query_of(request)
+    place = site_of(request).places.index(request.path_params["key"])
+    text, channel = query.get("q"), query.get("channel")
+    found: dict[str, Any] = {"channel": channel, "channels": [], "items": []}
+    if text:
+        limit = query.count("limit", _HITS, 1_000)
+        found = site_of(request).places.ask_index("search", place, text=text, channel=channel or None, limit=limit)
+    most = max((each["score"] for each in found["items"]), default=0.0)
+    values = {"place": place, "q": text, "options": {}, "most": most, **found}
+    return Answer("index_search.html", values, lambda: {"items": found["items"], "next": None})
+
+
+def runs(request: Request) -> Answer:
+    """What was applied to an index, with its impact; the run that goes on shows how far it is."""
+    query = query_of(request)
+    limit = query.count("limit", _PAGE, 500)
+    before = query.count("before", 0, 1 << 60) if query.get("before") else None
+    with opened(request, query) as (place, location):
+        if place.kind.name != "index":
+            raise Refused(f"{place.kind.title} has no runs", hint="Choose an index.")
+        found = location.history(limit + 1, before)  # type: ignore[attr-defined]
+    shown = found[:limit]
+    values: dict[str, Any] = {
+        "place": place,
+        "options": {},
+        "runs": [Run(each) for each in shown],
+        "next": shown[-1].number if len(found) > limit else None,
+        "here_again": address("l", place.key, "runs", fragment="1"),
+        "is_live": before is None,
+    }
+    document = {"items": [asdict(each) for each in shown], "next": values["next"]}
+    return Answer("runs_fragment.html" if query.get("fragment") else "runs.html", values, lambda: document)
+
+
+class Run(NamedTuple):
+    """An apply of an index as it is shown."""
+
+    record: Any
+
+    @property
+    def began(self) -> datetime:
+        return datetime.fromtimestamp(self.record.began, UTC)
+
+    @property
+    def updated(self) -> datetime:
+        return datetime.fromtimestamp(self.record.updated, UTC)
+
+    @property
+    def state(self) -> str:
+        """`running`, `killed` or so (it made no progress for a while), `stopped`, or `done`."""
+        if self.record.ended is None:
+            is_recent = (datetime.now(UTC) - self.updated).total_seconds() < _STILL_S
+            return "running" if is_recent else "not ended"
+        return "stopped" if self.record.done.get("stopped") else "done"
+
+    @property
+    def percent(self) -> int:
+        """How much of the plan is done."""
+        plan, done = self.record.plan, self.record.done
+        total = plan["to_embed"] + plan["documents"] + plan["deleted"]
+        so_far = sum(done.get(name, 0) for name in ("embedded", "published", "deleted"))
+        return min(100 * so_far // total, 100) if total else 0
+
+
 def fork(request: Request, form: Query) -> Response:
     """Create a session of a flow store that begins with a checkpoint; nothing else changes."""
-    with _opened(request, form) as (place, location):
+    with opened(request, form) as (place, location):
         if place.kind.name != "flow":
             raise Refused(f"{place.kind.title} has no sessions", hint="Choose a flow store.")
         told = location.fork(form.get("ref") or None, form.get("into"))  # type: ignore[attr-defined]
@@ -144,16 +215,24 @@ def fork(request: Request, form: Query) -> Response:
 
 
 @contextmanager
-def _opened(request: Request, query: Query) -> Iterator[tuple[Place, Location]]:
-    place, location = site_of(request).places.location(request.path_params["key"], _options(query))
+def opened(request: Request, query: Query) -> Iterator[tuple[Place, Location]]:
+    place, location = site_of(request).places.location(request.path_params["key"], options_of(query))
     try:
         yield place, location
     finally:
         location.close()
 
 
-def _options(query: Query) -> dict[str, str]:
+def options_of(query: Query) -> dict[str, str]:
+    """The options of a location that an address names."""
     return {name: query.get(name) for name in _OPTIONS if query.get(name)}
+
+
+def _others(request: Request, place: Place) -> list[Place]:
+    """What else is of the same kind."""
+    places = site_of(request).places
+    every = {each.key: each for each in [*places.named, *places.configured()]}
+    return [each for each in every.values() if each.kind == place.kind and each.key != place.key]
 
 
 def _href(place: Place, query: Query, item: Item) -> dict[str, str]:
@@ -161,7 +240,7 @@ def _href(place: Place, query: Query, item: Item) -> dict[str, str]:
     if place.kind.name == "flow" and not query.get("session"):
         tenant = item.document.get("tenant") or ""
         return {"session": str(item.document.get("session_id", item.id)), "tenant": str(tenant)}
-    return {**_options(query), "ref": item.id}
+    return {**options_of(query), "ref": item.id}
 
 
 # metrics
@@ -170,13 +249,13 @@ def _href(place: Place, query: Query, item: Item) -> dict[str, str]:
 def _charts(request: Request, place: Place, location: Location, query: Query) -> list[Chart]:
     runs = {place.title: location.list(_PLOTTED_MAX).items}
     for key in query.all("with")[:3]:
-        other, opened = site_of(request).places.location(key)
+        other, location_ = site_of(request).places.location(key)
         try:
-            runs[other.title] = opened.list(_PLOTTED_MAX).items
+            runs[other.title] = location_.list(_PLOTTED_MAX).items
         except HoldfastError:
             continue
         finally:
-            opened.close()
+            location_.close()
     first, last = (_number(query.get(name)) for name in ("from", "to"))
     values: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for run, items in runs.items():

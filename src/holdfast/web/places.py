@@ -1,7 +1,9 @@
-"""The locations that the page shows: every workspace of this computer, and what was named when it was started."""
+"""The locations that the page shows: every workspace of this computer, what was named when the page was started, and
+what the configuration of a workspace names."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
@@ -10,10 +12,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.configuration import find_configuration
+from holdfast.errors import HoldfastError, NotFound, Refused
 from holdfast.escaping import without_password
-from holdfast.location import FOLDER, LocationKind, kind_of
+from holdfast.location import FOLDER, LocationKind, is_url, kind_of
+from holdfast.web import index_process
 from holdfast.workspace import Workspace
+from holdfast.workspace.config import Settings, read_settings
 from holdfast.workspace.stores import StoreInfo, list_stores
 
 if TYPE_CHECKING:
@@ -30,6 +35,8 @@ class Place(NamedTuple):
     address: str
     title: str
     """The last part of the address."""
+    project: str = ""
+    """The folder whose configuration names it."""
 
     @property
     def shown(self) -> str:
@@ -63,10 +70,40 @@ class Places:
         """Every workspace that has a store in the usual place, last used first."""
         return [(_place(each.folder, FOLDER), each) for each in list_stores(self._environ) if each.folder]
 
+    def configured(self) -> list[Place]:
+        """What the configurations of workspaces name: `locations`, and their indexes. Nothing of it is opened."""
+        folders = [each.address for each in self.named if each.kind == FOLDER]
+        folders += [place.address for place, info in self.stores() if not info.is_gone]
+        return [place for folder in dict.fromkeys(folders) for place in _configured_in(folder)]
+
+    def is_trusted(self, place: Place) -> bool:
+        """Whether the user named it when the page was started, or the workspace whose configuration names it."""
+        return place.key in self._named or any(each.address == place.project for each in self.named)
+
+    def check_trusted(self, place: Place) -> None:
+        """Refused if code of its project would run that the user did not name: the model of an index (P7)."""
+        if not self.is_trusted(place):
+            hint = "Start `holdfast ui` in the folder of its project, or with the location."
+            raise Refused("this would import code of a project that was not named", hint=hint)
+
+    def index(self, key: str) -> Place:
+        """The index of a key, whose models may be asked. NotFound if there is none, or Refused."""
+        place = self.find(key)
+        if place.kind.name != "index":
+            raise NotFound(f"{place.shown} is {place.kind.title}, not an index", hint="Choose another location.")
+        self.check_trusted(place)
+        return place
+
+    def ask_index(self, what: str, place: Place, **more: Any) -> Any:
+        """Ask an index what needs its models, in a process of its own."""
+        return index_process.ask(what, place.address, place.project, self._environ, **more)
+
     def find(self, key: str) -> Place:
         """The location of a key. NotFound if there is none."""
         if key not in self._known:
-            self._known |= {place.key: place for place, _ in self.stores()}
+            self._known |= {place.key: place for place in self.configured()} | {
+                place.key: place for place, _ in self.stores()
+            }
         if key not in self._known:
             raise NotFound("there is no such location here", hint="Choose one from the first page.")
         return self._known[key]
@@ -94,16 +131,44 @@ class Places:
             each.close()
 
 
-def _place(address: str, kind: LocationKind) -> Place:
+def _configured_in(folder: str) -> list[Place]:
+    """The flow stores, training runs and indexes that the configuration of a folder names; those that exist."""
+    found = []
+    try:
+        if (table := find_configuration(Path(folder))) is None:
+            return []
+        named, index = read_settings(folder).locations, None
+        if "index" in table.values:
+            from holdfast.adapters.index import index_address  # start-up cost: most folders have no index
+
+            index = index_address(folder)
+    except HoldfastError:  # `holdfast config` says what is wrong with it
+        return []
+    for each in [*named, *([index] if index else [])]:
+        address = _within(folder, each)
+        with contextlib.suppress(HoldfastError):
+            kind = kind_of(address)
+            if kind != FOLDER:
+                found.append(_place(address, kind, folder))
+    return found
+
+
+def _within(folder: str, word: str) -> str:
+    """An address of a configuration: paths begin at its folder."""
+    if is_url(word):
+        path = word.removeprefix("sqlite:///")
+        return word if path == word or path.startswith("/") else f"sqlite:///{os.path.join(folder, path)}"
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(word)))
+
+
+def _place(address: str, kind: LocationKind, project: str = "") -> Place:
     title = os.path.basename(without_password(address).rstrip("/")) or address
     digest = sha256(address.encode("utf-8", "surrogateescape")).hexdigest()[:8]
     slug = _NOT_IN_KEYS.sub("-", title.lower()).strip("-")[:40]
-    return Place(f"{slug}-{digest}" if slug else digest, kind, address, title)
+    return Place(f"{slug}-{digest}" if slug else digest, kind, address, title, project)
 
 
 def _open(folder: str, environ: Mapping[str, str], home: Path) -> Workspace:
-    from holdfast.workspace.config import Settings, read_settings
-
     try:
         settings = read_settings(Path(folder))
     except HoldfastError:  # an invalid configuration must not keep anybody from going back

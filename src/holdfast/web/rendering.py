@@ -36,7 +36,9 @@ class Templates:
         )
         self._environment.filters |= {
             "size": size, "count": count, "duration": duration, "ago": ago, "clock": clock, "day": day, "iso": iso,
-            "short": short, "first_line": first_line, "hidden": hidden, "thousands": lambda number: f"{number:,}",
+            "as_address": as_address, "short": short,
+            "first_line": first_line, "hidden": hidden,
+            "thousands": lambda number: f"{number:,}",
         }  # fmt: skip
         self._environment.globals |= {"url": url, "read_only": read_only, "csrf": keys.csrf, "version": __version__}
 
@@ -79,6 +81,11 @@ def url(*parts: str, **query: Any) -> Markup:
 def address(*parts: str, **query: Any) -> str:
     """The same for a response header."""
     return str(url(*parts, **query)).replace("&amp;", "&")
+
+
+def as_address(text: str) -> Markup:
+    """An address that `address` made, for an attribute."""
+    return Markup(text.replace("&", "&amp;"))
 
 
 def hidden(text: str) -> str:

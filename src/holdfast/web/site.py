@@ -6,6 +6,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.web.jobs import Jobs
+
 if TYPE_CHECKING:
     from holdfast.model import Restored
     from holdfast.web.places import Places
@@ -30,4 +32,5 @@ class Site:
     read_only: bool = False
     done: dict[str, Done] = field(default_factory=dict)
     """By key of a workspace."""
+    jobs: Jobs = field(default_factory=Jobs)
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -46,6 +46,8 @@ class Settings:
     check: str | None = None
     """The command that says whether a checkpoint is good."""
     check_timeout_s: float = 600.0
+    locations: tuple[str, ...] = ()
+    """Flow stores, training runs and indexes of the project, which `holdfast ui` shows."""
     file: str | None = None
     """The name of the file; None if there is none."""
     keys_in_file: frozenset[str] = frozenset()
@@ -82,6 +84,7 @@ def in_force(settings: Settings) -> dict[str, tuple[Any, str]]:
     """Return every key with its value, as JSON has it, and its origin: a file, or `default`."""
     values: dict[str, Any] = settings.options() | {"watch": settings.watch, "helper": settings.helper}
     values |= {"check": values.pop("check_command"), "check_timeout": f"{values.pop('check_timeout_s'):g}s"}
+    values["locations"] = list(settings.locations)
     for key in _RETENTION_KEYS:
         value = None if settings.retention is None else getattr(settings.retention, key)
         values[f"retention.{key}"] = _plain(value)

@@ -66,6 +66,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     git_objects_max_bytes: ByteSize = ByteSize(Settings().git_objects_max_bytes)
     check: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     check_timeout: Duration | None = None
+    locations: tuple[Annotated[str, msgspec.Meta(min_length=1)], ...] = ()
     retention: _Retention | None = None
     thinning: bool | _Thinning = True
     index: Any = None
@@ -97,6 +98,7 @@ def read(table: ConfigTable) -> Settings:
         check_timeout_s=Settings().check_timeout_s
         if found.check_timeout is None
         else found.check_timeout.total_seconds(),
+        locations=found.locations,
         retention=None if found.retention is None else found.retention.policy(),
         thinning=thinning if isinstance(thinning, bool) else thinning.policy(),
         file=table.file,

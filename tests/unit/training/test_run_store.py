@@ -118,3 +118,30 @@ def test_unknown_options_are_errors(place: Any) -> None:
     with pytest.raises(TypeError, match="keep_lats"):
         CheckpointManager(place, keep_lats=3)  # type: ignore[call-arg]
     assert manager.history() == []
+
+
+def test_new_bytes_are_what_the_one_before_does_not_share(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        state = {"frozen": torch.ones(50_000), "x": torch.full((1_000,), min(step, 2))}
+        save_checkpoint(tmp_path, step, state, rng=False)
+    run = open_run(tmp_path)
+    found, _ = run.scan()
+    new = run.new_bytes(found)
+    assert new[1] > 204_000
+    assert 4_000 < new[2] < 100_000  # not `frozen`
+    assert new[3] < 4_000  # nothing but the manifest and the small files
+    assert run.new_bytes(found[1:])[3] == new[3]
+
+
+def test_new_bytes_are_not_known_of_objects(url: str) -> None:
+    save_checkpoint(url, 1, {"x": torch.ones(3)})
+    run = open_run(url)
+    assert run.new_bytes(run.scan()[0]) == {}
+
+
+def test_verify_tells_how_far_it_is(run: RunStore) -> None:
+    told: list[tuple[str, int, int]] = []
+    report = run.verify(lambda *words: told.append(words))
+    assert {stage for stage, _, _ in told} == {"reading"}
+    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+    assert told[-1][1] == told[-1][2] == report.bytes_read

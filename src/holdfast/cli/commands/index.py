@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from holdfast.errors import NotFound, Refused
 if TYPE_CHECKING:
     from holdfast.indexing import IndexRun
     from holdfast.indexing.apply import Applied
+    from holdfast.indexing.ledger import RunRecord
     from holdfast.indexing.plan import IndexPlan
     from holdfast.indexing.run import IndexStatus
     from holdfast.indexing.vector_store import Hit
@@ -119,6 +121,28 @@ def status(app: App) -> None:
     with _open(app, create=False) as run:
         found = run.status()
     tell_status(app, found)
+
+
+@index.command(cls=Command)
+@click.option(
+    "-n", "--limit", type=Count(min=1, max=1000), metavar="N", default=20, show_default=True, help="How many."
+)
+@pass_app
+def history(app: App, *, limit: int) -> None:
+    """List what was applied, with its impact, newest first.
+
+    An apply that goes on shows how far it is; one that was killed has no end.
+    """
+    with _open(app, create=False) as run:
+        found = run.history(limit)
+    if app.json:
+        app.items(map(asdict, found))
+    elif not found:
+        streams.answer(f"Nothing was applied yet; next: {typed('index', 'apply')}")
+    for each in [] if app.json else found:
+        streams.answer(f"{clock_of(each.began)}  {each.impact}: {progress_of(each)}")
+        for line in each.plan["settings"]:
+            streams.answer(f"       {render.escape(line)}")
 
 
 @index.command(cls=Command)
@@ -282,6 +306,27 @@ def tell_applied(app: App, plan: IndexPlan, done: Applied) -> None:
         if found:
             streams.note(f"{render.count(len(found), 'document')} {title}")
             streams.notes(render.listing(found))
+
+
+def clock_of(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def progress_of(record: RunRecord) -> str:
+    """How far a run is, or came."""
+    plan, done = record.plan, record.done
+    parts = [f"{done.get('published', 0):,} of {render.count(plan['documents'], 'document')}"]
+    if plan["deleted"]:
+        parts.append(f"{done.get('deleted', 0):,} of {plan['deleted']:,} taken out")
+    if plan["to_embed"]:
+        parts.append(f"{done.get('embedded', 0):,} of {render.count(plan['to_embed'], 'chunk')} embedded")
+    if done.get("usd"):
+        parts.append(_usd(done["usd"]))
+    if record.ended is None:
+        parts.append(f"not ended, last progress {clock_of(record.updated)}")
+    elif done.get("stopped"):
+        parts.append(render.escape(f"stopped: {done['stopped']}"))
+    return ", ".join(parts)
 
 
 def tell_status(app: App, status: IndexStatus) -> None:

@@ -87,6 +87,22 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One apply of a plan: what it was to do, and how far it is."""
+
+    number: int
+    began: float
+    updated: float
+    """When it last made progress. One that was killed has no end, and stays at this."""
+    ended: float | None
+    impact: str
+    plan: Mapping[str, Any]
+    """Of the plan: `documents`, `deleted`, `to_embed`, `tokens`, `usd`, `generation`, and `settings` that changed."""
+    done: Mapping[str, Any]
+    """So far: `published`, `deleted`, `embedded`, `tokens`, `usd`; at the end also `stopped` and `is_live`."""
+
+
+@dataclass(frozen=True, slots=True)
 class PrunedIndex:
     """What a prune deleted."""
 
@@ -127,6 +143,11 @@ class Ledger(Protocol):
     def add_batch(self, batch: Batch) -> None: ...
     def rate(self, space: str) -> float | None: ...
     def spent(self) -> tuple[int, int, float]: ...
+
+    # runs
+    def begin_record(self, impact: str, plan: Mapping[str, Any]) -> int: ...
+    def update_record(self, number: int, done: Mapping[str, Any], *, is_end: bool) -> None: ...
+    def records(self, limit: int, before: int | None = None) -> list[RunRecord]: ...
 
     # generations, documents and points
     def generations(self) -> list[Generation]: ...

@@ -70,6 +70,7 @@ class PostgresLedger(Tables):
     """The ledger of one index, in a schema of its own."""
 
     name_type = 'TEXT COLLATE "C"'
+    words = POSTGRES
 
     def __init__(
         self, url: str, *, schema: str = "holdfast_index", lease_s: float = 60.0, timeout_s: float = 30.0
@@ -232,6 +233,9 @@ class PostgresLedger(Tables):
             yield
         except psycopg.Error as error:
             raise translate(error, if_gone=_AGAIN) from error
+
+    def has_history(self) -> bool:
+        return bool(self._query_with_retry(EXISTING_TABLES, self._schema, ["history"]))
 
     def shrink(self) -> None:
         """Do nothing: autovacuum does it."""

@@ -103,6 +103,9 @@ class SQLiteLedger(Tables):
             yield
             db.execute("UPDATE head SET revision = revision + 1")
 
+    def has_history(self) -> bool:
+        return bool(self.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'history'"))
+
     def shrink(self) -> None:
         """Return free pages to the disk."""
         with self._db.translated():

@@ -11,7 +11,17 @@ from itertools import groupby
 from types import TracebackType
 from typing import Any, Self
 
-from holdfast.indexing.ledger import Batch, DocRow, Failure, Generation, LabelRow, PrunedIndex, Published, vector_key
+from holdfast.indexing.ledger import (
+    Batch,
+    DocRow,
+    Failure,
+    Generation,
+    LabelRow,
+    PrunedIndex,
+    Published,
+    RunRecord,
+    vector_key,
+)
 
 VERSION = 2
 """Of the tables. Version 1 is from before the first release, and is not read."""
@@ -31,6 +41,14 @@ POSTGRES = {
     "name": 'TEXT COLLATE "C"',  # byte order, as in SQLite
     "clustered": "",
 }
+HISTORY = """
+CREATE TABLE history (
+    number {number}, began {real} NOT NULL, updated {real} NOT NULL, ended {real}, impact TEXT NOT NULL,
+    plan TEXT NOT NULL, done TEXT NOT NULL
+);
+"""
+"""The first ledgers of this version lack this table."""
+_RECORDS_MAX = 1_000
 _TABLES = """
 CREATE TABLE head (id TEXT NOT NULL, version BIGINT NOT NULL, revision BIGINT NOT NULL);
 CREATE TABLE recipe (number {number}, digest TEXT NOT NULL UNIQUE, settings TEXT NOT NULL);
@@ -72,7 +90,7 @@ CREATE INDEX failure_keys ON failure (key);
 
 def create_statements(words: Mapping[str, str], more: str = "") -> list[str]:
     """Return the statements that create the tables (P5: readable names for `sqlite3` and `psql`)."""
-    return [each for each in (_TABLES + more).format_map(words).split(";") if each.strip()]
+    return [each for each in (_TABLES + HISTORY + more).format_map(words).split(";") if each.strip()]
 
 
 _MAX_VALUES = 500
@@ -86,6 +104,8 @@ class Tables(abc.ABC):
 
     clock: Callable[[], float] = staticmethod(time.time)
     name_type = "TEXT"
+    words: Mapping[str, str] = SQLITE
+    """What the back end writes for types."""
 
     # implemented by a back end
 
@@ -104,6 +124,10 @@ class Tables(abc.ABC):
     @abc.abstractmethod
     def transaction(self) -> AbstractContextManager[None]:
         """Begin a transaction, or join the current one. It increments the revision at its end."""
+
+    @abc.abstractmethod
+    def has_history(self) -> bool:
+        """Whether the ledger has the table of runs."""
 
     @abc.abstractmethod
     def shrink(self) -> None:
@@ -211,6 +235,43 @@ class Tables(abc.ABC):
         )  # fmt: skip
         self.execute_many("DELETE FROM failure WHERE key = ?", [(key,) for key in keys])
         self._fail(batch.failures)
+
+    # runs
+
+    def begin_record(self, impact: str, plan: Mapping[str, Any]) -> int:
+        """Record that a run begins; return its number. Only the last thousand are kept."""
+        now = self.clock()
+        with self.transaction():
+            if not self.has_history():
+                self.execute(HISTORY.format_map(self.words))
+            number = int(
+                self._one(
+                    "INSERT INTO history (began, updated, impact, plan, done) VALUES (?, ?, ?, ?, ?) RETURNING number",
+                    now, now, impact, json.dumps(plan), "{}",
+                )[0]
+            )  # fmt: skip
+            self.execute("DELETE FROM history WHERE number <= ?", number - _RECORDS_MAX)
+        return number
+
+    def update_record(self, number: int, done: Mapping[str, Any], *, is_end: bool) -> None:
+        """Record how far a run is."""
+        now = self.clock()
+        with self.transaction():
+            self.execute(
+                "UPDATE history SET updated = ?, ended = ?, done = ? WHERE number = ?",
+                now, now if is_end else None, json.dumps(done), number,
+            )  # fmt: skip
+
+    def records(self, limit: int, before: int | None = None) -> list[RunRecord]:
+        """Return runs, newest first; `before`: only those with a smaller number."""
+        if not self.has_history():
+            return []
+        rows = self.query(
+            "SELECT number, began, updated, ended, impact, plan, done FROM history WHERE number < ?"
+            " ORDER BY number DESC LIMIT ?",
+            (1 << 62) if before is None else before, limit,
+        )  # fmt: skip
+        return [RunRecord(*row[:5], *map(json.loads, row[5:])) for row in rows]
 
     # generations
 

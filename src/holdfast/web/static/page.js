@@ -177,6 +177,23 @@ if (rows && rows.dataset.live) {
   };
 }
 
+// work that goes on: its state is asked for once a second until it has ended
+
+async function poll(place) {
+  if (!document.hidden) {
+    const answer = await fetch(place.dataset.poll);
+    if (!answer.ok) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const found = page.body.firstElementChild;
+    if (!found) return;
+    place.replaceWith(found);
+    place = found;
+  }
+  if (place.dataset.poll) setTimeout(() => poll(place).catch(() => {}), 1000);
+}
+
+document.querySelectorAll("[data-poll]").forEach((each) => setTimeout(() => poll(each).catch(() => {}), 1000));
+
 // how long ago
 
 function ago(seconds) {

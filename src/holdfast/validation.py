@@ -88,12 +88,12 @@ def check_place(value: object, what: str) -> str:
     return os.path.expanduser(check_path(value, what))
 
 
-_DRIVER = re.compile(r"(?<=^sqlite)\+\w+(?=:)|(?<=^postgres)\+\w+(?=:)|(?<=^postgresql)\+\w+(?=:)")
+_DRIVER = r"(?<=^sqlite)\+\w+(?=:)|(?<=^postgres)\+\w+(?=:)|(?<=^postgresql)\+\w+(?=:)"
 
 
 def without_driver(url: str) -> str:
     """A URL of a database without the driver that SQLAlchemy takes in it: `sqlite+aiosqlite:///f.db` and the like."""
-    return _DRIVER.sub("", url, count=1)
+    return re.sub(_DRIVER, "", url, count=1)
 
 
 def check_known(options: Mapping[str, object], known: Iterable[str], what: str) -> None:

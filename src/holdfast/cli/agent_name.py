@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.adapters.agents.base import AGENT_NAMES, CALLED
+from holdfast.adapters.agents.names import AGENT_NAMES, CALLED
 
 
 class AgentName(click.Choice[str]):

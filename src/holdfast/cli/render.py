@@ -19,7 +19,7 @@ MESSAGE_MAX_CHARS = 200
 
 _CELL_MIN_CHARS = 16  # what is left of a column on a narrow terminal, as long as another can give
 _CELL_LEAST_CHARS = 6  # of all of them, on one that is narrower still; then the last are left out
-_PAINT = re.compile(r"\x1b\[[0-9;]*m")
+_PAINT = r"\x1b\[[0-9;]*m"
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 _OF_DIFFS = (("+++", "bold"), ("---", "bold"), ("diff ", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
@@ -174,7 +174,7 @@ def cut(text: str, width: int, mark: str = "…") -> str:
     """Cut a text to fit into a number of columns; `mark` says that something is missing."""
     if display_width(text) <= width:
         return text
-    text = _PAINT.sub("", text)
+    text = re.sub(_PAINT, "", text)
     while text and display_width(text) > width - len(mark):
         text = text[:-1]
     return text + mark
@@ -183,7 +183,7 @@ def cut(text: str, width: int, mark: str = "…") -> str:
 def display_width(text: str) -> int:
     """How many columns of a terminal a text takes."""
     if "\x1b" in text:
-        text = _PAINT.sub("", text)
+        text = re.sub(_PAINT, "", text)
     if text.isascii():
         return len(text)
     import unicodedata  # start-up cost, for other scripts only

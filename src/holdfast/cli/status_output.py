@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli import render, streams, values
+from holdfast.cli import render, streams
 from holdfast.errors import NotFound, Refused
 
 if TYPE_CHECKING:
+    from holdfast.adapters.agents.base import Places
     from holdfast.adapters.agents.hook_status import HookState, HookStatus
     from holdfast.cli.context import App
     from holdfast.model import Checkpoint, PathChange
@@ -47,11 +48,11 @@ def answer(args: Sequence[str]) -> int | None:
 def print_status(app: App) -> None:
     """Print the state of the nearest workspace on one screen."""
     from holdfast.adapters.agents.hook_status import read_hook_status
-    from holdfast.cli.install_output import command_words, places
+    from holdfast.workspace.store_paths import home_folder
 
     workspace = app.open()
     found = workspace.status()
-    hooks = read_hook_status(workspace.store, places(app), command_words)
+    hooks = read_hook_status(workspace.store, home_folder(), os.environ, lambda: _places(app))
     if app.json:
         app.document(document(found, hooks))
         return
@@ -68,6 +69,12 @@ def print_status(app: App) -> None:
         against = [_short(found.head)] if found.latest is None or found.head != found.latest else []
         look = f"Look at it with: {app.typed('diff', *against)}; save it" if found.head is not None else "Save it"
         streams.note(f"\n{look} with: {app.typed('save')}")
+
+
+def _places(app: App) -> tuple[Places, Callable[[str], Sequence[str]]]:
+    from holdfast.cli.install_output import command_words, places  # start-up cost, only where an agent is used
+
+    return places(app), command_words
 
 
 def _restored(head: Checkpoint | None) -> str:
@@ -174,10 +181,9 @@ def _moment(seconds: float) -> datetime:
 
 
 def _listed(changes: Sequence[PathChange]) -> list[str]:
-    lines = []
-    for each in changes[:_PATHS_SHOWN]:
-        path = f"{render.escape(each.old)} → {render.escape(each.path)}" if each.old else render.escape(each.path)
-        lines.append(f"  {render.paint(each.letter, values.STATUS_COLOURS[each.letter])} {path}")
+    from holdfast.cli.turns import named  # start-up cost, only with changes
+
+    lines = [f"  {named(each)}" for each in changes[:_PATHS_SHOWN]]
     if len(changes) > _PATHS_SHOWN:
         lines.append(f"  … and {len(changes) - _PATHS_SHOWN:,} more")
     return lines

@@ -44,7 +44,7 @@ def print_groups(groups: Sequence[Group], *, every_path: bool) -> None:
         if every_path:
             _print_changes(group.changes, indent)
         elif group.changes:
-            shown, more = [_named(each) for each in group.changes[:_PATHS_SHOWN]], group.files - _PATHS_SHOWN
+            shown, more = [named(each) for each in group.changes[:_PATHS_SHOWN]], group.files - _PATHS_SHOWN
             shown += [f"… {more:,} more"] if more > 0 else []
             line = indent + ", ".join(shown)
             is_wide = width and render.display_width(line) > width
@@ -73,13 +73,16 @@ def _figures(group: Group) -> str:
 
 def _print_changes(changes: Sequence[PathChange], indent: str) -> None:
     for each in changes:
-        streams.answer(f"{indent}{_named(each)}  {_lines(each.lines)}".rstrip())
+        streams.answer(f"{indent}{named(each)}  {_lines(each.lines)}".rstrip())
 
 
-def _named(change: PathChange) -> str:
+def named(change: PathChange, *, colour: bool = True) -> str:
+    """A changed path with its letter."""
     path = f"{render.escape(change.old)} → {render.escape(change.path)}" if change.old else render.escape(change.path)
-    letter = render.paint(change.letter, values.STATUS_COLOURS[change.letter]) + " " if change.letter else ""
-    return f"{letter}{path}"
+    letter = change.letter
+    if letter and colour:
+        letter = render.paint(letter, values.STATUS_COLOURS[letter])
+    return f"{letter} {path}".lstrip()
 
 
 def _lines(lines: LineCount) -> str:

@@ -65,13 +65,13 @@ def turn(value: Turn) -> Answer:
     return {name: words(each) if isinstance(each, str) else each for name, each in turn_document(value).items()}
 
 
-def saved(value: Checkpoint) -> Answer:
-    """The result of a save; in `uncovered`, failures come first."""
+def saved(value: Checkpoint, changed: int) -> Answer:
+    """The result of a save that changed so many files; in `uncovered`, failures come first."""
     uncovered = sorted(value.uncovered, key=lambda entry: not entry.reason.is_failure)
     return {
         "checkpoint": checkpoint(value),
         "is_new": value.is_new,
-        "files_changed": len(value.files_changed),
+        "files_changed": changed,
         "uncovered": [_uncovered(entry) for entry in uncovered[:ENTRIES_MAX]],
         "uncovered_total": len(uncovered),
     }

@@ -72,7 +72,7 @@ class Tools:
         )
         if not saved.complete:
             notes.append("It is incomplete: some of `uncovered` should have been saved.")
-        return results.saved(saved) | {"notes": notes}
+        return results.saved(saved, self._workspace.changed_count(saved)) | {"notes": notes}
 
     def list(
         self, *, limit: int = 20, before: str | None = None, session: str | None = None, safety: bool = False

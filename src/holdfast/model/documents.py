@@ -46,7 +46,6 @@ if TYPE_CHECKING:
         | PurgePlan
         | Recovery
         | Restored
-        | Uncovered
         | VerifyReport
         | Why
     )
@@ -176,7 +175,7 @@ def whole_checkpoint(noun: Checkpoint) -> dict[str, Any]:
     """Return everything of a checkpoint but the values of its state, which has names here."""
     return checkpoint(noun) | {
         "files_changed": noun.files_changed,
-        "uncovered": [flat(entry) for entry in noun.uncovered],
+        "uncovered": [entry._asdict() for entry in noun.uncovered],
         **_states(noun.state),
     }
 

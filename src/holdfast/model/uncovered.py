@@ -3,10 +3,10 @@
 In a file of its own, so that listing checkpoints does not load these classes (start-up cost).
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Reason(StrEnum):
@@ -35,8 +35,7 @@ class Reason(StrEnum):
 _FAILURES = frozenset({Reason.UNREADABLE, Reason.CHANGED, Reason.LIVE_DATABASE, Reason.NOTHING_HELD})
 
 
-@dataclass(frozen=True, slots=True)
-class Uncovered:
+class Uncovered(NamedTuple):
     """A path that a checkpoint does not contain, and why. A folder stands for everything in it."""
 
     path: str

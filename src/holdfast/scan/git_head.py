@@ -1,6 +1,6 @@
 """Where the user's own git stands: the branch and the commit of HEAD. Only reads (P6), and needs no git program."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import os
 import re
@@ -10,8 +10,8 @@ from typing import NamedTuple
 from holdfast import durable
 from holdfast.scan.user_git import common_dir
 
-_HASH = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})")
-_REF = re.compile(rb"ref: *(\S.*)")
+_HASH = rb"(?:[0-9a-f]{40}|[0-9a-f]{64})"  # not compiled yet: start-up cost
+_REF = rb"ref: *(\S.*)"
 _HEADS = "refs/heads/"
 _LONGEST_CHAIN = 5
 _MOST_BYTES = 256 << 20  # packed-refs of a repository with millions of tags
@@ -40,9 +40,9 @@ def read_head(git: Path) -> Head:
     text = _read(git / "HEAD")
     if text is None:
         return Head(problem=f"{git / 'HEAD'} cannot be read")
-    named = _REF.fullmatch(text)
+    named = re.fullmatch(_REF, text)
     if named is None:
-        return Head(text.decode()) if _HASH.fullmatch(text) else Head(problem=f"{git / 'HEAD'} makes no sense")
+        return Head(text.decode()) if re.fullmatch(_HASH, text) else Head(problem=f"{git / 'HEAD'} makes no sense")
     if (common_dir(git) / "reftable").is_dir():
         return Head(problem="its refs are kept in a reftable, which is not read")
     ref = os.fsdecode(named[1])
@@ -69,9 +69,9 @@ def _resolved(git: Path, ref: str) -> str:
         text = _read(git / ref) or _read(shared / ref)
         if text is None:
             return _packed(shared, ref)
-        if _HASH.fullmatch(text):
+        if re.fullmatch(_HASH, text):
             return text.decode()
-        named = _REF.fullmatch(text)
+        named = re.fullmatch(_REF, text)
         if named is None:
             return ""
         ref = os.fsdecode(named[1])
@@ -81,7 +81,7 @@ def _resolved(git: Path, ref: str) -> str:
 def _packed(shared: Path, ref: str) -> str:
     ending = b" " + os.fsencode(ref)
     for line in (_read(shared / "packed-refs") or b"").splitlines():
-        if line.endswith(ending) and _HASH.fullmatch(line[: -len(ending)]):
+        if line.endswith(ending) and re.fullmatch(_HASH, line[: -len(ending)]):
             return line[: -len(ending)].decode()
     return ""
 

@@ -191,8 +191,8 @@ class Tracked:
 
 # ---- Git directories ----
 
-_HEAD = re.compile(rb"ref:\s*refs/|[0-9a-fA-F]{40}")
-_OWN_FILES = re.compile(
+_HEAD = rb"ref:\s*refs/|[0-9a-fA-F]{40}"  # not compiled yet: start-up cost
+_OWN_FILES = (
     r"(HEAD|[A-Z_]+_(HEAD|MSG|EDITMSG|MODE|RR)|AUTO_MERGE|BISECT_[A-Z_]+|NOTES_MERGE_[A-Z]+|commondir|config"
     r"|config\.worktree|description|gc\.(log|pid)|git-daemon-export-ok|gitdir|index|locked|packed-refs"
     r"|packed-refs\.new|sharedindex\..+|shallow)(\.lock)?"
@@ -228,7 +228,7 @@ def is_git_dir(folder: int, *, named: bool) -> bool:
     try:
         if stat.S_ISLNK(os.stat("HEAD", dir_fd=folder, follow_symlinks=False).st_mode):
             return os.readlink("HEAD", dir_fd=folder).startswith("refs/")
-        return bool(_HEAD.match(_read_at(folder, "HEAD")))
+        return bool(re.match(_HEAD, _read_at(folder, "HEAD")))
     except PermissionError:
         return True  # P6: in doubt, rather leave a folder out than write to a repository
     except (OSError, ValueError):
@@ -243,14 +243,14 @@ def is_all_git(name: str, names: Iterable[str]) -> bool:
     """
     if name.startswith(".") or name.endswith(".git"):
         return True
-    return all(each in _OWN_FOLDERS | _OLD_FOLDERS or _OWN_FILES.fullmatch(each) for each in names)
+    return all(each in _OWN_FOLDERS | _OLD_FOLDERS or re.fullmatch(_OWN_FILES, each) for each in names)
 
 
 def is_of_git(name: str, mode: int) -> bool:
     """Whether an entry of a git directory is git's own, which it reads and writes under this name."""
     if stat.S_ISDIR(mode):
         return name in _OWN_FOLDERS
-    return bool(_OWN_FILES.fullmatch(name)) or (stat.S_ISLNK(mode) and name in _OWN_FOLDERS)
+    return bool(re.fullmatch(_OWN_FILES, name)) or (stat.S_ISLNK(mode) and name in _OWN_FOLDERS)
 
 
 def named_folders(folder: Path) -> set[str]:

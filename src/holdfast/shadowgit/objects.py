@@ -1,6 +1,6 @@
 """git's objects: hashes, the encoding of trees, commits and pack entries, and the names that a tree may contain."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import re
 import zlib
@@ -32,7 +32,7 @@ FILE_MODE = 0o100644
 EXECUTABLE_MODE = 0o100755
 LINK_MODE = 0o120000
 
-_RAW_ENTRY = re.compile(rb"[0-7]+ [^\0]+\0.{20}", re.DOTALL)
+_RAW_ENTRY = rb"(?s)[0-7]+ [^\0]+\0.{20}"  # not compiled yet, as the patterns below: start-up cost
 EMPTY_TREE = sha1(b"tree 0\0").digest()
 
 
@@ -107,7 +107,7 @@ def decode_tree(data: bytes) -> Iterator[TreeEntry]:
 
 def raw_entries(data: bytes) -> list[bytes]:
     """Split a tree into its entries, undecoded: much faster than `decode_tree`, for many trees."""
-    found: list[bytes] = _RAW_ENTRY.findall(data)
+    found: list[bytes] = re.findall(_RAW_ENTRY, data)
     if b"".join(found) != data:
         raise Damaged("a tree object is malformed", remedy=Remedy("verify"))
     return found
@@ -162,27 +162,26 @@ def decode_commit(data: bytes) -> bytes:
 # name that contains one of these four sequences, and the name `%` itself (used in `attrs/`), is escaped as well, so
 # that reading is unambiguous: a stored name with one of the sequences is unescaped, any other is what it says.
 
-_SPECIAL = re.compile(
-    rb"%(?:2E|7E|5C|25)|\A%\Z"
-    rb"|(?:\A|\\)(?:\.git[. ]*(?:\Z|[:\\])|git~|\.gitmodules|gitmod~|\.gitattributes|gitatt~|gi[0-9a-f]{4}~)",
-    re.IGNORECASE,
+_SPECIAL = (
+    rb"(?i)%(?:2E|7E|5C|25)|\A%\Z"
+    rb"|(?:\A|\\)(?:\.git[. ]*(?:\Z|[:\\])|git~|\.gitmodules|gitmod~|\.gitattributes|gitatt~|gi[0-9a-f]{4}~)"
 )
-_SPECIAL_LINK = re.compile(rb"(?:\A|\\)(?:\.gitignore|gitign~|\.mailmap|mailma~|ma[0-9a-f]{4}~)", re.IGNORECASE)
-_HFS_IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
-_HFS_END = re.compile("[\udc80-\udcff\ufffe\uffff]")  # where git's check for HFS+ takes a name to end
+_SPECIAL_LINK = rb"(?i)(?:\A|\\)(?:\.gitignore|gitign~|\.mailmap|mailma~|ma[0-9a-f]{4}~)"
+_HFS_IGNORED = "[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]"
+_HFS_END = "[\udc80-\udcff\ufffe\uffff]"  # where git's check for HFS+ takes a name to end
 _FIRST = frozenset(b".gGmM")
-_ESCAPE = re.compile(rb"[.~\\%]")
-_UNESCAPE = re.compile(rb"%(2E|7E|5C|25)")
+_ESCAPE = rb"[.~\\%]"
+_UNESCAPE = rb"%(2E|7E|5C|25)"
 
 
 def store_name(name: bytes, *, is_link: bool = False) -> bytes:
     """The name under which git keeps `name`."""
-    return _ESCAPE.sub(lambda match: b"%%%02X" % match[0][0], name) if _is_special(name, is_link) else name
+    return re.sub(_ESCAPE, lambda match: b"%%%02X" % match[0][0], name) if _is_special(name, is_link) else name
 
 
 def real_name(stored: bytes) -> bytes:
     """The name that `stored` stands for."""
-    return _UNESCAPE.sub(lambda match: bytes([int(match[1], 16)]), stored) if b"%" in stored else stored
+    return re.sub(_UNESCAPE, lambda match: bytes([int(match[1], 16)]), stored) if b"%" in stored else stored
 
 
 def _is_special(name: bytes, is_link: bool) -> bool:
@@ -191,10 +190,10 @@ def _is_special(name: bytes, is_link: bool) -> bool:
             return False
         spellings = [name]
     else:
-        text = _HFS_IGNORED.sub("", name.decode("utf-8", "surrogateescape"))
-        shortest = _HFS_END.split(text, maxsplit=1)[0]
+        text = re.sub(_HFS_IGNORED, "", name.decode("utf-8", "surrogateescape"))
+        shortest = re.split(_HFS_END, text, maxsplit=1)[0]
         spellings = [spelling.encode("utf-8", "surrogateescape") for spelling in (text, shortest)]
     return any(
-        _SPECIAL.search(spelling) is not None or (is_link and _SPECIAL_LINK.search(spelling) is not None)
+        re.search(_SPECIAL, spelling) is not None or (is_link and re.search(_SPECIAL_LINK, spelling) is not None)
         for spelling in spellings
     )

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.scan.limits import Limits
-from holdfast.workspace.capture.save import Saver
 from holdfast.workspace.capture.scanner import Scanner
 from holdfast.workspace.pathspec import Paths, as_text, parse_scope
 from holdfast.workspace.stored.object_sink import ObjectSink
@@ -21,6 +20,7 @@ from holdfast.workspace.stored.tree import TreeReader
 
 if TYPE_CHECKING:
     from holdfast.model import Changes, Checkpoint, CheckpointDiff, CheckpointRef, Uncovered
+    from holdfast.workspace.capture.save import Saver
     from holdfast.workspace.restore.recovery import Recoverer
     from holdfast.workspace.restore.restore import Restorer
     from holdfast.workspace.stored.record import Node
@@ -53,11 +53,26 @@ class Engine:
         clock: Callable[[], datetime],
         *,
         ignored_max_bytes: tuple[int, int],
+        scans_secrets: bool,
         **scanner_options: Any,
     ) -> None:
         self._repository = repository
+        self._clock = clock
+        self._scans_secrets = scans_secrets
         self.scanner = Scanner(root, repository, limits=Limits(*ignored_max_bytes), **scanner_options)
-        self.saver = Saver(repository, self.scanner, clock)
+
+    @cached_property
+    def saver(self) -> Saver:
+        from holdfast.workspace.capture.save import Saver  # start-up cost: what only looks does not need it
+
+        saver = Saver(self._repository, self.scanner, self._clock)
+        saver.scans_secrets = self._scans_secrets
+        return saver
+
+    @property
+    def unscanned(self) -> list[str] | None:
+        """See `Saver.unscanned`."""
+        return self.saver.unscanned if "saver" in vars(self) else None
 
     @cached_property
     def restorer(self) -> Restorer:

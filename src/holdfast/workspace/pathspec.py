@@ -6,7 +6,7 @@ next character. `:(glob)`, `:(literal)`, `:(icase)`, `:(exclude)` (`:!`, `:^`) a
 other magic is refused. A path that exists exactly as it is written is no pattern.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import os
 import posixpath

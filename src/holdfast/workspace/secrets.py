@@ -25,14 +25,12 @@ from holdfast.secret_patterns import WINDOW_MAX_BYTES, find_secrets, unescaped
 from holdfast.shadowgit import EMPTY_TREE, ObjectKind
 from holdfast.workspace.stored.chunking import list_parts
 from holdfast.workspace.stored.record import Contents
-from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.stored.repository import SECRETS, UNSCANNED, Repository
 from holdfast.workspace.stored.state import state_names
 from holdfast.workspace.stored.tree import TreeReader
 
 SAVE_MAX_BYTES = 48 << 10
 """A save scans at most this much itself: that costs about a tenth of what it does anyway."""
-STATUS_MAX_BYTES = 4 << 20
-"""What `status` scans of what is pending, at most."""
 FILE_MAX_BYTES = 8 << 20
 """Larger files are not scanned, and reported."""
 RECORD = "(record)"
@@ -88,8 +86,8 @@ class SecretScan:
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
-        self._path = repository.own / "secrets.json"
-        self._unscanned = repository.own / "unscanned"
+        self._path = repository.own / SECRETS
+        self._unscanned = repository.own / UNSCANNED
 
     # reading
 

@@ -3,7 +3,7 @@
 Reads the folder as a save would, and stores nothing.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import os
 from collections.abc import Sequence
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 LOW_BYTES = 256 << 20
 """Less free space on the store's disk needs attention."""
+SECRETS_MAX_BYTES = 4 << 20
+"""What of a pending scan for secrets is done first, at most."""
 _SIZED_MOST = 2000
 _SECRETS_SHOWN = 5
 
@@ -63,14 +65,14 @@ class WorkspaceStatus(NamedTuple):
     free_bytes: int
     """On the disk of the store."""
     attention: tuple[Attention, ...]
-    thinned: Thinned | None = None
+    thinned: "Thinned | None" = None
     """What thinning did; None if it has not run yet."""
-    check: CheckStatus | None = None
+    check: "CheckStatus | None" = None
     """What is known about checks; None without a check command."""
 
 
 def read_status(
-    repository: Repository, scanner: Scanner, now: datetime, troubles: Sequence[Attention] = ()
+    repository: Repository, scanner: "Scanner", now: "datetime", troubles: Sequence[Attention] = ()
 ) -> WorkspaceStatus:
     """Read the state of a workspace. `troubles`: what its owner knows already to need attention."""
     head = repository.head()
@@ -102,7 +104,7 @@ def read_status(
     )
 
 
-def _save_before(repository: Repository, safety: Checkpoint, latest: Row) -> Checkpoint:
+def _save_before(repository: Repository, safety: Checkpoint, latest: "Row") -> Checkpoint:
     """The save that the folder comes from after an undo: what the safety checkpoint has beyond it is not saved yet, as
     far as lists show."""
     row = repository.catalog.by_id(safety.id)
@@ -115,7 +117,7 @@ def _save_before(repository: Repository, safety: Checkpoint, latest: Row) -> Che
 
 
 def _changes(
-    repository: Repository, head: Checkpoint | None, snapshot: Snapshot, sink: ObjectSink
+    repository: Repository, head: Checkpoint | None, snapshot: "Snapshot", sink: ObjectSink
 ) -> tuple[PathChange, ...]:
     before = repository.contents(head).root if head is not None else None
     if before == snapshot.root:
@@ -149,7 +151,7 @@ def _large(root: Path, changes: Sequence[PathChange]) -> list[Attention]:
     return [Attention("large-file", f"{what} large, {total >> 20:,} MiB in all, and would be saved{line}", paths)]
 
 
-def _growth(repository: Repository, thinned: Thinned | None, now: datetime) -> list[Attention]:
+def _growth(repository: Repository, thinned: "Thinned | None", now: "datetime") -> list[Attention]:
     """A store that grows fast, or that thinning cannot keep small."""
     found, growth = [], read_growth(repository.folder, now.timestamp())
     if growth.is_fast:
@@ -165,7 +167,7 @@ def _growth(repository: Repository, thinned: Thinned | None, now: datetime) -> l
     return found
 
 
-def _unreadable(snapshot: Snapshot) -> list[Attention]:
+def _unreadable(snapshot: "Snapshot") -> list[Attention]:
     failed = [each for each in snapshot.uncovered if each.reason.is_failure]
     if not failed:
         return []
@@ -175,7 +177,9 @@ def _unreadable(snapshot: Snapshot) -> list[Attention]:
 
 def _secrets(repository: Repository) -> list[Attention]:
     """Secrets that checkpoints contain."""
-    from holdfast.workspace.secrets import SecretScan  # start-up cost: kept in one place
+    if not repository.knows_secrets():
+        return []
+    from holdfast.workspace.secrets import SecretScan  # start-up cost: most stores contain none
 
     report = SecretScan(repository).report()
     found = [

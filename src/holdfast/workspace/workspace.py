@@ -181,6 +181,7 @@ class Workspace:
             "home": home,
             "file_clock": time.time_ns,
             "config_home": Path(environ.get("XDG_CONFIG_HOME") or home / ".config"),
+            "scans_secrets": scan_secrets,
         }
         self._git_max_bytes = check_count(git_objects_max_bytes, "git_objects_max_bytes")
         self._defers_git = False
@@ -627,11 +628,10 @@ class Workspace:
 
         Reads the folder as a save does, and stores nothing but what a pending scan for secrets finds.
         """
-        from holdfast.workspace.secrets import STATUS_MAX_BYTES
-        from holdfast.workspace.status import read_status
+        from holdfast.workspace.status import SECRETS_MAX_BYTES, read_status
 
         with self._reading():
-            self.scan_pending(STATUS_MAX_BYTES)
+            self.scan_pending(SECRETS_MAX_BYTES)
             found = self._repository.consistently(
                 lambda: read_status(self._repository, self._engine.scanner, self._clock(), self._troubles())
             )
@@ -750,6 +750,18 @@ class Workspace:
 
         with self._reading():
             return self._repository.consistently(lambda: changes_of(self._repository, self._repository.find(ref)))
+
+    def changed_count(self, ref: CheckpointRef) -> int:
+        """Count the files that `changed_paths` names: a renamed one once. Takes little time for a new checkpoint."""
+        from holdfast.workspace.stored.history import count_changes
+
+        def is_there(path: str) -> bool:
+            return os.path.lexists(self.path / path)
+
+        with self._reading():
+            return self._repository.consistently(
+                lambda: count_changes(self._repository, self._repository.find(ref), is_there)
+            )
 
     def shown_parent(self, ref: CheckpointRef) -> Checkpoint | None:
         """Get what `changed_paths` compares a checkpoint with; None if it has no parent, or that was deleted."""
@@ -1264,10 +1276,10 @@ class Workspace:
 
     def check_status(self) -> CheckStatus | None:
         """Say what is known about checks; None without a command."""
-        from holdfast.workspace import check
-
         if self.check_command is None:
             return None
+        from holdfast.workspace import check  # start-up cost: few have a command
+
         with self._reading():
             own, row = self._repository.own, self._repository.catalog.last_green()
             return check.CheckStatus(
@@ -1454,11 +1466,13 @@ class Workspace:
 
     def scan_pending(self, max_bytes: int) -> None:
         """Scan some of what is pending, unless another process is writing: nobody waits for this."""
-        from holdfast.workspace.secrets import SecretScan, scan_quietly
+        mine = (self._engine_made and self._engine_made.unscanned) or []
+        if not self._scans_secrets or not (mine or self._repository.knows_secrets()):
+            return
+        from holdfast.workspace.secrets import SecretScan, scan_quietly  # start-up cost: most often nothing is pending
 
         scan = SecretScan(self._repository)
-        mine = (self._engine_made and self._engine_made.saver.unscanned) or []
-        if not self._scans_secrets or not (mine or scan.report().pending):
+        if not (mine or scan.report().pending):
             return
         if not self._repository.lock.acquire(wait=False):
             return
@@ -1523,7 +1537,6 @@ class Workspace:
                 from holdfast.workspace.engine import Engine  # start-up cost: reading checkpoints does not need it
 
                 self._engine_made = Engine(self.path, self._repository, self._clock, **self._engine_options)
-                self._engine_made.saver.scans_secrets = self._scans_secrets
             return self._engine_made
 
     def _find_moved(self, environ: Mapping[str, str]) -> None:

@@ -107,7 +107,7 @@ def test_failures_are_reported_before_exclusions(ws: Workspace, monkeypatch: pyt
     left_out = [Uncovered(f"a{number:03}", Reason.EXCLUDED) for number in range(results.ENTRIES_MAX)]
     not_held = (*left_out, Uncovered("z", Reason.CHANGED))
     monkeypatch.setattr(type(saved), "uncovered", property(lambda self: not_held))
-    told = results.saved(saved)
+    told = results.saved(saved, 2)
     assert told["uncovered"][0]["path"] == "z"
     assert (len(told["uncovered"]), told["uncovered_total"]) == (results.ENTRIES_MAX, results.ENTRIES_MAX + 1)
 

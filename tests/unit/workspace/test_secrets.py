@@ -130,7 +130,7 @@ def test_what_is_pending_costs_later_saves_nothing(ws: Workspace) -> None:
 
 
 def test_more_than_status_scans_stays_pending(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanning, "STATUS_MAX_BYTES", 1000)
+    monkeypatch.setattr("holdfast.workspace.status.SECRETS_MAX_BYTES", 1000)
     write(ws, "big.txt", "word word\n" * 20_000 + f"TOKEN={KEY}\n")
     ws.save("one")
     assert codes(ws) == ["secrets-pending"]

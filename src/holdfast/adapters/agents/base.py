@@ -13,16 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind, label
+from holdfast.adapters.agents.names import AGENT_NAMES, data_folder
 from holdfast.adapters.agents.slash_commands import is_slash_command
 from holdfast.errors import NotFound
 
-AGENT_NAMES = ("claude-code", "gemini", "codex", "cursor", "copilot", "opencode", "kilo", "qwen", "droid")
-CALLED = {
-    "claude": "claude-code", "claudecode": "claude-code", "claude_code": "claude-code", "gemini-cli": "gemini",
-    "codex-cli": "codex", "github-copilot": "copilot", "open-code": "opencode",
-    "kilocode": "kilo", "kilo-code": "kilo", "qwen-code": "qwen", "factory": "droid", "factory-droid": "droid",
-}  # fmt: skip
-"""Other names by which people call an agent."""
 TIMEOUT_S = 60
 """How long agents are configured to wait for a hook; `client` answers earlier."""
 
@@ -52,9 +46,9 @@ class Places:
     python: str = ""
     """The interpreter that runs Holdfast."""
 
-    def chosen(self, variable: str, default: str) -> Path:
-        """The folder in an environment variable, else one in the home folder."""
-        return Path(self.environ.get(variable) or self.home / default)
+    def data(self, agent: str) -> Path:
+        """The agent's own folder; it exists if the agent is in use."""
+        return data_folder(agent, self.home, self.environ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +62,6 @@ class Agent:
     entries: Callable[[Sequence[str]], list[HookEntry]]
     """The entries, given the command; none for an agent with a file of its own for us (`own_file`)."""
     read: Callable[[EventFields, Mapping[str, str]], AgentEvent]
-    data: Callable[[Places], Path]
-    """The agent's own folder; it exists if the agent is in use."""
     frame: Mapping[str, Any]
     """What else a new settings file must contain."""
     own_file: Callable[[Sequence[str]], str] | None = None

@@ -61,12 +61,8 @@ KINDS = {
 
 def _settings(places: Places, scope: SettingsScope) -> Path:
     if scope is SettingsScope.USER:
-        return _data(places) / "settings.json"
+        return places.data("claude-code") / "settings.json"
     return places.project / ".claude" / "settings.local.json"  # the private one: the entry names a path on this machine
-
-
-def _data(places: Places) -> Path:
-    return places.chosen("CLAUDE_CONFIG_DIR", ".claude")
 
 
 def _entries(words: Sequence[str]) -> list[HookEntry]:
@@ -107,7 +103,7 @@ def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:
 
 
 def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
-    folder = _data(places) if scope is SettingsScope.USER else places.project / ".claude"
+    folder = places.data("claude-code") if scope is SettingsScope.USER else places.project / ".claude"
     return {
         folder / "commands" / "holdfast" / f"{each.name}.md": markdown_with_stdin(each, program)
         for each in SLASH_COMMANDS
@@ -116,7 +112,11 @@ def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> d
 
 def _plugin(places: Places, scope: SettingsScope, words: Sequence[str], program: Sequence[str]) -> dict[Path, str]:
     """A plugin in the folder of skills, where current versions load it without a marketplace."""
-    folder = (_data(places) if scope is SettingsScope.USER else places.project / ".claude") / "skills" / "holdfast"
+    folder = (
+        (places.data("claude-code") if scope is SettingsScope.USER else places.project / ".claude")
+        / "skills"
+        / "holdfast"
+    )
     about = {
         "name": "holdfast",
         "version": holdfast.__version__,
@@ -142,7 +142,6 @@ AGENT = Agent(
     settings=_settings,
     entries=_entries,
     read=_read,
-    data=_data,
     frame={},
     resume="claude --resume {}",
     forked=_forked,

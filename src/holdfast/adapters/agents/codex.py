@@ -50,12 +50,8 @@ _READING = frozenset(
 
 
 def _settings(places: Places, scope: SettingsScope) -> Path:
-    folder = _data(places) if scope is SettingsScope.USER else places.project / ".codex"
+    folder = places.data("codex") if scope is SettingsScope.USER else places.project / ".codex"
     return folder / "hooks.json"
-
-
-def _data(places: Places) -> Path:
-    return places.chosen("CODEX_HOME", ".codex")
 
 
 def _entries(words: Sequence[str]) -> list[HookEntry]:
@@ -98,7 +94,7 @@ def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:
 
 def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
     """Skills, which the user calls as `$holdfast-undo`: current versions read no prompts of users."""
-    folder = (_data(places) if scope is SettingsScope.USER else places.project / ".codex") / "skills"
+    folder = (places.data("codex") if scope is SettingsScope.USER else places.project / ".codex") / "skills"
     files: dict[Path, str] = {}
     for each in SLASH_COMMANDS:
         name = f"holdfast-{each.name}"
@@ -114,7 +110,6 @@ AGENT = Agent(
     settings=_settings,
     entries=_entries,
     read=_read,
-    data=_data,
     frame={},
     resume="codex resume {}",
     forked=_forked,

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
-from holdfast.adapters.agents.base import AGENT_NAMES, Agent, Places, find_agent
+from holdfast.adapters.agents.base import Agent, Places, find_agent
+from holdfast.adapters.agents.names import AGENT_NAMES
 from holdfast.adapters.agents.protocol import state_folder
 from holdfast.adapters.agents.transcript import MAX_HASHED_BYTES, STATE
 from holdfast.errors import Damaged, NotFound, Remedy
@@ -85,7 +86,7 @@ def restore_conversation(saved: SavedConversation, places: Places, *, new_sessio
         return RestoredConversation(agent.name, saved.session, str(saved.path), resume, is_new=False)
     folder = saved.path.parent
     is_plain = saved.path.suffix in (".jsonl", ".json")
-    if agent.forked is not None and saved.session and is_plain and _is_within(folder, agent.data(places)):
+    if agent.forked is not None and saved.session and is_plain and _is_within(folder, places.data(agent.name)):
         name, data = agent.forked(saved.path.name, saved.data, saved.session, new_session)
         path = _written(folder / name, data)
         return RestoredConversation(agent.name, new_session, str(path), agent.resume.format(new_session), is_new=True)

@@ -37,12 +37,8 @@ _READING = frozenset({"view", "glob", "grep", "read_bash", "list_bash", "web_fet
 
 def _settings(places: Places, scope: SettingsScope) -> Path:
     if scope is SettingsScope.USER:
-        return _data(places) / "hooks" / "holdfast.json"
+        return places.data("copilot") / "hooks" / "holdfast.json"
     return places.project / ".github" / "hooks" / "holdfast.json"
-
-
-def _data(places: Places) -> Path:
-    return places.chosen("COPILOT_HOME", ".copilot")
 
 
 def _entries(words: Sequence[str]) -> list[HookEntry]:
@@ -82,7 +78,6 @@ AGENT = Agent(
     settings=_settings,
     entries=_entries,
     read=_read,
-    data=_data,
     frame={"version": 1},
     speaks=False,
     not_covered=(

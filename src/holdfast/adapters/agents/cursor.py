@@ -47,12 +47,8 @@ _READING = frozenset({"Read", "Grep", "Glob", "LS", "WebSearch", "WebFetch", "Se
 
 
 def _settings(places: Places, scope: SettingsScope) -> Path:
-    folder = _data(places) if scope is SettingsScope.USER else places.project / ".cursor"
+    folder = places.data("cursor") if scope is SettingsScope.USER else places.project / ".cursor"
     return folder / "hooks.json"
-
-
-def _data(places: Places) -> Path:
-    return places.home / ".cursor"
 
 
 def _entries(words: Sequence[str]) -> list[HookEntry]:
@@ -81,7 +77,7 @@ def _read(fields: EventFields, environ: Mapping[str, str]) -> AgentEvent:
 
 
 def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
-    folder = (_data(places) if scope is SettingsScope.USER else places.project / ".cursor") / "commands"
+    folder = (places.data("cursor") if scope is SettingsScope.USER else places.project / ".cursor") / "commands"
     return {folder / f"holdfast-{each.name}.md": markdown_for_model(each, program) for each in SLASH_COMMANDS}
 
 
@@ -91,7 +87,6 @@ AGENT = Agent(
     settings=_settings,
     entries=_entries,
     read=_read,
-    data=_data,
     frame={"version": 1},
     speaks=False,
     commands=_commands,

@@ -82,7 +82,7 @@ def examine(agent: Agent, places: Places, words: Sequence[str], known: AgentSess
     return AgentReport(
         agent=agent.name,
         title=agent.title,
-        is_used=agent.data(places).is_dir(),
+        is_used=places.data(agent.name).is_dir(),
         installed=installed,
         trusted=trusted,
         commands=_commands(agent, places, words, problems),
@@ -191,7 +191,7 @@ def _droid(path: Path, entries: list[HookEntry]) -> list[str]:
 def _copilot(agent: Agent, path: Path, places: Places) -> list[str]:
     """A hooks file can disable its own hooks, and the settings can disable all."""
     shared = places.project / ".github" / "copilot" / "settings.json"
-    off = _switched_off(agent.data(places) / "settings.json", shared, shared.with_name("settings.local.json"))
+    off = _switched_off(places.data(agent.name) / "settings.json", shared, shared.with_name("settings.local.json"))
     return off or _switched_off(path)
 
 
@@ -217,7 +217,7 @@ def _gemini(
         problems.append("the hook is disabled (hooksConfig.disabled)")
     if scope is SettingsScope.USER:
         return None, problems
-    trusted = _listed(_json(agent.data(places) / "trusted_hooks.json").get(str(places.project)))
+    trusted = _listed(_json(places.data(agent.name) / "trusted_hooks.json").get(str(places.project)))
     ours = [handler for each in entries for handler in _listed(each.value.get("hooks")) if is_ours(handler, agent.name)]
     keys = {f"{handler.get('name', '')}:{handler.get('command', '')}" for handler in ours}
     is_trusted = keys <= set(map(str, trusted))
@@ -228,7 +228,7 @@ def _gemini(
 
 def _codex(path: Path, text: str, places: Places) -> tuple[bool | None, list[str]]:
     """Codex stores a hash of each hook that the user accepted, under its file, event and two indexes."""
-    file = places.chosen("CODEX_HOME", ".codex") / "config.toml"
+    file = places.data("codex") / "config.toml"
     try:
         config = durable.parse_toml(decode_settings(file, read_settings_file(file)).encode())
     except (OSError, Refused, ValueError) as error:

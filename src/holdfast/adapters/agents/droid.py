@@ -39,11 +39,7 @@ def _settings(places: Places, scope: SettingsScope) -> Path:
 
 
 def _folder(places: Places, scope: SettingsScope) -> Path:
-    return _data(places) if scope is SettingsScope.USER else places.project / ".factory"
-
-
-def _data(places: Places) -> Path:
-    return places.chosen("FACTORY_HOME_OVERRIDE", "") / ".factory"
+    return places.data("droid") if scope is SettingsScope.USER else places.project / ".factory"
 
 
 def _entries(words: Sequence[str]) -> list[HookEntry]:
@@ -72,7 +68,6 @@ AGENT = Agent(
     settings=_settings,
     entries=_entries,
     read=_read,
-    data=_data,
     frame={},
     commands=_commands,
     not_covered=(

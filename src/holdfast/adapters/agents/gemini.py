@@ -47,12 +47,8 @@ _KINDS = {
 
 
 def _settings(places: Places, scope: SettingsScope) -> Path:
-    folder = _data(places) if scope is SettingsScope.USER else places.project / ".gemini"
+    folder = places.data("gemini") if scope is SettingsScope.USER else places.project / ".gemini"
     return folder / "settings.json"
-
-
-def _data(places: Places) -> Path:
-    return places.chosen("GEMINI_CLI_HOME", "") / ".gemini"
 
 
 def _entries(words: Sequence[str]) -> list[HookEntry]:
@@ -88,7 +84,7 @@ def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> d
     files: dict[Path, str] = {}
     folder = places.project / ".gemini"
     if scope is SettingsScope.USER:
-        folder = _data(places) / "extensions" / "holdfast"
+        folder = places.data("gemini") / "extensions" / "holdfast"
         about = {"name": "holdfast", "version": "1.0.0", "description": "Checkpoints: undo, timeline, restore, status"}
         files[folder / "gemini-extension.json"] = json.dumps(about, indent=2) + "\n"
     names = {folder / "commands" / "holdfast" / f"{each.name}.toml": toml(each, program) for each in SLASH_COMMANDS}
@@ -101,7 +97,6 @@ AGENT = Agent(
     settings=_settings,
     entries=_entries,
     read=_read,
-    data=_data,
     frame={},
     resume="gemini --resume {}",
     forked=_forked,

@@ -27,9 +27,10 @@ from holdfast.adapters.agents.attribution import (
     turn_of_author,
     with_change,
 )
-from holdfast.adapters.agents.base import AGENT_NAMES, Agent, find_agent
+from holdfast.adapters.agents.base import Agent, find_agent
 from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind, plain
 from holdfast.adapters.agents.hook_log import log
+from holdfast.adapters.agents.names import AGENT_NAMES
 from holdfast.adapters.agents.protocol import state_folder
 from holdfast.adapters.agents.session_file import SessionFile
 from holdfast.errors import HoldfastError, Refused

@@ -19,13 +19,7 @@ def _settings(places: Places, scope: SettingsScope) -> Path:
 
 
 def _folder(places: Places, scope: SettingsScope) -> Path:
-    return _data(places) if scope is SettingsScope.USER else places.project / ".kilo"
-
-
-def _data(places: Places) -> Path:
-    if chosen := places.environ.get("KILO_CONFIG_DIR"):
-        return Path(chosen)
-    return places.chosen("XDG_CONFIG_HOME", ".config") / "kilo"
+    return places.data("kilo") if scope is SettingsScope.USER else places.project / ".kilo"
 
 
 def _entries(words: Sequence[str]) -> list[HookEntry]:
@@ -51,7 +45,6 @@ AGENT = Agent(
     settings=_settings,
     entries=_entries,
     read=_read,
-    data=_data,
     frame={},
     own_file=_own_file,
     speaks=False,

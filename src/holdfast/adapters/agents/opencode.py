@@ -112,14 +112,8 @@ export const Holdfast = async ({ directory, worktree }) => {
 
 
 def _settings(places: Places, scope: SettingsScope) -> Path:
-    folder = _data(places) if scope is SettingsScope.USER else places.project / ".opencode"
+    folder = places.data("opencode") if scope is SettingsScope.USER else places.project / ".opencode"
     return folder / "plugins" / "holdfast.js"
-
-
-def _data(places: Places) -> Path:
-    if chosen := places.environ.get("OPENCODE_CONFIG_DIR"):
-        return Path(chosen)
-    return places.chosen("XDG_CONFIG_HOME", ".config") / "opencode"
 
 
 def _entries(words: Sequence[str]) -> list[HookEntry]:
@@ -165,7 +159,6 @@ AGENT = Agent(
     settings=_settings,
     entries=_entries,
     read=_read,
-    data=_data,
     frame={},
     own_file=_own_file,
     speaks=False,

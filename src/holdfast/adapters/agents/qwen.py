@@ -47,11 +47,7 @@ def _settings(places: Places, scope: SettingsScope) -> Path:
 
 
 def _folder(places: Places, scope: SettingsScope) -> Path:
-    return _data(places) if scope is SettingsScope.USER else places.project / ".qwen"
-
-
-def _data(places: Places) -> Path:
-    return places.chosen("QWEN_HOME", ".qwen")
+    return places.data("qwen") if scope is SettingsScope.USER else places.project / ".qwen"
 
 
 def _entries(words: Sequence[str]) -> list[HookEntry]:
@@ -91,7 +87,6 @@ AGENT = Agent(
     settings=_settings,
     entries=_entries,
     read=_read,
-    data=_data,
     frame={},
     commands=_commands,
     resume="qwen --resume {}",

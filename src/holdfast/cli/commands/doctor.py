@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 import click
 
 from holdfast.adapters.agents.attribution import AgentSessions, LastEvent
-from holdfast.adapters.agents.base import AGENT_NAMES, find_agent
+from holdfast.adapters.agents.base import find_agent
 from holdfast.adapters.agents.doctor import AgentReport, examine
 from holdfast.adapters.agents.hook_log import log_file
+from holdfast.adapters.agents.names import AGENT_NAMES
 from holdfast.adapters.agents.parent_process import session_folder
 from holdfast.adapters.agents.session_file import read_sessions
 from holdfast.cli import render, streams

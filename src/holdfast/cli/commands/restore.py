@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli import render, streams, values
+from holdfast.cli import render, streams, turns, values
 from holdfast.cli.command import command
 from holdfast.cli.context import App, decline, pass_app, typed
 from holdfast.cli.restore_output import carry_out, find_conversation
@@ -145,7 +145,7 @@ def _choose(app: App, workspace: Workspace, preview: Callable[..., Plan]) -> tup
     chooser = Chooser(
         f"Restore to which checkpoint? {render.escape(str(workspace.path))}",
         _checkpoint_choices(checkpoints),
-        lambda key: _about(by_id[key]),
+        lambda key: _about(workspace, by_id[key]),
     )
     while True:
         chosen = pick(chooser)
@@ -215,13 +215,14 @@ def _line(checkpoint: Checkpoint, prompt: str = "") -> str:
     return " ".join(filter(None, (shown, render.first_line(prompt or checkpoint.message))))
 
 
-def _about(checkpoint: Checkpoint) -> list[str]:
+def _about(workspace: Workspace, checkpoint: Checkpoint) -> list[str]:
     """Return what the preview says about a checkpoint."""
-    changed = checkpoint.files_changed
+    changed = workspace.changed_paths(checkpoint)
     lines = [f"{render.local(checkpoint.timestamp)}  {render.escape(checkpoint.session or '')}".rstrip()]
     lines += [render.escape(line) for line in checkpoint.message.split("\n")]
     since = "changed since the one before" if checkpoint.parent else "saved"
-    return [*lines, f"{render.count(len(changed), 'file')} {since}:", *(f"  {render.escape(path)}" for path in changed)]
+    lines.append(f"{render.count(len(changed), 'file')} {since}:")
+    return [*lines, *(f"  {turns.named(each, colour=False)}" for each in changed)]
 
 
 def _choices(checkpoints: list[Checkpoint]) -> str:

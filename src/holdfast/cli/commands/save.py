@@ -202,9 +202,10 @@ def show_saved(workspace: Workspace, checkpoint: Checkpoint, *, lost: bool = Fal
 
 def _changed(workspace: Workspace, checkpoint: Checkpoint) -> str:
     """How many files changed; if none did, whether your git moved on."""
-    changed, parent = checkpoint.files_changed, workspace.shown_parent(checkpoint)
+    changed = workspace.changed_count(checkpoint)
     if changed or not checkpoint.parent:
-        return f"{render.count(len(changed), 'file')} {'changed' if checkpoint.parent else 'saved'}"
+        return f"{render.count(changed, 'file')} {'changed' if checkpoint.parent else 'saved'}"
+    parent = workspace.shown_parent(checkpoint)
     if parent is not None and parent.git != checkpoint.git:
         return "no files changed, only the branch or commit of your git"
     return "no files changed"

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from holdfast.adapters.agents.base import AGENT_NAMES
+from holdfast.adapters.agents.names import AGENT_NAMES
 from holdfast.adapters.agents.slash_commands import SLASH_COMMANDS, command_of
 from holdfast.cli import streams
 from holdfast.cli.command import command

@@ -123,7 +123,7 @@ class _Saves:
             return
         self.made.append(saved)
         if not self._app.json:
-            files = render.count(len(saved.files_changed), "file")
+            files = render.count(self.workspace.changed_count(saved), "file")
             streams.answer(f"{render.paint(short(saved.id), 'cyan')}  {files} {'changed' if saved.parent else 'saved'}")
             streams.flush()
         if not saved.complete:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +28,7 @@ from holdfast.workspace.stored.repository import Repository
 INDEX = "index:"
 """Begins the tip that stands for everything staged; its digest follows."""
 _SMALL_MAX_BYTES = 4 << 20
-_ENTRIES = Cutting(re.compile(rb"[^\x00]\x00"), 4 << 10, 32 << 10, 31)  # entries of an index end so
+_ENTRIES = Cutting(rb"[^\x00]\x00", 4 << 10, 32 << 10, 31)  # entries of an index end so
 
 
 class RecordedGit(NamedTuple):

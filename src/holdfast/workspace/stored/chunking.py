@@ -24,17 +24,15 @@ _MOST_TRIES = 4096  # repetitive content has the same candidate again and again
 class Cutting(NamedTuple):
     """Where to cut: after a match of `places` whose last bytes hash to a cut, within these sizes."""
 
-    places: re.Pattern[bytes]
+    places: bytes  # a pattern, not compiled yet: start-up cost
     least_bytes: int
     most_bytes: int
     mask: int
 
 
-LINES = Cutting(re.compile(rb"\n"), 4 << 10, 32 << 10, 31)
-JSON_TOKENS = Cutting(re.compile(rb"[,\]}]"), 4 << 10, 32 << 10, 31)
-LARGE_FILES = Cutting(
-    re.compile(rb"[^\x00]\x00|[^\xff]\xff|[^\n]\n|[^ ] "), 256 << 10, 1 << 20, 255
-)  # where a run begins
+LINES = Cutting(rb"\n", 4 << 10, 32 << 10, 31)
+JSON_TOKENS = Cutting(rb"[,\]}]", 4 << 10, 32 << 10, 31)
+LARGE_FILES = Cutting(rb"[^\x00]\x00|[^\xff]\xff|[^\n]\n|[^ ] ", 256 << 10, 1 << 20, 255)  # where a run begins
 
 
 class Sink(Protocol):
@@ -125,7 +123,7 @@ def _place(data: bytes, start: int, cutting: Cutting) -> int:
     end = min(start + cutting.most_bytes, len(data))
     if data[start:end] == _ZEROS[: end - start]:
         return end  # a hole of a sparse file
-    for match in islice(cutting.places.finditer(data, start + cutting.least_bytes, end), _MOST_TRIES):
+    for match in islice(re.compile(cutting.places).finditer(data, start + cutting.least_bytes, end), _MOST_TRIES):
         if not zlib.crc32(data[match.end() - _WINDOW : match.end()]) & cutting.mask:
             return match.end()
     return end

@@ -299,8 +299,28 @@ def changes_of(repository: Repository, checkpoint: Checkpoint) -> list[PathChang
     return [PathChange("", path) for path in repository.files_changed(checkpoint)]
 
 
+def count_changes(repository: Repository, checkpoint: Checkpoint, is_there: Callable[[str], bool]) -> int:
+    """Return how many paths `changes_of` names, in most cases without comparing trees. `is_there`: whether the folder
+    has a path: only where one is gone a file can have been renamed."""
+    paths = repository.files_changed(checkpoint)
+    if checkpoint.parent is None:
+        return len(paths)
+    try:
+        parent = repository.shown_parent(checkpoint)
+        if parent is None or (parent.id == checkpoint.parent and all(map(is_there, paths))):
+            return len(paths)
+        return len(_differing(repository, parent, checkpoint, lines_max_files=0))
+    except (Damaged, NotFound):
+        return len(paths)
+
+
 def _differing(
-    repository: Repository, before: Checkpoint, after: Checkpoint, reader: "TreeReader | None" = None
+    repository: Repository,
+    before: Checkpoint,
+    after: Checkpoint,
+    reader: "TreeReader | None" = None,
+    *,
+    lines_max_files: int = LINES_MAX_FILES,
 ) -> list[PathChange]:
     from holdfast.workspace.stored.diff import make_diff  # start-up cost: most lists are in the cache
     from holdfast.workspace.stored.object_sink import ObjectSink
@@ -309,7 +329,7 @@ def _differing(
     roots = repository.contents(before).root, repository.contents(after).root
     changes = list((reader or TreeReader(repository.objects)).diff(*roots))
     sink = ObjectSink(repository.objects)
-    has_lines = len(files_changed(changes)) <= LINES_MAX_FILES
+    has_lines = len(files_changed(changes)) <= lines_max_files
     gaps = (before.uncovered, after.uncovered)
     return make_diff(before.id, after.id, changes, sink, gaps, with_lines=has_lines).paths
 

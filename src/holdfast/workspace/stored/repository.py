@@ -37,6 +37,9 @@ REVERT = "revert"
 """The verb of a checkpoint that is the target of a revert: the folder without chosen changes."""
 BISECT_NOTE = "bisect"
 """A file of the store while a bisection runs in the workspace: the id of the checkpoint to bring back."""
+SECRETS = "secrets.json"
+UNSCANNED = "unscanned"
+"""Files of the store, if there is something to note: the secrets in checkpoints, and those not scanned for them."""
 THINNING = "thinning"
 """The folder in which packs are copied without the store's lock, and its lock."""
 GIT_WORK = "git-work"
@@ -105,6 +108,10 @@ class Repository:
     def purge_journal(self) -> Path:
         """The journal of a purge; it exists while one is unfinished."""
         return self.own / "purge.json"
+
+    def knows_secrets(self) -> bool:
+        """Whether something is noted about secrets in checkpoints: some were found, or a scan is pending."""
+        return any((self.own / name).exists() for name in (SECRETS, UNSCANNED))
 
     @property
     def is_purging(self) -> bool:

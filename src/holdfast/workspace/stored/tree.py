@@ -1,6 +1,6 @@
 """Reading and comparing the trees of checkpoints. Equal folders are never opened (P8)."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import os
 import stat

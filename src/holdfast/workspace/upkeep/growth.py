@@ -4,7 +4,7 @@
 waits in a file for the next hook that can show it.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import contextlib
 import json

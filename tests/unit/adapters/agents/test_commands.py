@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.agents.base import AGENT_NAMES
+from holdfast.adapters.agents.names import AGENT_NAMES
 
 from .conftest import HOOK, ScriptedAgent, history
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from holdfast import Workspace
-from holdfast.adapters.agents.base import AGENT_NAMES
+from holdfast.adapters.agents.names import AGENT_NAMES
 
 from .conftest import ScriptedAgent, helpers, history, log_text
 

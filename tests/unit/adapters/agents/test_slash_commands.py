@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import durable
-from holdfast.adapters.agents.base import AGENT_NAMES, Places, SettingsScope, find_agent
+from holdfast.adapters.agents.base import Places, SettingsScope, find_agent
+from holdfast.adapters.agents.names import AGENT_NAMES
 from holdfast.adapters.agents.settings.install import (
     apply_change,
     plan_install,

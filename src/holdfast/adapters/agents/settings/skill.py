@@ -22,9 +22,7 @@ _MARK = b"holdfast install skill"  # in each of its files
 
 def skill_folder(places: Places, scope: SettingsScope) -> Path:
     """The folder of the skill, in the project's or the user's `.claude/skills`."""
-    above = (
-        places.project / ".claude" if scope is SettingsScope.PROJECT else places.chosen("CLAUDE_CONFIG_DIR", ".claude")
-    )
+    above = places.project / ".claude" if scope is SettingsScope.PROJECT else places.data("claude-code")
     return above / "skills" / NAME
 
 

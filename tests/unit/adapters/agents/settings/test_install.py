@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.agents.base import AGENT_NAMES, Places, SettingsScope, find_agent
+from holdfast.adapters.agents.base import Places, SettingsScope, find_agent
+from holdfast.adapters.agents.names import AGENT_NAMES
 from holdfast.adapters.agents.protocol import state_folder
 from holdfast.adapters.agents.settings.hook_entries import are_same, found_entries, with_entries, without_entries
 from holdfast.adapters.agents.settings.install import apply_change, plan_install, plan_uninstall

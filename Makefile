@@ -11,7 +11,7 @@ PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
 PORTABLE := tests/cases tests/cli tests/unit/durable tests/unit/scan tests/unit/shadowgit tests/unit/workspace
 
-.PHONY: demo test test-all test-python portable lint types layers quick full bench docs screens install-all clean
+.PHONY: demo test test-all test-python portable lint types layers quick full bench docs screens release install-all clean
 
 demo: $(VENV)/.installed
 	$(BIN)/holdfast demo
@@ -69,6 +69,10 @@ docs: $(VENV)/.installed-docs
 screens: install-all
 	cd tests && ../$(BIN)/python -m docs.casts ../docs/pictures
 	cd tests && ../$(BIN)/python -m web.screens ../docs/pictures
+
+# A commit and a tag; nothing is pushed. See docs/internals/release.md.
+release:
+	$(PYTHON) tools/release.py $(VERSION)
 
 install-all: $(VENV)/.installed-all
 

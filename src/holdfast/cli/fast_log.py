@@ -96,15 +96,20 @@ def log(
         if page.next is not None:
             from holdfast.model.documents import short
 
-            again = [app.url] if app.url else []
-            for option in {each.name: each for each in location.options}.values():
-                value = options.get(option.name)
-                if value is not None and value is not False:
-                    again += [f"--{option.name}"] if value is True else [f"--{option.name}", value]
-            again += ["-n", str(limit)] if limit != LIMIT else []
+            again = _options_again(app, location, options, limit)
             again += ["--before", short(page.next) if is_folder else page.next, *words]
             again += ["--", *after_dashes] if after_dashes else []
             streams.note(f"There are more: {app.typed('log', *again)}")
+
+
+def _options_again(app: App, location: Any, options: dict[str, Any], limit: int) -> list[str]:
+    """The words of a command that has the same options as this one."""
+    words = [app.url] if app.url else []
+    for option in {each.name: each for each in location.options}.values():
+        value = options.get(option.name)
+        if value is not None and value is not False:
+            words += [f"--{option.name}"] if value is True else [f"--{option.name}", value]
+    return [*words, "-n", str(limit)] if limit != LIMIT else words
 
 
 def _narrow(app: App, location: Any, words: Sequence[str], after_dashes: Sequence[str] | None) -> list[str]:

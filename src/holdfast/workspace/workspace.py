@@ -142,6 +142,7 @@ class Workspace:
         Refused for the home folder and system folders, for a store inside the workspace, and for a store that other
         users own or can read or write, unless `trust_store`.
         """
+        # Longer than other functions: it has one line for each option, and sets each attribute once.
         environ = os.environ if environ is None else environ
         home = Path(check_place(home, "the home folder")) if home is not None else store_paths.home_folder()
         exclude_patterns = check_patterns(exclude_patterns)
@@ -993,18 +994,10 @@ class Workspace:
                 keep_mine, agent = keep_mine or plan.keep_mine, agent or plan.agent
                 unsaved_by = unsaved_by or plan.unsaved_by
             request = RestoreRequest(
-                "restore",
-                target,
-                as_text(paths),
-                keep_new=keep_new,
-                skip_damaged=skip_damaged,
-                keep_mine=keep_mine,
-                agent=agent,
-                unsaved_by=unsaved_by,
-                touch_ns=self._touch_ns(touch),
-                state=None if state is None else dict(state),
-                progress=progress,
-            )
+                "restore", target, as_text(paths), keep_new=keep_new, skip_damaged=skip_damaged, keep_mine=keep_mine,
+                agent=agent, unsaved_by=unsaved_by, touch_ns=self._touch_ns(touch),
+                state=None if state is None else dict(state), progress=progress,
+            )  # fmt: skip
             return self._restore(request, plan=None if was_missing else plan)  # a plan is of another folder then
 
     def preview_revert(self, changes: Changes, hunks: Iterable[Hunk | str] | None = None) -> Plan:

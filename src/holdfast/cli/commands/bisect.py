@@ -62,16 +62,8 @@ def bisect(ctx: click.Context, app: App, *, good: str, bad: str, in_place: bool)
             signal.raise_signal(signal.SIGINT)
         return None if ended.status == _SKIP else ended.status == 0
 
-    def tell(checkpoint: Checkpoint, verdict: str, left: int) -> None:
-        rest = f"  (at most {left} more)" if left else ""
-        streams.note(f"{short(checkpoint.id)}  {verdict:<4}{rest}  {render.first_line(message(checkpoint))}".rstrip())
-
-    def begun(saved: Checkpoint) -> None:
-        again = typed("restore", short(saved.id))
-        streams.note(f"The folder is saved as {short(saved.id)} and restored at the end. If this is killed: {again}")
-
     with _interrupted_once() if in_place else contextlib.nullcontext():
-        found = workspace.bisect(good, bad, test, tell=tell, in_place=in_place, begun=begun)
+        found = workspace.bisect(good, bad, test, tell=_tell, in_place=in_place, begun=_tell_begun)
     if app.json:
         app.document(documents.bisected(found))
     else:
@@ -80,6 +72,16 @@ def bisect(ctx: click.Context, app: App, *, good: str, bad: str, in_place: bool)
         render.note_list(found.changed, "The command changed these, which are linked to the workspace's own")
     render.note_list(found.stale_outputs, "Newer than the files of the folder, perhaps built from others: build again")
     return Exit.DONE if found.first_bad else Exit.INCOMPLETE
+
+
+def _tell(checkpoint: Checkpoint, verdict: str, left: int) -> None:
+    rest = f"  (at most {left} more)" if left else ""
+    streams.note(f"{short(checkpoint.id)}  {verdict:<4}{rest}  {render.first_line(message(checkpoint))}".rstrip())
+
+
+def _tell_begun(saved: Checkpoint) -> None:
+    again = typed("restore", short(saved.id))
+    streams.note(f"The folder is saved as {short(saved.id)} and restored at the end. If this is killed: {again}")
 
 
 @contextlib.contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from holdfast.cli import progress, render, run_command, streams
@@ -9,9 +11,12 @@ from holdfast.cli.command import AFTER_DASHES, command
 from holdfast.cli.context import App, pass_app, typed
 from holdfast.cli.remedies import error_document, sentence
 from holdfast.errors import HoldfastError
-from holdfast.model import Restored, documents
+from holdfast.model import Checkpoint, Restored, documents
 from holdfast.model.documents import short
 from holdfast.workspace.guard import git_position, git_since, restore_after_failure
+
+if TYPE_CHECKING:
+    from holdfast.workspace import Workspace
 
 
 @command(after_dashes="-- COMMAND...")
@@ -37,16 +42,7 @@ def guard(
     if not words:
         raise click.UsageError("no command is named; it comes after --")
     workspace = app.open(create=True)
-    whose, metadata = workspace.first_saves.attribute(actor)  # what is there already is not of who runs it
-    with progress.shown() as shown:
-        saved = workspace.save(
-            message or f"before {run_command.shown(words)}"[:200],
-            session=session,
-            actor=whose,
-            metadata=metadata or None,
-            progress=shown,
-        )
-    streams.note(f"{'Saved' if saved.is_new else 'Already saved as'} {short(saved.id)}")
+    saved = _save_before(workspace, message or f"before {run_command.shown(words)}"[:200], session, actor)
     restored: Restored | None = None
     failure: HoldfastError | None = None
     git, about_git = git_position(workspace), ""
@@ -77,6 +73,14 @@ def guard(
         if about_git:
             streams.note(render.escape(f"Note: {about_git}"))
     return status
+
+
+def _save_before(workspace: Workspace, message: str, session: str | None, actor: str | None) -> Checkpoint:
+    whose, metadata = workspace.first_saves.attribute(actor)  # the command's actor did not write what is there already
+    with progress.shown() as shown:
+        saved = workspace.save(message, session=session, actor=whose, metadata=metadata or None, progress=shown)
+    streams.note(f"{'Saved' if saved.is_new else 'Already saved as'} {short(saved.id)}")
+    return saved
 
 
 def _tell(status: int, restored: Restored | None, failure: HoldfastError | None, saved: str) -> None:

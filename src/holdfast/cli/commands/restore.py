@@ -77,20 +77,13 @@ def restore(
     workspace = app.open()
     if patch:
         others = {"--pick": pick, "--keep-new": keep_new, "--keep-mine": keep_mine, "--skip-damaged": skip_damaged}
-        for name, is_set in (others | {"--with-conversation": with_conversation}).items():
-            if is_set:
-                raise click.UsageError(f"-p does not go with {name}")
+        _check_with_patch(others | {"--with-conversation": with_conversation})
         return _restore_hunks(app, workspace, ref, paths, touch=touch, dry_run=dry_run)
     preview = partial(workspace.preview, keep_new=keep_new, keep_mine=keep_mine, agent=agent)
     chosen = app.paths(workspace, paths)
     if ref is None:
         ref, chosen = _choose(app, workspace, preview)
-    try:
-        plan = preview(ref, chosen)
-    except NotFound as error:
-        if not os.path.lexists(ref):
-            raise
-        raise NotFound(error.message, hint=f"To restore this path: {typed('restore', 'latest', ref, *paths)}") from None
+    plan = _previewed(preview, ref, chosen, paths)
     if pick and plan and paths_of(plan):
         _check_terminal(app, "--pick", "Name the paths instead.")
         chosen = _choose_paths(workspace, plan) or decline()
@@ -98,6 +91,22 @@ def restore(
     kept = find_conversation(workspace.get(plan.checkpoint)) if with_conversation else None
     act = partial(workspace.restore, plan.checkpoint, chosen, plan, skip_damaged=skip_damaged, touch=touch)
     return carry_out(app, workspace, plan, lambda shown: act(progress=shown), dry_run=dry_run, kept=kept)
+
+
+def _check_with_patch(others: dict[str, bool]) -> None:
+    for name, is_set in others.items():
+        if is_set:
+            raise click.UsageError(f"-p does not go with {name}")
+
+
+def _previewed(preview: Callable[..., Plan], ref: str, chosen: list[str] | None, paths: tuple[str, ...]) -> Plan:
+    """Preview a restore. If REF is a path, the error says how to restore that."""
+    try:
+        return preview(ref, chosen)
+    except NotFound as error:
+        if not os.path.lexists(ref):
+            raise
+        raise NotFound(error.message, hint=f"To restore this path: {typed('restore', 'latest', ref, *paths)}") from None
 
 
 # hunk by hunk

@@ -87,18 +87,9 @@ def save(
         actor, session, metadata = _attribute(workspace, session, metadata)
     with progress.shown() as shown:
         saved = workspace.save(
-            message,
-            state=states or None,
-            session=session,
-            actor=actor,
-            step=step,
-            metadata=metadata,
-            name=name,
-            pinned=pin,
-            allow_empty=allow_empty or kind is not None,
-            rehash=rehash,
-            progress=shown,
-        )
+            message, state=states or None, session=session, actor=actor, step=step, metadata=metadata, name=name,
+            pinned=pin, allow_empty=allow_empty or kind is not None, rehash=rehash, progress=shown,
+        )  # fmt: skip
     notices = workspace.after_save() if saved.is_new else []
     if app.json:
         app.document({"checkpoint": documents.whole_checkpoint(saved), "new": saved.is_new})

@@ -113,11 +113,8 @@ def save_checkpoint(
         meta.sha256 = _write(path, body)
         entry = {"path": path.name, "metric": metric_value, "created_at": meta.created_at, "sha256": meta.sha256}
         chosen: dict[str, Any] = {
-            "schema_version": SCHEMA_VERSION,
-            "metric_key": metric_key,
-            "mode": mode,
-            "top_k": int(best_k or top_k),
-        }
+            "schema_version": SCHEMA_VERSION, "metric_key": metric_key, "mode": mode, "top_k": int(best_k or top_k),
+        }  # fmt: skip
         kept, removed = _choose([*index["entries"], entry], chosen["top_k"], mode)
         _write_index(root, chosen | {"entries": kept})
         if metadata is not None:

@@ -139,6 +139,19 @@ class TestTurn:
         split = pages.get(f"turn/{turn.checkpoints[0].id}", view="split").text
         assert 'class="code split"' in split
 
+    def test_what_the_agent_said_at_the_end(self, pages: Pages, workspace: Workspace, session: Session) -> None:
+        session.prompt("One file, please.")
+        session.write("one.txt", "agent\n")
+        session.reply("Here it is & done.")  # after the last checkpoint of the turn
+        newest = workspace.turns(1).turns[0]
+        page = f"turn/{newest.checkpoints[0].id}"
+        assert pages.get(page).text.count("Here it is &amp; done.") == 1
+        assert pages.get(f"{page}.json").json()["closing"] == "Here it is & done."
+        (session.project / "two.txt").write_text("agent\n")
+        session.event("PostToolUse", tool_name="Bash", tool_input={}, tool_use_id="late")  # saves the conversation
+        found = workspace.turns(1).turns[0].checkpoints[0]
+        assert pages.get(f"turn/{found.id}").text.count("Here it is &amp; done.") == 1
+
     def test_neighbours(self, pages: Pages, workspace: Workspace) -> None:
         turns = workspace.turns(None).turns
         text = pages.get(f"turn/{turns[1].checkpoints[0].id}").text

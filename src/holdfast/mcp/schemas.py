@@ -89,8 +89,9 @@ SAVED = gives(
     uncovered_total=COUNT,
 )
 _TURN = takes(
-    "number", "actor", "session", "turn", "prompt", "began", "checkpoints",
-    number=maybe(COUNT), actor=TEXT, session=maybe(TEXT), turn={}, prompt=maybe(TEXT), began=maybe(TEXT),
+    "number", "actor", "session", "turn", "prompt", "closing", "began", "checkpoints",
+    number=maybe(COUNT), actor=TEXT, session=maybe(TEXT), turn={}, prompt=maybe(TEXT),
+    closing=maybe(TEXT) | {"description": "What the agent said at the end."}, began=maybe(TEXT),
     checkpoints=several(TEXT, "Their ids, newest first; none if it changed nothing."),
 )  # fmt: skip
 LISTED = gives(

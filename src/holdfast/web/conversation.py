@@ -46,6 +46,14 @@ def read_conversation(state: Any, folder: str = "", *, whole: bool = False) -> C
     return Conversation(messages[start:], start, note)
 
 
+def with_closing(messages: list[Message], closing: str) -> list[Message]:
+    """Add what the agent said at the end of a turn, which no checkpoint of the turn may have, unless it is there."""
+    start = closing.rstrip("…").strip()
+    if not start or any(each.role == "assistant" and each.text.startswith(start) for each in messages):
+        return messages
+    return [*messages, Message("assistant", closing)]
+
+
 def _messages(state: Any) -> Iterator[Message]:
     if isinstance(state, list):
         entries: Iterable[Any] = state

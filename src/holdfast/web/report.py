@@ -17,7 +17,7 @@ from markupsafe import Markup
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.model import Changes, Checkpoint
 from holdfast.secret_patterns import find_secrets, redact
-from holdfast.web.conversation import Message, read_conversation
+from holdfast.web.conversation import Message, read_conversation, with_closing
 from holdfast.web.diff_view import FileView, view_changes
 from holdfast.web.rendering import Templates
 from holdfast.web.security import Keys
@@ -124,6 +124,11 @@ def make_report(workspace: Workspace, session: str) -> Report:
 
 
 def _said(workspace: Workspace, redactor: Redactor, turn: Turn) -> list[Message]:
+    """The messages of a turn, with what the agent said at its end."""
+    return with_closing(_saved_messages(workspace, redactor, turn), turn.closing)
+
+
+def _saved_messages(workspace: Workspace, redactor: Redactor, turn: Turn) -> list[Message]:
     """The messages of a turn; redacted before they are cut, since half a secret is not recognized."""
     for each in turn.checkpoints:
         try:

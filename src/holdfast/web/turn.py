@@ -10,7 +10,7 @@ from starlette.requests import Request
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.model import Changes, Checkpoint, PathChange, documents
 from holdfast.web.answers import Answer, query_of, site_of
-from holdfast.web.conversation import Conversation, read_conversation
+from holdfast.web.conversation import Conversation, read_conversation, with_closing
 from holdfast.web.diff_view import ROWS_MAX, FileView, view_changes
 from holdfast.web.take_back import banner, restore_title
 from holdfast.web.timeline import verdict
@@ -111,7 +111,15 @@ def _runs(checkpoints: Sequence[Checkpoint]) -> list[list[Checkpoint]]:
 
 
 def _conversation(workspace: Workspace, turn: Turn, *, whole: bool) -> Conversation | None:
-    """The conversation as it was when the turn was saved last; None if it has none."""
+    """The conversation as it was when the turn was saved last, with what the agent said at its end; None: none."""
+    found = _saved_conversation(workspace, turn, whole=whole)
+    if not turn.closing:
+        return found
+    found = found or Conversation([], 0)
+    return found._replace(messages=with_closing(found.messages, turn.closing))
+
+
+def _saved_conversation(workspace: Workspace, turn: Turn, *, whole: bool) -> Conversation | None:
     if turn.actor == USER and CONVERSATION not in _state_names(turn.checkpoints[0]):
         return None
     for each in turn.checkpoints:

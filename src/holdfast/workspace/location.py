@@ -192,8 +192,17 @@ class WorkspaceLocation:
             return location.Details(found.id, [], document, lines=lines or ["It contains everything."])
         missing = documents.uncovered_reasons(each for each in found.uncovered if each.reason.is_failure)
         parent = self.workspace.shown_parent(found)
-        fields = _fields(found, parent.id if parent else found.parent, changes)
+        turn = self._turn(found) if found.actor is not None else None
+        if turn is not None:
+            from holdfast.workspace.stored.history import turn_document  # start-up cost: most are of a person
+
+            document["turn"] = {name: value for name, value in turn_document(turn).items() if name != "checkpoints"}
+        fields = _fields(found, parent.id if parent else found.parent, changes, turn)
         return location.Details(found.id, fields, document, missing=missing)
+
+    def _turn(self, found: Checkpoint) -> Turn | None:
+        """The turn of an agent that a checkpoint is of, with no other checkpoint of it."""
+        return next((each for each in self.workspace.group([found], more=True) if each.checkpoints and each.key), None)
 
     def _state(self, ref: str, name: str) -> Details:
         """One state as it is stored. JSON may look like tags by itself, so that there are tags is a note."""
@@ -390,7 +399,7 @@ def reason(operation: Operation) -> str:
     return f"before {operation.verb} to {target}"
 
 
-def _fields(found: Checkpoint, parent: str | None, changes: Sequence[PathChange]) -> list[Field]:
+def _fields(found: Checkpoint, parent: str | None, changes: Sequence[PathChange], turn: Turn | None) -> list[Field]:
     operation, git = found.operation, found.git
     counted = Counter(each.reason.value for each in found.uncovered)
     uncovered = "\n".join(f"{_count(number, 'path')}: {why}" for why, number in counted.most_common())
@@ -402,6 +411,7 @@ def _fields(found: Checkpoint, parent: str | None, changes: Sequence[PathChange]
         location.Field("message", found.message, "block"),
         location.Field("session", found.session, "block"),
         location.Field("actor", found.actor, "block"),
+        location.Field("the agent said", turn.closing if turn else "", "block"),
         location.Field("step", found.step),
         location.Field("metadata", dict(found.metadata) or None, "json"),
         location.Field("state", tuple(sorted(found.state)), "list"),

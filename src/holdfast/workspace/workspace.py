@@ -510,6 +510,13 @@ class Workspace:
                 least=known + 1 if isinstance(known, int) else 1,
             )
 
+    def end_turn(self, number: int, closing: str) -> None:
+        """Note what an agent said at the end of the turn with this number, of `begin_turn`. The last call counts."""
+        from holdfast.workspace.stored.turn_log import TurnLog
+
+        with os_errors(self.store, outcome=_UNCHANGED):
+            TurnLog(self._repository.own).note_closing(number, check_text(closing, "closing"))
+
     def note_turn_change(self, number: int) -> None:
         """Note that a turn has a checkpoint: if it is deleted one day, the turn is not one that changed nothing."""
         from holdfast.workspace.stored.turn_log import TurnLog

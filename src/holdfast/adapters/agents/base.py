@@ -157,6 +157,7 @@ def read_common(
         version=version,
         model=label(fields.text("model")),
         permission_mode=fields.text("permission_mode"),
+        closing=fields.message("last_assistant_message", "prompt_response") if kind is EventKind.STOP else "",
         reads=tool in reading,
         delegates=tool in delegating,
         background=arguments.flag("run_in_background") or arguments.flag("is_background"),

@@ -11,6 +11,8 @@ from typing import Any
 
 MAX_BYTES = 32 << 20
 """Input above this is not parsed; fields are searched near its beginning and its end."""
+MESSAGE_MAX_CHARS = 2000
+"""What is kept of the message that ends a turn."""
 _TEXT_MAX = 4096
 _LABEL_MAX = 100
 _FIELD = re.compile(rb'"(\w{2,40})"\s*:\s*"((?:[^"\\]|\\.){0,4000})"')
@@ -51,6 +53,11 @@ class EventFields:
                 return str(value)[:_TEXT_MAX]
         return ""
 
+    def message(self, *names: str) -> str:
+        """The first of these fields that is a text, with its lines, shortened."""
+        values = (self._values.get(name) for name in names)
+        return next((shortened(value) for value in values if isinstance(value, str) and value.strip()), "")
+
     def first_line(self, name: str) -> str:
         """The first line of a text that is not blank, short."""
         value = self._values.get(name)
@@ -88,6 +95,14 @@ def plain(text: str, most: int = _LABEL_MAX) -> str:
     """A text that can be stored and shown: no surrogates, no control characters, shortened."""
     text = text[:most].encode("utf-8", "replace").decode()
     return "".join(each if each.isprintable() else " " for each in text)
+
+
+def shortened(text: str) -> str:
+    """A message that can be stored and shown: its lines, without control characters; cut if it is long."""
+    text = text.strip()
+    if len(text) > MESSAGE_MAX_CHARS:
+        text = text[: MESSAGE_MAX_CHARS - 1].rsplit(None, 1)[0] + "…"  # half a key would not be found and redacted
+    return "\n".join(plain(line, MESSAGE_MAX_CHARS) for line in text.splitlines())
 
 
 def label(text: str) -> str:
@@ -154,6 +169,8 @@ class AgentEvent:
     """The tool is known to change no file."""
     delegates: bool = False
     """The tool starts a sub-agent."""
+    closing: str = ""
+    """What the agent said at the end of its turn, if it reports that."""
     background: bool = False
     """What the tool started continues after it has ended."""
     uses_git: bool = False

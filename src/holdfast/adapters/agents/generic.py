@@ -35,7 +35,7 @@ _KINDS = {
     "stop": EventKind.STOP,
     "end": EventKind.END,
 }
-_TEXTS = ("session", "turn", "tool", "call", "prompt", "subagent", "folder", "agent", "version")
+_TEXTS = ("session", "turn", "tool", "call", "prompt", "subagent", "folder", "agent", "version", "message")
 _AGENT = re.compile(r"[a-z][a-z0-9_.-]{0,39}")
 
 
@@ -138,4 +138,5 @@ def _event(fields: EventFields, kind: EventKind, agent: str, folder: str, paths:
         path=os.path.join(folder, paths[0]) if paths else "",
         subject=label(f"{names[0]}{more}") if names else fields.first_line("prompt"),
         version=fields.text("version"),
+        closing=fields.message("message") if kind is EventKind.STOP else "",
     )

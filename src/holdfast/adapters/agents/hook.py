@@ -164,6 +164,8 @@ def save_event(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) 
                 begun=_begin(workspace, event, begins) if begins else None,  # after what the user did until now
             )
         )
+    if event.kind is EventKind.STOP and not event.sub_id:
+        _note_closing(workspace, event, known)
     if event.kind is EventKind.STOP and workspace.check_command is not None:
         with contextlib.suppress(HoldfastError, OSError):  # the helper runs it once the agent has its answer
             workspace.want_check()
@@ -195,6 +197,19 @@ def _begin(workspace: Workspace, event: AgentEvent, turn: str) -> AgentTurn:
     except (HoldfastError, OSError):
         return AgentTurn(turn, prompt)
     return AgentTurn(turn, prompt or start.prompt, start.number, start.changed)
+
+
+def _note_closing(workspace: Workspace, event: AgentEvent, known: AgentSessions) -> None:
+    """Note what the agent said at the end of its turn. If that fails, the turn has no such message."""
+    turn = known.of(event).turn_of(event)
+    if turn is None or not turn.number:
+        return
+    said = event.closing or transcript.closing_in(event.transcript)  # what older versions of it have written by now
+    if said:
+        from holdfast.secret_patterns import redact  # start-up cost, once a turn
+
+        with contextlib.suppress(HoldfastError, OSError):  # always redacted: no checkpoint has it, so no purge finds it
+            workspace.end_turn(turn.number, redact(said))
 
 
 def _save(

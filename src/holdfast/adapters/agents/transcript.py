@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
-from holdfast.adapters.agents.event import AgentEvent, label
+from holdfast.adapters.agents.event import AgentEvent, label, shortened
 from holdfast.model import JSON
 
 STATE = "conversation"
@@ -123,6 +123,27 @@ def model_in(conversation: Mapping[str, JSON]) -> str:
             model = inner.get("model") if isinstance(inner, dict) else None
             if isinstance(model, str) and model and not model.startswith("<"):  # Claude Code writes <synthetic>
                 return label(model)
+    return ""
+
+
+def closing_in(path: str) -> str:
+    """Return what the agent said last in a conversation, after the last thing that the user said; empty if nothing."""
+    if not path.endswith(".jsonl"):
+        return ""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(fd, "rb") as file:
+            file.seek(max(0, os.fstat(fd).st_size - _TAIL_BYTES))
+            tail = file.read(_TAIL_BYTES)
+    except (OSError, ValueError):
+        return ""
+    for value in _lines_from_end(tail):
+        inner = next((each for each in map(value.get, ("message", "payload")) if isinstance(each, dict)), value)
+        content = inner.get("content")
+        parts = content if isinstance(content, list) else [{"text": content}]
+        texts = [each["text"] for each in parts if isinstance(each, dict) and isinstance(each.get("text"), str)]
+        if texts and not value.get("isSidechain"):
+            return shortened("\n".join(map(str, texts))) if inner.get("role") == "assistant" else ""
     return ""
 
 

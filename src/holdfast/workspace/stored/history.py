@@ -76,6 +76,11 @@ class Turn(NamedTuple):
         return next((each for each in numbers if isinstance(each, int)), None)
 
     @property
+    def closing(self) -> str:
+        """What the agent said at its end, shortened; empty if that is not known."""
+        return self.start.closing if self.start is not None else ""
+
+    @property
     def key(self) -> TurnKey | None:
         """What its checkpoints have in common; None for a save of a person."""
         return turn_key(self.checkpoints[0]) if self.checkpoints else self.start.key if self.start else None
@@ -102,6 +107,7 @@ def turn_document(turn: Turn) -> dict[str, JSON]:
         "session": turn.session,
         "turn": None if key is None else key.turn,
         "prompt": turn.prompt or None,
+        "closing": turn.closing or None,
         "began": turn.start.at if turn.start else None,
         "checkpoints": [each.id for each in turn.checkpoints],
     }

@@ -1,9 +1,10 @@
 """The turns that began in a workspace, in a file of the store: also those in which no file changed.
 
 What a turn changed is in its checkpoints, which have its id and its number. This file adds the turns that have none,
-and their prompts. It is appended to, one line of JSON for a turn that begins and one when its first checkpoint is
-saved, and not synced: after a power loss the last lines may be missing, and a torn line is skipped. A turn that is
-missing is still shown if it has checkpoints, and no number is used twice (P10), since checkpoints have it too.
+their prompts, and what agents said at the end. It is appended to, one line of JSON for a turn that begins, one when its
+first checkpoint is saved and one when it ends, and not synced: after a power loss the last lines may be missing, and a
+torn line is skipped. A turn that is missing is still shown if it has checkpoints, and no number is used twice (P10),
+since checkpoints have it too.
 """
 
 # No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
@@ -19,8 +20,8 @@ from holdfast import durable
 from holdfast.workspace.stored.attribution import TurnKey
 
 _NAME = "turns.jsonl"
-_MAX_BYTES = 512 << 10
-"""Above this, the older half is dropped: about a thousand turns stay."""
+_MAX_BYTES = 1 << 20
+"""Above this, the older half is dropped: about a thousand turns stay, and two hundred if all end with long messages."""
 
 
 class TurnStart(NamedTuple):
@@ -39,6 +40,8 @@ class TurnStart(NamedTuple):
     """The greatest number of a checkpoint at that time."""
     changed: bool = False
     """Whether a checkpoint of it was ever saved; it may be deleted since."""
+    closing: str = ""
+    """What the agent said at its end, shortened; empty if it is not over, or that is not known."""
 
     @property
     def key(self) -> TurnKey:
@@ -65,6 +68,8 @@ class TurnLog:
                 number = int(told["number"])
                 if set(told) == {"number", "changed"}:
                     found[number] = found[number]._replace(changed=True)
+                elif set(told) == {"number", "closing"}:
+                    found[number] = found[number]._replace(closing=str(told["closing"]))
                 else:
                     found[number] = _checked(told)
         return [found[number] for number in sorted(found)]
@@ -87,11 +92,17 @@ class TurnLog:
         with self._lock:
             self._append({"number": number, "changed": True})
 
+    def note_closing(self, number: int, closing: str) -> None:
+        """Note what the agent said at the end of a turn."""
+        with self._lock:
+            self._append({"number": number, "closing": closing})
+
     def forget_prompts(self) -> None:
-        """Remove all prompts: one may contain what is being purged. Checkpoints have theirs, without what is purged."""
+        """Remove all prompts and closing messages: one may contain what is being purged. Checkpoints have the prompts,
+        without what is purged."""
         with self._lock:
             if self._path.exists():
-                self._write([each._replace(prompt="") for each in self.read()], sync=True)
+                self._write([each._replace(prompt="", closing="") for each in self.read()], sync=True)
 
     def _append(self, told: dict[str, Any]) -> None:
         line = json.dumps(told, separators=(",", ":")).encode() + b"\n"
@@ -118,7 +129,7 @@ class TurnLog:
 
 def _checked(told: dict[str, Any]) -> TurnStart:
     start = TurnStart(**told)
-    texts = (start.agent, start.session or "", start.turn, start.prompt, start.at)
+    texts = (start.agent, start.session or "", start.turn, start.prompt, start.at, start.closing)
     if not all(isinstance(text, str) for text in texts) or not isinstance(start.after, int):
         raise ValueError("not a turn")
     return start

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import Workspace
 from holdfast.adapters.agents import generic
 
 from .conftest import HOOK, history
@@ -40,8 +41,10 @@ def test_a_tool_is_saved_before_and_after_with_its_actor(project: Path) -> None:
     assert ask(event("before", **call))["ok"]
     (project / "made.txt").write_text("x\n")
     answer = ask(event("after", **call, subagent="scout"))
+    assert ask(event("stop", turn="1", message="Made it.\nAll."))["ok"]
     process.communicate()
     assert process.returncode == 0
+    assert [each.closing for each in Workspace(project).turns().turns if each.key] == ["Made it.\nAll."]
     first, second = history(project)
     assert answer["checkpoint"] == second.id
     assert (first.actor, second.actor, second.session) == (None, "tiny/scout", "s")

@@ -53,8 +53,8 @@ class Talk:
         self._tell("before", turn=turn, **more)
         return lambda: self._tell("after", turn=turn, **more)
 
-    def stop(self) -> None:
-        self._tell("stop")
+    def stop(self, **more: Any) -> None:
+        self._tell("stop", **more)
 
     def _tell(self, kind: str, turn: int = 0, **more: Any) -> None:
         name = NAMES[self.name][kind]
@@ -136,6 +136,74 @@ def test_prompt_that_changed_nothing_is_a_turn(agent: ScriptedAgent, project: Pa
     assert "turn 3, no files" in lines and "explain" in lines
     assert [each.number for each in Workspace(project).turns(grep="fix").turns] == [2]
     assert [each["number"] for each in cli(project, "log", "--session", "other")["turns"]] == []
+
+
+class TestClosing:
+    """What the agent says at the end of a turn, which no checkpoint has."""
+
+    KEY = "ghp_Zq3vT8mK1xW6bN4cR7yL2pD9sF5gH0jQ1aEu"
+
+    def closings(self, project: Path) -> list[str]:
+        return [each.closing for each in Workspace(project).turns().turns if each.key]
+
+    @pytest.mark.parametrize(
+        ("name", "field"), [("claude-code", "last_assistant_message"), ("gemini", "prompt_response")]
+    )
+    def test_reported_by_the_agent(self, name: str, field: str, agent: ScriptedAgent, project: Path) -> None:
+        talk = Talk(agent, name)
+        talk.prompt("fix it")
+        talk.edit({"a.txt": "fixed\n"})
+        talk.stop(**{field: "Fixed.\n\nIt was \x1b[31mbroken."})
+        talk.prompt("why?")
+        talk.stop(**{field: "Because."})
+        assert self.closings(project) == ["Because.", "Fixed.\n\nIt was  [31mbroken."]
+        told = [each for each in cli(project, "log")["turns"] if each["number"]]
+        assert [each["closing"] for each in told] == self.closings(project)
+        assert cli(project, "show")["checkpoint"]["turn"]["closing"].startswith("Fixed.")
+        shown = subprocess.run([*CLI, "show"], cwd=project, capture_output=True, text=True, check=True).stdout
+        assert "the agent said" in shown and "It was" in shown
+
+    def test_older_claude_code_is_read_from_its_conversation(self, agent: ScriptedAgent, project: Path) -> None:
+        talk, file = Talk(agent, "claude-code"), project.parent / "s.jsonl"
+        lines = [
+            {"type": "user", "message": {"role": "user", "content": "fix it"}},
+            {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": "Fixed."}]}},
+            {"type": "assistant", "isSidechain": True, "message": {"role": "assistant", "content": "from a helper"}},
+            {"type": "system", "subtype": "turn_duration"},
+        ]
+        file.write_text("".join(json.dumps(each) + "\n" for each in lines))
+        talk.prompt("fix it")
+        talk.stop(transcript_path=str(file))
+        assert self.closings(project) == ["Fixed."]
+        file.write_text(json.dumps(lines[0]) + "\n")  # its answer is not written yet
+        talk.prompt("again")
+        talk.stop(transcript_path=str(file))
+        assert self.closings(project)[0] == ""
+
+    def test_secrets_are_replaced_and_long_ones_cut(self, agent: ScriptedAgent, project: Path) -> None:
+        talk = Talk(agent, "claude-code")
+        talk.prompt("which key?")
+        talk.stop(last_assistant_message=f"It is {self.KEY}, " + "word " * 386 + self.KEY + " and more" * 1000)
+        (said,) = self.closings(project)
+        assert len(said) < 2000 and said.startswith("It is [redacted github-token]") and said.endswith("word…")
+        for path in Workspace(project).store.rglob("*"):
+            assert not path.is_file() or self.KEY[:20].encode() not in path.read_bytes()
+
+    def test_sub_agents_and_later_stops(self, agent: ScriptedAgent, project: Path) -> None:
+        talk = Talk(agent, "claude-code")
+        talk.prompt("do")
+        talk.stop(last_assistant_message="Half of it.")
+        talk.stop(last_assistant_message="All of it.")  # another hook had it go on
+        talk.stop(last_assistant_message="I looked.", agent_id="x", agent_type="explorer")
+        assert self.closings(project) == ["All of it."]
+
+    def test_purge_forgets_it(self, agent: ScriptedAgent, project: Path) -> None:
+        talk = Talk(agent, "claude-code")
+        talk.prompt("do")
+        talk.edit({"a.txt": "fixed\n"})
+        talk.stop(last_assistant_message="Fixed.")
+        Workspace(project).purge("a.txt")
+        assert self.closings(project) == [""]
 
 
 def test_empty_turns_are_listed_once_over_pages(agent: ScriptedAgent, project: Path) -> None:

@@ -231,7 +231,7 @@ class FolderRunStore:
         for each in found:
             try:
                 with os.scandir(each.path) as entries:
-                    files = [entry.stat(follow_symlinks=False) for entry in entries]
+                    files = [entry.stat(follow_symlinks=False) for entry in entries if entry.name != MANIFEST]
             except OSError:  # removed meanwhile
                 continue
             own = {(file.st_dev, file.st_ino): file.st_size for file in files}

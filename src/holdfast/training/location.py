@@ -44,7 +44,7 @@ _COLUMNS = (
 )
 
 
-_LISTED = (*_COLUMNS[:4], Column("new", "bytes"), *_COLUMNS[4:])
+_LISTED = (*_COLUMNS[:4], Column("new", "bytes"), Column("shared", "bytes"), *_COLUMNS[4:])
 
 _List = list  # within the class, `list` is its method
 
@@ -253,8 +253,9 @@ def _item(found: StoredCheckpoint, *, is_pinned: bool, is_best: bool) -> Item:
 
 
 def _with_new_bytes(item: Item, size: int | None) -> Item:
-    cells = (*item.cells[:4], size, *item.cells[4:])
-    return Item(item.id, cells, item.document | {"new_bytes": size})
+    shared = None if size is None else max(item.document["bytes"] - size, 0)
+    cells = (*item.cells[:4], size, shared, *item.cells[4:])
+    return Item(item.id, cells, item.document | {"new_bytes": size, "shared_bytes": shared})
 
 
 def _pruned(plan: Pruned) -> dict[str, Any]:

@@ -27,8 +27,14 @@ class Lane(NamedTuple):
     """Part of a line from a node to another lane."""
 
 
+_EMPTY = Lane(up=False, down=False, node=False, across=False)
+
+
 def draw(steps: Sequence[Step]) -> list[list[Lane]]:
-    """Return the lanes of each row, newest first. A lane continues until the state that its newest row came from."""
+    """Return the lanes of each row, all rows as wide as the widest.
+
+    A lane continues until the state that its newest row came from.
+    """
     lanes: list[set[Hashable]] = []
     seen: set[Hashable] = set()
     drawn = []
@@ -51,7 +57,8 @@ def draw(steps: Sequence[Step]) -> list[list[Lane]]:
         drawn.append(_row(above, lanes, node, meeting))
         while lanes and not lanes[-1]:
             lanes.pop()
-    return [row[:LANES_MAX] for row in drawn]
+    width = min(max(map(len, drawn), default=0), LANES_MAX)
+    return [(row + [_EMPTY] * width)[:width] for row in drawn]
 
 
 def _row(above: Sequence[bool], lanes: Sequence[set[Hashable]], node: int, meeting: Sequence[int]) -> list[Lane]:

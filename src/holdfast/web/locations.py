@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
@@ -49,6 +49,7 @@ def show(request: Request) -> Answer:
     with opened(request, query) as (place, location):
         page = location.list(query.count("limit", _PAGE, 500), query.get("before") or None)
         charts = _charts(request, place, location, query) if place.kind.name == "training" else []
+        ends = _ends(location) if place.kind.name == "training" else []
         is_session = place.kind.name == "flow" and bool(query.get("session"))
         is_page = is_session and not wants_json(request)
         forks = location.forks(FORKS_LOOKED_AT) if is_page else []  # type: ignore[attr-defined]
@@ -64,6 +65,7 @@ def show(request: Request) -> Answer:
         "session": query.get("session"),
         "tenant": query.get("tenant"),
         "charts": charts,
+        "ends": ends,
         "query": {name: query.get(name) for name in ("from", "to")},
         "over": query.all("with"),
         "others": _others(request, place) if charts else [],
@@ -226,6 +228,15 @@ def opened(request: Request, query: Query) -> Iterator[tuple[Place, Location]]:
 def options_of(query: Query) -> dict[str, str]:
     """The options of a location that an address names."""
     return {name: query.get(name) for name in _OPTIONS if query.get(name)}
+
+
+def _ends(location: Location) -> list[tuple[str, Item]]:
+    """The best and the last checkpoint of a training run."""
+    found = []
+    for label, ref in (("best", "best"), ("last", "latest")):
+        with suppress(HoldfastError):  # no metric was named as the one that counts, or nothing is saved yet
+            found.append((label, location.find(ref)))
+    return found
 
 
 def _others(request: Request, place: Place) -> list[Place]:

@@ -162,7 +162,10 @@ def _within(folder: str, word: str) -> str:
 
 
 def _place(address: str, kind: LocationKind, project: str = "") -> Place:
-    title = os.path.basename(without_password(address).rstrip("/")) or address
+    path = without_password(address).rstrip("/")
+    title = os.path.basename(path) or address
+    if title.startswith("."):  # what is hidden is called by its folder, too
+        title = f"{os.path.basename(os.path.dirname(path))}/{title}"
     digest = sha256(address.encode("utf-8", "surrogateescape")).hexdigest()[:8]
     slug = _NOT_IN_KEYS.sub("-", title.lower()).strip("-")[:40]
     return Place(f"{slug}-{digest}" if slug else digest, kind, address, title, project)

@@ -109,8 +109,10 @@ def duration(seconds: float | None) -> str:
     """A time span in the units that fit; empty if it is unknown."""
     if seconds is None:
         return ""
+    if seconds < 0.1:
+        return f"{1000 * seconds:.0f} ms"
     if seconds < 60:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s" if seconds >= 0.1 else f"{seconds:.3f} s"
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest} s"

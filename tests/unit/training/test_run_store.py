@@ -122,14 +122,14 @@ def test_unknown_options_are_errors(place: Any) -> None:
 
 def test_new_bytes_are_what_the_one_before_does_not_share(tmp_path: Path) -> None:
     for step in (1, 2, 3):
-        state = {"frozen": torch.ones(50_000), "x": torch.full((1_000,), min(step, 2))}
+        state = {"frozen": torch.ones(600_000), "x": torch.full((600_000,), float(min(step, 2)))}
         save_checkpoint(tmp_path, step, state, rng=False)
     run = open_run(tmp_path)
     found, _ = run.scan()
     new = run.new_bytes(found)
-    assert new[1] > 204_000
-    assert 4_000 < new[2] < 100_000  # not `frozen`
-    assert new[3] < 4_000  # nothing but the manifest and the small files
+    assert new[1] > 4_800_000
+    assert 2_400_000 < new[2] < 3_000_000  # not `frozen`
+    assert new[3] < 100_000  # nothing but the small files
     assert run.new_bytes(found[1:])[3] == new[3]
 
 

@@ -41,7 +41,7 @@ def test_every_page_is_built_and_loads_nothing_from_elsewhere(site: Path) -> Non
 
 
 @pytest.mark.browser
-def test_search_works_from_a_disk(site: Path) -> None:
+def test_search_and_copying_work_from_a_disk(site: Path) -> None:
     from playwright.sync_api import expect, sync_playwright  # the browser tests alone need it
 
     chromium = os.environ.get("HOLDFAST_TEST_CHROMIUM", "/usr/bin/chromium")
@@ -56,6 +56,10 @@ def test_search_works_from_a_disk(site: Path) -> None:
         page.get_by_placeholder("Search").click()
         page.keyboard.type("tombstone")
         expect(page.locator(".md-search-result__item").first).to_contain_text("tombstone", timeout=30_000)
+        page.goto((site / "tutorials" / "coding-agent.html").as_uri())
+        page.evaluate("addEventListener('copy', () => { copied = document.activeElement.value })")
+        page.locator(".md-code__button").nth(1).click()
+        assert page.evaluate("copied") == "holdfast install claude-code"  # what is typed, without prompt and output
         browser.close()
     assert asked
     assert all(url.startswith(("file:", "blob:", "data:", "about:")) for url in asked), asked

@@ -159,7 +159,7 @@ class Command(Holdfast):
 
 
 class Watching(Holdfast):
-    """One long-lived process that watches the folder and saves when it is told to. A context: the process ends."""
+    """One long-lived process that watches the folder and saves on demand. A context: the process ends."""
 
     name = WATCHING
 

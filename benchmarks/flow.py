@@ -168,7 +168,7 @@ def sqlite_race(steps: int, synchronous: str, folder: Path) -> dict[str, tuple[f
 
 
 def bytes_at(steps: int, folder: Path) -> int:
-    """How large our file is after so many steps."""
+    """How large our file is after a number of steps."""
     path = folder / f"{steps}.db"
     with States(SQLiteStore(path, synchronous="NORMAL")) as states:
         messages: list[Any] = []
@@ -261,7 +261,7 @@ class Messages(TypedDict):
 
 
 def run_graph(saver: Any, schema: type, thread: str, durability: str) -> float:
-    """Milliseconds that a graph of so many steps takes, from end to end; each step adds a message."""
+    """Milliseconds that a graph of this many steps takes, from end to end; each step adds a message."""
 
     def step(state: Any) -> dict[str, Any]:
         number = len(state["messages"])

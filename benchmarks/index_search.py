@@ -27,7 +27,7 @@ _TEXT = "A text as long as a line or two of prose, about nothing in particular. 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `indexing.py --search` is told."""
+    """The arguments of `indexing.py --search`."""
     parser.add_argument("--search", action="store_true")
     parser.add_argument("--vectors", type=int, default=100_000)
     parser.add_argument("--dimension", type=int, default=384)

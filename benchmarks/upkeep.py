@@ -222,7 +222,7 @@ def _many(area: Path) -> Iterator[tuple[str, str]]:
 
 
 def generate(area: Path, count: int, **options: Any) -> Workspace:
-    """A store with so many checkpoints, each with one file of its own, without saving each."""
+    """A store with this many checkpoints, each with one file of its own, without saving each."""
     project = area / "project"
     for number in range(15):
         path = project / f"folder-{number % 3}" / f"file-{number}.txt"
@@ -272,7 +272,7 @@ def _blame(area: Path) -> Iterator[tuple[str, str]]:
 
 
 def generate_history(area: Path, count: int, *, is_same_file: bool) -> Workspace:
-    """A store with so many checkpoints of 200 files, each the parent of the next and with one line changed."""
+    """A store with this many checkpoints of 200 files, each the parent of the next and with one line changed."""
     project, names = area / "project", [f"folder/file-{number}.txt" for number in range(200)]
     texts = {name: [f"line {at} of {name}\n" for at in range(100)] for name in names}
     for name, lines in texts.items():

@@ -36,7 +36,7 @@ NOTES = (
     "Holdfast fsyncs what it writes before it reports success. git's defaults do not fsync loose objects.",
     "Holdfast's saves also hold times, permissions, empty folders and small ignored files; its restores first save "
     "what they replace and prove the result afterwards. `git reset --hard` does neither.",
-    "restic and borg cannot see what changed when they restore, and are told which files to bring back.",
+    "restic and borg cannot see what changed when they restore, and get the list of files to bring back.",
     "*reading and hashing* walks the tree, reads every file and computes its SHA-1, in one thread of plain Python.",
 )
 

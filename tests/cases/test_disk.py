@@ -255,7 +255,7 @@ def test_save_at_a_resource_limit_is_an_error_or_a_success(case: Case, what: str
     case.reopen()
     listed = [each.id for each in case.ws.list()]
     assert listed == ([first.id] if words[0] == "error" else [words[1], first.id])
-    assert words[0] == "error" or words[2] == "True"  # what the process is short of is no reason to leave a file out
+    assert words[0] == "error" or words[2] == "True"  # a shortage of the process must not leave a file out
     assert leftovers(case) == []
     assert case.save("without the limit").complete
 

@@ -281,7 +281,7 @@ def test_excluded_folder_gets_its_mode_and_time_back_on_undo(case: Case) -> None
 
 
 def test_excluded_file_of_a_safety_checkpoint_is_in_no_later_one(case: Case) -> None:
-    """The safety checkpoint holds it because it was in the way; that is no reason for others to."""
+    """The safety checkpoint holds it because it was in the way; other checkpoints need not."""
     case.write(".holdfastignore", b"*.key\n")
     case.write("d", b"was a file")
     checkpoint = case.save("one")
@@ -371,7 +371,7 @@ def test_edit_of_a_restored_file_survives_an_interrupt(case: Case, was_there: bo
     with pytest.raises(KeyboardInterrupt):
         restore_beside(case, checkpoint.id, Beside(before={("exchange", "b"): write_and_break_off}))
     assert case.read("a") == b"written into the restored file"
-    assert case.read("b") == b"1", "struck in the midst of a step, it is finished from what the disk says"
+    assert case.read("b") == b"1", "killed in the middle of a step, it is finished from what is on the disk"
     assert is_at_rest(case)
     case.undo()
     assert case.read("b") == b"edited"

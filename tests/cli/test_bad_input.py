@@ -18,7 +18,7 @@ import pytest
 NOWHERE = "no/such/place"
 LONG = "9" * 5000
 
-# what is typed: its exit code, what is so, what to do next (… for whatever else is said there)
+# what is typed: its exit code, the fact, what to do next (… stands for any text)
 ANSWERS: dict[tuple[str, ...], tuple[int, str, str]] = {
     # references
     ("show", "nonsense"): (3, "'nonsense' is neither a checkpoint nor a path", "See `holdfast log`."),

@@ -106,7 +106,7 @@ def test_a_hostile_configuration_keeps_nobody_from_going_back(
         assert ran.code == 0, (words, ran)
         assert ran.err.count("The configuration is not used: ") == 1, (words, ran.err)
     assert (project / "made").exists()
-    assert holdfast("prune").code == 6, "what cannot be read is no reason to delete anything"
+    assert holdfast("prune").code == 6, "an unreadable file must not lead to deleting anything"
     assert "good" in holdfast("log").out
 
 

@@ -369,7 +369,7 @@ def test_copy_brings_everything_over_and_says_so_first(holdfast: Program, store:
 
 
 def _told(holdfast: Program, url: str) -> list[dict[str, Any]]:
-    """What is said of a store, without the numbers that it gave."""
+    """What is printed about a store, without its numbers."""
     shown = holdfast("show", url, "--session", "other", "--json").json["checkpoint"]
     listed = holdfast("log", url, "--session", "chat", "--json").json["items"]
     sessions = holdfast("log", url, "--json").json["items"]

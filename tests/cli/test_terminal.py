@@ -44,7 +44,7 @@ class Terminal:
         os.write(self.master, keys)
 
     def expect_again(self, text: str) -> None:
-        """Wait for what is said from now on."""
+        """Wait for what is printed from now on."""
         already, self.said = self.said, ""
         self.expect(text)
         self.said = already + self.said

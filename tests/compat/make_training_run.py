@@ -1,7 +1,7 @@
 """Makes the run of training checkpoints that stands for those that people have: `python make_training_run.py N`.
 
 Run once for each version of the format, by the code that is released with it; what it made is committed and never made
-again. What is in it is told by `state`, which needs nothing that is stored.
+again. Its content is that of `state`, which needs nothing that is stored.
 """
 
 from __future__ import annotations

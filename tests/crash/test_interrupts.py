@@ -36,7 +36,7 @@ OUR_MAIN = re.compile(rb'/holdfast/cli/\w+\.py", line \d+, in main\n')  # Python
 
 @dataclass
 class Interruption(CountingDisk):
-    """Ctrl-C arrives just after the n-th changing call, before whoever made it can note that it did."""
+    """Ctrl-C arrives just after the n-th changing call, before its caller can note that it was made."""
 
     at: int
 
@@ -164,7 +164,7 @@ def test_an_interrupted_command_stops_cleanly_and_loses_nothing(prepared: Path, 
         assert code in ENDED | ({3} if name == "guard" else set()), (moment, code, err)
         assert b"Traceback" not in err and b"Exception ignored" not in err, err
         left = scene.ids()  # the next command works
-        if name == "purge":  # one that was begun is gone on with by whoever writes next
+        if name == "purge":  # the next writer goes on with one that was begun
             assert scene.run("pin", "a1")[0] == 0
         found = scene.run("verify")
         assert found[0] == 0, (moment, found)

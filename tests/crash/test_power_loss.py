@@ -83,7 +83,7 @@ def test_a_catalog_garbled_by_the_power_loss_is_made_again(
 def test_completed_work_survives_a_kill_and_a_power_loss(
     operation: Operation, stages: Callable[[Operation], Stages]
 ) -> None:
-    """A killed process leaves names that no sync has followed; whoever comes next must not build upon them."""
+    """A killed process leaves names that were not synced; the next process must not build upon them."""
 
     def work(worker: int, call: DiskCall) -> None:
         scene, _ = stages(operation)[worker]

@@ -158,7 +158,7 @@ def _calls_of_git(stage: Rehearsed, folder: Path) -> int:
 
 
 def _killer(folder: Path, at: int, when: str) -> str:
-    """A git that is the real one, and kills whoever called it at a certain call."""
+    """The real git, which kills its caller at a certain call."""
     (folder / "counter").write_text("0")
     program = folder / "bin" / "git"
     program.parent.mkdir(exist_ok=True)
@@ -181,7 +181,7 @@ def _dies(act: Callable[[], None]) -> bool:
 
 
 def _check(stage: Rehearsed) -> str:
-    """Whoever comes next finds the old or the new, all of it, and can go on and back; which it was."""
+    """The next process finds all of the old or all of the new state, and can go on and back. Return which."""
     project = stage.project
     with durable.use_disk(CountingDisk()):
         manager = project.open()

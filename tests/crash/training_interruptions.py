@@ -47,7 +47,7 @@ class RunFolder:
         raise NotImplementedError
 
     def check(self) -> None:
-        """Old or new, and whoever writes next leaves nothing over."""
+        """Old or new, and the next writer leaves no remains."""
         raise NotImplementedError
 
 
@@ -61,7 +61,7 @@ def kill_at_each(calls: list[DiskCall], scene: RunFolder, when: When) -> None:
 
 
 def fails_silently(scene: RunFolder, call: DiskCall, error: int, *, once: bool) -> bool:
-    """Act on a disk that fails at a call; whether nothing was said of it. What is said has a hint."""
+    """Act on a disk that fails at a call. Return whether no error was raised; an error has a hint."""
     scene.reset()
     disk = FailingDisk(at=call.number, error=error, once=once)
     with durable.use_disk(disk):

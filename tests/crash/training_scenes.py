@@ -90,7 +90,7 @@ class Scene(RunFolder):
         with contextlib.nullcontext() if seen != self.new else contextlib.suppress(FileNotFoundError):
             self.act()
         assert self.view() == self.new
-        self.save(9, 9.0)  # whoever writes next sweeps
+        self.save(9, 9.0)  # the next writer cleans up
         assert set(os.listdir(self.out / ".holdfast")) <= {"lock", "pins.json"}
         names = {f"step-{step:08d}" for step in (*self.new.values, 9)}
         beside = set(os.listdir(self.out)) - {".holdfast", "best.json", "last", *names}

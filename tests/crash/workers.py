@@ -13,7 +13,7 @@ COUNT = max(1, min(4, len(os.sched_getaffinity(0))))
 
 
 def all_of(jobs: Sequence[Job], work: Callable[[int, Job], None]) -> None:
-    """Do all jobs; `work` is told which worker it is in. AssertionError with every failure."""
+    """Do all jobs; `work` gets the number of its worker. AssertionError with every failure."""
     found = [failure for report in [_start(jobs, work, worker) for worker in range(COUNT)] for failure in report()]
     if found:
         raise AssertionError(f"{len(found)} of {len(jobs)} went wrong:\n" + "\n".join(found))

@@ -200,7 +200,7 @@ class Actors:
             self._looked.add(each.who)
 
     def _take(self, actor: str) -> None:
-        """Of whom only saw saves: what a window has is its actor's; what two did in one is not told apart."""
+        """Of one who saw only saves: what changed in a window is its actor's; two in one window are not told apart."""
         self.certain |= {name: actor for name, who in self._unsaved.items() if who == actor or actor == USER}
         self._unsaved.clear()
 

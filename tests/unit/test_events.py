@@ -1,4 +1,4 @@
-"""Who is told of an event, whatever the others who are told do."""
+"""Each handler gets an event, whatever the other handlers do."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def records(number: int, **fields: Callable[[int], object]) -> list[Record]:
-    """So many checkpoints, one an hour, the last of them an hour ago; each field made from the number."""
+    """A number of checkpoints, one an hour, the last an hour ago; each field is made from its number."""
     found = []
     for each in range(1, number + 1):
         more = {name: make(each) for name, make in fields.items()}

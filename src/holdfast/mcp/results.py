@@ -66,7 +66,7 @@ def turn(value: Turn) -> Answer:
 
 
 def saved(value: Checkpoint, changed: int) -> Answer:
-    """The result of a save that changed so many files; in `uncovered`, failures come first."""
+    """The result of a save, with the number of changed files; in `uncovered`, failures come first."""
     uncovered = sorted(value.uncovered, key=lambda entry: not entry.reason.is_failure)
     return {
         "checkpoint": checkpoint(value),

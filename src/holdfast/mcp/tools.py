@@ -238,7 +238,7 @@ class Tools:
             ),
             Tool(
                 "checkpoint_undo", "Undo the last restore",
-                "Undo the last restore that was not undone yet, whoever asked for it; refused if checkpoints were "
+                "Undo the last restore that was not undone yet, anyone's; refused if checkpoints were "
                 "saved since. Saves the current files first.",
                 takes(), schemas.RESTORED, self.undo, changes=True, destroys=True, repeatable=False,
             ),

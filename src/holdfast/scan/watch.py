@@ -115,7 +115,7 @@ class Watch:
             self.doubt = self.doubt or "the process was forked"
             return True
         if self._is_draining:
-            self.doubt = self.doubt or "it was interrupted while it was told of changes"
+            self.doubt = self.doubt or "it was interrupted while it received changes"
         moved = False
         self._is_draining = True  # P2: the kernel reports each event once, and Ctrl-C may interrupt this loop
         for event in self._queue.read():

@@ -158,7 +158,7 @@ class LedgerContract:
     def test_what_no_document_needs_is_pruned_when_its_time_is_up(self, open_ledger: OpenLedger) -> None:
         with contextlib.closing(open_ledger()) as ledger:
             now = [1000.0]
-            ledger.clock = lambda: now[0]  # type: ignore[attr-defined] # every one of ours has it
+            ledger.clock = lambda: now[0]  # type: ignore[attr-defined] # all ledgers of Holdfast have it
             number = live(ledger).number
             recipe = ledger.recipe("digest", {})
             ledger.add_batch(batch("a", "b", "c"))

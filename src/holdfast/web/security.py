@@ -53,7 +53,7 @@ class Keys:
 
 
 class Guard:
-    """The ASGI application in front of the pages: refuses whoever may not ask, and adds the headers."""
+    """The ASGI application in front of the pages: refuses requests that are not allowed, and adds the headers."""
 
     def __init__(self, app: Any, keys: Keys, port: int, *, read_only: bool = False) -> None:
         self._app = app

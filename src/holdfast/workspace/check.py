@@ -3,7 +3,7 @@
 It runs in a scratch copy with the installed dependencies linked, and with a deadline. The result is in the metadata of
 the checkpoint: durable, in every copy, and found again if the catalog is rebuilt. What can run is what a person
 allowed: the text of the command, once per workspace, since the configuration is a file of the project, which an agent
-or whoever wrote a cloned repository can change.
+or the author of a cloned repository can change.
 
 Files in the store's own folder: `check-allowed` has the text that was allowed; `check-wanted` the checkpoint to check
 next, a newer one replacing it; `check.lock` is locked while a check runs; `check-scratch` names the scratch folder and

@@ -86,7 +86,7 @@ def save_beside(folder: Path | str, mesh: DeviceMesh) -> None:
 
 
 def fail(folder: Path, mesh: DeviceMesh) -> None:
-    """One rank has something that cannot be saved; every rank is told, nothing is there, and nobody is kept out."""
+    """One rank has something that cannot be saved; all ranks get the error, nothing is stored, none is kept out."""
     state = state_of(4, mesh)
     if dist.get_rank() == 1:
         state["rank1"]["bad"] = HoldfastError

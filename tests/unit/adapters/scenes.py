@@ -1,4 +1,4 @@
-"""What is so of every adapter, whatever the framework: told once, and played with each."""
+"""What holds for every adapter, whatever the framework: written once, and run with each."""
 
 from __future__ import annotations
 

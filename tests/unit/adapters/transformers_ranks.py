@@ -16,7 +16,7 @@ import transformers
 
 from holdfast.adapters.transformers import HoldfastCallback
 
-STEPS, STOP = 14, 9  # 6 steps are an epoch of two ranks, so that the run is stopped in the midst of the second
+STEPS, STOP = 14, 9  # 6 steps are an epoch of two ranks, so that the run is stopped in the middle of the second
 
 
 def rank() -> int:
@@ -149,7 +149,7 @@ def others(root: Path) -> None:
 
 
 def fail(root: Path) -> None:
-    """What the first rank cannot save, or cannot prepare, is told to all: none waits for ever."""
+    """What the first rank cannot save, or cannot prepare, is an error on all: none waits for ever."""
     from holdfast.errors import HoldfastError
 
     target = root / "failing" / "ours"

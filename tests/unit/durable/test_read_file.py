@@ -21,7 +21,7 @@ def test_a_file_is_read_whole_up_to_the_limit(tmp_path: Path) -> None:
 
 
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")  # whoever opens it for reading waits for ever
+    os.mkfifo(tmp_path / "pipe")  # opening it for reading waits for ever
     (tmp_path / "device").symlink_to("/dev/zero")  # and this one has no end
     for name in ("pipe", "device"):
         with pytest.raises(OSError, match="not a regular file"):

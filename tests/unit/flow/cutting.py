@@ -35,7 +35,7 @@ class Wire:
     def cut(self, when: str, *, after: int = 0, for_good: bool = False) -> None:
         """Cut the connection that is used next: `request` (the server never hears of it) or `answer` (it did it).
 
-        `after`: so many are let through first. `for_good`: all that come later are cut, too, as if the client had died.
+        `after`: how many are let through first. `for_good`: all later ones are cut, too, as if the client had died.
         """
         with self._lock:
             self._when, self._after, self._for_good = when, after, for_good

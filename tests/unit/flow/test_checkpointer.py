@@ -103,7 +103,7 @@ def test_a_checkpoint_becomes_a_flat_dict_and_comes_back() -> None:
         data = Checkpoint(told, {}).to_dict()
         assert repr(Checkpoint.from_dict(data).metadata) == repr(told)
         moved = Checkpoint.from_dict(data | {"timestamp": "2026-10-25T04:00:00+00:00"})
-        assert moved.metadata.timestamp == datetime(2026, 10, 25, 4, tzinfo=UTC), "whoever changes the text means it"
+        assert moved.metadata.timestamp == datetime(2026, 10, 25, 4, tzinfo=UTC), "a changed text is meant"
     assert point(state={"a": 1}).to_dict() == {
         "checkpoint_id": "c1", "session_id": "s", "timestamp": "2026-01-02T12:00:00+00:00", "node_name": "node",
         "step": 1, "state": '{"a": 1}',

@@ -1,4 +1,4 @@
-"""A thread is copied, and whoever does it dies at each statement in turn: all of the copy is there, or nothing."""
+"""A thread is copied, and the process is killed at each statement in turn: all of the copy is there, or nothing."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_disconnect_at_any_statement_leaves_all_or_nothing(wired: Wired, when: s
 
 
 def dies(between: Wire, when: str, after: int, saver: HoldfastSaver) -> bool:
-    """Whether the wire was cut for good while a thread was copied, after so many statements."""
+    """Whether the connection was cut for good while a thread was copied, after a number of statements."""
     cuts = between.cuts
     between.cut(when, after=after, for_good=True)
     try:

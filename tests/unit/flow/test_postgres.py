@@ -194,7 +194,7 @@ def _lock_tenant(connection: psycopg.Connection[Any], tenant: str = "") -> None:
 
 
 def _wait_for_locks(url: str, count: int, tasks: Sequence[Future[Any]]) -> None:
-    """Until so many connections wait for others, or one of the tasks has ended without waiting."""
+    """Until this number of connections wait for others, or one of the tasks has ended without waiting."""
     with psycopg.connect(url, autocommit=True) as other:
         while not any(task.done() for task in tasks):
             [(waiting,)] = other.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchall()

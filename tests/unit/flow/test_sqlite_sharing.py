@@ -71,7 +71,7 @@ def test_writes_are_stored_with_the_next_save(states: States, threads: ThreadPoo
     states.save(point("second"))
     told.result(FOR_EVER)
     assert values(states) == ["w"]
-    assert locked == [True]  # one transaction, and whoever waits is told when it is on disk
+    assert locked == [True]  # one transaction, and waiting callers return when it is on disk
 
 
 def test_a_save_that_is_refused_leaves_them_waiting(states: States, threads: ThreadPoolExecutor) -> None:

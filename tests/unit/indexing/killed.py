@@ -1,4 +1,4 @@
-"""What kills itself at a step that it is told, in a process of its own. It logs what it pays for."""
+"""A process that kills itself at a given step. It logs what it pays for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No text is paid for twice: workers that have the same one leave it to whoever sends it first."""
+"""No text is paid for twice: workers that have the same one leave it to the first that sends it."""
 
 from __future__ import annotations
 
@@ -359,7 +359,7 @@ def test_a_text_of_two_documents_is_sent_once(scene: Scene) -> None:
 
 
 def test_two_runs_on_one_file_pay_for_each_text_once(scene: Scene) -> None:
-    """However its name is spelt: a second run is told that there is another."""
+    """However its name is spelt: a second run learns that there is another."""
     scene.fill(3)
     link = scene.path / "link.db"
     link.symlink_to(scene.path / "index.db")

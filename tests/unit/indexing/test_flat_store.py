@@ -397,7 +397,7 @@ def test_an_upgrade_killed_at_any_statement_leaves_old_or_new(path: Path) -> Non
 
 @pytest.fixture
 def read_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Files can only be read, whoever runs this: SQLite itself says so."""
+    """Files can only be read, by root too: SQLite itself refuses."""
     connect = sqlite3.connect
 
     def barred(name: str, **options: Any) -> sqlite3.Connection:

@@ -1,4 +1,4 @@
-"""Workers that share a run on PostgreSQL: no document is lost or published twice, whoever dies or sleeps."""
+"""Workers that share a run on PostgreSQL: no document is lost or published twice, whichever worker dies or sleeps."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_slow_worker_does_not_overwrite_its_successor(watched: Watched) -> None:
 
 
 def test_document_being_published_is_not_taken_over(hall: Hall) -> None:
-    """A lease that ends meanwhile changes nothing: whoever writes has it until it is done."""
+    """A lease that ends meanwhile changes nothing: a writer has it until it is done."""
 
     class SlowStore(FlatStore):
         seen: list[int] = []  # noqa: RUF012 # of this test alone

@@ -107,7 +107,7 @@ def test_server_killed_during_a_restore_leaves_old_or_new(project: Path, ws: Wor
                 await restoring
         async with connected(project) as talk:
             notes.extend((await talk.ok("list", limit=1))["notes"])
-            assert (await talk.ok("list", limit=1))["notes"] == []  # it is told once
+            assert (await talk.ok("list", limit=1))["notes"] == []  # it is shown once
             saved = await talk.ok("save", message="goes on")
             assert saved["checkpoint"]["complete"]
         assert state() in ("old", "new")

@@ -18,7 +18,7 @@ STATE = {"conversation": ["hello"], "plan": {"step": 1}}
 
 
 def at(place: Place, folder: str) -> SyncCheckpointManager:
-    """The manager of a fork, as whoever works there makes it."""
+    """The manager of a fork, as a user of the fork makes it."""
     return SyncCheckpointManager(folder, home=place.home, environ=place.environ)
 
 

@@ -1,4 +1,4 @@
-"""Each type is kept as long as its rule says, whoever prunes."""
+"""Each type is kept as long as its rule says, no matter who prunes."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_unreadable_outside_file_makes_it_incomplete(place: Place) -> None:
 
 
 def test_a_checkpoint_never_says_where_to_write(place: Place) -> None:
-    """Only what the manager is told of is written outside the folder."""
+    """Only files that the manager tracks are written outside the folder."""
     file = place.area / "list.json"
     file.write_text("[1]")
     made = place.open(feature_list="../list.json").create_checkpoint("a")

@@ -82,7 +82,7 @@ def write(root: Path, *paths: str, data: bytes = b"content") -> None:
 
 
 def held(listing: Listing) -> set[str]:
-    """The paths of all that is held and is no folder."""
+    """The paths of everything held, except folders."""
     return {
         join(folder.path, name)
         for folder in listing.folders.values()

@@ -46,7 +46,7 @@ def due(sizes: list[int]) -> list[int]:
 
 
 def saved(packs: list[int], times: int) -> tuple[int, list[int]]:
-    """Save one byte so many times, merging what is due; how many bytes were rewritten, and the packs there are then."""
+    """Save one byte a number of times, merging what is due. Return the bytes rewritten, and the packs that are left."""
     rewritten = 0
     for _ in range(times):
         packs = [*packs, 1]

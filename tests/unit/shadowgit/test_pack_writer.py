@@ -143,7 +143,7 @@ class TestCommit:
     @pytest.mark.parametrize("names", [False, True], ids=["names-lost", "names-kept"])
     @pytest.mark.parametrize("count", [1, 10], ids=["in memory", "partly on disk"])
     def test_what_was_committed_is_there_when_the_power_goes(self, store: ObjectStore, count: int, names: bool) -> None:
-        """Also what no sync was to follow: whoever names the objects comes after this."""
+        """Also without a sync: the objects are named only after this."""
         contents = incompressible(count, MEBIBYTE)
         disk = ForgetfulDisk(store.git_dir)
         with use_disk(disk):

@@ -136,7 +136,7 @@ def small_store(tmp_path: Path, git: Git, kind: str) -> ObjectStore:
 
 
 class Mutants:
-    """Copies of a store in one file of which something is wrong, each tried to the end."""
+    """Copies of a store, each with one damaged file, each tried to the end."""
 
     def __init__(self, tmp_path: Path, source: ObjectStore) -> None:
         largest = max(source.packs(), key=lambda pack: pack.count)

@@ -1,4 +1,4 @@
-"""A real S3 server on this machine, which counts its requests and fails when it is told to."""
+"""A real S3 server on this machine, which counts its requests and fails on demand."""
 
 from __future__ import annotations
 

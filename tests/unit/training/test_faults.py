@@ -53,7 +53,7 @@ def test_an_interrupt_leaves_no_thread_at_work() -> None:
         begun.set()
         noted.wait()
         if number > 1:
-            never.wait(0.2)  # whoever was not stopped is at it for seconds
+            never.wait(0.2)  # a worker that was not stopped needs seconds
 
     def note(*_: object) -> None:
         noted.set()

@@ -37,7 +37,7 @@ def shard_bytes(path: str) -> int:
 
 
 def check_whole(path: str, state: dict[str, torch.Tensor]) -> None:
-    """Each tensor is in one file, and the index says which; whoever reads all files reads nothing stale."""
+    """Each tensor is in one file, and the index says which; reading all files gives nothing stale."""
     where: Counter[str] = Counter()
     said = json.loads(Path(path, "model.safetensors.index.json").read_text())["weight_map"]
     for file in Path(path).glob("*.safetensors"):

@@ -56,7 +56,7 @@ class TestTheStore:
     def test_nothing_of_it_is_read(self, project: Any, saved: Path) -> None:
         os.chown(saved, SOMEBODY, SOMEBODY)
         (saved / "HEAD").unlink()
-        os.mkfifo(saved / "HEAD")  # whoever opens it waits for ever
+        os.mkfifo(saved / "HEAD")  # opening it waits for ever
         shutil.rmtree(saved / "holdfast")
         os.mkfifo(saved / "holdfast")
         with pytest.raises(Refused, match="belongs to another user"):

@@ -119,7 +119,7 @@ def _decompose_any(value: Any, where: str) -> ArrayParts:
 def _check_kind(value: Any, where: str) -> None:
     kind = type(value)
     if kind not in (torch.Tensor, torch.nn.Parameter):
-        hint = "Save x.detach().as_subclass(torch.Tensor), or what it is made of."
+        hint = "Save x.detach().as_subclass(torch.Tensor), or its parts."
         if kind.__name__ == "DTensor":
             hint = "Save sharded tensors with torch.distributed.checkpoint and holdfast.adapters.dcp."
         raise Refused(f"{where} cannot be saved: it is a {kind.__module__}.{kind.__qualname__}", hint=hint)

@@ -1,7 +1,7 @@
 """The paths that each checkpoint changed, kept in a file beside the catalog: reading them from the store takes three
 objects a checkpoint.
 
-The file is only a cache. It is filled by whoever asks, its keys are commits, which change if a checkpoint is rewritten,
+The file is only a cache. Readers fill it; its keys are commits, which change if a checkpoint is rewritten,
 and each row has a checksum; what it lacks is read from the store.
 """
 

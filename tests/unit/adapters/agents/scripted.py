@@ -1,4 +1,4 @@
-"""A scripted agent: a process of its own that runs hooks and changes files when it is told to. No model needed.
+"""A scripted agent: a process of its own that runs hooks and changes files on demand. No model needed.
 
 Reads one JSON object a line: {"hook": [words], "input": text} or {"write": {path: text}} or {"delete": [path]}; answers
 each with one line.

@@ -1,7 +1,7 @@
 """A day with each agent: edits, shell commands, interrupts, a kill, and the user's own work in between.
 
 The streams are events as each agent documents them, and what the agent and the user do meanwhile. Whatever is found
-changed must be laid at the door of whoever changed it.
+changed must be attributed to the one that changed it.
 """
 
 from __future__ import annotations

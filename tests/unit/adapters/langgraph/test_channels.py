@@ -22,7 +22,7 @@ RUNS = 40
 
 
 class Late(HoldfastSaver):
-    """Saves nothing until it is told that the graph has run to its end: a disk that is slow."""
+    """Saves nothing until the graph has run to its end: a disk that is slow."""
 
     gate: threading.Event | None = None
 

@@ -91,7 +91,7 @@ def test_states_of_optax_come_back(name: str, tmp_path: Path) -> None:
 
 
 def test_a_stored_name_imports_nothing(tmp_path: Path) -> None:
-    """P7: a process that has not loaded the library is told so, and does not load it because bytes say it."""
+    """P7: a process that has not loaded the library gets an error, and stored bytes do not make it load the library."""
     save_checkpoint(tmp_path, 1, {"opt": trained(OPTIMIZERS["adam"])[1]}, rng=False)
     code = (
         "import sys\nfrom holdfast.errors import Refused\nfrom holdfast.training import load_checkpoint\n"

@@ -1,4 +1,4 @@
-"""Saving for whoever says who changed what: against the head, and nothing else."""
+"""Saving the changes of a named actor: compared with the head, and nothing else."""
 
 from __future__ import annotations
 

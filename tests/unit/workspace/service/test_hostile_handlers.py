@@ -28,7 +28,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for what never ends is seen to, however slow the machine is."""
+    """A caller that waits for what never ends gets an error, however slow the machine is."""
     monkeypatch.setattr(dispatch, "HANDLER_TIMEOUT_S", 600.0)
 
 

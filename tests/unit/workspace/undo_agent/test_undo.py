@@ -634,7 +634,7 @@ def test_ignored_and_uncovered_files_stay(scene):
     scene.write(".gitignore", "*.log\n")
     scene.write(".holdfastignore", "secret\n")
     start = scene.save()
-    scene.write("build.log", "made in the window of the agent, by whoever\n")
+    scene.write("build.log", "made in the window of the agent, by anyone\n")
     scene.write("folder/secret", "held by nobody\n")
     scene.write("folder/made", "agent\n")
     scene.save(A)

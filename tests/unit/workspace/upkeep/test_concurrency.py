@@ -147,7 +147,7 @@ class TestLeftovers:
         assert ws.verify().ok
 
     def test_what_is_left_is_not_read_before_it_is_swept(self, project: Any, ws: Workspace) -> None:
-        """A pack that git had not finished, whole or not, is no reason to think that something is held."""
+        """A pack that git had not finished, whole or not, does not mean that something is held."""
         project.write("file", content := os.urandom(5000))
         ws.delete(ws.save("gone").id)
         pack = max((ws.store / "objects/pack").glob("*.pack"), key=lambda path: path.stat().st_size)

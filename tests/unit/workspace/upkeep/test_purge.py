@@ -260,7 +260,7 @@ def test_unreadable_pack_may_still_hold_the_secret(project, history: Workspace, 
         project.open().purge(".env")
     assert not history.verify().ok
     again.unlink()
-    history.save("whoever writes next goes on with it", allow_empty=True)
+    history.save("the next writer goes on with it", allow_empty=True)
     assert history.purge_error is None
     assert history.verify().ok
 

@@ -201,7 +201,7 @@ class TestLinesLater:
             if not die_in_child(KillingDisk(at=number), lambda: project.open().purge("notes", lines=True)):
                 break
             ws = project.open()
-            ws.pin("latest", pinned=False)  # whoever writes next goes on with it
+            ws.pin("latest", pinned=False)  # the next writer goes on with it
             if LINE.encode() not in everything():
                 break
         assert LINE.encode() not in everything()

@@ -1,4 +1,4 @@
-"""What a store says of kinds of checkpoints holds, whoever prunes."""
+"""The policies of a store for types of checkpoints hold, no matter who prunes."""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused, Remedy, Unavailable
+from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused, Unavailable
+from holdfast.remedies import word_hint
+from holdfast.web.remedies import PAGE
 
 TIMEOUT_S = 600.0
 _KINDS = {kind.__name__: kind for kind in (NotFound, Conflict, Damaged, Refused, Unavailable)}
@@ -40,8 +42,7 @@ def ask(what: str, address: str, project: str, environ: Mapping[str, str], **mor
 
 
 def _error(told: dict[str, Any]) -> HoldfastError:
-    remedy = Remedy(told["remedy"], **told["arguments"]) if told["remedy"] else None
-    return _KINDS.get(told["kind"], Unavailable)(told["message"], hint=told["hint"], remedy=remedy)
+    return _KINDS.get(told["kind"], Unavailable)(told["message"], hint=told["hint"])
 
 
 def main() -> None:
@@ -59,10 +60,7 @@ def main() -> None:
             location.close()
     except HoldfastError as error:
         kind = next((name for name, kind in _KINDS.items() if isinstance(error, kind)), "")
-        remedy = error.remedy
-        about: dict[str, Any] = {"kind": kind, "message": error.message, "hint": error.hint}
-        about |= {"remedy": remedy.code if remedy else None, "arguments": dict(remedy.arguments) if remedy else {}}
-        told = {"error": about}
+        told = {"error": {"kind": kind, "message": error.message, "hint": word_hint(error, PAGE)}}
     os.write(answers, b"\n\n" + json.dumps(told, default=str).encode())
 
 
